@@ -1,0 +1,49 @@
+"""The evaluation actor: plays the queued versions in order, while training goes on."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from actors.evaluation import play_episodes
+from shared.board import Phase
+from shared.process import Birth, enter
+from shared.wait import Bell, Stopped
+
+
+def main(birth: Birth) -> None:
+    """Evaluate until the last round is committed and the queue is empty, or the run stops."""
+    memory, waiter = enter(birth)
+    board, queue, config = memory.board, memory.evaluations, memory.plan.config
+    inference, scribe = Bell(birth.bells.inference), Bell(birth.bells.scribe)
+    asked = 0
+
+    def ask() -> NDArray[np.uint8]:
+        nonlocal asked
+        asked += 1
+        queue.ask(birth.incarnation, asked)
+        inference.ring()
+        waiter.wait(lambda: not queue.asked)
+        waiter.furthest(int(queue.done[0]))
+        return np.asarray(queue.actions)
+
+    try:
+        waiter.wait(lambda: bool(board.prepared[0]))
+        board.phase[birth.process] = Phase.WORKING
+        while True:
+            waiter.wait(lambda: bool(queue.done[0] < queue.queued[0]) or board.finished)
+            number = int(queue.done[0])
+            if number == queue.queued[0]:
+                break
+            played = play_episodes(
+                config.play, config.run.seed, number, memory.plan.evaluation_episodes, queue.stacks, ask
+            )
+            place = number % len(queue.returns)
+            queue.returns[place] = played.returns
+            queue.lengths[place] = played.lengths
+            queue.done[0] = number + 1
+            scribe.ring()
+            inference.ring()
+        board.phase[birth.process] = Phase.DONE
+    except Stopped:
+        pass

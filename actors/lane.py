@@ -1,0 +1,183 @@
+"""One lane: a few envs that step together, their slots in the ring, their requests, their snapshots.
+
+The action in the ring is a write-ahead log: reply -> actions into the slot -> `logged` -> step -> results -> `done`.
+A lane that comes back from a snapshot plays the logged actions again and *compares* what is already in the ring; it
+asks inference only from the first tick without logged actions.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from actors.env import Env
+from shared.config import FRAME_SIDE, Explore
+from shared.memory import Memory
+from shared.random import Stream, below, uniform
+
+_ENV_HEADER = struct.Struct("<qqdq")  # env bytes, whether its next tick resets, return and steps of the episode
+_RESULTS = ("raw_reward", "terminated", "truncated", "life_lost", "episode_return", "episode_steps")
+
+
+class RedoError(RuntimeError):
+    """A tick played again did not give what is in the ring: memory or emulator cannot be trusted."""
+
+
+class Lane:
+    """Envs `first_env ...` in lockstep. `tick` is the next one to be played."""
+
+    def __init__(self, memory: Memory, index: int, envs: Sequence[Env], incarnation: int) -> None:
+        plan = memory.plan
+        self.index = index
+        self.envs = envs
+        self.tick = 0
+        self.redone = 0
+        self._incarnation = incarnation
+        self._board = memory.board
+        self._mailbox = memory.mailbox
+        self._snapshots = memory.lane_snapshots
+        self._sizes = memory.sizes
+        self._explore: Explore = plan.config.explore
+        self._seed = plan.config.run.seed
+        self._slot = {name: view[index] for name, view in memory.ring.field.items()}
+        self._first_env = index * memory.sizes.lane_envs
+        self._resets = [False] * len(envs)
+        self._returns = [0.0] * len(envs)
+        self._steps = [0] * len(envs)
+        self._scratch = np.zeros((FRAME_SIDE, FRAME_SIDE), np.uint8)
+
+    # --- beginning and coming back
+
+    def begin(self) -> None:
+        """Take the newest snapshot, or start the first episodes; then ask for the first actions."""
+        boundary = self._snapshots.newest(self.index)
+        if boundary < 0:
+            for j, env in enumerate(self.envs):
+                env.reset(0, self._slot["frame"][0, j])
+            self._slot["start"][0] = self._slot["valid"][0] = 1
+            self._finish(0)
+        else:
+            data = self._snapshots.read(self.index, boundary)
+            assert data is not None, "a lane's snapshots have no other writer"
+            self._restore(data)
+            self.tick = boundary * self._sizes.round_ticks
+            self._finish(boundary)
+        self._ask()
+
+    def _ask(self) -> None:
+        """Ask for this tick's actions, unless a former life already logged them."""
+        if self._board.lane_logged[self.index] <= self.tick:
+            self._mailbox.ask(self.index, self._incarnation, self.tick)
+
+    @property
+    def redoing(self) -> bool:
+        """Whether this tick's actions are in the ring already."""
+        return bool(self._board.lane_logged[self.index] > self.tick)
+
+    @property
+    def ready(self) -> bool:
+        """Whether this tick can be played now."""
+        return self.redoing or self._mailbox.answered(self.index)
+
+    # --- playing
+
+    def advance(self) -> bool:
+        """Play this tick, which is `ready`. Returns whether it ended a round."""
+        tick, slot = self.tick, self.tick % self._sizes.capacity
+        if not self.redoing:
+            self._slot["action"][slot] = self._choose(tick, self._mailbox.actions[self.index])
+            self._board.lane_logged[self.index] = tick + 1
+        compare = bool(self._board.lane_done[self.index] > tick)
+        self.redone += compare
+        following = (tick + 1) % self._sizes.capacity
+        for j in range(len(self.envs)):
+            self._play(tick, slot, following, j, compare)
+        self.tick = tick + 1
+        if not compare:
+            self._board.lane_done[self.index] = tick + 1
+        ended = self.tick % self._sizes.round_ticks == 0
+        if ended:
+            self._finish(self.tick // self._sizes.round_ticks)
+        self._ask()
+        return ended
+
+    def _choose(self, tick: int, greedy: NDArray[np.uint8]) -> list[int]:
+        """Epsilon-greedy actions: a function of seed, env and tick."""
+        epsilon = self.epsilon(tick)
+        chosen = []
+        for j, env in enumerate(self.envs):
+            index = self._first_env + j
+            if uniform(self._seed, Stream.EXPLORE, index, tick) < epsilon:
+                chosen.append(below(env.actions, self._seed, Stream.EXPLORE_ACTION, index, tick))
+            else:
+                chosen.append(int(greedy[j]))
+        return chosen
+
+    def epsilon(self, tick: int) -> float:
+        """Linear from start to end over `epsilon_steps`, counted from the beginning of learning (by ticks x envs)."""
+        steps = (tick - self._sizes.learning_starts_ticks) * self._sizes.envs
+        share = min(1.0, max(0.0, steps / max(1, self._explore.epsilon_steps)))
+        return self._explore.epsilon_start + share * (self._explore.epsilon_end - self._explore.epsilon_start)
+
+    def _play(self, tick: int, slot: int, following: int, j: int, compare: bool) -> None:
+        """One tick of env `j`: a step, or after an end the reset, for which the tick's action is ignored."""
+        frame = self._scratch if compare else self._slot["frame"][following, j]
+        if self._resets[j]:
+            self.envs[j].reset(tick, frame)
+            results = (0.0, False, False, False, 0.0, 0)
+            start, valid = True, True
+            self._resets[j], self._returns[j], self._steps[j] = False, 0.0, 0
+        else:
+            outcome = self.envs[j].step(tick, int(self._slot["action"][slot, j]), frame)
+            self._returns[j] += outcome.raw_reward
+            self._steps[j] += 1
+            results = (*outcome, self._returns[j], self._steps[j])
+            valid = not (outcome.terminated or outcome.truncated)
+            start = outcome.life_lost and valid
+            self._resets[j] = not valid
+        if compare:
+            self._compare(tick, slot, following, j, (*results, start, valid))
+            return
+        for name, value in zip(_RESULTS, results, strict=True):
+            self._slot[name][slot, j] = value
+        self._slot["start"][following, j] = start
+        self._slot["valid"][following, j] = valid
+
+    def _compare(self, tick: int, slot: int, following: int, j: int, results: tuple[float | bool, ...]) -> None:
+        """Raise `RedoError` unless the ring holds just this outcome of the tick."""
+        held = [self._slot[name][slot, j] for name in _RESULTS]
+        held += [self._slot["start"][following, j], self._slot["valid"][following, j]]
+        same = all(np.float32(a) == np.float32(b) for a, b in zip(held, results, strict=True))
+        if not same or not np.array_equal(self._slot["frame"][following, j], self._scratch):
+            raise RedoError(
+                f"Env {self._first_env + j} played tick {tick} again and did not repeat it. The emulator or the memory "
+                "of this machine cannot be trusted; the last checkpoint was made before."
+            )
+
+    # --- boundaries
+
+    def _finish(self, boundary: int) -> None:
+        """The ticks before `boundary` are whole: keep a snapshot where one is due, then say so."""
+        if self._sizes.is_snapshot(boundary) and self._snapshots.newest(self.index) < boundary:
+            self._snapshots.write(self.index, boundary, self._state())
+        if self._board.lane_finished[self.index] < boundary:
+            self._board.lane_finished[self.index] = boundary
+
+    def _state(self) -> bytes:
+        parts = []
+        for j, env in enumerate(self.envs):
+            data = env.snapshot()
+            parts += [_ENV_HEADER.pack(len(data), self._resets[j], self._returns[j], self._steps[j]), data]
+        return b"".join(parts)
+
+    def _restore(self, data: bytes) -> None:
+        offset = 0
+        for j, env in enumerate(self.envs):
+            length, resets, self._returns[j], self._steps[j] = _ENV_HEADER.unpack_from(data, offset)
+            self._resets[j] = bool(resets)
+            offset += _ENV_HEADER.size
+            env.restore(data[offset : offset + length])
+            offset += length

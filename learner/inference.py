@@ -1,0 +1,131 @@
+"""The inference server: answers all lanes in batches of a fixed shape, with the newest published parameters.
+
+Row `e` always sits at the same row of its batch, whoever asks, and a batch always has the same shape: numbers depend
+neither on neighbours nor on scheduling. On a CPU a group of lanes is answered when nobody in it is still playing, so
+that no row is computed in vain; on a GPU one batch of all envs answers whoever has asked.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from learner.device import prepare_torch
+from learner.network import Policy, greedy
+from shared.board import Phase
+from shared.config import FRAME_SIDE, STACK
+from shared.mailbox import Mailbox
+from shared.memory import Memory
+from shared.process import Birth, enter
+from shared.wait import Bell, Stopped
+
+
+class Server:
+    """Groups of lanes, and the buffer of stacks that all groups share."""
+
+    def __init__(self, memory: Memory, policy: Policy, batch: int, *, partial: bool) -> None:
+        sizes = memory.sizes
+        self._memory = memory
+        self._policy = policy
+        self._partial = partial
+        self._lane_envs = sizes.lane_envs
+        self._ahead = 1 if memory.plan.config.learn.schedule == "free" else 0
+        lanes = batch // sizes.lane_envs
+        self._groups = [np.arange(first, first + lanes) for first in range(0, sizes.lanes, lanes)]
+        self._stacks = np.zeros((batch, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
+        self._loaded = -1
+        self.served = 0
+
+    def due(self) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Lanes to be answered now: for each group that is due, (lanes, their request numbers)."""
+        board, mailbox, sizes = self._memory.board, self._memory.mailbox, self._memory.sizes
+        committed = board.committed
+        if committed < 0:
+            return []
+        numbers = mailbox.request.copy()  # one look, so that what is answered is what was seen
+        waiting = numbers != mailbox.reply
+        rounds = Mailbox.tick_of(numbers) // sizes.round_ticks
+        servable = waiting & (rounds <= committed + self._ahead) & (rounds < sizes.rounds)
+        due = []
+        for lanes in self._groups:
+            mine = servable[lanes]
+            if mine.any() and (self._partial or waiting[lanes].all()):
+                due.append((lanes[mine], numbers[lanes[mine]]))
+        return due
+
+    def answer(self, lanes: NDArray[np.int64], numbers: NDArray[np.int64]) -> None:
+        """Gather the newest stacks of `lanes` (all of one group), ask the network, reply."""
+        memory = self._memory
+        if memory.weights.current != self._loaded:
+            self._loaded = memory.weights.read(self._policy.load)
+        envs = (lanes[:, None] * self._lane_envs + np.arange(self._lane_envs)).ravel()
+        ticks = np.repeat(Mailbox.tick_of(numbers), self._lane_envs)
+        rows, mask = memory.ring.stack_rows(envs, ticks)
+        stacks = memory.ring.flat["frame"][rows]
+        stacks[~mask] = 0
+        places = envs % len(self._stacks)
+        self._stacks[places] = stacks
+        actions = greedy(self._policy.q_values(self._stacks))[places]
+        memory.mailbox.answer(lanes, numbers, actions.reshape(len(lanes), self._lane_envs).astype(np.uint8))
+        self.served += len(envs)
+
+
+class EvaluationServer:
+    """Answers the evaluation actor, with the version it plays, in a batch of its own."""
+
+    def __init__(self, memory: Memory, policy: Policy) -> None:
+        self._queue = memory.evaluations
+        self._policy = policy
+        self._loaded = -1
+
+    def due(self) -> bool:
+        """Whether the evaluator waits."""
+        return self._queue.asked
+
+    def answer(self) -> None:
+        """Reply to the evaluator; it plays evaluation number `done`."""
+        number = int(self._queue.done[0])
+        if number != self._loaded:
+            self._policy.load(self._queue.data[number % len(self._queue.data)])
+            self._loaded = number
+        self._queue.answer(greedy(self._policy.q_values(self._queue.stacks)).astype(np.uint8))
+
+
+def main(birth: Birth) -> None:
+    """Serve until the last round is committed and evaluated, or the run stops."""
+    memory, waiter = enter(birth)
+    board, config, machine = memory.board, memory.plan.config, memory.plan.config.machine
+    assert machine.inference_threads is not None and machine.inference_batch is not None
+    device = torch.device(machine.device)
+    prepare_torch(device, machine.precision, machine.inference_threads)
+
+    def policy(batch: int) -> Policy:
+        return Policy(config.learn.network, memory.plan.actions, device, machine.precision, batch)
+
+    server = Server(memory, policy(machine.inference_batch), machine.inference_batch, partial=device.type == "cuda")
+    evaluation = EvaluationServer(memory, policy(config.evaluate.eval_envs))
+    actors, evaluator = [Bell(fd) for fd in birth.bells.actors], Bell(birth.bells.evaluator)
+    actor_of = np.array(memory.plan.actor_of())
+
+    def finished() -> bool:
+        return board.finished and not memory.evaluations.pending
+
+    try:
+        board.phase[birth.process] = Phase.WORKING
+        while not finished():
+            due = server.due()
+            for lanes, numbers in due:
+                server.answer(lanes, numbers)
+                for actor in np.unique(actor_of[lanes]):
+                    actors[actor].ring()
+                waiter.beat()
+            waiter.furthest(server.served)
+            if evaluation.due():
+                evaluation.answer()
+                evaluator.ring()
+            elif not due:
+                waiter.wait(lambda: finished() or evaluation.due() or bool(server.due()))
+        board.phase[birth.process] = Phase.DONE
+    except Stopped:
+        pass

@@ -1,0 +1,159 @@
+"""The learner process: rounds of updates, and the commit that closes a round.
+
+Commit, in this order: every lane's snapshot whole; the learner's snapshot whole; weights published; `committed`. A
+learner that comes back takes its newest whole snapshot. Rounds that were committed before are done again silently;
+nothing of them is published twice.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+
+from learner.device import prepare_torch
+from learner.update import NonFiniteError, RoundMetrics, Trainer
+from shared.board import METRIC_ROUNDS, Phase
+from shared.memory import Memory
+from shared.process import FATAL, Birth, enter
+from shared.wait import Bell, Stopped, Waiter
+
+SLICE_UPDATES = 16
+"""Updates between two looks at the stop word; also the granularity of `publish_every_updates`."""
+
+
+class Rounds:
+    """The learner's part in every round."""
+
+    def __init__(self, memory: Memory, waiter: Waiter, trainer: Trainer, followers: list[Bell]) -> None:
+        self._memory = memory
+        self._board = memory.board
+        self._sizes = memory.sizes
+        self._learn = memory.plan.config.learn
+        self._eval_every = memory.plan.config.evaluate.eval_every_steps
+        self._waiter = waiter
+        self._trainer = trainer
+        self._followers = followers
+
+    def begin(self) -> int:
+        """Take the newest snapshot, or fresh parameters; return the round to do next."""
+        boundary = self._memory.learner_snapshots.newest()
+        if boundary < 0:
+            self._trainer.initialise()
+            boundary = 0
+        else:
+            state = self._memory.learner_snapshots.read(boundary)
+            assert state is not None, "the learner's snapshots have no other writer"
+            self._trainer.load(state)
+        if boundary > self._board.committed:
+            self._commit(boundary)
+        return boundary
+
+    def do(self, round_: int) -> None:
+        """One round: its updates, and its commit unless that was done in a former life."""
+        alternate = self._learn.schedule == "alternate"
+        if alternate:
+            self._wait_for_lanes(round_ + 1)
+        metrics = None
+        count = self._sizes.updates_in(round_)
+        if count:
+            end = (round_ + 1 if alternate else round_) * self._sizes.round_ticks
+            self._trainer.begin_round(round_, end)
+            self._run(round_, count)
+            metrics = self._trainer.end_round()
+        if self._sizes.target_changes_after(round_):
+            self._trainer.update_target()
+        if round_ < self._board.committed:
+            self._board.redone[self._waiter.process] += count
+        else:
+            self._note(round_, metrics)
+            self._commit(round_ + 1)
+
+    def _run(self, round_: int, count: int) -> None:
+        """The updates of a round in slices, with signs of life between them."""
+        board, before = self._board, self._sizes.updates_before(round_)
+        free = self._learn.schedule == "free"
+        published = 0
+        for first in range(0, count, SLICE_UPDATES):
+            part = min(SLICE_UPDATES, count - first)
+            self._trainer.run(part)
+            done = before + first + part
+            if done <= board.updates[0]:
+                board.redone[self._waiter.process] += part if round_ >= board.committed else 0
+            board.updates[0] = max(board.updates[0], done)
+            self._waiter.furthest(done)
+            self._waiter.beat()
+            if free and first + part - published >= self._learn.publish_every_updates and first + part < count:
+                self._memory.weights.publish(round_, done, self._trainer.online_into)
+                published = first + part
+
+    def _wait_for_lanes(self, boundary: int) -> None:
+        """Wait until every lane has finished the rounds before `boundary`."""
+        finished = self._board.lane_finished
+        self._board.barrier_ns[0] += self._waiter.wait(lambda: bool(finished.min() >= boundary))
+
+    def _note(self, round_: int, metrics: RoundMetrics | None) -> None:
+        """Leave the round's figures for the scribe."""
+        row = self._board.metrics[round_ % METRIC_ROUNDS]
+        row[:] = float("nan")
+        if metrics is not None:
+            row[:] = metrics.loss, metrics.max_q, metrics.gradient_norm, metrics.updates
+
+    def _commit(self, boundary: int) -> None:
+        """Close the rounds before `boundary`."""
+        self._wait_for_lanes(boundary)
+        if self._sizes.is_snapshot(boundary) and self._memory.learner_snapshots.newest() < boundary:
+            self._memory.learner_snapshots.write(boundary, self._trainer.store)
+        updates = self._sizes.updates_before(boundary)
+        self._memory.weights.publish(boundary, updates, self._trainer.online_into)
+        self._queue_evaluation(boundary)
+        self._board.committed = boundary
+        for bell in self._followers:
+            bell.ring()
+
+    def _queue_evaluation(self, boundary: int) -> None:
+        """Queue this version when the round before `boundary` reached a multiple of `eval_every_steps`."""
+        if not self._eval_every or not boundary:
+            return
+        queue, steps = self._memory.evaluations, boundary * self._sizes.round_steps
+        if steps // self._eval_every == (steps - self._sizes.round_steps) // self._eval_every:
+            return
+        if queue.queued[0] and queue.step[(queue.queued[0] - 1) % len(queue.step)] >= steps:
+            return  # a former life queued it and was killed before the commit
+        self._waiter.wait(lambda: not queue.full)
+        place = int(queue.queued[0]) % len(queue.data)
+        self._trainer.online_into(queue.data[place])
+        queue.step[place] = steps
+        queue.queued[0] += 1
+
+
+def main(birth: Birth) -> None:
+    """Learn until the last round is committed or the run stops."""
+    memory, waiter = enter(birth)
+    config = memory.plan.config
+    assert config.machine.learner_threads is not None
+    device = torch.device(config.machine.device)
+    prepare_torch(device, config.machine.precision, config.machine.learner_threads)
+    try:
+        waiter.wait(lambda: bool(memory.board.prepared[0]))
+        trainer = Trainer(
+            ring=memory.ring,
+            sizes=memory.sizes,
+            learn=config.learn,
+            seed=config.run.seed,
+            actions=memory.plan.actions,
+            device=device,
+            precision=config.machine.precision,
+        )
+        bells = birth.bells
+        followers = [Bell(fd) for fd in (bells.inference, bells.scribe, bells.evaluator, *bells.actors)]
+        rounds = Rounds(memory, waiter, trainer, followers)
+        memory.board.phase[birth.process] = Phase.WORKING
+        for round_ in range(rounds.begin(), memory.sizes.rounds):
+            rounds.do(round_)
+        memory.board.phase[birth.process] = Phase.DONE
+    except NonFiniteError as error:
+        print(f"Ringside stopped the run: {error}", file=sys.stderr, flush=True)
+        sys.exit(FATAL)
+    except Stopped:
+        pass

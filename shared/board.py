@@ -1,0 +1,134 @@
+"""The board: the words by which processes know of one another. Every word names its only writer.
+
+All words are aligned 64-bit integers (or floats), so a read is never torn. A stale read is harmless everywhere: numbers
+only grow, and whoever reads too early waits and looks again.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from enum import IntEnum
+
+from shared.arena import Arena
+from shared.layout import Field
+from shared.sizes import Sizes
+
+METRIC_ROUNDS = 64
+"""How many rounds of learner metrics the board remembers for a scribe that is late."""
+METRICS = ("loss", "mean_q", "gradient_norm", "updates")
+
+
+class Role(IntEnum):
+    """Positions of the single processes among the words of processes; actor i stands at `ACTORS + i`."""
+
+    INFERENCE = 0
+    LEARNER = 1
+    SCRIBE = 2
+    EVALUATOR = 3
+    ACTORS = 4
+
+
+class Phase(IntEnum):
+    """What a process is doing, for display and for deadlines."""
+
+    STARTING = 0
+    READY = 1
+    WORKING = 2
+    REDOING = 3
+    WAITING = 4
+    DONE = 5
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Values of the stop word."""
+
+    RUN = 0
+    ABANDON = 1
+
+
+def board_fields(sizes: Sizes, processes: int) -> list[Field]:
+    """The board's part of the layout."""
+    lanes = (sizes.lanes,)
+    return [
+        Field("board.stop", "i8", (1,), "supervisor"),
+        Field("board.restarts", "i8", (processes,), "supervisor"),
+        Field("board.prepared", "i8", (1,), "scribe"),
+        Field("board.committed", "i8", (1,), "learner"),
+        Field("process.phase", "i8", (processes,), "the process"),
+        Field("process.heartbeat", "i8", (processes,), "the process"),
+        Field("process.busy_ns", "i8", (processes,), "the process"),
+        Field("process.waited_ns", "i8", (processes,), "the process"),
+        Field("process.furthest", "i8", (processes,), "the process"),
+        Field("process.redone", "i8", (processes,), "the process"),
+        Field("lane.logged", "i8", lanes, "actor"),
+        Field("lane.done", "i8", lanes, "actor"),
+        Field("lane.finished", "i8", lanes, "actor"),
+        Field("learner.updates", "i8", (1,), "learner"),
+        Field("learner.barrier_ns", "i8", (1,), "learner"),
+        Field("learner.metrics", "f8", (METRIC_ROUNDS, len(METRICS)), "learner"),
+        Field("scribe.written", "i8", (1,), "scribe"),
+        Field("scribe.episodes", "i8", (1,), "scribe"),
+        Field("scribe.mean_return_100", "f8", (1,), "scribe"),
+        Field("scribe.best_return", "f8", (1,), "scribe"),
+        Field("scribe.saved", "i8", (1,), "scribe"),
+        Field("scribe.trouble", "i8", (1,), "scribe"),
+    ]
+
+
+class Board:
+    """Views of the board's words, and the few sums that several roles need."""
+
+    def __init__(self, arena: Arena, sizes: Sizes) -> None:
+        self.sizes = sizes
+        self.stop = arena["board.stop"]
+        self.restarts = arena["board.restarts"]
+        self.prepared = arena["board.prepared"]
+        self._committed = arena["board.committed"]
+        self.phase = arena["process.phase"]
+        self.heartbeat = arena["process.heartbeat"]
+        self.busy_ns = arena["process.busy_ns"]
+        self.waited_ns = arena["process.waited_ns"]
+        self.furthest = arena["process.furthest"]
+        self.redone = arena["process.redone"]
+        self.lane_logged = arena["lane.logged"]
+        self.lane_done = arena["lane.done"]
+        self.lane_finished = arena["lane.finished"]
+        self.updates = arena["learner.updates"]
+        self.barrier_ns = arena["learner.barrier_ns"]
+        self.metrics = arena["learner.metrics"]
+        self.written = arena["scribe.written"]
+        self.episodes = arena["scribe.episodes"]
+        self.mean_return_100 = arena["scribe.mean_return_100"]
+        self.best_return = arena["scribe.best_return"]
+        self.saved = arena["scribe.saved"]
+        self.trouble = arena["scribe.trouble"]
+
+    def clear(self) -> None:
+        """Before any process starts: nothing is committed, nothing is finished."""
+        self._committed[0] = -1
+        self.lane_finished[:] = -1
+        self.written[0] = -1
+        self.saved[0] = -1
+        self.furthest[:] = -1
+        self.mean_return_100[0] = self.best_return[0] = float("nan")
+        self.metrics[:] = float("nan")
+
+    @property
+    def committed(self) -> int:
+        """Boundaries committed: rounds below this number are whole. -1: not even the beginning."""
+        return int(self._committed[0])
+
+    @committed.setter
+    def committed(self, boundary: int) -> None:
+        self._committed[0] = boundary
+
+    @property
+    def finished(self) -> bool:
+        """Whether the last round is committed."""
+        return self.committed >= self.sizes.rounds
+
+    def beat(self, process: int) -> None:
+        """Say that `process` lives. CLOCK_MONOTONIC is one clock for all processes and stands still in suspend."""
+        self.heartbeat[process] = time.monotonic_ns()

@@ -1,0 +1,213 @@
+"""The configuration of a run: one frozen `Config`, in sections, and what follows from it.
+
+Flags count *steps*: one agent action, `FRAME_SKIP` emulator frames. The field docstrings below are the
+text of `--help`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+FRAME_SKIP = 4
+STACK = 4
+FRAME_SIDE = 84
+
+ProtocolName = Literal["nature", "machado", "envpool"]
+Schedule = Literal["concurrent", "alternate", "free"]
+PresetName = Literal["nature", "quick"]
+
+
+class ConfigError(ValueError):
+    """A setting that cannot work. The message is a sentence for the user."""
+
+
+@dataclass(frozen=True)
+class Play:
+    """What is played, and how."""
+
+    game: str = "breakout"
+    """Atari game, as in ale-py: breakout, space_invaders or SpaceInvaders."""
+    env: str | None = None
+    """Instead of a game: a Gymnasium id with image observations, or module:factory."""
+    protocol: ProtocolName = "nature"
+    """Rules of preprocessing and episodes (docs/protocols.md)."""
+    envs: int = 96
+    """Emulators played together; part of the experiment, unlike --actors."""
+    lane_envs: int = 2
+    """Emulators that step together as one request (a lane)."""
+
+
+@dataclass(frozen=True)
+class Learn:
+    """How the network learns. Defaults: Mnih et al. 2015, Extended Data Table 1."""
+
+    total_steps: int = 50_000_000
+    """Steps to play, rounded up to whole rounds."""
+    schedule: Schedule = "concurrent"
+    """concurrent: play and learn at once, exactly; alternate: in turns, as in 2015; free: no barrier."""
+    round_steps: int = 10_000
+    """Steps between two changes of the target network; with concurrent and free, one round."""
+    train_every: int = 4
+    """Steps played for each update."""
+    batch_size: int = 32
+    """Transitions in one update."""
+    replay_size: int = 1_000_000
+    """Most recent steps that are sampled from."""
+    learning_starts: int = 50_000
+    """Steps played before the first update."""
+    discount: float = 0.99
+    """Discount factor gamma."""
+    optimizer: Literal["rmsprop", "adam"] = "rmsprop"
+    """rmsprop: centred, as in 2015; adam: Kingma & Ba."""
+    learning_rate: float = 2.5e-4
+    """Step size of the optimiser."""
+    optimizer_decay: float = 0.95
+    """Decay of RMSProp's moments, or Adam's beta2."""
+    optimizer_epsilon: float = 0.01
+    """Smoothing term: under the root for rmsprop, beside it for adam."""
+    network: Literal["nature", "small"] = "nature"
+    """nature: Mnih et al. 2015; small: a light network for 84x84 toy games."""
+    publish_every_updates: int = 250
+    """With --schedule free: updates between two publications of the weights."""
+    snapshot_every_steps: int = 10_000
+    """With --schedule alternate: steps between two snapshots, which bound what a restart does again."""
+
+
+@dataclass(frozen=True)
+class Explore:
+    """Epsilon-greedy exploration, by the clock of steps."""
+
+    epsilon_start: float = 1.0
+    """Chance of a random action until learning starts."""
+    epsilon_end: float = 0.1
+    """Chance of a random action in the end."""
+    epsilon_steps: int = 1_000_000
+    """Steps from the first to the last epsilon, counted from --learning-starts."""
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Evaluation beside training."""
+
+    eval_every_steps: int = 0
+    """Steps between two evaluations beside training; 0: none."""
+    eval_episodes: int | None = None
+    """Episodes of one evaluation; default: as the protocol says."""
+    eval_envs: int = 8
+    """Emulators of the evaluation actor."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where things run. Only device, precision and threads can touch the numbers."""
+
+    actors: int | None = None
+    """Actor processes; default: what the cores this process may use allow."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N."""
+    precision: Literal["auto", "fp32", "tf32", "bf16"] = "auto"
+    """Arithmetic of the networks; auto: bf16 on a CPU with AMX, tf32 on CUDA, else fp32."""
+    learner_threads: int | None = None
+    """CPU threads of the learner; recorded, because they touch the last bits."""
+    inference_threads: int | None = None
+    """CPU threads of the inference server; recorded, because they touch the last bits."""
+    inference_batch: int | None = None
+    """Emulators answered in one forward pass; default: 32 on a CPU, all of them on a GPU."""
+    pin: Literal["auto", "off"] = "auto"
+    """auto: give processes cores of their own when there are enough; off: leave it to the kernel."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Files, display, beginnings and ends."""
+
+    seed: int = 1
+    """Seed of everything random."""
+    run_dir: Path | None = None
+    """Directory of the run's files; default: runs/GAME-TIME."""
+    resume: Path | None = None
+    """Continue this run directory or checkpoint exactly."""
+    init_from: Path | None = None
+    """Begin a new run with the weights of this run directory or checkpoint."""
+    checkpoint_every_minutes: float = 10.0
+    """Minutes between two checkpoints; one is written at the end in any case."""
+    checkpoint_replay: bool = True
+    """Keep the replay in checkpoints, which makes --resume exact."""
+    plain: bool = False
+    """Print a line every few seconds instead of the live display."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything that a run is told. Frozen; change it with `dataclasses.replace`."""
+
+    play: Play = field(default_factory=Play)
+    learn: Learn = field(default_factory=Learn)
+    explore: Explore = field(default_factory=Explore)
+    evaluate: Evaluate = field(default_factory=Evaluate)
+    machine: Machine = field(default_factory=Machine)
+    run: Run = field(default_factory=Run)
+
+    def to_json(self) -> dict[str, Any]:
+        """Sections as plain JSON values; paths as strings."""
+        plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self), default=str))
+        return plain
+
+    @classmethod
+    def from_json(cls, sections: dict[str, Any]) -> Config:
+        """The inverse of `to_json`. Raises `ConfigError` unless the names are exactly those of this version."""
+        plain = {item.name: item.default_factory() for item in dataclasses.fields(cls)}  # type: ignore[misc]
+        if sections.keys() != plain.keys() or any(
+            sections[name].keys() != dataclasses.asdict(section).keys() for name, section in plain.items()
+        ):
+            raise ConfigError("The configuration was written by another version of Ringside.")
+        return cls().with_settings(**{name: value for values in sections.values() for name, value in values.items()})
+
+    def with_settings(self, **settings: Any) -> Config:
+        """A copy with some settings changed, by the flat names of the flags (`total_steps=1_000`).
+
+        Paths may be strings. Raises `ConfigError` for a name that is no setting.
+        """
+        sections = {item.name: dict[str, Any]() for item in dataclasses.fields(self)}
+        owner = {item.name: name for name in sections for item in dataclasses.fields(getattr(self, name))}
+        for name, value in settings.items():
+            if name not in owner:
+                close = difflib.get_close_matches(name, owner, n=1)
+                raise ConfigError(f"There is no setting {name!r}" + (f"; did you mean {close[0]}?" if close else "."))
+            sections[owner[name]][name] = Path(value) if name in _PATHS and value is not None else value
+        changed = {name: dataclasses.replace(getattr(self, name), **values) for name, values in sections.items()}
+        return dataclasses.replace(self, **changed)
+
+    def digest(self) -> str:
+        """SHA-256 (hex) of every setting that the trained weights depend on."""
+        kept = {
+            name: value
+            for section, values in self.to_json().items()
+            for name, value in values.items()
+            if name not in MAY_CHANGE_ON_RESUME
+        }
+        return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+
+
+_PATHS = frozenset({"run_dir", "resume", "init_from"})
+
+MAY_CHANGE_ON_RESUME = frozenset(
+    {
+        "actors",
+        "total_steps",
+        "pin",
+        "run_dir",
+        "resume",
+        "init_from",
+        "checkpoint_every_minutes",
+        "checkpoint_replay",
+        "plain",
+    }
+)
+"""Settings that do not touch the numbers of the steps already planned. `init_from` acts only at step 0."""

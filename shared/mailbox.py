@@ -1,0 +1,63 @@
+"""One mailbox a lane: the request (a number) and the reply (the number again, and one action an env).
+
+A number is (incarnation of the actor, tick). Inference answers whenever request and reply differ, so an actor that
+came back may ask for a tick again. Data first, then its number: the frames of a tick are whole before it is asked
+for, the actions are whole before the reply carries the number.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.arena import Arena
+from shared.layout import Field
+from shared.sizes import Sizes
+
+_TICK_BITS = 40
+
+
+def mailbox_fields(sizes: Sizes) -> list[Field]:
+    """The mailboxes' part of the layout."""
+    return [
+        Field("mail.request", "i8", (sizes.lanes,), "actor"),
+        Field("mail.reply", "i8", (sizes.lanes,), "inference"),
+        Field("mail.actions", "u1", (sizes.lanes, sizes.lane_envs), "inference"),
+    ]
+
+
+def request_number(incarnation: int, tick: int) -> int:
+    """The number of a request; never 0, which an empty mailbox holds."""
+    return ((incarnation + 1) << _TICK_BITS) | tick
+
+
+class Mailbox:
+    """All mailboxes of a run."""
+
+    def __init__(self, arena: Arena) -> None:
+        self.request = arena["mail.request"]
+        self.reply = arena["mail.reply"]
+        self.actions = arena["mail.actions"]
+
+    def ask(self, lane: int, incarnation: int, tick: int) -> None:
+        """Ask for the actions of `tick`, whose frames are in the ring."""
+        self.request[lane] = request_number(incarnation, tick)
+
+    def answered(self, lane: int) -> bool:
+        """Whether the reply to the last request of this life of the actor is there."""
+        return bool(self.reply[lane] == self.request[lane])
+
+    def outstanding(self) -> NDArray[np.bool_]:
+        """bool[lanes]: who waits for an answer."""
+        waiting: NDArray[np.bool_] = self.request != self.reply
+        return waiting
+
+    @staticmethod
+    def tick_of(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Ticks of request numbers."""
+        return numbers & ((1 << _TICK_BITS) - 1)
+
+    def answer(self, lanes: NDArray[np.int64], numbers: NDArray[np.int64], actions: NDArray[np.uint8]) -> None:
+        """Reply to requests read earlier: `lanes` int64[m], their `numbers` int64[m], `actions` uint8[m, lane_envs]."""
+        self.actions[lanes] = actions
+        self.reply[lanes] = numbers

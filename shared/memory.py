@@ -1,0 +1,101 @@
+"""The shared region of one run, as its processes see it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shared.arena import Arena
+from shared.board import Board, Role, board_fields
+from shared.config import Config
+from shared.evaluation import Evaluations, evaluation_fields
+from shared.layout import Layout
+from shared.mailbox import Mailbox, mailbox_fields
+from shared.parameters import ParameterSpec, parameters_of
+from shared.ring import Ring, ring_fields
+from shared.sizes import Sizes, sizes_of
+from shared.snapshot import LaneSnapshots, LearnerSnapshots, snapshot_fields
+from shared.weights import Weights, weights_fields
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What every process is told: a resolved, validated configuration and the size of the action set."""
+
+    config: Config
+    actions: int
+
+    @property
+    def sizes(self) -> Sizes:
+        """Derived sizes."""
+        return sizes_of(self.config)
+
+    @property
+    def parameters(self) -> ParameterSpec:
+        """Names and shapes of the network's parameters."""
+        return parameters_of(self.config.learn.network, self.actions)
+
+    @property
+    def actors(self) -> int:
+        """Number of actor processes."""
+        assert self.config.machine.actors is not None, "the configuration is not resolved"
+        return self.config.machine.actors
+
+    @property
+    def evaluation_episodes(self) -> int:
+        """Episodes of one evaluation beside training; 0: there is none."""
+        if not self.config.evaluate.eval_every_steps:
+            return 0
+        assert self.config.evaluate.eval_episodes is not None, "the configuration is not resolved"
+        return self.config.evaluate.eval_episodes
+
+    def lanes_of(self, actor: int) -> range:
+        """The lanes that an actor owns: contiguous, as even as can be."""
+        lanes = self.sizes.lanes
+        return range(actor * lanes // self.actors, (actor + 1) * lanes // self.actors)
+
+    def actor_of(self) -> list[int]:
+        """The actor of every lane."""
+        return [actor for actor in range(self.actors) for _ in self.lanes_of(actor)]
+
+    def layout(self) -> Layout:
+        """The shared region's layout; words first, the rings last."""
+        sizes, parameters = self.sizes, self.parameters.count
+        return Layout(
+            board_fields(sizes, Role.ACTORS + self.actors)
+            + mailbox_fields(sizes)
+            + weights_fields(parameters)
+            + evaluation_fields(parameters, self.config.evaluate.eval_envs, self.evaluation_episodes)
+            + snapshot_fields(sizes, parameters)
+            + ring_fields(sizes)
+        )
+
+
+class Memory:
+    """Typed views of every part of the region."""
+
+    def __init__(self, arena: Arena, plan: Plan) -> None:
+        self.arena = arena
+        self.plan = plan
+        self.sizes = plan.sizes
+        self.board = Board(arena, self.sizes)
+        self.mailbox = Mailbox(arena)
+        self.weights = Weights(arena)
+        self.evaluations = Evaluations(arena)
+        self.lane_snapshots = LaneSnapshots(arena, self.sizes)
+        self.learner_snapshots = LearnerSnapshots(arena, self.sizes)
+        self.ring = Ring(arena, self.sizes)
+
+    @classmethod
+    def create(cls, plan: Plan) -> Memory:
+        """Make the region of a run that has not begun. Raises `ArenaError` when memory does not suffice."""
+        memory = cls(Arena.create(plan.layout()), plan)
+        memory.board.clear()
+        memory.weights.clear()
+        memory.lane_snapshots.clear()
+        memory.learner_snapshots.clear()
+        return memory
+
+    @classmethod
+    def attach(cls, fd: int, plan: Plan) -> Memory:
+        """The region behind an inherited descriptor."""
+        return cls(Arena.attach(fd, plan.layout()), plan)

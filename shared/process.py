@@ -1,0 +1,98 @@
+"""What every child process does first, and what it is told."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from setproctitle import setproctitle
+
+from shared.board import Phase, Role
+from shared.memory import Memory, Plan
+from shared.wait import Bell, Waiter
+
+FATAL = 3
+"""Exit code of a child whose trouble a restart cannot mend; its last line of log is the sentence for the user."""
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class Bells:
+    """Descriptors of everybody's bells."""
+
+    inference: int
+    learner: int
+    scribe: int
+    evaluator: int
+    actors: tuple[int, ...]
+
+    def of(self, process: int) -> int:
+        """The bell of a process by its position on the board."""
+        singles = (self.inference, self.learner, self.scribe, self.evaluator)
+        return singles[process] if process < Role.ACTORS else self.actors[process - Role.ACTORS]
+
+
+@dataclass(frozen=True)
+class Birth:
+    """What a child is given: plan, descriptors, and who it is."""
+
+    plan: Plan
+    memory_fd: int
+    bells: Bells
+    process: int
+    incarnation: int
+    parent: int
+    run_dir: Path
+    cores: frozenset[int] | None
+
+    @property
+    def name(self) -> str:
+        """Role name, as in `ps`, logs and displays."""
+        return role_name(self.process)
+
+
+def role_name(process: int) -> str:
+    """`inference`, `learner`, `scribe`, `evaluator` or `actor 3`."""
+    if process < Role.ACTORS:
+        return Role(process).name.lower()
+    return f"actor {process - Role.ACTORS}"
+
+
+def log_path(run_dir: Path, process: int) -> Path:
+    """Where the output of a process goes."""
+    return run_dir / "logs" / f"{role_name(process).replace(' ', '-')}.log"
+
+
+def run_role(module: str, birth: Birth) -> None:
+    """Become the child: signals, death with the parent, title, log, cores; then run `module.main(birth)`.
+
+    Ctrl-C reaches the whole foreground group; only the supervisor decides what it means. The module is named, not
+    passed, so that whoever starts it need not import it.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != birth.parent:  # it died before the signal was armed
+        sys.exit(FATAL)
+    setproctitle(f"ringside {birth.name}")
+    log = os.open(log_path(birth.run_dir, birth.process), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    if birth.cores:
+        os.sched_setaffinity(0, birth.cores)
+    importlib.import_module(module).main(birth)
+
+
+def enter(birth: Birth) -> tuple[Memory, Waiter]:
+    """Attach the memory and give the first sign of life."""
+    memory = Memory.attach(birth.memory_fd, birth.plan)
+    waiter = Waiter(memory.board, birth.process, Bell(birth.bells.of(birth.process)))
+    memory.board.phase[birth.process] = Phase.STARTING
+    memory.board.beat(birth.process)
+    return memory, waiter

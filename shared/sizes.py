@@ -1,0 +1,91 @@
+"""The clock and the sizes of a run: rounds, ticks, windows and capacities, derived from a `Config`.
+
+DESIGN, "the round is a transaction": a round is a whole number of ticks of every lane. Rounding is up
+for learning-starts and the total, down for the window, to the nearest tick for the round itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shared.config import STACK, Config
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What follows from a configuration; all counts are exact integers."""
+
+    envs: int
+    lane_envs: int
+    round_ticks: int
+    window_ticks: int
+    target_steps: int
+    train_every: int
+    first_learning_round: int
+    rounds: int
+    snapshot_rounds: int
+    capacity: int
+    learning_starts_ticks: int
+
+    @property
+    def lanes(self) -> int:
+        """Number of lanes."""
+        return self.envs // self.lane_envs
+
+    @property
+    def round_steps(self) -> int:
+        """Steps of all envs in one round."""
+        return self.round_ticks * self.envs
+
+    def updates_before(self, round_: int) -> int:
+        """Updates done when `round_` begins: floor(r S / k), less those of rounds that only play."""
+        counted = max(round_, self.first_learning_round)
+        skipped = self.first_learning_round * self.round_steps // self.train_every
+        return counted * self.round_steps // self.train_every - skipped
+
+    def updates_in(self, round_: int) -> int:
+        """Updates of one round: floor((r + 1) S / k) - floor(r S / k), none before learning starts."""
+        return self.updates_before(round_ + 1) - self.updates_before(round_)
+
+    def target_changes_after(self, round_: int) -> bool:
+        """Whether the target network becomes the online one at the end of `round_`."""
+        steps = self.round_steps
+        return (round_ + 1) * steps // self.target_steps > round_ * steps // self.target_steps
+
+    def is_snapshot(self, boundary: int) -> bool:
+        """Whether every role keeps a snapshot at `boundary` (before round `boundary`)."""
+        return boundary % self.snapshot_rounds == 0
+
+
+def sizes_of(config: Config) -> Sizes:
+    """Derive the sizes. Expects a validated configuration.
+
+    The ring holds the window, the rounds that may be in flight behind it (one, with `free` two, with
+    `alternate` those since the last snapshot), the stack's history and the frame that opens the next round.
+    """
+    play, learn = config.play, config.learn
+    if learn.schedule == "alternate":
+        round_ticks = -(-max(play.envs, learn.train_every) // play.envs)
+        snapshot_rounds = max(1, learn.snapshot_every_steps // (round_ticks * play.envs))
+        target_steps = learn.round_steps
+    else:
+        round_ticks = max(1, round(learn.round_steps / play.envs))
+        snapshot_rounds = 1
+        target_steps = round_ticks * play.envs
+    round_steps = round_ticks * play.envs
+    rounds = -(-learn.total_steps // round_steps)
+    window_ticks = min(learn.replay_size // play.envs, rounds * round_ticks)
+    in_flight = {"concurrent": 1, "free": 2, "alternate": snapshot_rounds + 1}[learn.schedule]
+    return Sizes(
+        envs=play.envs,
+        lane_envs=play.lane_envs,
+        round_ticks=round_ticks,
+        window_ticks=window_ticks,
+        target_steps=target_steps,
+        train_every=learn.train_every,
+        first_learning_round=-(-learn.learning_starts // round_steps),
+        rounds=rounds,
+        snapshot_rounds=snapshot_rounds,
+        capacity=window_ticks + in_flight * round_ticks + STACK + 1,
+        learning_starts_ticks=-(-learn.learning_starts // play.envs),
+    )

@@ -1,0 +1,91 @@
+"""Every wait of the system: bounded, and it looks whether the run still goes on.
+
+A bell (an event descriptor) only wakes; the truth is always a number in memory, which the waiter reads again after
+every ring and every time-out. So a ring that comes too early or twice is harmless, and one that is lost costs at most
+`LOOK_SECONDS`. Whoever is waited for may be killed: the supervisor brings it back, or sets the stop word, or dies and
+takes its children along (parent-death signal).
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Callable
+
+from shared.board import Board, Phase, Stop
+
+LOOK_SECONDS = 0.5
+
+
+class Stopped(Exception):
+    """The supervisor asked everybody to leave."""
+
+
+class Bell:
+    """An event descriptor that wakes whoever waits on it."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self._poll = select.poll()
+        self._poll.register(fd, select.POLLIN)
+
+    @classmethod
+    def create(cls) -> Bell:
+        """A new bell."""
+        return cls(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
+
+    def ring(self) -> None:
+        """Wake the waiter; never blocks."""
+        os.eventfd_write(self.fd, 1)
+
+    def wait(self, seconds: float) -> None:
+        """Sleep until a ring, at most `seconds`."""
+        if self._poll.poll(seconds * 1000):
+            try:
+                os.eventfd_read(self.fd)
+            except BlockingIOError:
+                pass  # the process's former life had another poll under way and took the ring
+
+
+class Waiter:
+    """How one process waits and gives signs of life."""
+
+    def __init__(self, board: Board, process: int, bell: Bell) -> None:
+        self.board = board
+        self.process = process
+        self.bell = bell
+        self._mark = time.monotonic_ns()
+
+    def beat(self) -> None:
+        """A sign of life from the middle of work. Raises `Stopped` when the run is to end."""
+        now = time.monotonic_ns()
+        self.board.busy_ns[self.process] += now - self._mark
+        self._mark = now
+        self.board.heartbeat[self.process] = now
+        if self.board.stop[0] != Stop.RUN:
+            raise Stopped
+
+    def wait(self, ready: Callable[[], bool]) -> int:
+        """Wait until `ready()`; return the nanoseconds it took. Raises `Stopped` when the run is to end."""
+        self.beat()
+        begun = self._mark
+        if ready():
+            return 0
+        phase = self.board.phase[self.process]
+        self.board.phase[self.process] = Phase.WAITING
+        while not ready():
+            self.bell.wait(LOOK_SECONDS)
+            now = time.monotonic_ns()
+            self.board.waited_ns[self.process] += now - self._mark
+            self._mark = now
+            self.board.heartbeat[self.process] = now
+            if self.board.stop[0] != Stop.RUN:
+                raise Stopped
+        self.board.phase[self.process] = phase
+        return self._mark - begun
+
+    def furthest(self, point: int) -> None:
+        """Note the furthest point of work; deaths beyond it count as progress."""
+        if point > self.board.furthest[self.process]:
+            self.board.furthest[self.process] = point

@@ -1,0 +1,238 @@
+"""The supervisor: starts, watches, restarts and ends the processes of a run. It reads and writes the board, nothing else.
+
+It follows PostgreSQL's postmaster: it never touches what its children work on, so nothing that kills a child can hurt
+it. Start it from the main thread: children die with the thread that made them (parent-death signal).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+import multiprocess
+from multiprocess import reduction
+from multiprocess.connection import wait as wait_for
+
+from shared.board import Phase, Role, Stop
+from shared.memory import Memory, Plan
+from shared.process import FATAL, Bells, Birth, log_path, role_name, run_role
+from shared.wait import Bell
+
+DEATHS_IN_A_ROW = 5
+"""Deaths of one role without progress between them that end the run."""
+HUNG_SECONDS = 60.0
+"""Without a sign of life for so long, a process counts as hung and is replaced."""
+GRACE_SECONDS = 8.0
+"""How long a process may take to leave when asked."""
+SAVE_SECONDS = 120.0
+"""How long the scribe may take for the last checkpoint."""
+LOOK_SECONDS = 0.25
+
+MODULES = {
+    Role.INFERENCE: "learner.inference",
+    Role.LEARNER: "learner.learner",
+    Role.SCRIBE: "watch.scribe",
+    Role.EVALUATOR: "actors.evaluator",
+}
+
+
+class RunFailed(RuntimeError):
+    """The run ended early through a fault. The message is a sentence for the user."""
+
+
+class _Inherited(int):
+    """A descriptor that a spawned child gets under the same number."""
+
+    def __reduce__(self) -> tuple[type[int], tuple[int]]:
+        return int, (reduction.DupFd(int(self)).detach(),)
+
+
+@dataclass
+class _Child:
+    """One role's process, and its former lives."""
+
+    process: multiprocess.Process
+    incarnation: int = 0
+    deaths_in_a_row: int = 0
+    furthest: int = -1
+    started: float = field(default_factory=time.monotonic)
+
+
+class Supervisor:
+    """The processes of one run."""
+
+    def __init__(self, plan: Plan, run_dir: Path, on_look: Callable[[Memory], None], note: Callable[[str], None]) -> None:
+        self._plan = plan
+        self._run_dir = run_dir
+        self._on_look = on_look
+        self._note = note
+        self._signals = 0
+        self._failure: str | None = None
+        self._stop_deadline = float("inf")
+        self._memory = Memory.create(plan)
+        self._board = self._memory.board
+        count = Role.ACTORS + plan.actors
+        self._bells = [Bell.create() for _ in range(count)]
+        self._context = multiprocess.get_context("spawn")
+        self._children: dict[int, _Child] = {}
+        self._roles = [Role.SCRIBE, Role.LEARNER, Role.INFERENCE]
+        if plan.evaluation_episodes:
+            self._roles.append(Role.EVALUATOR)
+
+    # --- the life of a run
+
+    def run(self) -> bool:
+        """Run to the end. Returns whether the last round was committed (False: stopped by a signal).
+
+        Raises:
+            RunFailed: a role died again and again, or said that a restart cannot help.
+        """
+        with self._signals_caught():
+            try:
+                for process in [*self._roles, *range(Role.ACTORS, Role.ACTORS + self._plan.actors)]:
+                    self._start(process, incarnation=0)
+                while self._children:
+                    self._look()
+            finally:
+                self._end_all()
+        if self._failure:
+            raise RunFailed(self._failure)
+        return self._board.finished
+
+    def _look(self) -> None:
+        """Wait a moment for deaths and signals, and answer them."""
+        dead = wait_for([child.process.sentinel for child in self._children.values()], LOOK_SECONDS)
+        for number, child in list(self._children.items()):
+            if child.process.sentinel in dead:
+                self._bury(number, child)
+            elif self._hung(number, child):
+                self._note(f"{role_name(number)} gave no sign of life for {HUNG_SECONDS:.0f} s and is replaced.")
+                child.process.kill()
+        if self._signals and not self._stopping:
+            self._note("Stopping: the round is abandoned, the last boundary is saved. Once more ends at once.")
+            self._stop()
+        if self._signals > 1 or time.monotonic() > self._stop_deadline:
+            self._kill_late()
+        self._on_look(self._memory)
+
+    def _start(self, number: int, incarnation: int) -> None:
+        fds = Bells(
+            *(_Inherited(bell.fd) for bell in self._bells[: Role.ACTORS]),
+            actors=tuple(_Inherited(bell.fd) for bell in self._bells[Role.ACTORS :]),
+        )
+        birth = Birth(
+            plan=self._plan,
+            memory_fd=_Inherited(self._memory.arena.fd),
+            bells=fds,
+            process=int(number),
+            incarnation=incarnation,
+            parent=os.getpid(),
+            run_dir=self._run_dir,
+            cores=None,
+        )
+        module = "actors.actor" if number >= Role.ACTORS else MODULES[Role(number)]
+        self._board.phase[number] = Phase.STARTING
+        self._board.beat(number)
+        process = self._context.Process(target=run_role, args=(module, birth), name=role_name(number), daemon=True)
+        # A Ctrl-C must not end a child that has not yet said that it ignores it: it starts with the signal blocked.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        process.start()
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        former = self._children.get(number)
+        self._children[number] = _Child(process, incarnation)
+        if former:
+            self._children[number].deaths_in_a_row = former.deaths_in_a_row
+            self._children[number].furthest = former.furthest
+
+    def _bury(self, number: int, child: _Child) -> None:
+        """A process has ended: let it go, start it again, or end the run."""
+        child.process.join()
+        code = child.process.exitcode
+        if code == 0 and (self._stopping or self._board.finished):
+            del self._children[number]
+            return
+        if self._stopping and number != Role.SCRIBE:
+            del self._children[number]
+            return
+        furthest = int(self._board.furthest[number])
+        child.deaths_in_a_row = 1 if furthest > child.furthest else child.deaths_in_a_row + 1
+        child.furthest = furthest
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+        if code == FATAL or child.deaths_in_a_row >= DEATHS_IN_A_ROW:
+            del self._children[number]
+            self._fail(self._obituary(number, child, how, fatal=code == FATAL))
+            return
+        self._board.restarts[number] += 1
+        self._note(f"{role_name(number)} {how}; it starts again from its snapshot.")
+        self._start(number, child.incarnation + 1)
+
+    def _obituary(self, number: int, child: _Child, how: str, *, fatal: bool) -> str:
+        log = log_path(self._run_dir, number)
+        lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+        last = lines[-1] if lines else "it left no message"
+        if fatal:
+            return last
+        return (
+            f"{role_name(number)} {how}, {child.deaths_in_a_row} times in a row without progress. "
+            f"Its last words: {last} (traceback in {log})"
+        )
+
+    def _hung(self, number: int, child: _Child) -> bool:
+        silent = time.monotonic() - max(self._board.heartbeat[number] / 1e9, child.started)
+        return silent > HUNG_SECONDS and not self._stopping
+
+    # --- endings
+
+    @property
+    def _stopping(self) -> bool:
+        return bool(self._board.stop[0] != Stop.RUN)
+
+    def _fail(self, sentence: str) -> None:
+        self._failure = self._failure or sentence
+        if not self._stopping:
+            self._stop()
+
+    def _stop(self) -> None:
+        """Ask everybody to leave; the scribe leaves last, after the checkpoint."""
+        self._board.stop[0] = Stop.ABANDON
+        self._stop_deadline = time.monotonic() + GRACE_SECONDS
+        for bell in self._bells:
+            bell.ring()
+
+    def _kill_late(self) -> None:
+        """Who has not left by now is killed; the scribe has longer, unless the user asked twice."""
+        at_once = self._signals > 1 or time.monotonic() > self._stop_deadline + SAVE_SECONDS
+        for number, child in self._children.items():
+            if number != Role.SCRIBE or at_once:
+                child.process.kill()
+
+    def _end_all(self) -> None:
+        """Whatever happened: no process is left, the memory is given back."""
+        for child in self._children.values():
+            child.process.kill()
+        for child in self._children.values():
+            child.process.join()
+        for bell in self._bells:
+            os.close(bell.fd)
+        self._on_look(self._memory)
+        self._memory.arena.close()
+
+    @contextmanager
+    def _signals_caught(self) -> Iterator[None]:
+        """Count SIGINT, SIGTERM and SIGHUP instead of dying of them."""
+
+        def count(number: int, frame: FrameType | None) -> None:
+            self._signals += 1
+
+        former = {number: signal.signal(number, count) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+        try:
+            yield
+        finally:
+            for number, handler in former.items():
+                signal.signal(number, handler)
