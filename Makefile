@@ -1,0 +1,53 @@
+# Ringside. `make` or `make help` lists what there is; ARGS passes arguments on.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/installed
+ARGS   ?=
+PIP    := $(BIN)/python -m pip --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help install run eval test check stress bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(STAMP) ## make .venv and install what requirements.lock names
+
+# torch comes first and alone, so that nothing else decides which build of it is taken.
+$(STAMP): requirements.lock setup.cfg pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; \
+	    sys.exit(0 if (3, 11) <= v < (3, 14) else "Ringside needs Python 3.11 to 3.13; this is %d.%d. \
+	Say which: make PYTHON=python3.12 ..." % v)'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet --constraint requirements.lock "$$(grep ^torch== requirements.lock)"
+	$(PIP) install --quiet -r requirements.lock
+	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $(STAMP)
+
+run: ARGS := $(if $(ARGS),$(ARGS),--actors 12 --game breakout)
+run: install ## train; ARGS="--actors 12 --game breakout" unless given
+	$(BIN)/python launch.py $(ARGS)
+
+eval: install ## evaluate; ARGS="--load RUN_OR_CHECKPOINT --episodes 30"
+	$(BIN)/python launch.py eval $(ARGS)
+
+test: install ## all tests that fit in ten minutes on two cores
+	$(BIN)/python -m pytest -m "not stress" $(ARGS)
+
+check: install ## lint, types, tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -m "not stress"
+
+stress: install ## the long tests
+	$(BIN)/python -m pytest -m stress $(ARGS)
+
+bench: install ## the benchmarks
+	$(BIN)/python -m benchmarks $(ARGS)
+
+clean: ## remove caches, build products and .venv; runs/ stays
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,106 @@
+"""Answers to the questions that a configuration leaves open: device, precision, threads, actors, directory.
+
+They are answered once, before anything starts, and recorded with the run: two answers that differ may change the
+last bits of the weights. Only --actors may differ freely, so nothing here follows from it.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from shared import machine
+from shared.config import Config, ConfigError, Play
+from shared.protocols import PROTOCOLS
+
+
+def resolve(config: Config) -> Config:
+    """The same configuration without None and "auto" (but --pin, which is not a number). Idempotent.
+
+    Raises `ConfigError` when the device is not there.
+    """
+    device = device_of(config.machine.device)
+    cores = machine.usable_cores()
+    on_cpu = device == "cpu"
+    precision = config.machine.precision
+    if precision == "auto":
+        precision = ("bf16" if machine.has_amx_bf16() else "fp32") if on_cpu else "tf32"
+    learner_threads = config.machine.learner_threads or (learner_threads_of(cores) if on_cpu else 1)
+    inference_threads = config.machine.inference_threads or 1
+    return replace(
+        config,
+        evaluate=replace(
+            config.evaluate,
+            eval_episodes=config.evaluate.eval_episodes or PROTOCOLS[config.play.protocol].evaluation_episodes,
+        ),
+        machine=replace(
+            config.machine,
+            device=device,
+            precision=precision,
+            learner_threads=learner_threads,
+            inference_threads=inference_threads,
+            inference_batch=config.machine.inference_batch or inference_batch_of(config.play, on_cpu=on_cpu),
+            actors=config.machine.actors or actors_of(config.play, cores - learner_threads - inference_threads),
+        ),
+        run=replace(config.run, run_dir=config.run.run_dir or run_directory_of(config.play)),
+    )
+
+
+def device_of(asked: str) -> str:
+    """ "cpu" or "cuda:N". Raises `ConfigError` when the device that was asked for is not there."""
+    if asked == "cpu":
+        return asked
+    devices = machine.cuda_devices()
+    if asked == "auto":
+        return "cuda:0" if devices else "cpu"
+    index = int(asked.partition(":")[2] or 0)
+    if index < devices:
+        return f"cuda:{index}"
+    if devices:
+        raise ConfigError(f"There is no device {asked}: the last of {devices} is cuda:{devices - 1}.")
+    if not machine.has_nvidia_driver():
+        raise ConfigError(f"There is no device {asked}: no NVIDIA driver is loaded; say --device cpu.")
+    if machine.torch_cuda_version() is None:
+        raise ConfigError(f"There is no device {asked}: the installed torch was built without CUDA.")
+    raise ConfigError(f"There is no device {asked}: the NVIDIA driver shows none to this process.")
+
+
+def learner_threads_of(cores: int) -> int:
+    """Threads of a learner on the CPU: both of two cores, half of more, eight at most.
+
+    One update of 32 transitions takes 15 ms on one core and 11 on two (DESIGN 7, bf16), against 2 ms of emulation
+    for the four steps that it answers: the learner is what a CPU run waits for. Its batch is too small to feed more
+    than a few cores.
+    """
+    return cores if cores <= 2 else min(8, cores // 2)
+
+
+def actors_of(play: Play, spare: int) -> int:
+    """Actor processes for `spare` cores: no more than share the lanes as evenly, two lanes each where possible.
+
+    48 lanes on 14 cores: some actor has 4 lanes with 14 actors as with 12, so 12 are as fast.
+    """
+    lanes = play.envs // play.lane_envs
+    count = max(1, min(spare, lanes // 2))
+    return -(-lanes // -(-lanes // count))
+
+
+def inference_batch_of(play: Play, *, on_cpu: bool) -> int:
+    """Emulators answered by one forward pass: all of them on a GPU, groups of at most 32 on a CPU.
+
+    On a CPU a row costs 369 us in a batch of 2 and 75 in one of 32 (DESIGN 7, bf16); two groups or more, so that one
+    plays while the other is answered.
+    """
+    if not on_cpu:
+        return play.envs
+    lanes = play.envs // play.lane_envs
+    most = min(32, play.envs // 2 if lanes >= 2 else play.envs)
+    sizes = (lanes_ * play.lane_envs for lanes_ in range(1, lanes + 1) if lanes % lanes_ == 0)
+    return max((size for size in sizes if size <= most), default=play.lane_envs)
+
+
+def run_directory_of(play: Play) -> Path:
+    """runs/GAME-YYYYmmdd-HHMMSS; of an --env, its name with what does not suit a file name replaced."""
+    name = play.game if play.env is None else "".join(c if c.isalnum() else "-" for c in play.env).strip("-")
+    return Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"

@@ -1,0 +1,201 @@
+"""Is a configuration possible? Every answer "no" is a `ConfigError` with one sentence for the user.
+
+`settings` needs nothing but the numbers; `resolved` looks at a configuration without open questions
+(`shared.resolve`); `memory` and `run_directory` look at the machine.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from shared.config import MAY_CHANGE_ON_RESUME, Config, ConfigError
+from shared.memory import Plan
+from shared.ring import SLOT_FIELDS, ring_fields
+from shared.sizes import sizes_of
+
+CONFIG_FILE = "config.json"
+"""What marks a directory as that of a run."""
+
+OWN_BYTES = 1_500_000_000
+"""What learner, inference, scribe and supervisor take for themselves, generously, with torch on a CPU."""
+ACTOR_BYTES = 100_000_000
+"""What an actor may take for itself (DESIGN 3)."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """ "; did you mean ...?", or nothing when no known word resembles this one."""
+    close = difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]}?" if close else "."
+
+
+def game(name: str, known: Iterable[str]) -> str:
+    """The game's name as ale-py writes it: "SpaceInvaders" and "space-invaders" are space_invaders."""
+    known = set(known)
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.strip()).lower().replace("-", "_").replace(" ", "_")
+    by_letters = {other.replace("_", ""): other for other in known}
+    found = snake if snake in known else by_letters.get(snake.replace("_", ""))
+    if found is None:
+        raise ConfigError(f"There is no game {name!r}{nearest(snake, known)}")
+    return found
+
+
+def settings(config: Config) -> None:
+    """Check every number by itself and against the others."""
+    _check_ranges(config)
+    play, learn, run = config.play, config.learn, config.run
+    if play.envs % play.lane_envs:
+        raise ConfigError(
+            f"--envs {play.envs} cannot be divided into lanes of --lane-envs {play.lane_envs}"
+            f"; the nearest that can is --envs {max(1, round(play.envs / play.lane_envs)) * play.lane_envs}."
+        )
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", config.machine.device):
+        raise ConfigError(f"--device {config.machine.device} is not one of auto, cpu, cuda and cuda:N.")
+    if learn.learning_starts > learn.total_steps:
+        raise ConfigError(
+            f"Nothing would be learned: --learning-starts {learn.learning_starts:_} is more than "
+            f"--total-steps {learn.total_steps:_}."
+        )
+    if learn.learning_starts < learn.batch_size:
+        raise ConfigError(
+            f"--learning-starts {learn.learning_starts:_} must be at least one batch, --batch-size {learn.batch_size:_}."
+        )
+    if learn.replay_size < learn.batch_size:
+        raise ConfigError(
+            f"--replay-size {learn.replay_size:_} is smaller than one batch, --batch-size {learn.batch_size:_}."
+        )
+    sizes = sizes_of(config)
+    if learn.replay_size // play.envs < sizes.round_ticks:
+        raise ConfigError(
+            f"--replay-size {learn.replay_size:_} is smaller than one round, which has {sizes.round_steps:_} steps."
+        )
+    if config.explore.epsilon_end > config.explore.epsilon_start:
+        raise ConfigError(
+            f"--epsilon-end {config.explore.epsilon_end} is more than --epsilon-start {config.explore.epsilon_start}."
+        )
+    if run.resume is not None and run.init_from is not None:
+        raise ConfigError("--resume continues a run and --init-from begins a new one: give one of them.")
+    for flag, path in (("--resume", run.resume), ("--init-from", run.init_from)):
+        if path is not None and not path.exists():
+            raise ConfigError(f"{flag} {path} does not exist.")
+
+
+def resolved(config: Config) -> None:
+    """Check what `shared.resolve.resolve` filled in, together with what the user said."""
+    play, machine = config.play, config.machine
+    lanes = play.envs // play.lane_envs
+    assert machine.actors is not None
+    assert machine.inference_batch is not None
+    if machine.actors > lanes:
+        raise ConfigError(
+            f"--actors {machine.actors} is more than the {lanes} {'lane' if lanes == 1 else 'lanes'} of "
+            f"--envs {play.envs} in lanes of {play.lane_envs}; every actor needs one, and two to work while it waits."
+        )
+    if machine.inference_batch % play.lane_envs or play.envs % machine.inference_batch:
+        raise ConfigError(
+            f"--inference-batch {machine.inference_batch} must be a multiple of --lane-envs {play.lane_envs} that "
+            f"divides --envs {play.envs}."
+        )
+    if machine.precision == "tf32" and machine.device == "cpu":
+        raise ConfigError("--precision tf32 is for CUDA devices; on a CPU say fp32 or bf16.")
+
+
+def memory(plan: Plan, usable: int) -> None:
+    """Refuse a replay for which `usable` bytes do not suffice, and say which would fit."""
+    region = plan.layout().size
+    own = OWN_BYTES + ACTOR_BYTES * plan.actors
+    missing = region + own - usable
+    if missing <= 0:
+        return
+    sizes = plan.sizes
+    rings = sum(item.nbytes for item in ring_fields(sizes))
+    step_bytes = rings // (sizes.capacity * sizes.envs)
+    fits = sizes.window_ticks * sizes.envs - -(-missing // step_bytes)
+    fits -= fits % 1_000
+    advice = (
+        f"--replay-size {fits:_} would fit."
+        if fits >= max(sizes.round_steps, plan.config.learn.batch_size)
+        else "no replay would fit."
+    )
+    raise ConfigError(
+        f"This run needs {region / 1e9:.1f} GB of shared memory and about {own / 1e9:.1f} GB for its processes, but "
+        f"only {usable / 1e9:.1f} GB are free; {advice}"
+    )
+
+
+def run_directory(path: Path, *, resumes: bool) -> None:
+    """Refuse a directory that cannot be written, or that already belongs to a run which is not resumed."""
+    if path.exists() and not path.is_dir():
+        raise ConfigError(f"--run-dir {path} is a file, not a directory.")
+    if (path / CONFIG_FILE).exists() and not resumes:
+        raise ConfigError(f"--run-dir {path} already holds a run; choose another, or continue it with --resume {path}.")
+    above = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        raise ConfigError(f"--run-dir {path} cannot be written: {above} is not a directory that this user may write.")
+
+
+def same_run(saved: Config, now: Config) -> None:
+    """Refuse to resume with a setting that the trained weights depend on changed."""
+    changed = [
+        f"{_flag(name)} {_shown(now_value)} (it was {_shown(saved_value)})"
+        for name, saved_value, now_value in _differences(saved, now)
+        if name not in MAY_CHANGE_ON_RESUME
+    ]
+    if changed:
+        allowed = ", ".join(sorted(_flag(name) for name in MAY_CHANGE_ON_RESUME - {"resume", "init_from"}))
+        raise ConfigError(
+            f"A resumed run keeps what its weights depend on, so this cannot change: {', '.join(changed)}. "
+            f"What may change: {allowed}."
+        )
+
+
+def _differences(saved: Config, now: Config) -> list[tuple[str, Any, Any]]:
+    before, after = saved.to_json(), now.to_json()
+    return [
+        (name, before[section][name], after[section][name])
+        for section in before
+        for name in before[section]
+        if before[section][name] != after[section][name]
+    ]
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _shown(value: object) -> str:
+    return f"{value:_}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+_AT_LEAST_ONE = frozenset(
+    """envs lane_envs total_steps round_steps train_every batch_size replay_size learning_starts
+    publish_every_updates snapshot_every_steps eval_envs eval_episodes actors learner_threads inference_threads
+    inference_batch""".split()
+)
+_NOT_NEGATIVE = frozenset({"epsilon_steps", "eval_every_steps", "seed", "checkpoint_every_minutes"})
+_PROBABILITY = frozenset({"discount", "epsilon_start", "epsilon_end"})
+_POSITIVE = frozenset({"learning_rate", "optimizer_epsilon"})
+_BELOW_ONE = frozenset({"optimizer_decay"})
+
+
+def _check_ranges(config: Config) -> None:
+    """Each number alone. Written so that NaN, which compares false with everything, is refused."""
+    for section in fields(config):
+        for name, value in vars(getattr(config, section.name)).items():
+            if value is None or isinstance(value, bool) or not isinstance(value, int | float):
+                continue
+            if name in _AT_LEAST_ONE and not value >= 1:
+                raise ConfigError(f"{_flag(name)} {_shown(value)} must be at least 1.")
+            if name in _NOT_NEGATIVE and not 0 <= value < float("inf"):
+                raise ConfigError(f"{_flag(name)} {_shown(value)} must not be negative.")
+            if name in _PROBABILITY and not 0 <= value <= 1:
+                raise ConfigError(f"{_flag(name)} {_shown(value)} must lie between 0 and 1.")
+            if name in _POSITIVE and not 0 < value < float("inf"):
+                raise ConfigError(f"{_flag(name)} {_shown(value)} must be above 0.")
+            if name in _BELOW_ONE and not 0 <= value < 1:
+                raise ConfigError(f"{_flag(name)} {_shown(value)} must be at least 0 and below 1.")
