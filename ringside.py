@@ -49,9 +49,16 @@ def starting_point(preset: PresetName, resume: str | Path | None) -> Config:
         if preset not in PRESETS:
             raise ConfigError(f"There is no preset {preset!r}; there are {' and '.join(PRESETS)}.")
         return PRESETS[preset]
-    saved, run_dir = saved_run(Path(resume))
-    kept = replace(saved.run, run_dir=run_dir, resume=Path(resume), init_from=None, plain=False)
-    return replace(saved, run=kept)
+    from shared.manifest import find_checkpoint
+    from shared.segments import CheckpointError
+
+    try:
+        checkpoint = find_checkpoint(Path(resume))
+    except CheckpointError as error:
+        raise ConfigError(f"--resume {resume} cannot be resumed. {error}") from error
+    saved = Config.from_json(checkpoint.config)
+    run_dir = checkpoint.directory.parent
+    return replace(saved, run=replace(saved.run, run_dir=run_dir, resume=Path(resume), init_from=None, plain=False))
 
 
 def plan(config: Config) -> Plan:
@@ -59,37 +66,30 @@ def plan(config: Config) -> Plan:
 
     Raises `ConfigError` with a sentence when it cannot work on this machine.
     """
-    from actors.atari import games
-    from actors.env import action_count
+    from actors.env import EnvError, action_count
     from shared import machine, validate
+    from shared.manifest import find_checkpoint, load_weights
     from shared.memory import Plan
     from shared.resolve import resolve
+    from shared.segments import CheckpointError
 
     validate.settings(config)
     if config.play.env is None:
+        from actors.atari import games
+
         config = config.with_settings(game=validate.game(config.play.game, games()))
     config = resolve(config)
     validate.resolved(config)
-    if config.run.resume is not None:
-        validate.same_run(saved_run(config.run.resume)[0], config)
-    assert config.run.run_dir is not None
-    validate.run_directory(config.run.run_dir, resumes=config.run.resume is not None)
-    ready = Plan(config, action_count(config.play))
+    run = config.run
+    assert run.run_dir is not None
+    validate.run_directory(run.run_dir, resumes=run.resume is not None)
+    try:
+        ready = Plan(config, action_count(config.play))
+        if run.resume is not None:
+            find_checkpoint(run.resume).require(config)
+        if run.init_from is not None:
+            load_weights(run.init_from).require(network=config.learn.network, actions=ready.actions)
+    except (CheckpointError, EnvError) as error:
+        raise ConfigError(str(error)) from error
     validate.memory(ready, machine.usable_memory())
     return ready
-
-
-def saved_run(path: Path) -> tuple[Config, Path]:
-    """Configuration and directory of the run that `path`, a run directory or one of its checkpoints, belongs to."""
-    import json
-
-    from shared.validate import CONFIG_FILE
-
-    for directory in (path, *path.absolute().parents[:2]):
-        if (directory / CONFIG_FILE).is_file():
-            try:
-                sections = json.loads((directory / CONFIG_FILE).read_text())
-            except ValueError as error:
-                raise ConfigError(f"{directory / CONFIG_FILE} is damaged: {error}.") from error
-            return Config.from_json(sections), directory
-    raise ConfigError(f"{path} is neither a run directory nor a checkpoint of one: it has no {CONFIG_FILE}.")

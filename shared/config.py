@@ -132,7 +132,8 @@ class Run:
     run_dir: Path | None = None
     """Directory of the run's files; default: runs/GAME-TIME."""
     resume: Path | None = None
-    """Continue this run directory or checkpoint exactly."""
+    """Continue this run directory or checkpoint exactly, with its settings. Only --actors, --total-steps, --pin,
+    --run-dir, --plain and --checkpoint-... may change."""
     init_from: Path | None = None
     """Begin a new run with the weights of this run directory or checkpoint."""
     checkpoint_every_minutes: float = 10.0

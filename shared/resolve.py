@@ -32,7 +32,7 @@ def resolve(config: Config) -> Config:
         config,
         evaluate=replace(
             config.evaluate,
-            eval_episodes=config.evaluate.eval_episodes or PROTOCOLS[config.play.protocol].evaluation_episodes,
+            eval_episodes=config.evaluate.eval_episodes or PROTOCOLS[config.play.protocol].eval_episodes,
         ),
         machine=replace(
             config.machine,

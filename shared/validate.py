@@ -12,9 +12,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
-from shared.config import MAY_CHANGE_ON_RESUME, Config, ConfigError
+from shared.config import Config, ConfigError
 from shared.memory import Plan
 from shared.ring import SLOT_FIELDS, ring_fields
 from shared.sizes import sizes_of
@@ -137,31 +136,6 @@ def run_directory(path: Path, *, resumes: bool) -> None:
     above = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
         raise ConfigError(f"--run-dir {path} cannot be written: {above} is not a directory that this user may write.")
-
-
-def same_run(saved: Config, now: Config) -> None:
-    """Refuse to resume with a setting that the trained weights depend on changed."""
-    changed = [
-        f"{_flag(name)} {_shown(now_value)} (it was {_shown(saved_value)})"
-        for name, saved_value, now_value in _differences(saved, now)
-        if name not in MAY_CHANGE_ON_RESUME
-    ]
-    if changed:
-        allowed = ", ".join(sorted(_flag(name) for name in MAY_CHANGE_ON_RESUME - {"resume", "init_from"}))
-        raise ConfigError(
-            f"A resumed run keeps what its weights depend on, so this cannot change: {', '.join(changed)}. "
-            f"What may change: {allowed}."
-        )
-
-
-def _differences(saved: Config, now: Config) -> list[tuple[str, Any, Any]]:
-    before, after = saved.to_json(), now.to_json()
-    return [
-        (name, before[section][name], after[section][name])
-        for section in before
-        for name in before[section]
-        if before[section][name] != after[section][name]
-    ]
 
 
 def _flag(name: str) -> str:

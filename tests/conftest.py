@@ -1,0 +1,33 @@
+"""What tests of every folder use."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+Launch = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def launch(tmp_path: Path) -> Launch:
+    """`launch("--game", "pong")`: the command as a user types it, in an empty directory, without a terminal."""
+
+    def run(*arguments: str, timeout: float = 60, environment: dict[str, str] | None = None) -> object:
+        return subprocess.run(
+            [sys.executable, str(ROOT / "launch.py"), *arguments],
+            cwd=tmp_path,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+
+    return run  # type: ignore[return-value]

@@ -1,0 +1,298 @@
+"""Configuration: names, digest, presets, every refusal, and what is answered for the user."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared import machine, resolve, validate
+from shared.config import MAY_CHANGE_ON_RESUME, Config, ConfigError, Play
+from shared.memory import Plan
+from shared.presets import PRESETS
+from shared.ring import ring_fields
+from shared.sizes import sizes_of
+
+FIELDS = [
+    (section.name, item.name)
+    for section in dataclasses.fields(Config)
+    for item in dataclasses.fields(getattr(Config(), section.name))
+]
+
+
+def another(value: object) -> object:
+    """A value of the same kind that differs."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return value + 1
+    return "another" if value is None or isinstance(value, str) else value
+
+
+def test_flat_names_are_unique() -> None:
+    names = [name for _, name in FIELDS]
+    assert len(names) == len(set(names))
+    assert set(names) >= MAY_CHANGE_ON_RESUME
+
+
+@pytest.mark.parametrize(("section", "name"), FIELDS)
+def test_digest_covers_what_the_weights_depend_on(section: str, name: str) -> None:
+    changed = Config().with_settings(**{name: another(getattr(getattr(Config(), section), name))})
+    assert changed != Config()
+    assert (changed.digest() == Config().digest()) == (name in MAY_CHANGE_ON_RESUME)
+
+
+def test_json_and_back() -> None:
+    config = PRESETS["quick"].with_settings(run_dir="runs/x", actors=3, eval_episodes=None)
+    assert config.run.run_dir == Path("runs/x")
+    assert Config.from_json(json.loads(json.dumps(config.to_json()))) == config
+
+
+@pytest.mark.parametrize("spoil", [{"play": {}}, {"extra": {}}, {"run": {"seed": 1, "extra": 2}}])
+def test_json_of_another_version_is_refused(spoil: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="another version"):
+        Config.from_json({**Config().to_json(), **spoil})
+
+
+def test_unknown_setting_names_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="total_step'; did you mean total_steps"):
+        Config().with_settings(total_step=5)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_are_sound(name: Any) -> None:
+    config = PRESETS[name]
+    validate.settings(config)
+    assert Config.from_json(config.to_json()) == config
+
+
+def test_nature_is_the_published_table() -> None:
+    """Mnih et al. 2015, Extended Data Table 1."""
+    learn, explore = PRESETS["nature"].learn, PRESETS["nature"].explore
+    assert (learn.batch_size, learn.replay_size, learn.round_steps, learn.train_every) == (32, 1_000_000, 10_000, 4)
+    assert (learn.discount, learn.learning_starts, learn.total_steps) == (0.99, 50_000, 50_000_000)
+    assert (learn.optimizer, learn.learning_rate, learn.optimizer_decay, learn.optimizer_epsilon) == (
+        "rmsprop",
+        0.00025,
+        0.95,
+        0.01,
+    )
+    assert (explore.epsilon_start, explore.epsilon_end, explore.epsilon_steps) == (1.0, 0.1, 1_000_000)
+
+
+# Refusals
+
+
+def assert_sentence(text: str) -> None:
+    assert re.fullmatch(r"[^\n]+\.", text), text
+    assert len(text) < 400
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"envs": 0}, "--envs 0 must be at least 1"),
+        ({"envs": 97}, "--envs 97 cannot be divided into lanes of --lane-envs 2; the nearest that can is --envs 96"),
+        ({"lane_envs": -2}, "--lane-envs -2 must be at least 1"),
+        ({"lane_envs": 128, "envs": 96}, "the nearest that can is --envs 128"),
+        ({"batch_size": 0}, "--batch-size 0"),
+        ({"total_steps": -1}, "--total-steps -1"),
+        ({"train_every": 0}, "--train-every 0"),
+        ({"actors": 0}, "--actors 0"),
+        ({"learner_threads": 0}, "--learner-threads 0"),
+        ({"seed": -1}, "--seed -1 must not be negative"),
+        ({"checkpoint_every_minutes": float("nan")}, "--checkpoint-every-minutes nan"),
+        ({"replay_size": 31}, "--replay-size 31 is smaller than one batch, --batch-size 32"),
+        ({"replay_size": 5_000}, "--replay-size 5_000 is smaller than one round, which has 9_984 steps"),
+        ({"learning_starts": 60_000, "total_steps": 50_000}, "Nothing would be learned"),
+        ({"learning_starts": 31}, "--learning-starts 31 must be at least one batch"),
+        ({"discount": 1.01}, "--discount 1.01 must lie between 0 and 1"),
+        ({"epsilon_start": -0.1}, "--epsilon-start -0.1"),
+        ({"epsilon_end": float("nan")}, "--epsilon-end nan"),
+        ({"epsilon_start": 0.05}, "--epsilon-end 0.1 is more than --epsilon-start 0.05"),
+        ({"learning_rate": 0.0}, "--learning-rate 0.0 must be above 0"),
+        ({"learning_rate": float("inf")}, "--learning-rate inf"),
+        ({"optimizer_decay": 1.0}, "--optimizer-decay 1.0"),
+        ({"device": "gpu"}, "--device gpu is not one of auto, cpu, cuda and cuda:N"),
+        ({"resume": "/", "init_from": "/"}, "give one of them"),
+        ({"init_from": "/no/such"}, "--init-from /no/such does not exist"),
+    ],
+)
+def test_impossible_settings_are_refused(wrong: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        validate.settings(Config().with_settings(**wrong))
+    assert says in str(refused.value)
+    assert_sentence(str(refused.value))
+
+
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [
+        ("breakout", "breakout"),
+        ("SpaceInvaders", "space_invaders"),
+        ("space-invaders", "space_invaders"),
+        ("Space Invaders", "space_invaders"),
+        ("spaceinvaders", "space_invaders"),
+        ("Qbert", "qbert"),
+        ("QBert", "qbert"),
+        ("TicTacToe3D", "tic_tac_toe_3d"),
+    ],
+)
+def test_games_are_known_by_any_spelling(written: str, found: str) -> None:
+    assert validate.game(written, ["breakout", "space_invaders", "qbert", "tic_tac_toe_3d"]) == found
+
+
+def test_an_unknown_game_names_the_nearest() -> None:
+    with pytest.raises(ConfigError, match=r"There is no game 'brakout'; did you mean breakout\?"):
+        validate.game("brakout", ["breakout", "pong"])
+    with pytest.raises(ConfigError, match=r"There is no game 'xyz'\.$"):
+        validate.game("xyz", ["breakout", "pong"])
+
+
+def settled(**settings: Any) -> Config:
+    """A small configuration for the CPU with nothing left open."""
+    small = {"envs": 8, "actors": 2, "inference_batch": 4, "device": "cpu", "precision": "fp32"}
+    return resolve.resolve(Config().with_settings(**{**small, **settings}))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"actors": 5}, "--actors 5 is more than the 4 lanes"),
+        ({"envs": 2, "inference_batch": 2}, "--actors 2 is more than the 1 lane of"),
+        ({"inference_batch": 3}, "--inference-batch 3 must be a multiple of --lane-envs 2"),
+        ({"inference_batch": 6}, "divides --envs 8"),
+        ({"precision": "tf32"}, "--precision tf32 is for CUDA"),
+    ],
+)
+def test_settings_that_do_not_fit_together_are_refused(wrong: dict[str, Any], says: str) -> None:
+    validate.resolved(settled())
+    with pytest.raises(ConfigError) as refused:
+        validate.resolved(settled(**wrong))
+    assert says in str(refused.value)
+    assert_sentence(str(refused.value))
+
+
+def test_memory_that_does_not_suffice_says_what_would_fit() -> None:
+    plan = Plan(settled(envs=96, inference_batch=32), 4)
+    with pytest.raises(ConfigError) as refused:
+        validate.memory(plan, 4_000_000_000)
+    said = str(refused.value)
+    assert_sentence(said)
+    match = re.search(r"--replay-size ([\d_]+) would fit", said)
+    assert match
+    fits = int(match[1])
+    assert 250_000 < fits < 400_000
+    validate.memory(Plan(settled(envs=96, inference_batch=32, replay_size=fits), 4), 4_000_000_000)
+    with pytest.raises(ConfigError, match="no replay would fit"):
+        validate.memory(plan, 1_000_000_000)
+
+
+def test_a_million_steps_take_at_most_7_2_gb() -> None:
+    sizes = sizes_of(Config())
+    assert sum(item.nbytes for item in ring_fields(sizes)) <= 7.2e9
+    assert Plan(settled(envs=96, inference_batch=32), 18).layout().size <= 7.3e9
+
+
+def test_run_directories(tmp_path: Path) -> None:
+    validate.run_directory(tmp_path / "new" / "run", resumes=False)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="is a file"):
+        validate.run_directory(tmp_path / "file", resumes=False)
+    with pytest.raises(ConfigError, match="cannot be written"):
+        validate.run_directory(tmp_path / "file" / "below", resumes=False)
+    (tmp_path / validate.CONFIG_FILE).write_text("{}")
+    with pytest.raises(ConfigError, match="already holds a run"):
+        validate.run_directory(tmp_path, resumes=False)
+    validate.run_directory(tmp_path, resumes=True)
+
+
+# Answers
+
+
+def test_resolving_answers_everything_and_again_changes_nothing() -> None:
+    config = resolve.resolve(Config().with_settings(device="cpu"))
+    assert resolve.resolve(config) == config
+    assert None not in vars(config.machine).values()
+    assert config.machine.precision in ("fp32", "bf16")
+    assert config.evaluate.eval_episodes == 30
+    assert re.fullmatch(r"runs/breakout-\d{8}-\d{6}", str(config.run.run_dir))
+    validate.resolved(config)
+
+
+def test_actors_change_no_other_answer() -> None:
+    few, many = (resolve.resolve(Config().with_settings(device="cpu", actors=n, run_dir="x")) for n in (1, 24))
+    assert few.digest() == many.digest()
+    assert few.with_settings(actors=24) == many
+
+
+def test_what_the_user_said_stays() -> None:
+    said = {
+        "precision": "fp32",
+        "learner_threads": 3,
+        "inference_threads": 2,
+        "inference_batch": 48,
+        "eval_episodes": 5,
+    }
+    config = resolve.resolve(Config().with_settings(device="cpu", **said)).to_json()
+    assert {name: value for section in config.values() for name, value in section.items() if name in said} == said
+
+
+def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "cuda_devices", lambda: 2)
+    assert [resolve.device_of(asked) for asked in ("auto", "cpu", "cuda", "cuda:1")] == [
+        "cuda:0",
+        "cpu",
+        "cuda:0",
+        "cuda:1",
+    ]
+    with pytest.raises(ConfigError, match=r"no device cuda:2: the last of 2 is cuda:1"):
+        resolve.device_of("cuda:2")
+    config = resolve.resolve(Config())
+    assert (config.machine.precision, config.machine.inference_batch, config.machine.learner_threads) == ("tf32", 96, 1)
+    monkeypatch.setattr(machine, "cuda_devices", lambda: 0)
+    monkeypatch.setattr(machine, "has_nvidia_driver", lambda: False)
+    assert resolve.device_of("auto") == "cpu"
+    with pytest.raises(ConfigError, match="no NVIDIA driver"):
+        resolve.device_of("cuda")
+    monkeypatch.setattr(machine, "has_nvidia_driver", lambda: True)
+    monkeypatch.setattr(machine, "torch_cuda_version", lambda: None)
+    with pytest.raises(ConfigError, match="built without CUDA"):
+        resolve.device_of("cuda:0")
+
+
+@pytest.mark.parametrize(
+    ("envs", "lane_envs", "batch"),
+    [
+        (96, 2, 32),
+        (32, 2, 16),
+        (192, 4, 32),
+        (8, 2, 4),
+        (4, 2, 2),
+        (2, 2, 2),
+        (1, 1, 1),
+        (2, 1, 1),
+        (80, 40, 40),
+        (14, 2, 2),
+    ],
+)
+def test_inference_batch_divides_and_leaves_two_groups(envs: int, lane_envs: int, batch: int) -> None:
+    play = Play(envs=envs, lane_envs=lane_envs)
+    assert resolve.inference_batch_of(play, on_cpu=True) == batch
+    assert resolve.inference_batch_of(play, on_cpu=False) == envs
+
+
+@pytest.mark.parametrize(
+    ("spare", "actors"), [(-3, 1), (0, 1), (1, 1), (10, 10), (12, 12), (14, 12), (22, 16), (60, 24)]
+)
+def test_actors_share_48_lanes_evenly(spare: int, actors: int) -> None:
+    assert resolve.actors_of(Play(), spare) == actors
+
+
+def test_one_lane_has_one_actor() -> None:
+    assert resolve.actors_of(Play(envs=1, lane_envs=1), 12) == 1

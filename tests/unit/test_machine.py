@@ -1,0 +1,181 @@
+"""Limits are read from trees of files that look like other machines."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from shared import machine
+
+GB = 10**9
+V1_UNLIMITED = "9223372036854771712"
+
+
+def tree(root: Path, files: dict[str, str]) -> Path:
+    """Write files below `root`."""
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def v2(root: Path, group: str, files: dict[str, str], mount_root: str = "/") -> Path:
+    """A machine with control groups of version 2 only."""
+    return tree(
+        root,
+        {
+            "proc/self/cgroup": f"0::{group}\n",
+            "proc/self/mountinfo": f"31 23 0:28 {mount_root} /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw\n",
+            **{f"sys/fs/cgroup/{name}": text for name, text in files.items()},
+        },
+    )
+
+
+def v1(root: Path, group: str, files: dict[str, str]) -> Path:
+    """A machine with control groups of version 1, with cpu and cpuacct mounted together."""
+    return tree(
+        root,
+        {
+            "proc/self/cgroup": f"4:memory:{group}\n1:cpu,cpuacct:{group}\n0::/\n",
+            "proc/self/mountinfo": (
+                "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"
+                "33 31 0:30 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+                "34 31 0:31 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n"
+                "35 31 0:41 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
+            ),
+            **{f"sys/fs/cgroup/{name}": text for name, text in files.items()},
+        },
+    )
+
+
+def test_affinity_alone(tmp_path: Path) -> None:
+    assert machine.usable_cores(tmp_path) == len(os.sched_getaffinity(0))
+    assert machine.usable_cores(tmp_path, affinity=5) == 5
+
+
+@pytest.mark.parametrize(
+    ("quota", "cores"), [("max 100000", 16), ("150000 100000", 2), ("50000 100000", 1), ("3200000 100000", 16)]
+)
+def test_quota_of_version_2_is_rounded_up(tmp_path: Path, quota: str, cores: int) -> None:
+    root = v2(tmp_path, "/user/run", {"user/run/cpu.max": quota})
+    assert machine.usable_cores(root, affinity=16) == cores
+
+
+def test_the_tightest_ancestor_counts(tmp_path: Path) -> None:
+    root = v2(
+        tmp_path,
+        "/a/b/c",
+        {"a/cpu.max": "300000 100000", "a/b/cpu.max": "max 100000", "a/b/c/cpu.max": "800000 100000"},
+    )
+    assert machine.usable_cores(root, affinity=16) == 3
+
+
+def test_quota_of_version_1(tmp_path: Path) -> None:
+    root = v1(
+        tmp_path,
+        "/docker/x",
+        {
+            "cpu,cpuacct/docker/x/cpu.cfs_quota_us": "-1",
+            "cpu,cpuacct/docker/x/cpu.cfs_period_us": "100000",
+            "cpu,cpuacct/docker/cpu.cfs_quota_us": "250000",
+            "cpu,cpuacct/docker/cpu.cfs_period_us": "100000",
+        },
+    )
+    assert machine.usable_cores(root, affinity=16) == 3
+
+
+def test_a_container_that_sees_its_own_group_as_the_top(tmp_path: Path) -> None:
+    root = v2(tmp_path, "/docker/x", {"cpu.max": "200000 100000"}, mount_root="/docker/x")
+    assert machine.usable_cores(root, affinity=16) == 2
+
+
+def test_a_container_whose_group_has_a_path_of_the_host(tmp_path: Path) -> None:
+    root = v2(tmp_path, "/kubepods/x", {"cpu.max": "200000 100000"})
+    assert machine.usable_cores(root, affinity=16) == 2
+
+
+def test_memory_of_the_machine(tmp_path: Path) -> None:
+    root = tree(tmp_path, {"proc/meminfo": "MemTotal: 32000000 kB\nMemAvailable:   20000000 kB\nHugePages_Total: 0\n"})
+    assert machine.usable_memory(root) == 20_000_000 * 1024
+
+
+def test_memory_of_version_2_counts_cache_as_free(tmp_path: Path) -> None:
+    root = v2(
+        tmp_path,
+        "/a/b",
+        {
+            "a/memory.max": str(8 * GB),
+            "a/memory.current": str(5 * GB),
+            "a/memory.stat": f"anon 1\ninactive_file {2 * GB}\n",
+            "a/b/memory.max": "max",
+            "a/b/memory.current": "1",
+        },
+    )
+    tree(root, {"proc/meminfo": "MemAvailable: 20000000 kB\n"})
+    assert machine.usable_memory(root) == 5 * GB
+
+
+def test_memory_of_version_1(tmp_path: Path) -> None:
+    root = v1(
+        tmp_path,
+        "/a",
+        {
+            "memory/memory.limit_in_bytes": V1_UNLIMITED,
+            "memory/memory.usage_in_bytes": str(30 * GB),
+            "memory/a/memory.limit_in_bytes": str(4 * GB),
+            "memory/a/memory.usage_in_bytes": str(3 * GB),
+            "memory/a/memory.stat": f"inactive_file 7\ntotal_inactive_file {GB}\n",
+        },
+    )
+    assert machine.usable_memory(root) == 2 * GB
+
+
+def test_a_group_over_its_limit_leaves_nothing(tmp_path: Path) -> None:
+    root = v2(tmp_path, "/a", {"a/memory.max": str(GB), "a/memory.current": str(2 * GB)})
+    assert machine.usable_memory(root) == 0
+
+
+def test_amx_is_a_flag_of_the_processor(tmp_path: Path) -> None:
+    root = tree(
+        tmp_path, {"proc/cpuinfo": "processor : 0\nmodel name : X\nflags : fpu amx_bf16 sse\n\nprocessor : 1\n"}
+    )
+    assert machine.has_amx_bf16(root)
+    tree(tmp_path, {"proc/cpuinfo": "flags : fpu amx_bf16_not sse\n"})
+    assert not machine.has_amx_bf16(root)
+
+
+def test_no_driver_no_device_and_no_process_to_find_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine.subprocess, "run", None)
+    assert machine.cuda_devices(tmp_path) == 0
+
+
+def test_a_torch_without_cuda_sees_no_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree(tmp_path, {"proc/driver/nvidia/version": "NVRM"})
+    monkeypatch.setattr(machine, "torch_cuda_version", lambda: None)
+    monkeypatch.setattr(machine.subprocess, "run", None)
+    assert machine.has_nvidia_driver(tmp_path)
+    assert machine.cuda_devices(tmp_path) == 0
+
+
+def test_torch_is_not_loaded_to_learn_its_build() -> None:
+    import torch  # the truth that the reading of files is compared with
+
+    assert machine.torch_cuda_version() == torch.version.cuda
+
+
+def test_description_is_json_and_names_the_gpu(tmp_path: Path) -> None:
+    root = tree(
+        tmp_path,
+        {
+            "proc/cpuinfo": "model name : Fast\nsiblings : 16\ncpu cores : 8\nflags : a\n",
+            "proc/driver/nvidia/gpus/0000:01/information": "Model: \t NVIDIA H200\nIRQ: 1\n",
+        },
+    )
+    described = machine.describe(root)
+    assert (described["cpu"], described["threads_per_core"], described["gpus"]) == ("Fast", 2, ["NVIDIA H200"])
+    assert json.loads(json.dumps(described)) == described
+    assert json.dumps(machine.describe())
