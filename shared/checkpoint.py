@@ -1,0 +1,343 @@
+"""Checkpoints: a manifest over pieces that never change.
+
+In `RUN_DIR/checkpoints/`:
+
+    segment-K.ring             the replay: slots of a stretch of ticks (shared/segments.py)
+    boundary-R.safetensors     what every role needs to go on from the boundary before round R
+    weights-R.safetensors      the parameters of version R by name, for anyone
+    best.safetensors           the parameters that did best in evaluation
+    checkpoint-R.json          the manifest: names, sizes and SHA-256 of its pieces; written last
+
+A checkpoint exists when its manifest does, and a manifest is renamed into place after all its pieces are on the disk: a
+writer that is killed anywhere leaves the older checkpoints as they were. The newest two stay; pieces that no kept
+manifest names are deleted, after the manifest that made them needless. `shared.manifest` reads them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import save as safetensors_save
+
+from shared.config import Config
+from shared.files import remove_temporaries, sync_directory, write_atomic
+from shared.manifest import (
+    DIRECTORY,
+    FORMAT,
+    KIND,
+    Manifest,
+    Piece,
+    boundary_name,
+    checksum_of,
+    manifest_name,
+    manifests_in,
+    read_manifest,
+    read_weights_metadata,
+    weights_metadata,
+    weights_name,
+)
+from shared.parameters import parameters_of
+from shared.segments import (
+    CheckpointError,
+    check_segment,
+    segment_name,
+    segment_shape,
+    segment_ticks,
+    segments_needed,
+    write_segment,
+)
+from shared.sizes import Sizes
+
+KEPT = 2
+"""Checkpoints that stay: the newest, and the one before it should the newest be damaged."""
+
+_BEST = "best.safetensors"
+_PIECE_NAME = re.compile(r"(segment|boundary|weights)-(\d{8,})\.(?:ring|safetensors)")
+
+
+class CheckpointWriter:
+    """Writes the checkpoints of one run. One process at a time may hold one for a run directory.
+
+    Killed and made anew, it finds what it had finished: adding a segment or saving a boundary again changes nothing.
+    """
+
+    def __init__(self, run_dir: Path, config: Config, sizes: Sizes, actions: int) -> None:
+        """Open `run_dir`/checkpoints, make it if need be, and take stock; half-written files are removed.
+
+        Args:
+            actions: size of the action set.
+
+        Raises:
+            CheckpointError: the directory holds checkpoints of another configuration.
+            OSError: as the system says it.
+        """
+        self.directory = run_dir / DIRECTORY
+        self._config = config
+        self._digest = config.digest()
+        self._sizes = sizes
+        self._shape = segment_shape(sizes)
+        self._actions = actions
+        self._spec = parameters_of(config.learn.network, actions)
+        self._segments: dict[int, Piece] = {}
+        self._named: set[str] = set()
+        self.directory.mkdir(parents=True, exist_ok=True)
+        sync_directory(run_dir)
+        for manifest in self._readable():
+            if manifest.config_digest != self._digest:
+                raise CheckpointError(
+                    f"{self.directory} holds checkpoints of another configuration; choose another --run-dir."
+                )
+            self._named |= manifest.pieces.keys()
+        remove_temporaries(self.directory)
+        for kind, number, path in self._pieces_on_disk():
+            if kind == "segment":
+                try:
+                    check_segment(path, number, self._shape, self._digest)
+                except CheckpointError:
+                    # Damaged, or left by another run: it is compressed again from the ring when it is needed, and a
+                    # manifest that names it already counts as damaged with or without it.
+                    path.unlink()
+                else:
+                    self._segments[number] = Piece.of(path)
+
+    def missing_segments(self, boundary: int) -> list[int]:
+        """Segments of the window of `boundary` that are not on the disk: those to add before `save`."""
+        if not self._config.run.checkpoint_replay:
+            return []
+        return [index for index in segments_needed(self._sizes, boundary) if index not in self._segments]
+
+    def add_segment(self, index: int, ring: Mapping[str, np.ndarray]) -> None:
+        """Compress a segment from the ring, once; then delete those that neither a checkpoint nor the next one names.
+
+        Args:
+            index: the segment; its ticks `[index * T, (index + 1) * T)` are committed.
+            ring: the ring's fields, [lanes, capacity, lane_envs, ...].
+
+        Raises:
+            OSError: as the system says it (a full disk); nothing half-written counts.
+        """
+        if index in self._segments:
+            return
+        path = self.directory / segment_name(index)
+        write_segment(path, index, self._shape, ring, self._digest)
+        self._segments[index] = Piece.of(path)
+        # The next checkpoint may be of a boundary that is a little older than the newest segment.
+        oldest = segments_needed(self._sizes, max(0, index - KEPT) * self._sizes.snapshot_rounds).start
+        for old in [number for number in self._segments if number < oldest]:
+            if segment_name(old) not in self._named:
+                self._forget(old)
+
+    def save(
+        self,
+        boundary: int,
+        arrays: Mapping[str, np.ndarray],
+        weights: NDArray[np.float32],
+        counters: Mapping[str, int | float],
+    ) -> Path:
+        """Write the checkpoint of a boundary, then delete what it made needless. Doing it again changes nothing.
+
+        Args:
+            boundary: the round that is played next; a boundary at which snapshots are taken.
+            arrays: what the roles need to go on, by name.
+            weights: float32[P], the parameters of version `boundary`.
+            counters: numbers that go on counting.
+
+        Returns:
+            The manifest's path.
+
+        Raises:
+            ValueError: a segment of the window was not added, or the boundary has no snapshot.
+            OSError: as the system says it; the older checkpoints are untouched.
+        """
+        if not self._sizes.is_snapshot(boundary):
+            raise ValueError(
+                f"Boundary {boundary} has no snapshot; they are {self._sizes.snapshot_rounds} rounds apart."
+            )
+        if missing := self.missing_segments(boundary):
+            raise ValueError(f"The segments {missing} of boundary {boundary} were not added.")
+        keep_replay = self._config.run.checkpoint_replay
+        needed = segments_needed(self._sizes, boundary) if keep_replay else range(0)
+        contents = {
+            boundary_name(boundary): safetensors_save({key: np.ascontiguousarray(a) for key, a in arrays.items()}),
+            weights_name(boundary): self._weights_bytes(weights, boundary, {}),
+        }
+        pieces = [self._segments[index] for index in needed]
+        pieces += [Piece(name, len(data), hashlib.sha256(data).hexdigest()) for name, data in contents.items()]
+        play = self._config.play
+        values: dict[str, Any] = {
+            "kind": KIND,
+            "format": FORMAT,
+            "boundary": boundary,
+            "game": play.env or play.game,
+            "protocol": play.protocol,
+            "network": self._config.learn.network,
+            "actions": self._actions,
+            "config_digest": self._digest,
+            "config": self._config.to_json(),
+            "counters": dict(counters),
+            "has_replay": keep_replay,
+            "first_segment": needed.start,
+            "stop_segment": needed.stop,
+            "pieces": [asdict(piece) for piece in pieces],
+        }
+        values["checksum"] = checksum_of(values)
+        path = self.directory / manifest_name(boundary)
+        if not _is_whole(path, pieces):
+            # A manifest that stands here belongs to other pieces: it must not be seen beside the new ones.
+            path.unlink(missing_ok=True)
+            sync_directory(self.directory)
+            for name, data in contents.items():
+                write_atomic(self.directory / name, data)
+        write_atomic(path, json.dumps(values, indent=1).encode())
+        self.prune()
+        return path
+
+    def save_best(self, weights: NDArray[np.float32], version: int, mean_return: float) -> bool:
+        """Keep the parameters of an evaluated version if it beat all before it; an equal one does not.
+
+        Args:
+            weights: float32[P].
+            version: the round that was, or would have been, played with them.
+            mean_return: of the evaluation.
+
+        Returns:
+            Whether it is the best.
+        """
+        best = self.best_return()
+        if not mean_return > (-math.inf if best is None else best):
+            return False
+        data = self._weights_bytes(weights, version, {"mean_return": float(mean_return)})
+        write_atomic(self.directory / _BEST, data)
+        return True
+
+    def best_return(self) -> float | None:
+        """Mean return of the parameters in `best.safetensors`; None if there are none that can be read."""
+        path = self.directory / _BEST
+        if not path.is_file():
+            return None
+        try:
+            value = read_weights_metadata(path).get("mean_return")
+        except CheckpointError:
+            return None
+        return value if isinstance(value, float) else None
+
+    def adopt(self, manifest: Manifest) -> None:
+        """Take over the segments of a checkpoint in another directory, by hard link where that is possible.
+
+        Raises:
+            CheckpointError: a segment is not of this configuration.
+        """
+        if manifest.directory.resolve() == self.directory.resolve():
+            return
+        for index in manifest.segments:
+            if index in self._segments:
+                continue
+            piece = manifest.piece(segment_name(index))
+            source, target = manifest.directory / piece.name, self.directory / piece.name
+            check_segment(source, index, self._shape, self._digest)
+            try:
+                os.link(source, target)
+            except OSError:
+                # Another file system, or one without hard links.
+                with open(source, "rb") as original:
+                    write_atomic(target, partial(shutil.copyfileobj, original))
+            self._segments[index] = Piece.of(target)
+        sync_directory(self.directory)
+
+    def cut_back(self, boundary: int) -> None:
+        """Forget everything after `boundary`: for a run that resumes there, before it writes anything.
+
+        With `--schedule free` what comes then is not what came before.
+        """
+        for number, path in manifests_in(self.directory):
+            if number > boundary:
+                path.unlink()
+        sync_directory(self.directory)
+        end = boundary * self._sizes.round_ticks // segment_ticks(self._sizes)
+        for kind, number, path in self._pieces_on_disk():
+            if kind == "segment" and number >= end:
+                self._forget(number)
+            elif kind != "segment" and number > boundary:
+                path.unlink()
+        sync_directory(self.directory)
+
+    def prune(self) -> None:
+        """Delete checkpoints but the newest `KEPT`, then the pieces that none of those names.
+
+        Segments newer than the newest checkpoint stay: the next one will name them. A manifest that cannot be read
+        does not count and is left to be looked at.
+        """
+        readable = self._readable()
+        for manifest in readable[KEPT:]:
+            manifest.path.unlink()
+        # The manifests must be gone for good before their pieces go.
+        sync_directory(self.directory)
+        kept = readable[:KEPT]
+        self._named = {name for manifest in kept for name in manifest.pieces}
+        newest = kept[0].boundary if kept else 0
+        end = newest * self._sizes.round_ticks // segment_ticks(self._sizes)
+        for kind, number, path in self._pieces_on_disk():
+            if path.name in self._named:
+                continue
+            if kind != "segment":
+                path.unlink()
+            elif number < end:
+                self._forget(number)
+
+    def _readable(self) -> list[Manifest]:
+        """The manifests that can be read, newest first."""
+        manifests = []
+        for _, path in manifests_in(self.directory):
+            with suppress(CheckpointError):
+                manifests.append(read_manifest(path))
+        return manifests
+
+    def _forget(self, index: int) -> None:
+        """Delete a segment."""
+        (self.directory / segment_name(index)).unlink(missing_ok=True)
+        self._segments.pop(index, None)
+
+    def _weights_bytes(self, weights: NDArray[np.float32], version: int, more: dict[str, float]) -> bytes:
+        """A weights file: named parameters, and what they are of."""
+        if weights.shape != (self._spec.count,) or weights.dtype != np.float32:
+            raise ValueError(f"The weights are {weights.dtype}{weights.shape}, not float32({self._spec.count},).")
+        play = self._config.play
+        about = {
+            "format": FORMAT,
+            "network": self._config.learn.network,
+            "actions": self._actions,
+            "game": play.env or play.game,
+            "protocol": play.protocol,
+            "version": version,
+        } | more
+        return safetensors_save(self._spec.split(np.ascontiguousarray(weights)), weights_metadata(about))
+
+    def _pieces_on_disk(self) -> list[tuple[str, int, Path]]:
+        """Kind, number and path of every file named like a piece."""
+        found = [(match, entry) for entry in self.directory.iterdir() if (match := _PIECE_NAME.fullmatch(entry.name))]
+        return [(match[1], int(match[2]), entry) for match, entry in found]
+
+
+def _is_whole(path: Path, pieces: list[Piece]) -> bool:
+    """Whether a manifest is there, names exactly these pieces, and all of them are what they should be."""
+    if not path.is_file():
+        return False
+    try:
+        manifest = read_manifest(path)
+        manifest.verify()
+    except CheckpointError:
+        return False
+    return list(manifest.pieces.values()) == pieces

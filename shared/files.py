@@ -1,0 +1,64 @@
+"""Files that are whole or absent, whatever is killed and whenever.
+
+A file is written beside its name, forced to the disk, renamed over its name, and the directory is forced too. So a
+name in a run directory never stands for half a file: a process that dies leaves at most a temporary, which
+`remove_temporaries` clears away.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+_TEMPORARY = ".tmp"
+
+
+def write_atomic(path: Path, content: bytes | Callable[[BinaryIO], None]) -> None:
+    """Replace `path` by new content in one step; afterwards it survives a loss of power.
+
+    Only one process may write a given path.
+
+    Args:
+        content: the bytes, or a function that writes them to the open file that it is given.
+
+    Raises:
+        OSError: as the system says it (a full disk, say). The old file is untouched then.
+    """
+    temporary = path.with_name(f".{path.name}{_TEMPORARY}")
+    try:
+        with open(temporary, "wb") as file:
+            if callable(content):
+                content(file)
+            else:
+                file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Force renames and removals in `directory` to the disk."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove_temporaries(directory: Path) -> None:
+    """Remove what a killed writer of `directory` left half-written."""
+    for leftover in directory.glob(f".*{_TEMPORARY}"):
+        leftover.unlink()
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 (hex) of a file's content."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
