@@ -46,28 +46,66 @@ class Evaluation:
 
 
 def train(arguments: Sequence[str]) -> int:
-    """Train an agent."""
+    """Train an agent. Returns 1 when the run ended early through a fault."""
     import ringside
 
     preset, resume = _ahead(arguments)
     start = ringside.starting_point(preset, resume)
     sections = {item.name: getattr(start, item.name) for item in fields(Config)}
+    others = ", ".join(task for task in TASKS if task != "train")
     options = _parse(
         Training,
         arguments,
         PROGRAM,
-        "Train an Atari agent. Steps are agent steps, four emulator frames each. "
-        f"Other tasks: {', '.join(task for task in TASKS if task != 'train')} (python {PROGRAM} eval --help).",
+        "Train an Atari agent. A step is one action of the agent, four frames of the emulator. Other tasks, as the "
+        f"first word: {others}; python {PROGRAM} TASK --help explains one.",
         Training(**sections, preset=preset),
     )
     plan = ringside.plan(Config(**{name: getattr(options, name) for name in sections}))
-    import supervisor
+    from shared.arena import ArenaError
+    from supervisor import RunFailed
 
-    supervisor.train(plan.config, plan.actions, None)
+    try:
+        ringside.run(plan, lambda memory: None, lambda sentence: print(sentence, file=sys.stderr))
+    except ArenaError as error:
+        raise ConfigError(str(error)) from error
+    except RunFailed as error:
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        return 1
     return 0
 
 
-TASKS: dict[str, Callable[[Sequence[str]], int]] = {"train": train}
+def evaluate(arguments: Sequence[str]) -> int:
+    """Evaluate an agent: print the result and, where asked, write it as JSON."""
+    import json
+
+    import ringside
+
+    options = _parse(
+        Evaluation,
+        arguments,
+        f"{PROGRAM} eval",
+        "Play whole episodes with trained weights, by the rules of their protocol.",
+    )
+    if options.json is not None and not options.json.absolute().parent.is_dir():
+        raise ConfigError(f"--json {options.json} cannot be written: its directory does not exist.")
+    result = ringside.evaluate(options.load, episodes=options.episodes, seed=options.seed, device=options.device)
+    normalised = result["human_normalised"]
+    print(
+        f"{result['game']}, protocol {result['protocol']}: mean {result['mean']:.2f} +- {result['std']:.2f}, "
+        f"median {result['median']:.2f}, best {result['best']:.2f} of {result['episodes']} episodes"
+    )
+    if normalised is not None:
+        print(f"human-normalised {normalised:.3f} (reference: {result['human_normalised_source']})")
+    if options.json is not None:
+        try:
+            options.json.write_text(json.dumps(result, indent=2) + "\n")
+        except OSError as error:
+            raise ConfigError(f"--json {options.json} cannot be written: {error.strerror}.") from error
+    return 0
+
+
+TASKS: dict[str, Callable[[Sequence[str]], int]] = {"train": train, "eval": evaluate}
 """What the first word of the command line can be."""
 
 
@@ -107,18 +145,19 @@ def _parse(
     import tyro
 
     registry = tyro.constructors.ConstructorRegistry()
+    names = {int: "INT", str: "TEXT", Path: "PATH"}
 
     @registry.primitive_rule
     def number_or_unset(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec | None:
         """Whole numbers are shown with underscores, and `int | None` is a number that may be left away."""
-        kinds = [kind for kind in (get_args(info.type) or (info.type,)) if kind is not type(None)]
-        if len(kinds) != 1 or kinds[0] not in (int, str, Path) or (kinds[0] is not int and info.type is kinds[0]):
+        inner = [kind for kind in get_args(info.type) or (info.type,) if kind is not type(None)]
+        if len(inner) != 1 or inner[0] not in names or (inner[0] is not int and not get_args(info.type)):
             return None
         return tyro.constructors.PrimitiveConstructorSpec(
             nargs=1,
-            metavar={int: "INT", str: "TEXT", Path: "PATH"}[kinds[0]],
-            instance_from_str=lambda words: kinds[0](words[0]),
-            is_instance=lambda value: value is None or isinstance(value, kinds[0]),
+            metavar=names[inner[0]],
+            instance_from_str=lambda words: _whole_number(words[0]) if inner[0] is int else inner[0](words[0]),
+            is_instance=lambda value: value is None or isinstance(value, inner[0]),
             str_from_instance=lambda value: [
                 "unset" if value is None else f"{value:_}" if isinstance(value, int) else str(value)
             ],
@@ -129,10 +168,18 @@ def _parse(
         prog=program,
         description=description,
         args=list(arguments),
+        default=tyro.MISSING_NONPROP if default is None else default,
         config=(tyro.conf.OmitArgPrefixes,),
         registry=registry,
-        **({} if default is None else {"default": default}),
     )
+
+
+def _whole_number(text: str) -> int:
+    """ "50_000_000" and "50000000"."""
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a whole number") from None
 
 
 if __name__ == "__main__":

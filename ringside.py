@@ -11,36 +11,55 @@ a sentence before anything starts.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shared.config import Config, ConfigError, PresetName
+from shared.config import Config, ConfigError, Play, PresetName
 from shared.presets import PRESETS
 
 if TYPE_CHECKING:
-    from shared.memory import Plan
-    from supervisor import Status
+    import numpy as np
+    from numpy.typing import NDArray
 
-__all__ = ["Config", "ConfigError", "starting_point", "plan", "train"]
+    from learner.network import Policy
+    from shared.manifest import Weights
+    from shared.memory import Memory, Plan
+
+__all__ = ["Agent", "Config", "ConfigError", "evaluate", "load_agent", "plan", "run", "starting_point", "train"]
 
 
-def train(
-    *, preset: PresetName = "nature", on_status: Callable[[Status], None] | None = None, **settings: Any
-) -> dict[str, Any]:
-    """Train, and return what `summary.json` holds.
+def train(*, preset: PresetName = "nature", **settings: Any) -> dict[str, Any]:
+    """Train without a display, and return what `summary.json` holds.
 
     Args:
         preset: what the settings that are not given default to; not together with `resume`.
-        on_status: called several times a second with the state of the run.
         settings: any field of any section of `shared.config.Config`.
     """
-    import supervisor
-
     config = starting_point(preset, settings.get("resume")).with_settings(**settings)
-    ready = plan(config)
-    return supervisor.train(ready.config, ready.actions, on_status)
+    return run(plan(config), lambda memory: None, lambda sentence: None)
+
+
+def run(ready: Plan, on_look: Callable[[Memory], None], note: Callable[[str], None]) -> dict[str, Any]:
+    """Train as planned, in its run directory; `on_look` and `note` are those of `supervisor.train`."""
+    import json
+
+    import supervisor
+    from shared.files import write_atomic
+    from shared.validate import CONFIG_FILE
+
+    run_dir = ready.config.run.run_dir
+    assert run_dir is not None
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        write_atomic(run_dir / CONFIG_FILE, json.dumps(ready.config.to_json(), indent=2).encode() + b"\n")
+    except OSError as error:
+        raise ConfigError(f"--run-dir {run_dir} cannot be written: {error.strerror}.") from error
+    supervisor.train(ready, on_look, note)
+    summary: dict[str, Any] = json.loads((run_dir / "summary.json").read_text())
+    return summary
 
 
 def starting_point(preset: PresetName, resume: str | Path | None) -> Config:
@@ -93,3 +112,120 @@ def plan(config: Config) -> Plan:
         raise ConfigError(str(error)) from error
     validate.memory(ready, machine.usable_memory())
     return ready
+
+
+def evaluate(
+    load: str | Path, *, episodes: int | None = None, seed: int = 1, envs: int = 8, device: str = "auto"
+) -> dict[str, Any]:
+    """Play whole episodes with trained weights by the rules of their protocol, and judge the raw returns.
+
+    Args:
+        load: a run directory, a checkpoint or a file of weights.
+        episodes: how many; by default as the protocol says.
+        envs: emulators played together, which is also the batch of the network.
+
+    Returns:
+        JSON values: mean, std, median, best, human_normalised and what they were measured with.
+    """
+    import numpy as np
+
+    from actors.env import EnvError, action_count
+    from actors.evaluation import play_episodes
+    from learner.network import greedy
+    from shared.config import FRAME_SIDE, STACK
+    from shared.protocols import PROTOCOLS
+    from shared.scores import SOURCE, human_normalised
+
+    if (episodes is not None and episodes < 1) or envs < 1 or seed < 0:
+        raise ConfigError("--episodes must be at least 1, and --seed must not be negative.")
+    weights = _weights(load)
+    play = _play_of(weights)
+    protocol = PROTOCOLS[weights.protocol]
+    count = episodes or protocol.eval_episodes
+    try:
+        weights.require(network=weights.network, actions=action_count(play))
+    except EnvError as error:
+        raise ConfigError(str(error)) from error
+    batch = min(envs, count)
+    policy, where = _policy(weights, device, batch)
+    stacks = np.zeros((batch, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
+    played = play_episodes(play, seed, 0, count, stacks, lambda: greedy(policy.q_values(stacks)).astype(np.uint8))
+    mean = float(played.returns.mean())
+    return {
+        "game": weights.game,
+        "protocol": weights.protocol,
+        "episodes": count,
+        "mean": mean,
+        "std": float(played.returns.std()),
+        "median": float(np.median(played.returns)),
+        "best": float(played.returns.max()),
+        "human_normalised": human_normalised(weights.game, mean),
+        "human_normalised_source": SOURCE,
+        "returns": played.returns.tolist(),
+        "steps": int(played.lengths.sum()),
+        "epsilon": protocol.eval_epsilon,
+        "seed": seed,
+        "version": weights.version,
+        **where,
+    }
+
+
+class Agent:
+    """A trained policy for one player."""
+
+    def __init__(self, weights: Weights, device: str) -> None:
+        self.game = weights.game
+        self.protocol = weights.protocol
+        self.actions = weights.actions
+        self._policy, _ = _policy(weights, device, 1)
+
+    def act(self, stack: NDArray[np.uint8]) -> int:
+        """The greedy action for the last four frames, uint8[4, 84, 84], oldest first."""
+        from learner.network import greedy
+
+        return int(greedy(self._policy.q_values(stack[None]))[0])
+
+
+def load_agent(load: str | Path, *, device: str = "auto") -> Agent:
+    """The agent of a run directory, a checkpoint or a file of weights. Raises `ConfigError` when there is none."""
+    return Agent(_weights(load), device)
+
+
+def _weights(load: str | Path) -> Weights:
+    from shared.manifest import load_weights
+    from shared.segments import CheckpointError
+
+    if not Path(load).exists():
+        raise ConfigError(f"--load {load} does not exist.")
+    try:
+        return load_weights(Path(load))
+    except CheckpointError as error:
+        raise ConfigError(f"--load {load} cannot be used. {error}") from error
+
+
+def _play_of(weights: Weights) -> Play:
+    """What the weights were trained on. A checkpoint keeps one name for a game of ale-py and for any other env."""
+    from actors.atari import games
+
+    named = "game" if weights.game in games() else "env"
+    return Config().with_settings(protocol=weights.protocol, **{named: weights.game}).play
+
+
+def _policy(weights: Weights, device: str, batch: int) -> tuple[Policy, dict[str, Any]]:
+    """A policy with the weights, in this process, and what it computes with."""
+    from shared import machine
+    from shared.resolve import device_of, precision_of
+
+    name = device_of(device)
+    precision = precision_of("auto", name)
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before torch can initialise CUDA
+    import torch
+
+    from learner.device import prepare_torch
+    from learner.network import Policy
+
+    threads = machine.usable_cores()
+    prepare_torch(torch.device(name), precision, threads)
+    policy = Policy(weights.network, weights.actions, torch.device(name), precision, batch)
+    policy.load(weights.flat)
+    return policy, {"device": name, "precision": precision, "threads": threads, "machine": machine.describe()}

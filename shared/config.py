@@ -20,6 +20,7 @@ FRAME_SIDE = 84
 
 ProtocolName = Literal["nature", "machado", "envpool"]
 Schedule = Literal["concurrent", "alternate", "free"]
+Precision = Literal["auto", "fp32", "tf32", "bf16"]
 PresetName = Literal["nature", "quick"]
 
 
@@ -111,7 +112,7 @@ class Machine:
     """Actor processes; default: what the cores this process may use allow."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
-    precision: Literal["auto", "fp32", "tf32", "bf16"] = "auto"
+    precision: Precision = "auto"
     """Arithmetic of the networks; auto: bf16 on a CPU with AMX, tf32 on CUDA, else fp32."""
     learner_threads: int | None = None
     """CPU threads of the learner; recorded, because they touch the last bits."""
@@ -163,10 +164,8 @@ class Config:
     @classmethod
     def from_json(cls, sections: dict[str, Any]) -> Config:
         """The inverse of `to_json`. Raises `ConfigError` unless the names are exactly those of this version."""
-        plain = {item.name: item.default_factory() for item in dataclasses.fields(cls)}  # type: ignore[misc]
-        if sections.keys() != plain.keys() or any(
-            sections[name].keys() != dataclasses.asdict(section).keys() for name, section in plain.items()
-        ):
+        known = cls().to_json()
+        if sections.keys() != known.keys() or any(sections[name].keys() != known[name].keys() for name in known):
             raise ConfigError("The configuration was written by another version of Ringside.")
         return cls().with_settings(**{name: value for values in sections.values() for name, value in values.items()})
 

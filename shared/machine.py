@@ -149,23 +149,26 @@ def _gpus(root: Path) -> list[str]:
 
 
 def _groups(root: Path, controller: str) -> Iterator[Path]:
-    """Directories of the control groups above this process that hold `controller`, innermost first.
+    """Directories of the control groups above this process that may limit `controller`, innermost first.
 
     A container sees its own group mounted as the top (the mount's root is then the group itself), or a path of
     the host that is not there; directories that do not exist are left out.
     """
+    unified = ""  # the one hierarchy of version 2 has no controllers in its line
     paths: dict[str, str] = {}
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
-        for name in controllers.split(",") if controllers else ["cgroup2"]:
-            paths[name] = path
+        paths |= dict.fromkeys(controllers.split(","), path)
     for line in _text(root / "proc/self/mountinfo").splitlines():
         left, _, right = line.partition(" - ")
         kind, _, options = right.split(" ", 2)
-        name = {"cgroup2": "cgroup2", "cgroup": controller}.get(kind)
-        if name is None or name not in paths:
+        if kind == "cgroup2":
+            name = unified
+        elif kind == "cgroup" and controller in options.split(" ")[-1].split(","):
+            name = controller
+        else:
             continue
-        if kind == "cgroup" and controller not in options.split(" ")[-1].split(","):
+        if name not in paths:
             continue
         mount_root, mount_point = left.split(" ")[3:5]
         top = root / _unescape(mount_point).lstrip("/")

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from shared import machine
-from shared.config import Config, ConfigError, Play
+from shared.config import Config, ConfigError, Play, Precision
 from shared.protocols import PROTOCOLS
 
 
@@ -23,9 +23,7 @@ def resolve(config: Config) -> Config:
     device = device_of(config.machine.device)
     cores = machine.usable_cores()
     on_cpu = device == "cpu"
-    precision = config.machine.precision
-    if precision == "auto":
-        precision = ("bf16" if machine.has_amx_bf16() else "fp32") if on_cpu else "tf32"
+    precision = precision_of(config.machine.precision, device)
     learner_threads = config.machine.learner_threads or (learner_threads_of(cores) if on_cpu else 1)
     inference_threads = config.machine.inference_threads or 1
     return replace(
@@ -64,6 +62,15 @@ def device_of(asked: str) -> str:
     if machine.torch_cuda_version() is None:
         raise ConfigError(f"There is no device {asked}: the installed torch was built without CUDA.")
     raise ConfigError(f"There is no device {asked}: the NVIDIA driver shows none to this process.")
+
+
+def precision_of(asked: Precision, device: str) -> Precision:
+    """The arithmetic of the networks on a device: what was asked, or the fastest of which scores are known to hold."""
+    if asked != "auto":
+        return asked
+    if device == "cpu":
+        return "bf16" if machine.has_amx_bf16() else "fp32"
+    return "tf32"
 
 
 def learner_threads_of(cores: int) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from shared.config import Config, ConfigError
 from shared.memory import Plan
-from shared.ring import SLOT_FIELDS, ring_fields
+from shared.ring import ring_fields
 from shared.sizes import sizes_of
 
 CONFIG_FILE = "config.json"
@@ -62,7 +62,7 @@ def settings(config: Config) -> None:
         )
     if learn.learning_starts < learn.batch_size:
         raise ConfigError(
-            f"--learning-starts {learn.learning_starts:_} must be at least one batch, --batch-size {learn.batch_size:_}."
+            f"--learning-starts {learn.learning_starts:_} must be at least --batch-size {learn.batch_size:_}."
         )
     if learn.replay_size < learn.batch_size:
         raise ConfigError(
@@ -147,9 +147,9 @@ def _shown(value: object) -> str:
 
 
 _AT_LEAST_ONE = frozenset(
-    """envs lane_envs total_steps round_steps train_every batch_size replay_size learning_starts
-    publish_every_updates snapshot_every_steps eval_envs eval_episodes actors learner_threads inference_threads
-    inference_batch""".split()
+    {"envs", "lane_envs", "total_steps", "round_steps", "train_every", "batch_size", "replay_size", "learning_starts"}
+    | {"publish_every_updates", "snapshot_every_steps", "eval_envs", "eval_episodes", "actors"}
+    | {"learner_threads", "inference_threads", "inference_batch"}
 )
 _NOT_NEGATIVE = frozenset({"epsilon_steps", "eval_every_steps", "seed", "checkpoint_every_minutes"})
 _PROBABILITY = frozenset({"discount", "epsilon_start", "epsilon_end"})

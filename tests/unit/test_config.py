@@ -109,7 +109,7 @@ def assert_sentence(text: str) -> None:
         ({"replay_size": 31}, "--replay-size 31 is smaller than one batch, --batch-size 32"),
         ({"replay_size": 5_000}, "--replay-size 5_000 is smaller than one round, which has 9_984 steps"),
         ({"learning_starts": 60_000, "total_steps": 50_000}, "Nothing would be learned"),
-        ({"learning_starts": 31}, "--learning-starts 31 must be at least one batch"),
+        ({"learning_starts": 31}, "--learning-starts 31 must be at least --batch-size 32"),
         ({"discount": 1.01}, "--discount 1.01 must lie between 0 and 1"),
         ({"epsilon_start": -0.1}, "--epsilon-start -0.1"),
         ({"epsilon_end": float("nan")}, "--epsilon-end nan"),

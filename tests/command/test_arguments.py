@@ -1,0 +1,95 @@
+"""The command line as a user types it: what is refused is one sentence and exit code 2, before anything starts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Launch
+
+SMALL = ("--envs", "8", "--device", "cpu", "--run-dir", "run")
+
+
+def refusal(launch: Launch, *arguments: str) -> str:
+    """The sentence with which the command refuses, checked to be one and all there is."""
+    done = launch(*arguments)
+    assert done.returncode == 2, (done.stdout, done.stderr)
+    assert done.stdout == ""
+    assert re.fullmatch(r"launch\.py: [^\n]+[.?]\n", done.stderr), done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("evla",), "no task 'evla'; did you mean eval?"),
+        (("--game", "brakout"), "no game 'brakout'; did you mean breakout?"),
+        (("--env", "NoSuchEnv-v0"), "NoSuchEnv"),
+        (("--env", "nosuchmodule:make"), "nosuchmodule"),
+        (("--envs", "97"), "--envs 97 cannot be divided"),
+        (("--envs", "4", "--actors", "12"), "--actors 12 is more than the 2 lanes"),
+        (("--envs", "1", "--lane-envs", "1", "--schedule", "alternate", "--actors", "2"), "more than the 1 lane"),
+        (("--replay-size", "16"), "smaller than one batch"),
+        (("--replay-size", "9_000"), "smaller than one round, which has 9_984 steps"),
+        (("--batch-size", "0"), "--batch-size 0 must be at least 1"),
+        (("--total-steps", "-5"), "--total-steps -5"),
+        (("--learning-starts", "2_000", "--total-steps", "1_000"), "Nothing would be learned"),
+        (("--epsilon-start", "1.5"), "--epsilon-start 1.5 must lie between 0 and 1"),
+        (("--inference-batch", "20"), "--inference-batch 20"),
+        (("--device", "gpu"), "--device gpu is not one of"),
+        (("--device", "cuda:99"), "no device cuda:99"),
+        (("--replay-size", "100_000_000_000", "--total-steps", "1_000_000_000_000"), "would fit."),
+        (("--run-dir", "/dev/null/run"), "--run-dir /dev/null/run cannot be written"),
+        (("--resume", "nowhere"), "--resume nowhere"),
+        (("--init-from", "nowhere"), "--init-from nowhere does not exist"),
+        (("--resume", "nowhere", "--preset", "quick"), "leave --preset away"),
+        (("eval", "--load", "nowhere"), "--load nowhere does not exist"),
+    ],
+)
+def test_impossible_arguments(launch: Launch, tmp_path: Path, arguments: tuple[str, ...], says: str) -> None:
+    assert says in refusal(launch, *arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_that_holds_a_run_is_not_overwritten(launch: Launch, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").write_text("mine")
+    assert "already holds a run" in refusal(launch, *SMALL)
+    assert "no checkpoint" in refusal(launch, "--resume", "run")
+    assert "no checkpoint" in refusal(launch, "eval", "--load", "run")
+    assert "no checkpoint" in refusal(launch, *SMALL[:-1], "other", "--init-from", "run")
+    assert (tmp_path / "run" / "config.json").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--learning-rte", "1"), "--learning-rate"),
+        (("--total-steps", "many"), "'many' is not a whole number"),
+        (("--envs", "3.5"), "'3.5' is not a whole number"),
+        (("--schedule", "parallel"), "concurrent"),
+        (("--preset", "qick"), "quick"),
+        (("--resume",), "--resume"),
+        (("eval",), "--load"),
+    ],
+)
+def test_arguments_that_cannot_be_read(launch: Launch, arguments: tuple[str, ...], says: str) -> None:
+    done = launch(*arguments)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_help_is_in_sections_and_shows_the_presets_defaults(launch: Launch) -> None:
+    done = launch("--help")
+    assert done.returncode == 0
+    assert done.stderr == ""
+    for section in ("play", "learn", "explore", "evaluate", "machine", "run"):
+        assert f"─ {section} options ─" in done.stdout
+    assert re.search(r"--total-steps INT .*?50_000_000", done.stdout, re.DOTALL)
+    assert "None" not in done.stdout
+    quick = launch("train", "--preset", "quick", "--help").stdout
+    assert re.search(r"--replay-size INT .*?100_000", quick, re.DOTALL)
+    assert "--load PATH" in launch("eval", "--help").stdout
