@@ -1,0 +1,357 @@
+"""What a run writes down about itself: metrics.jsonl, and the same as TensorBoard events.
+
+metrics.jsonl has one JSON object a line:
+
+    {"kind": "episode", "round": 7, "steps": 73248, "env": 31, "tick": 762, "return": 4.0, "length": 512}
+    {"kind": "round", "round": 7, "steps": 79872, ..., "episodes": 412, "mean_return_100": 1.9, "best_return": 11.0}
+    {"kind": "evaluation", "evaluation": 0, "round": 5, "steps": 50000, "mean_return": 2.4, ...}
+
+The episodes that a round finished stand before it: a round's own line says that all of it is there. What a killed
+writer left unfinished is cut off when the file is opened again, and nothing is written twice. So the file, and every
+statistic made from it, is a function of the committed rounds alone. Evaluations may stand later than their round.
+
+The x axis of all events is steps.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import socket
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import numpy as np
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.summary.writer.record_writer import RecordWriter
+
+from shared.files import write_atomic
+
+MEAN_OVER = 100
+"""Episodes in the rolling mean of returns."""
+
+Values = Mapping[str, float | int | str | None]
+
+
+class MetricsError(RuntimeError):
+    """metrics.jsonl cannot be used. The message is a sentence for the user."""
+
+
+class Episode(NamedTuple):
+    """A finished episode."""
+
+    env: int
+    tick: int
+    """The tick that ended it."""
+    total: float
+    """Its raw return."""
+    length: int
+    """Its steps."""
+
+
+def episodes_in(ring: Mapping[str, np.ndarray], first_tick: int, stop_tick: int) -> list[Episode]:
+    """The episodes that ended in the ticks [first_tick, stop_tick), by tick and env.
+
+    A lost life ends no episode here. Every slot carries the totals of its episode, so nothing need be remembered.
+
+    Args:
+        ring: the ring's fields, [lanes, capacity, lane_envs, ...]; the ticks are committed.
+    """
+    capacity, lane_envs = ring["valid"].shape[1:3]
+    slots = np.arange(first_tick, stop_tick) % capacity
+    ended = (ring["terminated"][:, slots] | ring["truncated"][:, slots]) & ring["valid"][:, slots]
+    # Transposed to [ticks, lanes, lane_envs], so that they come in the order of ticks.
+    places = np.argwhere(ended.transpose(1, 0, 2))
+    return [
+        Episode(
+            env=int(lane * lane_envs + j),
+            tick=int(first_tick + i),
+            total=float(ring["episode_return"][lane, slots[i], j]),
+            length=int(ring["episode_steps"][lane, slots[i], j]),
+        )
+        for i, lane, j in places
+    ]
+
+
+def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
+    """The records of a metrics.jsonl, without what a writer has not finished.
+
+    Raises:
+        MetricsError: something in the middle is no record.
+    """
+    pending: list[dict[str, Any]] = []
+    for _, record in _lines(path):
+        pending.append(record)
+        if record["kind"] != "episode":
+            yield from pending
+            pending = []
+
+
+def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """Every line of the file that is a record, as bytes and parsed; what no record follows is left out."""
+    unreadable = 0
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, start=1):
+            record = _parse(line)
+            if record is None:
+                unreadable = unreadable or number
+            elif unreadable:
+                raise MetricsError(f"{path} is damaged: line {unreadable} is no record, but line {number} is.")
+            else:
+                yield line, record
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    """The record that a whole line holds, or None."""
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    known = isinstance(record, dict) and record.get("kind") in ("episode", "round", "evaluation")
+    return record if known and type(record.get("round")) is int else None
+
+
+def cut_metrics(path: Path, boundary: int) -> None:
+    """Cut a metrics.jsonl back to a boundary, atomically: a run that resumes there plays the rest again.
+
+    Rounds before `boundary` and their episodes stay, and evaluations of versions up to `boundary`: it is the version
+    that the run resumes with. A file that is not there stays so.
+
+    Raises:
+        MetricsError: something in the middle is no record. OSError: as the system says it.
+    """
+    if not path.exists():
+        return
+    kept: list[bytes] = []
+    pending: list[bytes] = []
+    for line, record in _lines(path):
+        if record["kind"] == "evaluation":
+            # Episodes that stand before an evaluation belong to a round that was never finished.
+            kept += [line] if record["round"] <= boundary else []
+            pending = []
+        else:
+            pending += [line] if record["round"] < boundary else []
+            if record["kind"] == "round":
+                kept += pending
+                pending = []
+    write_atomic(path, b"".join(kept))
+
+
+class MetricsLog:
+    """The metrics.jsonl of a run, open for writing; one process may write it.
+
+    Attributes:
+        last_round: the newest round in the file; -1: none.
+        episodes: how many have ended.
+        best_return: of an episode; None: none has ended.
+        evaluations: numbers of the evaluations in the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open or create the file, cut off what was not finished, and take up its statistics.
+
+        Raises:
+            MetricsError: something in the middle is no record. OSError: as the system says it.
+        """
+        self.last_round = -1
+        self.episodes = 0
+        self.best_return: float | None = None
+        self.evaluations: set[int] = set()
+        self._recent: deque[float] = deque(maxlen=MEAN_OVER)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        self._size = 0
+        position = 0
+        pending: list[float] = []
+        for line, record in _lines(path):
+            position += len(line)
+            if record["kind"] == "episode":
+                pending.append(float(record["return"]))
+                continue
+            if record["kind"] == "round":
+                self.last_round = record["round"]
+                self._count(pending)
+            else:
+                self.evaluations.add(int(record["evaluation"]))
+            pending = []
+            self._size = position
+        os.ftruncate(self._fd, self._size)
+
+    @property
+    def mean_return_100(self) -> float | None:
+        """Mean return of the newest `MEAN_OVER` episodes, or of as many as there are; None: there are none."""
+        return math.fsum(self._recent) / len(self._recent) if self._recent else None
+
+    def log_round(self, round_: int, steps: int, values: Values, episodes: Iterable[Episode], envs: int) -> bool:
+        """Write down a committed round, and the episodes that ended in it, in one go.
+
+        Args:
+            round_: its number (the first, where several stand for one span); must grow.
+            steps: the clock at its end: ticks x envs.
+            values: what else is known of it; numbers that are not finite become null.
+            envs: how many play; an episode's clock is (tick + 1) x envs.
+
+        Returns:
+            False if it stood there already: nothing is written then.
+
+        Raises:
+            OSError: as the system says it; nothing of the round is in the file then.
+        """
+        if round_ <= self.last_round:
+            return False
+        ended = list(episodes)
+        lines = [
+            {
+                "kind": "episode",
+                "round": round_,
+                "steps": (episode.tick + 1) * envs,
+                "env": episode.env,
+                "tick": episode.tick,
+                "return": episode.total,
+                "length": episode.length,
+            }
+            for episode in ended
+        ]
+        former = (self.episodes, self.best_return, self._recent.copy())
+        self._count(episode.total for episode in ended)
+        statistics = {
+            "episodes": self.episodes,
+            "mean_return_100": self.mean_return_100,
+            "best_return": self.best_return,
+        }
+        try:
+            self._append([*lines, {"kind": "round", "round": round_, "steps": steps, **values, **statistics}])
+        except OSError:
+            self.episodes, self.best_return, self._recent = former
+            raise
+        self.last_round = round_
+        return True
+
+    def log_evaluation(self, number: int, round_: int, steps: int, values: Values) -> bool:
+        """Write down evaluation `number`, of the version of `round_`; False if it stood there already.
+
+        Raises:
+            OSError: as the system says it; nothing of it is in the file then.
+        """
+        if number in self.evaluations:
+            return False
+        self._append([{"kind": "evaluation", "evaluation": number, "round": round_, "steps": steps, **values}])
+        self.evaluations.add(number)
+        return True
+
+    def sync(self) -> None:
+        """Force the file to the disk: before a checkpoint, which must not be ahead of it."""
+        os.fsync(self._fd)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._fd)
+
+    def __enter__(self) -> MetricsLog:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _count(self, returns: Iterable[float]) -> None:
+        for value in returns:
+            self.episodes += 1
+            self._recent.append(value)
+            self.best_return = value if self.best_return is None else max(value, self.best_return)
+
+    def _append(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Write whole lines, or none of them."""
+        data = b"".join(json.dumps(_finite(record)).encode() + b"\n" for record in records)
+        try:
+            written = 0
+            while written < len(data):
+                written += os.write(self._fd, data[written:])
+        except OSError:
+            os.ftruncate(self._fd, self._size)
+            raise
+        self._size += len(data)
+
+
+def _finite(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record that any reader of JSON takes: neither NaN nor infinity."""
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in record.items()
+    }
+
+
+ROUND_TAGS = {
+    "mean_return_100": "charts/mean_return_100",
+    "steps_per_second": "charts/steps_per_second",
+    "frames_per_second": "charts/frames_per_second",
+    "updates_per_second": "charts/updates_per_second",
+    "samples_per_step": "charts/samples_per_step",
+    "epsilon": "charts/epsilon",
+    "loss": "losses/td_loss",
+    "mean_q": "losses/q_values",
+    "gradient_norm": "losses/gradient_norm",
+}
+"""TensorBoard's names for the values of a round: those that people's dashboards know."""
+
+
+class EventLog:
+    """TensorBoard events in a directory, a new file for every life of the writer.
+
+    Events are flushed with every round. One that is lost or doubled by a kill is lost or doubled in the charts only;
+    metrics.jsonl has it right.
+    """
+
+    def __init__(self, directory: Path, steps: int) -> None:
+        """Open a new file of events.
+
+        Args:
+            steps: the clock at which the run goes on; TensorBoard drops what older files have beyond it.
+
+        Raises:
+            OSError: as the system says it.
+        """
+        directory.mkdir(parents=True, exist_ok=True)
+        now = time.time_ns()
+        path = directory / f"events.out.tfevents.{now // 10**9}.{socket.gethostname()}.{os.getpid()}.{now % 10**9}"
+        self._writer = RecordWriter(open(path, "xb"))  # noqa: SIM115  (closed by `close`)
+        self._write(Event(file_version="brain.Event:2"))
+        self._write(Event(session_log=SessionLog(status=SessionLog.START), step=steps + 1))
+        self._writer.flush()
+
+    def round(self, steps: int, values: Values, episodes: Iterable[Episode], envs: int) -> None:
+        """The same as `MetricsLog.log_round` takes; values without a name in `ROUND_TAGS` are left out."""
+        for episode in episodes:
+            totals = {"charts/episodic_return": episode.total, "charts/episodic_length": episode.length}
+            self._scalars((episode.tick + 1) * envs, totals)
+        self._scalars(steps, {tag: values.get(name) for name, tag in ROUND_TAGS.items()})
+        self._writer.flush()
+
+    def evaluation(self, steps: int, values: Values) -> None:
+        """Everything in `values` that is a number, under eval/."""
+        self._scalars(steps, {f"eval/{name}": value for name, value in values.items()})
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._writer.close()
+
+    def _scalars(self, steps: int, scalars: Values) -> None:
+        values = [
+            Summary.Value(tag=tag, simple_value=value)
+            for tag, value in scalars.items()
+            if isinstance(value, int | float) and math.isfinite(value)
+        ]
+        if values:
+            self._write(Event(step=steps, summary=Summary(value=values)))
+
+    def _write(self, event: Event) -> None:
+        event.wall_time = time.time()
+        self._writer.write(event.SerializeToString())
