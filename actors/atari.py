@@ -1,0 +1,325 @@
+"""One Atari game under one protocol, played on the emulator directly.
+
+Where they overlap, the semantics are those of Gymnasium's `AtariPreprocessing` over `AtariEnv`, which the parity tests
+compare bit for bit. Two of them are easily overlooked: the frame skip stops at the frame in which the game ends, and
+the observation after an end is pooled from what its buffers hold then, that is the observation before, together with
+the step's third screen if the fourth ended it.
+
+Unlike there, an episode's start does not depend on the episodes before it. `reset_game` leaves traces of the past in
+the console's RAM in a quarter of the games, so an episode here opens from the state after the first reset of a freshly
+loaded game (what Gymnasium gives after `reset(seed=...)`), kept for every number of no-ops.
+"""
+
+from __future__ import annotations
+
+import difflib
+import struct
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from ale_py import Action, ALEInterface, ALEState, LoggerMode, roms
+from numpy.typing import NDArray
+
+from actors.env import Env, EnvError, Frame, Outcome
+from actors.frames import IDENTITY, SCREEN_WIDTH, Shrinker, as_pairs
+from actors.palette import grey_table
+from shared.config import FRAME_SKIP
+from shared.protocols import Protocol
+from shared.random import Stream, below, bits
+
+NOOP = 0
+FIRE = 1
+
+TWO_PLAYER_GAMES = frozenset({"combat", "joust", "maze_craze", "warlords"})
+"""ROMs of ale-py without a mode for one player; Gymnasium registers none of them either."""
+
+RESET_ANEW = frozenset({"qbert", "tetris"})
+"""Games whose state after a reset does not restore exactly; a real reset of theirs is always the same."""
+
+REPLAYED = RESET_ANEW | {"tic_tac_toe_3d", "yars_revenge"}
+"""Games whose states do not restore exactly in another process (ale-py 0.12.1): an episode is played again instead."""
+
+_STATE = struct.Struct("<4sBB")
+_STATE_MAGIC = b"RSA1"
+_REPLAY = struct.Struct("<4sqq")
+_REPLAY_MAGIC = b"RSA2"
+
+
+@cache
+def games() -> tuple[str, ...]:
+    """Every game for one player that ale-py ships, by its snake_case name."""
+    return tuple(sorted(set(roms.get_all_rom_ids()) - TWO_PLAYER_GAMES))
+
+
+def game_name(name: str) -> str:
+    """The snake_case name of a game written `space_invaders`, `SpaceInvaders` or the like.
+
+    Raises `EnvError` with a sentence that names the nearest game when there is none.
+    """
+    known = {game.replace("_", ""): game for game in games()}
+    key = name.replace("_", "").replace("-", "").lower()
+    if key in known:
+        return known[key]
+    if key in {game.replace("_", "") for game in TWO_PLAYER_GAMES}:
+        raise EnvError(f"The game {name!r} has no mode for one player; choose another.")
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    hint = f"did you mean {known[near[0]]!r}?" if near else "ale-py ships no game of a similar name."
+    raise EnvError(f"There is no game {name!r}; {hint}")
+
+
+def _load(game: str, protocol: Protocol) -> ALEInterface:
+    """An emulator with the game loaded, before its first reset (90 ms)."""
+    ALEInterface.setLoggerMode(LoggerMode.Error)
+    ale = ALEInterface()
+    ale.setFloat("repeat_action_probability", 0.0)  # sticky actions are drawn by `AtariEnv`
+    ale.setInt("random_seed", 0)  # no game shows it: states after a reset are equal under every seed
+    ale.setInt("max_num_frames_per_episode", protocol.longest_episode_frames)
+    ale.loadROM(roms.get_rom_path(game))
+    return ale
+
+
+@cache
+def action_set(game: str, protocol: Protocol) -> tuple[int, ...]:
+    """The emulator's numbers of the actions; raises `EnvError` for an unknown game."""
+    return _action_numbers(_load(game_name(game), protocol), protocol)
+
+
+def _action_numbers(ale: ALEInterface, protocol: Protocol) -> tuple[int, ...]:
+    actions: list[Action] = ale.getLegalActionSet() if protocol.action_set == "full" else ale.getMinimalActionSet()
+    return tuple(action.value for action in actions)
+
+
+@dataclass(frozen=True)
+class _Start:
+    """Where an episode opens: after a reset and some no-ops."""
+
+    state: ALEState
+    screen: NDArray[np.uint8]
+
+
+_starts: dict[tuple[str, Protocol], list[_Start]] = {}
+"""The starts of a game after 0, 1, ... no-ops, shared by the envs of a process (1.5 MB)."""
+
+
+class AtariEnv(Env):
+    """One emulator with its preprocessing."""
+
+    def __init__(self, game: str, protocol: Protocol, seed: int, index: int, *, training: bool) -> None:
+        """Load `game`; raises `EnvError` when ale-py does not ship it.
+
+        Args:
+            game: as `game_name` takes it.
+            protocol: the rules.
+            seed: of the run.
+            index: global index of the env; with the seed and the tick it decides everything random.
+            training: whether lost lives are reported, where the protocol ends the return there.
+        """
+        self.game = game_name(game)
+        self._protocol = protocol
+        self._seed = seed
+        self._index = index
+        self._reports_lives = training and protocol.life_ends_return
+        self._ale = _load(self.game, protocol)
+        self._numbers = _action_numbers(self._ale, protocol)
+        self.actions = len(self._numbers)
+        self._fires = protocol.fire_on_reset and FIRE in self._numbers
+        self._sticky = round(protocol.sticky * 65_536)
+
+        height, width = self._ale.getScreenDims()
+        if width != SCREEN_WIDTH:
+            raise EnvError(f"The screen of {self.game} is {width} pixels wide; only {SCREEN_WIDTH} can be shrunk.")
+        self._greys = grey_table(height)
+        self._shrink = Shrinker(height, self._greys)
+        # The screens of the newest observation, and room for those of the next one; they change places at each step.
+        self._shown = _Screens(height)
+        self._next = _Screens(height)
+        # The newest observation's pooled grey, where it did not come from `_shown`; else None.
+        self._pooled: NDArray[np.uint8] | None = None
+        self._repeated = NOOP  # what a sticky action repeats
+        self._lives = 0
+        self._reset_tick = 0
+        self._first_tick = 0
+        self._log: bytearray | None = bytearray() if self.game in REPLAYED else None
+
+    @property
+    def lives(self) -> int:
+        """Lives left, as the emulator counts them; 0 in games without lives."""
+        return self._lives
+
+    def screen(self) -> NDArray[np.uint8]:
+        """The emulator's screen in colour: uint8[height, 160, 3]."""
+        rgb: NDArray[np.uint8] = self._ale.getScreenRGB()
+        return rgb
+
+    def reset(self, tick: int, frame: Frame) -> None:
+        """Begin an episode: the protocol's no-ops, as many as (seed, index, tick) say, and FIRE if it asks for it."""
+        noop_max = self._protocol.noop_max
+        noops = 1 + below(noop_max, self._seed, Stream.NOOPS, self._index, tick) if noop_max else 0
+        shown = self._shown
+        if self.game in RESET_ANEW:
+            self._reset_emulator(noops)
+            self._ale.getScreen(shown.first)
+        else:
+            start = self._starts()[noops]
+            self._ale.restoreState(start.state)
+            shown.first[:] = start.screen
+        shown.second[:] = shown.first
+        self._pooled = None
+        self._repeated = FIRE if self._fires else NOOP
+        self._lives = self._ale.lives()
+        self._reset_tick = tick
+        if self._log is not None:
+            self._log.clear()
+        self._shrink(shown.first_pairs, shown.second_pairs, frame)
+
+    def _reset_emulator(self, noops: int) -> None:
+        """Reset for real. A game that ends within its no-ops is reset again, and the no-ops go on."""
+        ale = self._ale
+        ale.reset_game()
+        for action in [NOOP] * noops + [FIRE] * self._fires:
+            ale.act(action)
+            if ale.game_over():
+                ale.reset_game()
+
+    def _starts(self) -> list[_Start]:
+        """The starts of this game and protocol; made by the first env of the process to need them."""
+        key = (self.game, self._protocol)
+        if key not in _starts:
+            ale = _load(self.game, self._protocol)
+            made = []
+            ale.reset_game()
+            for _ in range(self._protocol.noop_max + 1):
+                state = ale.cloneState(include_rng=True)
+                if self._fires:
+                    ale.act(FIRE)
+                    made.append(_Start(ale.cloneState(include_rng=True), ale.getScreen()))
+                    ale.restoreState(state)
+                else:
+                    made.append(_Start(state, ale.getScreen()))
+                ale.act(NOOP)
+                if ale.game_over():
+                    ale.reset_game()
+            _starts[key] = made
+        return _starts[key]
+
+    def step(self, tick: int, action: int, frame: Frame) -> Outcome:
+        """Play `action` for four emulator frames, fewer if the game ends; raises `EnvError` on an unknown colour."""
+        ale = self._ale
+        number = self._numbers[action]
+        if self._log is not None:
+            self._write_log(tick, action)
+        reward = 0
+        following = self._next
+        if self._sticky:
+            draws = bits(self._seed, Stream.STICKY, self._index, tick)  # 16 bits for each emulator frame
+            repeated = self._repeated
+            for skipped in range(FRAME_SKIP):
+                if draws >> (16 * skipped) & 0xFFFF >= self._sticky:
+                    repeated = number
+                reward += ale.act(repeated)
+                if ale.game_over():
+                    return self._end(reward, skipped, frame)
+                if skipped == FRAME_SKIP - 2:
+                    ale.getScreen(following.first)
+            self._repeated = repeated
+        else:
+            for skipped in range(FRAME_SKIP):
+                reward += ale.act(number)
+                if ale.game_over():
+                    return self._end(reward, skipped, frame)
+                if skipped == FRAME_SKIP - 2:
+                    ale.getScreen(following.first)
+        ale.getScreen(following.second)
+        self._next, self._shown = self._shown, following
+        self._pooled = None
+        self._shrink(following.first_pairs, following.second_pairs, frame)
+        lives = ale.lives()
+        lost = lives < self._lives
+        self._lives = lives
+        return Outcome(reward, False, False, lost and self._reports_lives)
+
+    def _end(self, reward: int, skipped: int, frame: Frame) -> Outcome:
+        """The outcome of a step whose emulator frame number `skipped` ended the episode."""
+        self._check_colours()
+        pooled = self._pooled_grey()
+        if skipped == FRAME_SKIP - 1:
+            pooled = np.maximum(pooled, self._greys[self._next.first])
+        self._show(pooled, frame)
+        lives = self._ale.lives()
+        lost = lives < self._lives
+        self._lives = lives
+        terminated = self._ale.game_over(with_truncation=False)
+        return Outcome(reward, terminated, self._ale.game_truncated(), lost and self._reports_lives)
+
+    def _show(self, pooled: NDArray[np.uint8], frame: Frame) -> None:
+        """Make a pooled grey image the newest observation."""
+        self._pooled = pooled
+        pairs = as_pairs(pooled)
+        Shrinker(len(pooled), IDENTITY)(pairs, pairs, frame)
+
+    def _pooled_grey(self) -> NDArray[np.uint8]:
+        """The newest observation before it is shrunk: uint8[height, 160]."""
+        if self._pooled is not None:
+            return self._pooled
+        return np.maximum(self._greys[self._shown.first], self._greys[self._shown.second])
+
+    def _check_colours(self) -> None:
+        """Raise `EnvError` unless the emulator's own grey screen is what the table of greys says."""
+        screen = self._ale.getScreen()
+        wrong = self._greys[screen] != self._ale.getScreenGrayscale()
+        if wrong.any():
+            raise EnvError(
+                f"{self.game} shows colour {screen[wrong][0]} in a grey that actors/palette.py does not list; "
+                "the installed ale-py has other palettes than 0.12.1."
+            )
+
+    def _write_log(self, tick: int, action: int) -> None:
+        """Note an action for a replay of the episode."""
+        assert self._log is not None
+        if not self._log:
+            self._first_tick = tick
+        elif tick != self._first_tick + len(self._log):
+            raise ValueError(
+                f"Tick {tick} does not follow tick {self._first_tick + len(self._log) - 1} of the episode."
+            )
+        self._log.append(action)
+
+    def snapshot(self) -> bytes:
+        """The emulator's state and the pooled screen, or what a replay needs: the tick of the reset and the actions."""
+        if self._log is not None:
+            return _REPLAY.pack(_REPLAY_MAGIC, self._reset_tick, self._first_tick) + self._log
+        head = _STATE.pack(_STATE_MAGIC, self._repeated, self._lives)
+        return head + self._pooled_grey().tobytes() + self._ale.cloneState(include_rng=True).serialize()
+
+    def restore(self, data: bytes) -> None:
+        """Go on from a snapshot. A replayed game takes as long as the episode took, 0.5 ms a step."""
+        if self._log is not None:
+            self._replay(data)
+            return
+        pixels = self._greys[self._shown.first].size
+        if len(data) <= _STATE.size + pixels or data[:4] != _STATE_MAGIC:
+            raise EnvError(f"The {len(data)} bytes to restore are no snapshot of {self.game}.")
+        _, self._repeated, self._lives = _STATE.unpack_from(data)
+        state = _STATE.size + pixels
+        self._pooled = np.frombuffer(data[_STATE.size : state], np.uint8).reshape(self._shown.first.shape)
+        self._ale.restoreState(ALEState(data[state:]))
+
+    def _replay(self, data: bytes) -> None:
+        if len(data) < _REPLAY.size or data[:4] != _REPLAY_MAGIC:
+            raise EnvError(f"The {len(data)} bytes to restore are no snapshot of {self.game}.")
+        _, reset_tick, first_tick = _REPLAY.unpack_from(data)
+        frame = np.empty((84, 84), np.uint8)
+        self.reset(reset_tick, frame)
+        for tick, action in enumerate(data[_REPLAY.size :], start=first_tick):
+            self.step(tick, action, frame)
+
+
+class _Screens:
+    """Two screens of the emulator, as pixels and as the pairs of pixels that the kernel reads."""
+
+    def __init__(self, height: int) -> None:
+        self.first = np.zeros((height, SCREEN_WIDTH), np.uint8)
+        self.second = np.zeros((height, SCREEN_WIDTH), np.uint8)
+        self.first_pairs = as_pairs(self.first)
+        self.second_pairs = as_pairs(self.second)

@@ -1,0 +1,88 @@
+"""What an actor asks of any environment, and the factory that makes one.
+
+An env draws nothing from a generator of its own: all that is random is a function of the seed, the env's global index
+and the tick (shared/random.py). So whoever plays a tick again plays the same.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.config import Play
+
+Frame: TypeAlias = NDArray[np.uint8]
+"""uint8[84, 84], C-contiguous: one ring slot's frame, written in place."""
+
+SNAPSHOT_BYTES = 65_536
+"""Most bytes that `Env.snapshot` may return; a lane's snapshot buffers are sized by it."""
+
+
+class EnvError(RuntimeError):
+    """An environment that cannot be made or cannot go on. The message is a sentence for the user."""
+
+
+class Outcome(NamedTuple):
+    """What one step brought, besides its frame."""
+
+    raw_reward: float
+    """Unclipped reward, summed over the step's emulator frames."""
+    terminated: bool
+    """The game is over."""
+    truncated: bool
+    """The longest episode is reached."""
+    life_lost: bool
+    """A life was lost and the protocol ends the return there; only in training."""
+
+
+class Env(ABC):
+    """One environment with its preprocessing."""
+
+    actions: int
+    """Size of the action set; actions are 0 ... actions - 1."""
+
+    @abstractmethod
+    def reset(self, tick: int, frame: Frame) -> None:
+        """Begin an episode at `tick` and write its first frame."""
+
+    @abstractmethod
+    def step(self, tick: int, action: int, frame: Frame) -> Outcome:
+        """Take one agent step and write the observation that follows it; at an end, the episode's last one."""
+
+    @abstractmethod
+    def snapshot(self) -> bytes:
+        """At most `SNAPSHOT_BYTES`, from which `restore` continues this episode bit for bit."""
+
+    @abstractmethod
+    def restore(self, data: bytes) -> None:
+        """Continue where `snapshot` was taken, in this or another process. Raises `EnvError` for foreign bytes."""
+
+
+def make_env(play: Play, seed: int, index: int, *, training: bool) -> Env:
+    """The env of global index `index` under the rules of `play`.
+
+    Raises `EnvError` when the game or environment is unknown or of the wrong kind.
+    """
+    if play.env is not None:
+        from actors.gymnasium_env import GymnasiumEnv
+
+        return GymnasiumEnv(play.env, seed, index)
+    from actors.atari import AtariEnv
+    from shared.protocols import protocol_of
+
+    return AtariEnv(play.game, protocol_of(play.protocol), seed, index, training=training)
+
+
+def action_count(play: Play) -> int:
+    """Size of the action set of `play`'s game or environment; raises `EnvError` as `make_env` does."""
+    if play.env is not None:
+        from actors.gymnasium_env import GymnasiumEnv
+
+        return GymnasiumEnv(play.env, seed=0, index=0).actions
+    from actors.atari import action_set
+    from shared.protocols import protocol_of
+
+    return len(action_set(play.game, protocol_of(play.protocol)))

@@ -1,0 +1,149 @@
+"""Any Gymnasium environment with image observations, in the place of a game.
+
+The rule: one agent step is one step of the environment (no frame skip, no pooling, no sticky actions, no no-ops); the
+observation, uint8 of shape [h, w], [h, w, 1] or [h, w, 3], becomes grey (luma 0.299 R + 0.587 G + 0.114 B, rounded),
+and its area average of 84x84 is the frame. Rewards, ends and truncation are the environment's own, and an episode is
+truncated after 27,000 steps at the latest. The environment must be deterministic: `reset(seed=...)` at each episode's
+start decides it, so that a snapshot is the seed's tick and the actions since.
+"""
+
+from __future__ import annotations
+
+import importlib
+import struct
+import zlib
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+from numpy.typing import NDArray
+
+from actors.env import Env, EnvError, Frame, Outcome
+from actors.frames import shrink_area
+from shared.config import FRAME_SIDE
+from shared.random import Stream, bits
+
+LONGEST_EPISODE_STEPS = 27_000
+MOST_ACTIONS = 256
+"""The ring keeps an action in one byte."""
+
+_HEAD = struct.Struct("<4sqqI")
+_MAGIC = b"RSG1"
+
+
+def _make(name: str) -> gymnasium.Env[Any, Any]:
+    """The environment of a Gymnasium id, or what `module:factory` returns. Raises `EnvError` with a sentence."""
+    module_name, colon, factory_name = name.partition(":")
+    if not colon:
+        try:
+            return gymnasium.make(name, disable_env_checker=True)
+        except gymnasium.error.Error as error:
+            raise EnvError(f"Gymnasium cannot make the environment {name!r}: {error}") from error
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise EnvError(f"The module of --env {name!r} cannot be imported: {error}") from error
+    factory = getattr(module, factory_name, None)
+    if not callable(factory):
+        raise EnvError(f"The module {module_name!r} has no function {factory_name!r} that makes an environment.")
+    env = factory()
+    if not isinstance(env, gymnasium.Env):
+        raise EnvError(f"{name} returned a {type(env).__name__}; it must return a gymnasium.Env.")
+    return env
+
+
+def _check_spaces(name: str, observations: object, actions: object) -> None:
+    """Raise `EnvError` unless observations are images in bytes and actions a few numbered ones."""
+    if not isinstance(observations, Box) or observations.dtype != np.uint8 or not _is_image(observations.shape):
+        raise EnvError(
+            f"The observations of {name} are {observations}; "
+            "images are needed: a Box of uint8 with shape (h, w), (h, w, 1) or (h, w, 3)."
+        )
+    if not isinstance(actions, Discrete) or not 2 <= actions.n <= MOST_ACTIONS:
+        raise EnvError(f"The actions of {name} are {actions}; a Discrete of 2 to {MOST_ACTIONS} actions is needed.")
+
+
+def _is_image(shape: tuple[int, ...]) -> bool:
+    return len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3))
+
+
+class GymnasiumEnv(Env):
+    """One Gymnasium environment, greyed and shrunk."""
+
+    def __init__(self, name: str, seed: int, index: int) -> None:
+        """Make the environment; raises `EnvError` when that fails or its spaces do not fit.
+
+        Args:
+            name: a Gymnasium id, or `module:factory`.
+            seed: of the run.
+            index: global index of the env; with seed and tick it decides the seed of each episode.
+        """
+        self._name = name
+        self._env = _make(name)
+        spaces = self._env.observation_space, self._env.action_space
+        _check_spaces(name, *spaces)
+        self._shape = spaces[0].shape
+        self._first_action = int(spaces[1].start)
+        self.actions = int(spaces[1].n)
+        self._seed = seed
+        self._index = index
+        self._reset_tick = 0
+        self._first_tick = 0
+        self._log = bytearray()
+        self._check = 0
+
+    def reset(self, tick: int, frame: Frame) -> None:
+        """Begin an episode with the seed of (seed, index, tick)."""
+        episode_seed = bits(self._seed, Stream.ENV_SEED, self._index, tick) & 0x7FFF_FFFF
+        observation, _ = self._env.reset(seed=episode_seed)
+        self._reset_tick = tick
+        self._log.clear()
+        self._write(observation, frame)
+
+    def step(self, tick: int, action: int, frame: Frame) -> Outcome:
+        """One step of the environment; truncates after `LONGEST_EPISODE_STEPS`."""
+        if not self._log:
+            self._first_tick = tick
+        elif tick != self._first_tick + len(self._log):
+            raise ValueError(
+                f"Tick {tick} does not follow tick {self._first_tick + len(self._log) - 1} of the episode."
+            )
+        self._log.append(action)
+        observation, reward, terminated, truncated, _ = self._env.step(action + self._first_action)
+        self._write(observation, frame)
+        too_long = len(self._log) >= LONGEST_EPISODE_STEPS
+        return Outcome(float(reward), bool(terminated), bool(truncated) or too_long, False)
+
+    def _write(self, observation: Any, frame: Frame) -> None:
+        """Grey and shrink an observation into `frame`."""
+        image: NDArray[np.uint8] = np.asarray(observation)
+        if image.dtype != np.uint8 or image.shape != self._shape:
+            raise EnvError(
+                f"{self._name} gave an observation of {image.dtype}{list(image.shape)}; "
+                f"its observation space promises uint8{list(self._shape)}."
+            )
+        if image.ndim == 3 and image.shape[2] == 3:
+            luma = image.astype(np.uint32) @ np.array([299, 587, 114], np.uint32)
+            image = ((luma + 500) // 1000).astype(np.uint8)
+        shrink_area(image.reshape(image.shape[:2]), frame)
+        self._check = zlib.crc32(frame)
+
+    def snapshot(self) -> bytes:
+        """The tick of the reset, the actions since, and a sum over the newest frame that the replay must meet."""
+        return _HEAD.pack(_MAGIC, self._reset_tick, self._first_tick, self._check) + self._log
+
+    def restore(self, data: bytes) -> None:
+        """Play the episode again. Raises `EnvError` for foreign bytes and when the replay ends in another frame."""
+        if len(data) < _HEAD.size or data[:4] != _MAGIC:
+            raise EnvError(f"The {len(data)} bytes to restore are no snapshot of {self._name}.")
+        _, reset_tick, first_tick, check = _HEAD.unpack_from(data)
+        frame = np.empty((FRAME_SIDE, FRAME_SIDE), np.uint8)
+        self.reset(reset_tick, frame)
+        for tick, action in enumerate(data[_HEAD.size :], start=first_tick):
+            self.step(tick, action, frame)
+        if self._check != check:
+            raise EnvError(
+                f"{self._name} did not repeat its episode: the same seed and actions gave another frame. "
+                "Only deterministic environments can be restored."
+            )

@@ -1,0 +1,90 @@
+"""The named protocols: rules of preprocessing and of episodes (docs/protocols.md).
+
+A protocol is a name in the configuration, in every checkpoint and in every score, because two scores under
+different rules cannot be compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from shared.config import FRAME_SKIP, ProtocolName
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """The rules under which a game is played, trained on and evaluated."""
+
+    name: ProtocolName
+    sticky: float
+    """Chance, at each emulator frame, that the previous action is repeated instead of the chosen one."""
+    noop_max: int
+    """An episode opens with 1 to `noop_max` emulator frames of no action; 0: with none."""
+    life_ends_return: bool
+    """Whether, in training, a lost life ends the return. The emulator is not reset, and the stack is not cleared."""
+    fire_on_reset: bool
+    """Whether one FIRE follows the no-ops of a reset, in games whose minimal action set has it."""
+    action_set: Literal["minimal", "full"]
+    """minimal: the actions that the game distinguishes; full: all 18 of the console."""
+    longest_episode_frames: int
+    """Emulator frames, no-ops included, after which an episode is truncated."""
+    eval_episodes: int
+    """Episodes of one evaluation, unless told otherwise."""
+    eval_epsilon: float
+    """Chance of a random action in evaluation."""
+
+    @property
+    def longest_episode_steps(self) -> int:
+        """Agent steps after which an episode without no-ops is truncated."""
+        return self.longest_episode_frames // FRAME_SKIP
+
+
+PROTOCOLS: dict[str, Protocol] = {
+    protocol.name: protocol
+    for protocol in (
+        Protocol(
+            name="nature",
+            sticky=0.0,
+            noop_max=30,
+            life_ends_return=True,
+            fire_on_reset=False,
+            action_set="minimal",
+            longest_episode_frames=108_000,
+            eval_episodes=30,
+            eval_epsilon=0.05,
+        ),
+        Protocol(
+            name="machado",
+            sticky=0.25,
+            noop_max=0,
+            life_ends_return=False,
+            fire_on_reset=False,
+            action_set="full",
+            longest_episode_frames=108_000,
+            eval_episodes=100,
+            eval_epsilon=0.001,
+        ),
+        Protocol(
+            name="envpool",
+            sticky=0.0,
+            noop_max=30,
+            life_ends_return=True,
+            fire_on_reset=True,
+            action_set="minimal",
+            longest_episode_frames=108_000,
+            eval_episodes=30,
+            eval_epsilon=0.05,
+        ),
+    )
+}
+"""Protocols by name. Sources: nature, Mnih et al. 2015, Methods and Extended Data Table 1; machado, Machado et al.
+2018, "Revisiting the Arcade Learning Environment"; envpool, the wrappers of Weng et al. 2022."""
+
+
+def protocol_of(name: str) -> Protocol:
+    """The protocol of that name. Raises `ValueError` with a sentence when there is none."""
+    try:
+        return PROTOCOLS[name]
+    except KeyError:
+        raise ValueError(f"There is no protocol {name!r}; choose one of {', '.join(PROTOCOLS)}.") from None
