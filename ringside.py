@@ -93,16 +93,16 @@ def plan(config: Config) -> Plan:
     from shared.segments import CheckpointError
 
     validate.settings(config)
-    if config.play.env is None:
-        from actors.atari import games
-
-        config = config.with_settings(game=validate.game(config.play.game, games()))
-    config = resolve(config)
-    validate.resolved(config)
-    run = config.run
-    assert run.run_dir is not None
-    validate.run_directory(run.run_dir, resumes=run.resume is not None)
     try:
+        if config.play.env is None:
+            from actors.atari import game_name
+
+            config = config.with_settings(game=game_name(config.play.game))
+        config = resolve(config)
+        validate.resolved(config)
+        run = config.run
+        assert run.run_dir is not None
+        validate.run_directory(run.run_dir, resumes=run.resume is not None)
         ready = Plan(config, action_count(config.play))
         if run.resume is not None:
             find_checkpoint(run.resume).require(config)

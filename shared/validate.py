@@ -33,17 +33,6 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else "."
 
 
-def game(name: str, known: Iterable[str]) -> str:
-    """The game's name as ale-py writes it: "SpaceInvaders" and "space-invaders" are space_invaders."""
-    known = set(known)
-    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.strip()).lower().replace("-", "_").replace(" ", "_")
-    by_letters = {other.replace("_", ""): other for other in known}
-    found = snake if snake in known else by_letters.get(snake.replace("_", ""))
-    if found is None:
-        raise ConfigError(f"There is no game {name!r}{nearest(snake, known)}")
-    return found
-
-
 def settings(config: Config) -> None:
     """Check every number by itself and against the others."""
     _check_ranges(config)

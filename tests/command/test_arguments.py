@@ -17,7 +17,7 @@ def refusal(launch: Launch, *arguments: str) -> str:
     done = launch(*arguments)
     assert done.returncode == 2, (done.stdout, done.stderr)
     assert done.stdout == ""
-    assert re.fullmatch(r"launch\.py: [^\n]+[.?]\n", done.stderr), done.stderr
+    assert re.fullmatch(r"launch\.py: [A-Z-][^\n]+\n", done.stderr), done.stderr
     return done.stderr
 
 
@@ -25,7 +25,7 @@ def refusal(launch: Launch, *arguments: str) -> str:
     ("arguments", "says"),
     [
         (("evla",), "no task 'evla'; did you mean eval?"),
-        (("--game", "brakout"), "no game 'brakout'; did you mean breakout?"),
+        (("--game", "brakout"), "no game 'brakout'; did you mean 'breakout'?"),
         (("--env", "NoSuchEnv-v0"), "NoSuchEnv"),
         (("--env", "nosuchmodule:make"), "nosuchmodule"),
         (("--envs", "97"), "--envs 97 cannot be divided"),

@@ -129,30 +129,6 @@ def test_impossible_settings_are_refused(wrong: dict[str, Any], says: str) -> No
     assert_sentence(str(refused.value))
 
 
-@pytest.mark.parametrize(
-    ("written", "found"),
-    [
-        ("breakout", "breakout"),
-        ("SpaceInvaders", "space_invaders"),
-        ("space-invaders", "space_invaders"),
-        ("Space Invaders", "space_invaders"),
-        ("spaceinvaders", "space_invaders"),
-        ("Qbert", "qbert"),
-        ("QBert", "qbert"),
-        ("TicTacToe3D", "tic_tac_toe_3d"),
-    ],
-)
-def test_games_are_known_by_any_spelling(written: str, found: str) -> None:
-    assert validate.game(written, ["breakout", "space_invaders", "qbert", "tic_tac_toe_3d"]) == found
-
-
-def test_an_unknown_game_names_the_nearest() -> None:
-    with pytest.raises(ConfigError, match=r"There is no game 'brakout'; did you mean breakout\?"):
-        validate.game("brakout", ["breakout", "pong"])
-    with pytest.raises(ConfigError, match=r"There is no game 'xyz'\.$"):
-        validate.game("xyz", ["breakout", "pong"])
-
-
 def settled(**settings: Any) -> Config:
     """A small configuration for the CPU with nothing left open."""
     small = {"envs": 8, "actors": 2, "inference_batch": 4, "device": "cpu", "precision": "fp32"}
