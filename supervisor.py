@@ -20,6 +20,7 @@ from multiprocess import reduction
 from multiprocess.connection import wait as wait_for
 
 from shared.board import Phase, Role, Stop
+from shared.cores import Claims, cores_of_actors
 from shared.memory import Memory, Plan
 from shared.process import FATAL, Bells, Birth, log_path, role_name, run_role
 from shared.wait import Bell
@@ -67,9 +68,10 @@ class _Child:
 class Supervisor:
     """The processes of one run."""
 
-    def __init__(self, plan: Plan, run_dir: Path, on_look: Callable[[Memory], None], note: Callable[[str], None]) -> None:
+    def __init__(self, plan: Plan, on_look: Callable[[Memory], None], note: Callable[[str], None]) -> None:
+        assert plan.config.run.run_dir is not None, "the configuration is not resolved"
         self._plan = plan
-        self._run_dir = run_dir
+        self._run_dir = plan.config.run.run_dir
         self._on_look = on_look
         self._note = note
         self._signals = 0
@@ -81,6 +83,10 @@ class Supervisor:
         self._bells = [Bell.create() for _ in range(count)]
         self._context = multiprocess.get_context("spawn")
         self._children: dict[int, _Child] = {}
+        self._claims = Claims()
+        self._cores: list[frozenset[int] | None] = [None] * plan.actors
+        if plan.config.machine.pin == "auto":
+            self._cores = cores_of_actors(plan.actors, self._claims)
         self._roles = [Role.SCRIBE, Role.LEARNER, Role.INFERENCE]
         if plan.evaluation_episodes:
             self._roles.append(Role.EVALUATOR)
@@ -134,7 +140,7 @@ class Supervisor:
             incarnation=incarnation,
             parent=os.getpid(),
             run_dir=self._run_dir,
-            cores=None,
+            cores=self._cores[number - Role.ACTORS] if number >= Role.ACTORS else None,
         )
         module = "actors.actor" if number >= Role.ACTORS else MODULES[Role(number)]
         self._board.phase[number] = Phase.STARTING
@@ -222,6 +228,7 @@ class Supervisor:
             os.close(bell.fd)
         self._on_look(self._memory)
         self._memory.arena.close()
+        self._claims.close()
 
     @contextmanager
     def _signals_caught(self) -> Iterator[None]:
@@ -236,3 +243,22 @@ class Supervisor:
         finally:
             for number, handler in former.items():
                 signal.signal(number, handler)
+
+
+def train(plan: Plan, on_look: Callable[[Memory], None], note: Callable[[str], None]) -> bool:
+    """Train in the run directory of a resolved, validated plan, which must exist.
+
+    Args:
+        on_look: called several times a second with the shared memory, to be read only.
+        note: called with a sentence whenever something happened that a person should know.
+
+    Returns:
+        Whether the last round was committed; False when a signal stopped the run before.
+
+    Raises:
+        ArenaError: there is too little memory. RunFailed: the run ended early through a fault.
+    """
+    assert plan.config.run.run_dir is not None, "the configuration is not resolved"
+    (plan.config.run.run_dir / "logs").mkdir(exist_ok=True)
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before any child could initialise CUDA
+    return Supervisor(plan, on_look, note).run()

@@ -106,7 +106,7 @@ class Lane:
 
     def _choose(self, tick: int, greedy: NDArray[np.uint8]) -> list[int]:
         """Epsilon-greedy actions: a function of seed, env and tick."""
-        epsilon = self.epsilon(tick)
+        epsilon = self._sizes.epsilon(tick, self._explore)
         chosen = []
         for j, env in enumerate(self.envs):
             index = self._first_env + j
@@ -115,12 +115,6 @@ class Lane:
             else:
                 chosen.append(int(greedy[j]))
         return chosen
-
-    def epsilon(self, tick: int) -> float:
-        """Linear from start to end over `epsilon_steps`, counted from the beginning of learning (by ticks x envs)."""
-        steps = (tick - self._sizes.learning_starts_ticks) * self._sizes.envs
-        share = min(1.0, max(0.0, steps / max(1, self._explore.epsilon_steps)))
-        return self._explore.epsilon_start + share * (self._explore.epsilon_end - self._explore.epsilon_start)
 
     def _play(self, tick: int, slot: int, following: int, j: int, compare: bool) -> None:
         """One tick of env `j`: a step, or after an end the reset, for which the tick's action is ignored."""

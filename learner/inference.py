@@ -41,7 +41,7 @@ class Server:
         """Lanes to be answered now: for each group that is due, (lanes, their request numbers)."""
         board, mailbox, sizes = self._memory.board, self._memory.mailbox, self._memory.sizes
         committed = board.committed
-        if committed < 0:
+        if committed < 0 or self._memory.weights.current < 0:
             return []
         numbers = mailbox.request.copy()  # one look, so that what is answered is what was seen
         waiting = numbers != mailbox.reply

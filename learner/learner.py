@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import sys
 
+import numpy as np
 import torch
 
 from learner.device import prepare_torch
 from learner.update import NonFiniteError, RoundMetrics, Trainer
-from shared.board import METRIC_ROUNDS, Phase
+from shared.board import METRIC_SPANS, Phase
 from shared.memory import Memory
 from shared.process import FATAL, Birth, enter
 from shared.wait import Bell, Stopped, Waiter
@@ -33,6 +34,7 @@ class Rounds:
         self._eval_every = memory.plan.config.evaluate.eval_every_steps
         self._waiter = waiter
         self._trainer = trainer
+        self._span: list[RoundMetrics] = []
         self._followers = followers
 
     def begin(self) -> int:
@@ -54,19 +56,17 @@ class Rounds:
         alternate = self._learn.schedule == "alternate"
         if alternate:
             self._wait_for_lanes(round_ + 1)
-        metrics = None
         count = self._sizes.updates_in(round_)
         if count:
             end = (round_ + 1 if alternate else round_) * self._sizes.round_ticks
             self._trainer.begin_round(round_, end)
             self._run(round_, count)
-            metrics = self._trainer.end_round()
+            self._span.append(self._trainer.end_round())
         if self._sizes.target_changes_after(round_):
             self._trainer.update_target()
         if round_ < self._board.committed:
             self._board.redone[self._waiter.process] += count
         else:
-            self._note(round_, metrics)
             self._commit(round_ + 1)
 
     def _run(self, round_: int, count: int) -> None:
@@ -92,17 +92,22 @@ class Rounds:
         finished = self._board.lane_finished
         self._board.barrier_ns[0] += self._waiter.wait(lambda: bool(finished.min() >= boundary))
 
-    def _note(self, round_: int, metrics: RoundMetrics | None) -> None:
-        """Leave the round's figures for the scribe."""
-        row = self._board.metrics[round_ % METRIC_ROUNDS]
+    def _note(self, boundary: int) -> None:
+        """Leave the figures of the span before `boundary`, means over its updates, for the scribe."""
+        row = self._board.metrics[(boundary // self._sizes.snapshot_rounds - 1) % METRIC_SPANS]
+        updates = sum(metrics.updates for metrics in self._span)
         row[:] = float("nan")
-        if metrics is not None:
-            row[:] = metrics.loss, metrics.max_q, metrics.gradient_norm, metrics.updates
+        row[-1] = updates
+        if updates:
+            row[:3] = sum(np.array(metrics[1:]) * metrics.updates for metrics in self._span) / updates
+        self._span.clear()
 
     def _commit(self, boundary: int) -> None:
         """Close the rounds before `boundary`."""
         self._wait_for_lanes(boundary)
         if self._sizes.is_snapshot(boundary) and self._memory.learner_snapshots.newest() < boundary:
+            if boundary:
+                self._note(boundary)
             self._memory.learner_snapshots.write(boundary, self._trainer.store)
         updates = self._sizes.updates_before(boundary)
         self._memory.weights.publish(boundary, updates, self._trainer.online_into)

@@ -14,8 +14,8 @@ from shared.arena import Arena
 from shared.layout import Field
 from shared.sizes import Sizes
 
-METRIC_ROUNDS = 64
-"""How many rounds of learner metrics the board remembers for a scribe that is late."""
+METRIC_SPANS = 64
+"""How many spans (rounds between two snapshots) of learner metrics the board remembers for a scribe that is late."""
 METRICS = ("loss", "mean_q", "gradient_norm", "updates")
 
 
@@ -55,6 +55,8 @@ def board_fields(sizes: Sizes, processes: int) -> list[Field]:
         Field("board.stop", "i8", (1,), "supervisor"),
         Field("board.restarts", "i8", (processes,), "supervisor"),
         Field("board.prepared", "i8", (1,), "scribe"),
+        Field("board.begun_ns", "i8", (1,), "scribe"),
+        Field("board.seconds_before", "f8", (1,), "scribe"),
         Field("board.committed", "i8", (1,), "learner"),
         Field("process.phase", "i8", (processes,), "the process"),
         Field("process.heartbeat", "i8", (processes,), "the process"),
@@ -67,7 +69,7 @@ def board_fields(sizes: Sizes, processes: int) -> list[Field]:
         Field("lane.finished", "i8", lanes, "actor"),
         Field("learner.updates", "i8", (1,), "learner"),
         Field("learner.barrier_ns", "i8", (1,), "learner"),
-        Field("learner.metrics", "f8", (METRIC_ROUNDS, len(METRICS)), "learner"),
+        Field("learner.metrics", "f8", (METRIC_SPANS, len(METRICS)), "learner"),
         Field("scribe.written", "i8", (1,), "scribe"),
         Field("scribe.episodes", "i8", (1,), "scribe"),
         Field("scribe.mean_return_100", "f8", (1,), "scribe"),
@@ -85,6 +87,8 @@ class Board:
         self.stop = arena["board.stop"]
         self.restarts = arena["board.restarts"]
         self.prepared = arena["board.prepared"]
+        self.begun_ns = arena["board.begun_ns"]
+        self.seconds_before = arena["board.seconds_before"]
         self._committed = arena["board.committed"]
         self.phase = arena["process.phase"]
         self.heartbeat = arena["process.heartbeat"]

@@ -1,14 +1,14 @@
 """The clock and the sizes of a run: rounds, ticks, windows and capacities, derived from a `Config`.
 
-DESIGN, "the round is a transaction": a round is a whole number of ticks of every lane. Rounding is up
-for learning-starts and the total, down for the window, to the nearest tick for the round itself.
+A round is a whole number of ticks of every lane (docs/design.md). Rounding is up for learning-starts and the total (to
+whole rounds between snapshots), down for the window, to the nearest tick for the round itself.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shared.config import STACK, Config
+from shared.config import STACK, Config, Explore
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,12 @@ class Sizes:
         steps = self.round_steps
         return (round_ + 1) * steps // self.target_steps > round_ * steps // self.target_steps
 
+    def epsilon(self, tick: int, explore: Explore) -> float:
+        """Linear from start to end over `epsilon_steps`, counted from the beginning of learning, by ticks x envs."""
+        steps = (tick - self.learning_starts_ticks) * self.envs
+        share = min(1.0, max(0.0, steps / max(1, explore.epsilon_steps)))
+        return explore.epsilon_start + share * (explore.epsilon_end - explore.epsilon_start)
+
     def is_snapshot(self, boundary: int) -> bool:
         """Whether every role keeps a snapshot at `boundary` (before round `boundary`)."""
         return boundary % self.snapshot_rounds == 0
@@ -73,7 +79,7 @@ def sizes_of(config: Config) -> Sizes:
         snapshot_rounds = 1
         target_steps = round_ticks * play.envs
     round_steps = round_ticks * play.envs
-    rounds = -(-learn.total_steps // round_steps)
+    rounds = -(-learn.total_steps // (round_steps * snapshot_rounds)) * snapshot_rounds
     window_ticks = min(learn.replay_size // play.envs, rounds * round_ticks)
     in_flight = {"concurrent": 1, "free": 2, "alternate": snapshot_rounds + 1}[learn.schedule]
     return Sizes(

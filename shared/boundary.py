@@ -1,0 +1,78 @@
+"""The state of a whole run at a boundary: taken out of shared memory for a checkpoint, and put back for a resume."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.memory import Memory
+from shared.snapshot import STATE_NAMES
+
+_OPENING = ("frame", "start", "valid")
+"""Fields of the slot that opens the next round, written with the last tick of the round before."""
+
+
+class Moved(RuntimeError):
+    """The run went on while its state was being copied; what was copied is of no use."""
+
+
+def newest_boundary(memory: Memory) -> int:
+    """The newest boundary whose snapshots are all there; -1: none. `alternate` commits more often than it keeps one."""
+    committed = memory.board.committed
+    return committed if committed < 0 else committed - committed % memory.sizes.snapshot_rounds
+
+
+def capture(memory: Memory, boundary: int) -> dict[str, NDArray[np.generic]]:
+    """Copies of everything but the replay that the roles need to go on from `boundary`.
+
+    Raises:
+        Moved: a snapshot of `boundary` is no longer there; take a newer boundary.
+    """
+    lanes = [memory.lane_snapshots.read(lane, boundary) for lane in range(memory.sizes.lanes)]
+    state = memory.learner_snapshots.read(boundary)
+    if state is None or any(lane is None for lane in lanes):
+        raise Moved(f"The snapshots of boundary {boundary} are gone.")
+    whole = [lane for lane in lanes if lane is not None]
+    slot = boundary * memory.sizes.round_ticks % memory.sizes.capacity
+    queue = memory.evaluations
+    arrays: dict[str, NDArray[np.generic]] = {name: state[name].copy() for name in STATE_NAMES}
+    arrays |= {f"opening.{name}": memory.ring.field[name][:, slot].copy() for name in _OPENING}
+    arrays["lanes.bytes"] = np.frombuffer(b"".join(whole), np.uint8)
+    arrays["lanes.length"] = np.array([len(lane) for lane in whole], np.int64)
+    arrays["evaluation.counts"] = np.array([queue.queued[0], queue.done[0], queue.logged[0]], np.int64)
+    arrays["evaluation.step"] = queue.step.copy()
+    arrays["evaluation.data"] = queue.data.copy() if queue.pending else queue.data[:0].copy()
+    if memory.learner_snapshots.read(boundary) is None:
+        raise Moved(f"The learner went beyond boundary {boundary} while it was copied.")
+    return arrays
+
+
+def restore(memory: Memory, boundary: int, arrays: Mapping[str, NDArray[np.generic]]) -> None:
+    """Put back what `capture` took, before anybody else works. The replay is put back by `load_segments`."""
+    sizes, board, queue = memory.sizes, memory.board, memory.evaluations
+    slot = boundary * sizes.round_ticks % sizes.capacity
+    for name in _OPENING:
+        memory.ring.field[name][:, slot] = arrays[f"opening.{name}"]
+    ends = np.cumsum(arrays["lanes.length"])
+    for lane, piece in enumerate(np.split(arrays["lanes.bytes"], ends[:-1])):
+        memory.lane_snapshots.write(lane, boundary, piece.tobytes())
+
+    def fill(out: dict[str, NDArray[np.float32]]) -> None:
+        for name in STATE_NAMES:
+            out[name][:] = arrays[name]
+
+    memory.learner_snapshots.write(boundary, fill)
+    board.lane_logged[:] = board.lane_done[:] = boundary * sizes.round_ticks
+    board.lane_finished[:] = boundary
+    board.updates[0] = sizes.updates_before(boundary)
+    # One less than the boundary: the learner closes it again, which publishes its weights.
+    board.committed = boundary - 1
+    queued, done, logged = (int(count) for count in arrays["evaluation.counts"])
+    queue.queued[0] = queued
+    # Returns of what was played but not written down are not kept: it is played again.
+    queue.done[0] = queue.logged[0] = min(done, logged)
+    queue.step[:] = arrays["evaluation.step"]
+    if len(arrays["evaluation.data"]):
+        queue.data[:] = arrays["evaluation.data"]

@@ -1,0 +1,143 @@
+"""The promise: final weights depend on configuration and seed alone.
+
+Each test compares `weights_sha256` of real runs of Breakout with that of the undisturbed one. All learn for eight rounds,
+and every env ends at least one episode (checked once, below).
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.runs import SMALL, child, finish, records, start, summary
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run directory of a run that nobody disturbed."""
+    run_dir = tmp_path_factory.mktemp("undisturbed") / "run"
+    finish(start(run_dir))
+    return run_dir
+
+
+def wait_until(process: subprocess.Popen[str], condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Poll a condition of a living run."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, f"the run ended early:\n{process.communicate()[0]}"
+        assert time.monotonic() < deadline, "the run did not come so far"
+        time.sleep(0.01)
+
+
+def rounds_logged(run_dir: Path) -> int:
+    return len(records(run_dir, "round"))
+
+
+def kill(process: subprocess.Popen[str], role: str) -> int:
+    """SIGKILL the child of that title; returns its process id."""
+    found: list[int] = []
+
+    def there() -> bool:
+        living = child(process, role)
+        if living is not None:
+            found.append(living.pid)
+        return bool(found)
+
+    wait_until(process, there)
+    import os
+
+    os.kill(found[0], signal.SIGKILL)
+    return found[0]
+
+
+def test_the_run_is_worth_comparing(undisturbed: Path) -> None:
+    ended = {record["env"] for record in records(undisturbed, "episode")}
+    assert ended == set(range(int(SMALL["--envs"])))
+    last = summary(undisturbed)
+    assert last["rounds"] == 10
+    assert last["updates"] == 8 * 480 // 4
+    assert last["steps"] == 4_800
+    assert (last["redone_ticks"], last["redone_updates"], last["restarts"]) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("actors", ["1", "4"])
+def test_number_of_actors_changes_nothing(undisturbed: Path, tmp_path: Path, actors: str) -> None:
+    finish(start(tmp_path / "run", actors=actors))
+    assert summary(tmp_path / "run")["weights_sha256"] == summary(undisturbed)["weights_sha256"]
+
+
+def test_another_seed_gives_other_weights(undisturbed: Path, tmp_path: Path) -> None:
+    finish(start(tmp_path / "run", seed="2"))
+    assert summary(tmp_path / "run")["weights_sha256"] != summary(undisturbed)["weights_sha256"]
+
+
+@pytest.mark.parametrize("role", ["actor 0", "inference", "learner", "scribe"])
+def test_killed_processes_come_back_and_change_nothing(undisturbed: Path, tmp_path: Path, role: str) -> None:
+    run_dir = tmp_path / "run"
+    process = start(run_dir)
+    for rounds in (1, 3, 5, 7):
+        wait_until(process, lambda rounds=rounds: rounds_logged(run_dir) >= rounds)  # type: ignore[misc]
+        kill(process, role)
+    finish(process)
+    last = summary(run_dir)
+    assert last["weights_sha256"] == summary(undisturbed)["weights_sha256"]
+    assert last["restarts"] == 4
+    assert last["episodes"] == summary(undisturbed)["episodes"]
+    if role == "actor 0":
+        assert last["redone_ticks"] > 0
+    if role == "learner":
+        assert last["redone_updates"] > 0
+
+
+def test_stopped_and_resumed_with_other_actors(undisturbed: Path, tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    process = start(run_dir)
+    wait_until(process, lambda: rounds_logged(run_dir) >= 4)
+    process.send_signal(signal.SIGTERM)
+    finish(process)
+    stopped = summary(run_dir)
+    assert 4 <= stopped["rounds"] < 10
+    finish(start(run_dir, "--resume", str(run_dir), actors="4"))
+    last = summary(run_dir)
+    assert last["rounds"] == 10
+    assert last["weights_sha256"] == summary(undisturbed)["weights_sha256"]
+    assert last["episodes"] == summary(undisturbed)["episodes"]
+    assert last["mean_return_100"] == summary(undisturbed)["mean_return_100"]
+
+
+def test_one_bit_of_one_frame_changes_the_weights(tmp_path: Path) -> None:
+    """The comparison can fail: the same game, but one bit of one frame of one env is another."""
+    hashes = []
+    for name in ("plain", "flipped"):
+        run_dir = tmp_path / name
+        finish(start(run_dir, env=f"tests.exact.flipped:{name}", protocol="nature"))
+        hashes.append(summary(run_dir)["weights_sha256"])
+    assert hashes[0] != hashes[1]
+
+
+@pytest.mark.parametrize("envs", ["1", "8"])
+def test_alternate_is_exact_too(tmp_path: Path, envs: str) -> None:
+    """Schedule `alternate`: the learner is killed far from its last snapshot and does hundreds of updates again."""
+    flags = {
+        "schedule": "alternate",
+        "envs": envs,
+        "lane_envs": "1",
+        "inference_batch": "1",
+        "snapshot_every_steps": "400",
+        "total_steps": "1_600",
+        "learning_starts": "400",
+        "replay_size": "800",
+    }
+    finish(start(tmp_path / "plain", actors="1", **flags))
+    killed = start(tmp_path / "killed", actors="1", **flags)
+    wait_until(killed, lambda: rounds_logged(tmp_path / "killed") >= 2)
+    kill(killed, "learner")
+    kill(killed, "actor 0")
+    finish(killed)
+    assert summary(tmp_path / "killed")["weights_sha256"] == summary(tmp_path / "plain")["weights_sha256"]
+    assert summary(tmp_path / "killed")["restarts"] == 2
