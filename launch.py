@@ -92,7 +92,7 @@ def evaluate(arguments: Sequence[str]) -> int:
     result = ringside.evaluate(options.load, episodes=options.episodes, seed=options.seed, device=options.device)
     normalised = result["human_normalised"]
     print(
-        f"{result['game']}, protocol {result['protocol']}: mean {result['mean']:.2f} +- {result['std']:.2f}, "
+        f"{result['game']}, protocol {result['protocol']}: mean {result['mean']:.2f} +- {result['sd']:.2f}, "
         f"median {result['median']:.2f}, best {result['best']:.2f} of {result['episodes']} episodes"
     )
     if normalised is not None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from learner.network import Policy
     from shared.manifest import Weights
     from shared.memory import Memory, Plan
 
@@ -125,20 +124,25 @@ def evaluate(
         envs: emulators played together, which is also the batch of the network.
 
     Returns:
-        JSON values: mean, std, median, best, human_normalised and what they were measured with.
+        JSON values: episodes, mean, sd (population), median, best, human_normalised and what they were measured with.
     """
-    import numpy as np
-
-    from actors.env import EnvError, action_count
-    from actors.evaluation import play_episodes
-    from learner.network import greedy
-    from shared.config import FRAME_SIDE, STACK
-    from shared.protocols import PROTOCOLS
-    from shared.scores import SOURCE, human_normalised
-
     if (episodes is not None and episodes < 1) or envs < 1 or seed < 0:
         raise ConfigError("--episodes must be at least 1, and --seed must not be negative.")
     weights = _weights(load)
+    import numpy as np
+    import torch
+
+    from actors.env import EnvError, action_count
+    from actors.evaluation import play_episodes
+    from learner.device import prepare_torch
+    from learner.network import Policy, greedy
+    from shared import machine
+    from shared.config import FRAME_SIDE, STACK
+    from shared.protocols import PROTOCOLS
+    from shared.resolve import device_of, precision_of
+    from shared.scores import SOURCE
+    from watch.scores import summarise
+
     play = _play_of(weights)
     protocol = PROTOCOLS[weights.protocol]
     count = episodes or protocol.eval_episodes
@@ -147,37 +151,47 @@ def evaluate(
     except EnvError as error:
         raise ConfigError(str(error)) from error
     batch = min(envs, count)
-    policy, where = _policy(weights, device, batch)
+    name = device_of(device)
+    precision = precision_of("auto", name)
+    threads = 1  # a batch of eight is too small to share; threads that wait for each other made it four times slower
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before CUDA is initialised
+    prepare_torch(torch.device(name), precision, threads)
+    policy = Policy(weights.network, weights.actions, torch.device(name), precision, batch)
+    policy.load(weights.flat)
     stacks = np.zeros((batch, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
     played = play_episodes(play, seed, 0, count, stacks, lambda: greedy(policy.q_values(stacks)).astype(np.uint8))
-    mean = float(played.returns.mean())
+    figures = summarise(weights.game, played.returns)
     return {
         "game": weights.game,
         "protocol": weights.protocol,
-        "episodes": count,
-        "mean": mean,
-        "std": float(played.returns.std()),
-        "median": float(np.median(played.returns)),
-        "best": float(played.returns.max()),
-        "human_normalised": human_normalised(weights.game, mean),
+        **asdict(figures),
         "human_normalised_source": SOURCE,
         "returns": played.returns.tolist(),
         "steps": int(played.lengths.sum()),
         "epsilon": protocol.eval_epsilon,
         "seed": seed,
         "version": weights.version,
-        **where,
+        "device": name,
+        "precision": precision,
+        "threads": threads,
+        "machine": machine.describe(),
     }
 
 
 class Agent:
-    """A trained policy for one player."""
+    """A trained policy for one player, in float32. It leaves the settings of torch as they are."""
 
     def __init__(self, weights: Weights, device: str) -> None:
+        import torch
+
+        from learner.network import Policy
+        from shared.resolve import device_of
+
         self.game = weights.game
         self.protocol = weights.protocol
         self.actions = weights.actions
-        self._policy, _ = _policy(weights, device, 1)
+        self._policy = Policy(weights.network, weights.actions, torch.device(device_of(device)), "fp32", batch=1)
+        self._policy.load(weights.flat)
 
     def act(self, stack: NDArray[np.uint8]) -> int:
         """The greedy action for the last four frames, uint8[4, 84, 84], oldest first."""
@@ -209,23 +223,3 @@ def _play_of(weights: Weights) -> Play:
 
     named = "game" if weights.game in games() else "env"
     return Config().with_settings(protocol=weights.protocol, **{named: weights.game}).play
-
-
-def _policy(weights: Weights, device: str, batch: int) -> tuple[Policy, dict[str, Any]]:
-    """A policy with the weights, in this process, and what it computes with."""
-    from shared import machine
-    from shared.resolve import device_of, precision_of
-
-    name = device_of(device)
-    precision = precision_of("auto", name)
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before torch can initialise CUDA
-    import torch
-
-    from learner.device import prepare_torch
-    from learner.network import Policy
-
-    threads = machine.usable_cores()
-    prepare_torch(torch.device(name), precision, threads)
-    policy = Policy(weights.network, weights.actions, torch.device(name), precision, batch)
-    policy.load(weights.flat)
-    return policy, {"device": name, "precision": precision, "threads": threads, "machine": machine.describe()}
