@@ -1,0 +1,291 @@
+"""The display as a person sees it: words and widths, in a real pseudo-terminal and without one."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from watch.display import LiveDisplay, PlainDisplay, duration, figure, line, open_display, render, short
+from watch.status import EvaluationStatus, RoleStatus, Status, verdict
+
+ROOT = Path(__file__).parents[2]
+
+
+def roles(
+    actors: int, *, learner: float = 0.97, inference: float = 0.4, emulation: float = 0.9
+) -> tuple[RoleStatus, ...]:
+    return (
+        RoleStatus("inference", "waiting", inference, cores=0.3),
+        RoleStatus("learner", "working", learner, cores=1.0),
+        RoleStatus("scribe", "waiting", 0.02, cores=0.1, restarts=3, incarnation=3),
+        *(RoleStatus(f"actor {i}", "working", emulation - 0.02 + 0.04 * (i % 2), cores=0.5) for i in range(actors)),
+    )
+
+
+def status(actors: int = 12) -> Status:
+    who = roles(actors)
+    return Status(
+        game="space_invaders",
+        protocol="nature",
+        schedule="concurrent",
+        run_dir=Path("runs/space_invaders-20260101-120000"),
+        total_steps=50_000_000,
+        rounds=5_000,
+        samples_asked=8.0,
+        steps=6_150_000,
+        frames=24_600_000,
+        committed=615,
+        elapsed=5_025.0,
+        time_left=34_900.0,
+        steps_per_second=1_234.5,
+        frames_per_second=4_938.0,
+        updates=1_500_000,
+        updates_per_second=308.6,
+        samples_per_step=7.9951,
+        learning=True,
+        epsilon=0.1,
+        episodes=31_234,
+        mean_return_100=812.34,
+        best_return=2_140.0,
+        loss=0.012345,
+        mean_q=3.4567,
+        evaluation=EvaluationStatus(6_000_000, 30, 901.2, 940.3),
+        roles=who,
+        verdict=verdict(who, learning=True, usable_cores=64, barrier=0.01),
+        warnings=("The scribe cannot write.",),
+    )
+
+
+NEW = Status(
+    game="pong",
+    protocol="machado",
+    schedule="free",
+    run_dir=Path("runs/pong"),
+    total_steps=40_000,
+    rounds=4,
+    samples_asked=8.0,
+)
+
+
+def picture(what: Status, width: int, height: int = 50) -> str:
+    console = Console(file=io.StringIO(), width=width, height=height, color_system=None)
+    console.print(render(what, width, height))
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("width", [30, 40, 60, 72, 80, 99, 120, 250])
+@pytest.mark.parametrize("what", [status(12), status(2), NEW])
+def test_no_line_is_wider_than_the_terminal(what: Status, width: int) -> None:
+    for text in picture(what, width).splitlines():
+        assert len(text) <= width
+
+
+def test_everything_stands_in_eighty_columns() -> None:
+    text = picture(status(), 80)
+    for words in (
+        "space_invaders  nature, concurrent",
+        "12.3%  6.15M of 50M steps  round 615 of 5,000  1:23:45 gone, 9:41:40 left",
+        "1,234 steps/s, 4,938 frames/s",
+        "309 updates/s",
+        "8.00 a step of 8.00 asked",
+        "epsilon   0.100",
+        "812.3 (mean of 100)",
+        "31,234 (best 2,140)",
+        "0.0123, mean Q 3.46",
+        "901.2 at 6M (best 940.3)",
+        "The learner limits the run",
+        "Warning: The scribe cannot write.",
+        "runs/space_invaders-20260101-120000",
+    ):
+        assert words in text
+    assert "…" not in text
+
+
+def test_many_actors_share_a_line_and_few_have_their_own() -> None:
+    text = picture(status(12), 80)
+    assert re.search(r"actors 12 +working .* 90% \(88%-92%\) +0", text)
+    assert "actor 0" not in text
+    text = picture(status(4), 80)
+    assert all(f"actor {i}" in text for i in range(4))
+    assert "actors 4" in picture(status(4), 80, height=24)
+    assert re.search(r"scribe +waiting +░+ +2% +3", text)
+
+
+def test_what_is_not_known_is_said_so() -> None:
+    text = picture(NEW, 80)
+    assert "time left unknown" in text
+    assert "0.0%  0 of 40k steps" in text
+    assert "nan" not in (text + line(NEW)).lower()
+    assert "None" not in text + line(NEW)
+
+
+def test_the_plain_line() -> None:
+    assert line(status()) == (
+        "1:23:45  12.3%  6,150,000 steps  1,234 steps/s (4,938 frames/s)  309 updates/s  samples/step 8.00 of 8.00  "
+        "epsilon 0.100  return 812.3 (best 2,140, 31,234 episodes)  loss 0.0123  Q 3.46  evaluation 901.2 at 6M  "
+        "restarts 3  left 9:41:40"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(0, "0"), (950, "950"), (9_984, "9.98k"), (40_000, "40k"), (999_999, "1,000k"), (50e6, "50M"), (1.5e9, "1.5G")],
+)
+def test_short_numbers(value: float, words: str) -> None:
+    assert short(value) == words
+
+
+def test_other_words_for_numbers() -> None:
+    assert [duration(s) for s in (None, 7.9, 3_661, 360_000)] == ["–", "0:00:07", "1:01:01", "4 d 04:00"]
+    assert [figure(x) for x in (None, 0.000123456, 1234.5, -3.0)] == ["–", "0.000123", "1.23e+03", "-3"]
+
+
+# The plain display
+
+
+def test_the_plain_display_writes_a_line_every_few_seconds_and_the_last_state() -> None:
+    now, out = 0.0, io.StringIO()
+    with PlainDisplay(out, seconds=5.0, clock=lambda: now) as display:
+        for now in (0.0, 1.0, 4.9, 5.0, 9.0):
+            display.show(replace(NEW, steps=int(now * 1000)))
+        display.note("actor 3 was killed.")
+    assert [text.split("  ")[2] for text in out.getvalue().splitlines() if "steps/s" in text] == [
+        "0 steps",
+        "5,000 steps",
+        "9,000 steps",
+    ]
+    assert out.getvalue().count("actor 3 was killed.\n") == 1
+
+
+def test_the_plain_display_says_verdict_and_warning_once() -> None:
+    out = io.StringIO()
+    with PlainDisplay(out, seconds=0.0) as display:
+        for _ in range(3):
+            display.show(status())
+        display.show(replace(status(), verdict=verdict(roles(2, learner=0.2), learning=True, usable_cores=64)))
+    assert out.getvalue().count("The learner limits") == 1
+    assert out.getvalue().count("Emulation limits") == 1
+    assert out.getvalue().count("Warning: The scribe") == 1
+
+
+def test_output_without_a_terminal_is_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("TERM", "xterm-256color")
+    assert isinstance(open_display(plain=False, stream=io.StringIO()), PlainDisplay)
+    assert isinstance(open_display(plain=True, stream=Terminal()), PlainDisplay)
+    assert isinstance(open_display(plain=False, stream=Terminal()), LiveDisplay)
+    monkeypatch.setenv("TERM", "dumb")
+    assert isinstance(open_display(plain=False, stream=Terminal()), PlainDisplay)
+
+
+def test_a_reader_that_goes_away_does_not_end_the_run() -> None:
+    read, write = os.pipe()
+    with open(write, "w") as stream, PlainDisplay(stream, seconds=0.0) as display:
+        display.show(status())
+        os.close(read)
+        for _ in range(3):
+            display.show(status())
+            display.note("still here")
+
+
+# A real terminal
+
+
+SCRIPT = """
+import sys
+sys.path.insert(0, {tests!r})
+from test_display import status
+from dataclasses import replace
+from watch.display import LiveDisplay, open_display
+try:
+    with open_display(plain=False) as display:
+        assert isinstance(display, LiveDisplay)
+        for steps in range(0, 50_000_001, 10_000_000):
+            display.show(replace(status(), steps=steps))
+        display.note("actor 3 was killed by SIGKILL; it starts again from its snapshot.")
+        display.show(status())
+        {end}
+except KeyboardInterrupt:
+    print("interrupted")
+print("after")
+"""
+
+
+@pytest.mark.parametrize("end", ["pass", "raise KeyboardInterrupt"])
+def test_the_terminal_is_as_before_afterwards(end: str) -> None:
+    main, side = pty.openpty()
+    os.set_blocking(main, False)
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "40"}
+    script = SCRIPT.format(tests=str(Path(__file__).parent), end=end)
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=side, stderr=side, stdin=side, env=environment, cwd=ROOT
+    )
+    os.close(side)
+    output = b""
+    while select.select([main], [], [], 30)[0]:
+        try:
+            output += os.read(main, 1 << 16)
+        except OSError:  # the other side is closed
+            break
+    assert process.wait(30) == 0
+    os.close(main)
+    text = output.decode()
+    assert text.rstrip().endswith("after")
+    assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1
+    assert text.rindex("\x1b[?25h") < text.rindex("after")
+    assert "\x1b[?1049h" not in text  # what was on the screen before stays
+    assert "\x1b[2J" not in text  # no clearing of the whole screen, which would flicker
+    assert re.search(r"actor 3 was killed by SIGKILL", text)
+    assert "100.0%" in text
+
+
+# The verdict
+
+
+@pytest.mark.parametrize(
+    ("shares", "limit", "words"),
+    [
+        ({"learner": 0.97, "inference": 0.4, "emulation": 0.6}, "learner", "busy 97%, and the actors wait 40%"),
+        ({"learner": 0.5, "inference": 0.4, "emulation": 0.95}, "emulation", "the learner waits for them 30%"),
+        ({"learner": 0.3, "inference": 0.95, "emulation": 0.4}, "inference", "busy 95%, and the actors wait 60%"),
+        ({"learner": 0.3, "inference": 0.2, "emulation": 0.4}, "none", "wait for one another"),
+    ],
+)
+def test_the_verdict_names_the_role_that_limits(shares: dict[str, float], limit: str, words: str) -> None:
+    found = verdict(roles(2, **shares), learning=True, usable_cores=64, barrier=0.3)
+    assert found.limit == limit
+    assert words in found.sentence
+
+
+def test_before_learning_the_learner_cannot_limit() -> None:
+    found = verdict(roles(2, learner=0.99, emulation=0.95), learning=False, usable_cores=64)
+    assert found.limit == "emulation"
+    assert "learner" not in found.sentence
+
+
+def test_when_all_cores_are_in_use_they_are_the_limit() -> None:
+    found = verdict(roles(1), learning=True, usable_cores=2)
+    assert found.limit == "cores"
+    assert found.sentence == (
+        "All cores are in use (2): learner takes the most, 1.0, then actors 0.5, inference 0.3, scribe 0.1."
+    )
+    assert verdict(roles(1), learning=True, usable_cores=3).limit == "learner"
+
+
+def test_without_busy_shares_the_processes_are_starting() -> None:
+    blank = tuple(replace(role, busy=None) for role in roles(2))
+    assert verdict(blank, learning=True, usable_cores=2).limit == "starting"
+    assert verdict((), learning=False, usable_cores=2).limit == "starting"

@@ -1,0 +1,110 @@
+"""From words in shared memory to a status."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from shared.board import Phase, Role
+from shared.config import Config, Evaluate, Learn, Machine, Play, Run
+from shared.memory import Memory, Plan
+from watch import observer
+from watch.display import line
+from watch.observer import Observer
+
+CONFIG = Config(
+    play=Play(game="pong", envs=4, lane_envs=2),
+    learn=Learn(total_steps=400, round_steps=40, replay_size=100, learning_starts=80, network="small"),
+    machine=Machine(actors=2),
+    run=Run(run_dir=Path("runs/pong")),
+)
+
+
+class Clock:
+    now = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(observer, "time", clock)
+    monkeypatch.setattr(observer, "_cpu_seconds", lambda: {"learner": clock.now - 1_000.0})
+    return clock
+
+
+def test_a_run_that_has_not_begun(clock: Clock) -> None:
+    memory = Memory.create(Plan(CONFIG, actions=6))
+    found = Observer(memory).look()
+    assert (found.steps, found.committed, found.total_steps, found.rounds) == (0, 0, 400, 10)
+    assert found.mean_return_100 is found.loss is found.steps_per_second is found.evaluation is None
+    assert found.verdict is not None
+    assert found.verdict.limit == "starting"
+    assert [role.name for role in found.roles] == ["inference", "learner", "scribe", "actor 0", "actor 1"]
+    assert {role.state for role in found.roles} == {"starting"}
+    assert line(found)
+    memory.arena.close()
+
+
+def test_speeds_shares_and_figures(clock: Clock) -> None:
+    memory = Memory.create(Plan(CONFIG, actions=6))
+    board, watcher = memory.board, Observer(memory)
+    watcher.look()
+    clock.now += 2.0
+    board.lane_done[:] = 35, 25  # of 4 envs in 2 lanes: 120 steps
+    board.committed = 3
+    board.updates[0] = 10
+    board.metrics[2] = 0.25, 1.5, 3.0, 10.0
+    board.busy_ns[Role.LEARNER], board.waited_ns[Role.LEARNER] = 500_000_000, 1_500_000_000
+    board.barrier_ns[0] = 1_000_000_000
+    board.restarts[Role.ACTORS + 1] = 2
+    board.phase[Role.LEARNER] = Phase.WAITING
+    board.mean_return_100[0], board.best_return[0], board.episodes[0] = -20.5, -19.0, 7
+    board.trouble[0] = 28
+    found = watcher.look()
+    assert (found.steps, found.frames, found.committed) == (120, 480, 3)
+    assert (found.steps_per_second, found.frames_per_second, found.updates_per_second) == (60.0, 240.0, 5.0)
+    assert found.time_left == pytest.approx(280 / 60)
+    assert found.samples_per_step == 10 * 32 / (120 - 80)
+    assert (found.loss, found.mean_q) == (0.25, 1.5)
+    assert (found.mean_return_100, found.best_return, found.episodes) == (-20.5, -19.0, 7)
+    learner = found.roles[1]
+    assert (learner.name, learner.state, learner.busy, learner.cores) == ("learner", "waiting", 0.25, 1.0)
+    assert found.roles[-1].restarts == 2
+    assert "scribe" in found.warnings[0]
+    memory.arena.close()
+
+
+def test_a_lane_that_is_played_again_gives_no_negative_speed_and_old_samples_are_forgotten(clock: Clock) -> None:
+    memory = Memory.create(Plan(CONFIG, actions=6))
+    watcher = Observer(memory)
+    memory.board.lane_done[:] = 10
+    watcher.look()
+    clock.now += 2.0
+    memory.board.lane_done[:] = 5
+    assert watcher.look().steps_per_second == 0.0
+    for _ in range(100):
+        clock.now += 1.0
+        memory.board.lane_done[:] += 1
+        found = watcher.look()
+    assert found.steps_per_second == pytest.approx(4.0)
+    memory.arena.close()
+
+
+def test_the_newest_evaluation_and_the_best(clock: Clock) -> None:
+    config = replace(CONFIG, evaluate=Evaluate(eval_every_steps=40, eval_episodes=3))
+    memory = Memory.create(Plan(config, actions=6))
+    queue, watcher = memory.evaluations, Observer(memory)
+    assert watcher.look().evaluation is None
+    for number, mean in enumerate((5.0, 3.0)):
+        queue.returns[number] = mean - 1, mean, mean + 1
+        queue.step[number] = 40 * (number + 1)
+        queue.done[0] = number + 1
+        found = watcher.look().evaluation
+    assert found is not None
+    assert (found.steps, found.episodes, found.mean_return, found.best_mean) == (80, 3, 3.0, 5.0)
+    memory.arena.close()
