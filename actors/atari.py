@@ -22,7 +22,7 @@ from ale_py import Action, ALEInterface, ALEState, LoggerMode, roms
 from numpy.typing import NDArray
 
 from actors.env import Env, EnvError, Frame, Outcome
-from actors.frames import IDENTITY, SCREEN_WIDTH, Shrinker, as_pairs
+from actors.frames import IDENTITY, SCREEN_WIDTH, Shrinker, as_words
 from actors.palette import grey_table
 from shared.config import FRAME_SKIP
 from shared.protocols import Protocol
@@ -171,7 +171,7 @@ class AtariEnv(Env):
         self._reset_tick = tick
         if self._log is not None:
             self._log.clear()
-        self._shrink(shown.first_pairs, shown.second_pairs, frame)
+        self._shrink(shown.first_words, shown.second_words, frame)
 
     def _reset_emulator(self, noops: int) -> None:
         """Reset for real. A game that ends within its no-ops is reset again, and the no-ops go on."""
@@ -233,7 +233,7 @@ class AtariEnv(Env):
         ale.getScreen(following.second)
         self._next, self._shown = self._shown, following
         self._pooled = None
-        self._shrink(following.first_pairs, following.second_pairs, frame)
+        self._shrink(following.first_words, following.second_words, frame)
         lives = ale.lives()
         lost = lives < self._lives
         self._lives = lives
@@ -255,8 +255,8 @@ class AtariEnv(Env):
     def _show(self, pooled: NDArray[np.uint8], frame: Frame) -> None:
         """Make a pooled grey image the newest observation."""
         self._pooled = pooled
-        pairs = as_pairs(pooled)
-        Shrinker(len(pooled), IDENTITY)(pairs, pairs, frame)
+        words = as_words(pooled)
+        Shrinker(len(pooled), IDENTITY)(words, words, frame)
 
     def _pooled_grey(self) -> NDArray[np.uint8]:
         """The newest observation before it is shrunk: uint8[height, 160]."""
@@ -316,10 +316,10 @@ class AtariEnv(Env):
 
 
 class _Screens:
-    """Two screens of the emulator, as pixels and as the pairs of pixels that the kernel reads."""
+    """Two screens of the emulator, as pixels and as the words that the kernel reads."""
 
     def __init__(self, height: int) -> None:
         self.first = np.zeros((height, SCREEN_WIDTH), np.uint8)
         self.second = np.zeros((height, SCREEN_WIDTH), np.uint8)
-        self.first_pairs = as_pairs(self.first)
-        self.second_pairs = as_pairs(self.second)
+        self.first_words = as_words(self.first)
+        self.second_words = as_words(self.second)

@@ -8,7 +8,7 @@ same order, so ties fall alike; what it saves is work whose result is known:
 - colour indices are looked up in pairs (65,536 pairs of indices -> pairs of greys), which also parts even columns
   from odd ones, so that the sums across run over contiguous memory;
 - a row that equals the row above it in both screens keeps the sums of that row;
-- a row that is equal in both screens is looked up once.
+- eight pixels that equal those above them, or those of the other screen, are not looked up again.
 
 `fastmath` stays off: fused or reordered sums would round otherwise.
 """
@@ -30,11 +30,12 @@ from shared.config import FRAME_SIDE
 SCREEN_WIDTH = 160
 _PERIOD = 21
 """160 columns on 84 are 40 on 21, four times over: the weights across repeat with this period."""
-_LANES = 32
-"""A period is computed in as many lanes, with weight 0 beyond 21: whole vector registers."""
+_LANES = 24
+"""A period is computed in as many lanes, with weight 0 beyond 21: whole vector registers of eight."""
 
 Bytes: TypeAlias = NDArray[np.uint8]
 Floats: TypeAlias = NDArray[np.float32]
+Words: TypeAlias = NDArray[np.uint64]
 
 
 def _writable_kernel_cache() -> None:
@@ -88,7 +89,7 @@ def area_weights(source: int, target: int) -> list[list[tuple[int, np.float32]]]
 
 @cache
 def _across() -> Floats:
-    """Weights of one period across: float32[4, 32], for columns 2k-2, 2k-1, 2k, 2k+1 of output pixel k."""
+    """Weights of one period across: float32[4, 24], for columns 2k-2, 2k-1, 2k, 2k+1 of output pixel k."""
     weights = np.zeros((4, _LANES), np.float32)
     for pixel, parts in enumerate(area_weights(SCREEN_WIDTH, FRAME_SIDE)[:_PERIOD]):
         for column, weight in parts:
@@ -97,16 +98,18 @@ def _across() -> Floats:
 
 
 @cache
-def _down(height: int) -> tuple[NDArray[np.int64], Floats]:
-    """First source row (int64[84]) of each output row and the weights from there on (float32[84, most rows]).
+def _line(source: int) -> tuple[NDArray[np.int64], Floats]:
+    """`area_weights(source, 84)` as arrays: source pixels int64[84, n] and weights float32[84, n], at least 4 wide.
 
-    Also used for columns, where the width is not the emulator's.
+    Beyond an output pixel's own parts the weight is 0 and the pixel is its last one.
     """
-    table = area_weights(height, FRAME_SIDE)
-    weights = np.zeros((FRAME_SIDE, max(map(len, table))), np.float32)
-    for row, parts in enumerate(table):
-        weights[row, : len(parts)] = [weight for _, weight in parts]
-    return np.array([parts[0][0] for parts in table], np.int64), weights
+    table = area_weights(source, FRAME_SIDE)
+    widest = max(4, *map(len, table))
+    pixels = np.array([[parts[min(n, len(parts) - 1)][0] for n in range(widest)] for parts in table], np.int64)
+    weights = np.zeros((FRAME_SIDE, widest), np.float32)
+    for pixel, parts in enumerate(table):
+        weights[pixel, : len(parts)] = [weight for _, weight in parts]
+    return pixels, weights
 
 
 def pair_table(greys: Bytes) -> NDArray[np.uint16]:
@@ -114,116 +117,127 @@ def pair_table(greys: Bytes) -> NDArray[np.uint16]:
     pairs = np.empty((256, 256, 2), np.uint8)  # [second pixel, first pixel]: memory order of a little-endian uint16
     pairs[..., 0] = greys[None, :]
     pairs[..., 1] = greys[:, None]
-    return pairs.reshape(-1, 2).view("<u2").ravel().astype(np.uint16)
+    return pairs.view("<u2").ravel().astype(np.uint16)
 
 
 @njit(cache=True, nogil=True)
-def _pool_and_shrink(a, b, pairs, across, first, down, sums, source, out):  # type: ignore[no-untyped-def]
+def _pool_and_shrink(a, b, pairs, across, rows, down, sums, source, even, odd, out):  # type: ignore[no-untyped-def]
     """Pool and shrink two screens.
 
     Args:
-        a, b: uint16[height, 80], two screens, a pair of pixels a word.
+        a, b: uint64[height, 20], two screens, eight pixels a word.
         pairs: uint16[65536], greys of a pair of pixels.
-        across: float32[4, 32]; first: int64[84]; down: float32[84, n]: the weights.
-        sums: float32[height, 96], scratch: sums across of the rows that differ from the row above.
+        across: float32[4, 24]; rows: int64[84, 4]; down: float32[84, 4]: the weights.
+        sums: float32[height, 87], scratch: sums across of the rows that differ from the row above.
         source: int64[height], scratch: whose sums stand for each row.
+        even, odd: float32[85], scratch: pooled greys of a row, behind one zero and before zeros.
         out: uint8[84, 84].
     """
-    even = np.zeros(112, np.float32)  # one pair of zeros before the row, so that pixel -2 exists, and room behind
-    odd = np.zeros(112, np.float32)
+    low = np.uint16(255)
+    eight = np.uint16(8)
+    pairs_a = a.view(np.uint16)
+    pairs_b = b.view(np.uint16)
+    grey = np.empty(80, np.uint16)  # of the row of a that was looked up last
+    other = np.empty(80, np.uint16)
     for y in range(a.shape[0]):
-        above = np.uint16(0)
-        apart = np.uint16(0)
         if y > 0:
-            for k in range(80):
-                above |= (a[y, k] ^ a[y - 1, k]) | (b[y, k] ^ b[y - 1, k])
-            if above == 0:
+            differs = np.uint64(0)
+            for k in range(20):
+                differs |= (a[y, k] ^ a[y - 1, k]) | (b[y, k] ^ b[y - 1, k])
+            if differs == 0:
                 source[y] = source[y - 1]
                 continue
-        for k in range(80):
-            apart |= a[y, k] ^ b[y, k]
-        if apart == 0:
+        for k in range(20):
+            if y == 0 or a[y, k] != a[y - 1, k]:
+                for pair in range(4 * k, 4 * k + 4):
+                    grey[pair] = pairs[pairs_a[y, pair]]
+        differs = np.uint64(0)
+        for k in range(20):
+            differs |= a[y, k] ^ b[y, k]
+        if differs == 0:
             for k in range(80):
-                grey = pairs[a[y, k]]
-                even[k + 1] = np.float32(grey & 0xFF)
-                odd[k + 1] = np.float32(grey >> 8)
+                even[k + 1] = np.float32(np.uint16(grey[k] & low))
+                odd[k + 1] = np.float32(np.uint16(grey[k] >> eight))
         else:
             for k in range(80):
-                grey = pairs[a[y, k]]
-                other = pairs[b[y, k]]
-                even[k + 1] = np.float32(max(grey & 0xFF, other & 0xFF))
-                odd[k + 1] = np.float32(max(grey >> 8, other >> 8))
+                other[k] = grey[k]
+            for k in range(20):
+                if a[y, k] != b[y, k]:
+                    for pair in range(4 * k, 4 * k + 4):
+                        other[pair] = pairs[pairs_b[y, pair]]
+            for k in range(80):
+                even[k + 1] = np.float32(np.uint16(max(np.uint16(grey[k] & low), np.uint16(other[k] & low))))
+                odd[k + 1] = np.float32(np.uint16(max(np.uint16(grey[k] >> eight), np.uint16(other[k] >> eight))))
         source[y] = y
         for period in range(4):
             column = period * 20
             pixel = period * 21
-            for k in range(32):  # lanes 21 ... 31 are junk that the next period, or nobody, reads
+            for k in range(24):  # lanes 21, 22, 23 are junk, which the next period overwrites or nobody reads
                 sums[y, pixel + k] = (
                     (even[column + k] * across[0, k] + odd[column + k] * across[1, k])
                     + even[column + k + 1] * across[2, k]
                 ) + odd[column + k + 1] * across[3, k]
-    total = np.empty(84, np.float32)
     for y in range(84):
-        row = source[first[y]]
+        row0 = source[rows[y, 0]]
+        row1 = source[rows[y, 1]]
+        row2 = source[rows[y, 2]]
+        row3 = source[rows[y, 3]]
+        weight0 = down[y, 0]
+        weight1 = down[y, 1]
+        weight2 = down[y, 2]
+        weight3 = down[y, 3]
         for x in range(84):
-            total[x] = sums[row, x] * down[y, 0]
-        for n in range(1, down.shape[1]):
-            weight = down[y, n]
-            if weight != 0.0:
-                row = source[first[y] + n]
-                for x in range(84):
-                    total[x] += sums[row, x] * weight
-        for x in range(84):
-            out[y, x] = np.uint8(np.rint(total[x]))
+            total = ((sums[row0, x] * weight0 + sums[row1, x] * weight1) + sums[row2, x] * weight2) + (
+                sums[row3, x] * weight3
+            )
+            out[y, x] = np.uint8(np.int32(np.rint(total)))
 
 
 class Shrinker:
-    """Pools two screens of one height and shrinks them to 84x84; keeps tables and scratch memory (100 KB)."""
+    """Pools two screens of one height and shrinks them to 84x84; keeps tables and scratch memory (300 KB)."""
 
     def __init__(self, height: int, greys: Bytes) -> None:
-        """`greys` is the table uint8[256] from a pixel of the screens to its grey."""
-        self._first, self._weights = _down(height)
-        self._pairs = pair_table(greys)
-        self._sums = np.zeros((height, FRAME_SIDE - _PERIOD + _LANES + 1), np.float32)
-        self._source = np.zeros(height, np.int64)
-        self._rest = (self._pairs, _across(), self._first, self._weights, self._sums, self._source)
+        """`greys` is the table uint8[256] from a pixel of the screens to its grey; `height` is 84 to 250 lines."""
+        rows, down = _line(height)
+        sums = np.zeros((height, FRAME_SIDE - _PERIOD + _LANES), np.float32)
+        source = np.zeros(height, np.int64)
+        even, odd = np.zeros((2, SCREEN_WIDTH // 2 + 5), np.float32)
+        self._rest = (pair_table(greys), _across(), rows, down, sums, source, even, odd)
 
-    def __call__(self, a: NDArray[np.uint16], b: NDArray[np.uint16], out: Bytes) -> None:
-        """Write the frame of two screens (uint16[height, 80], see `as_pairs`) into `out` (uint8[84, 84])."""
+    def __call__(self, a: Words, b: Words, out: Bytes) -> None:
+        """Write the frame of two screens (uint64[height, 20], see `as_words`) into `out` (uint8[84, 84])."""
         _pool_and_shrink(a, b, *self._rest, out)
 
 
-def as_pairs(screen: Bytes) -> NDArray[np.uint16]:
-    """A screen uint8[height, 160] seen as pairs of pixels, uint16[height, 80]; no copy."""
-    return screen.view("<u2")
+def as_words(screen: Bytes) -> Words:
+    """A screen uint8[height, 160] seen as words of eight pixels, uint64[height, 20]; no copy."""
+    return screen.view(np.uint64)
 
 
 @njit(cache=True, nogil=True)
-def _shrink_area(grey, first_row, rows, first_column, columns, out):  # type: ignore[no-untyped-def]
+def _shrink_area(grey, rows, down, columns, across, out):  # type: ignore[no-untyped-def]
     """Area average of an image of any size: uint8[height, width] -> uint8[84, 84], halves to even."""
     for y in range(84):
         for x in range(84):
             total = np.float32(0.0)
             for i in range(rows.shape[1]):
-                if rows[y, i] != 0.0:
-                    across = np.float32(0.0)
-                    for j in range(columns.shape[1]):
-                        if columns[x, j] != 0.0:
-                            across += grey[first_row[y] + i, first_column[x] + j] * columns[x, j]
-                    total += across * rows[y, i]
-            out[y, x] = np.uint8(np.rint(total))
+                row = np.float32(0.0)
+                for j in range(columns.shape[1]):
+                    row += grey[rows[y, i], columns[x, j]] * across[x, j]
+                total += row * down[y, i]
+            out[y, x] = np.uint8(np.int32(np.rint(total)))
 
 
 def shrink_area(grey: Bytes, out: Bytes) -> None:
     """Write an image of any size (uint8[height, width]) as its area average into `out` (uint8[84, 84]).
 
-    Every output pixel is the mean of the part of the image that it covers; smaller images are enlarged by that rule too.
+    Every output pixel is the mean of the part of the image that it covers; smaller ones grow by that rule too.
     """
     if grey.shape == out.shape:
         out[:] = grey
         return
     height, width = grey.shape
-    _shrink_area(grey, *_down(height), *_down(width), out)
+    _shrink_area(grey, *_line(height), *_line(width), out)
 
 
 IDENTITY = np.arange(256, dtype=np.uint8)
@@ -232,7 +246,7 @@ IDENTITY = np.arange(256, dtype=np.uint8)
 
 def compile_kernels() -> None:
     """Compile what actors run and leave it in numba's cache on disk, so that they only load it."""
-    screen = as_pairs(np.zeros((210, SCREEN_WIDTH), np.uint8))
+    screen = as_words(np.zeros((210, SCREEN_WIDTH), np.uint8))
     out = np.empty((FRAME_SIDE, FRAME_SIDE), np.uint8)
     Shrinker(210, IDENTITY)(screen, screen, out)
     shrink_area(np.zeros((210, SCREEN_WIDTH), np.uint8), out)

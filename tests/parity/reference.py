@@ -1,0 +1,124 @@
+"""The slow, obvious way to play: Gymnasium's own wrapper over Gymnasium's own environment, told what we draw."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from ale_py.env import AtariEnv as GymnasiumAtari
+from gymnasium.wrappers import AtariPreprocessing
+from numpy.typing import NDArray
+
+from actors.atari import AtariEnv
+from shared.config import FRAME_SKIP
+from shared.protocols import Protocol
+from shared.random import Stream, below, bits
+
+
+class _Chosen:
+    """Stands for a random generator, and gives the number of no-ops that was chosen beforehand."""
+
+    def __init__(self, noops: int) -> None:
+        self._noops = noops
+
+    def integers(self, low: int, high: int) -> int:
+        assert low <= self._noops < high
+        return self._noops
+
+
+class _Scripted(GymnasiumAtari):
+    """Plays one emulator frame a step, with the no-ops, FIRE and sticky actions that the protocol and our draws say."""
+
+    def __init__(self, game: str, protocol: Protocol) -> None:
+        super().__init__(
+            game,
+            frameskip=1,
+            repeat_action_probability=0.0,
+            full_action_space=True,
+            obs_type="grayscale",
+            max_num_frames_per_episode=protocol.longest_episode_frames,
+        )
+        self._sticky = protocol.sticky
+        self.opening: list[int] = []
+        self.draws = 0
+
+    def reset(self, **arguments: Any) -> Any:
+        result = super().reset(**arguments)
+        self._np_random = _Chosen(len(self.opening))
+        return result
+
+    def begin_step(self, draws: int) -> None:
+        self.draws = draws
+
+    def step(self, action: Any) -> Any:
+        if self.opening:
+            self._executed = self.opening.pop(0)
+        elif self.draws % 65_536 >= self._sticky * 65_536:
+            self._executed = action
+        self.draws //= 65_536
+        return super().step(self._executed)
+
+
+class Reference:
+    """Gymnasium under `protocol`, with the episodes that (seed, index, tick) say."""
+
+    def __init__(self, game: str, protocol: Protocol, seed: int, index: int, numbers: tuple[int, ...]) -> None:
+        self._protocol = protocol
+        self._counters = seed, index
+        self._fires = protocol.fire_on_reset and 1 in numbers
+        self._emulator = _Scripted(game, protocol)
+        legal = [action.value for action in self._emulator.ale.getLegalActionSet()]
+        self._indices = [legal.index(number) for number in numbers]
+        noop_max = protocol.noop_max + self._fires
+        self._env = AtariPreprocessing(self._emulator, noop_max=noop_max, frame_skip=FRAME_SKIP)
+
+    def reset(self, tick: int) -> tuple[NDArray[np.uint8], int]:
+        """First frame and lives. The game is loaded anew, with another seed of the emulator's at each tick."""
+        seed, index = self._counters
+        noops = 1 + below(self._protocol.noop_max, seed, Stream.NOOPS, index, tick) if self._protocol.noop_max else 0
+        self._emulator.opening = [0] * noops + [1] * self._fires
+        self._emulator._executed = self._emulator.opening[-1] if self._emulator.opening else 0
+        frame, info = self._env.reset(seed=tick)
+        return frame, self._emulator.ale.lives()
+
+    def step(self, tick: int, action: int) -> tuple[NDArray[np.uint8], float, bool, bool, int]:
+        """Frame, reward, terminated, truncated, lives."""
+        seed, index = self._counters
+        self._emulator.begin_step(bits(seed, Stream.STICKY, index, tick))
+        frame, reward, terminated, truncated, info = self._env.step(self._indices[action])
+        return frame, float(reward), terminated, truncated, info["lives"]
+
+
+def compare(game: str, protocol: Protocol, steps: int, *, reset_every: int, seed: int = 7) -> int:
+    """Play `steps` random steps here and there, assert that nothing differs, and return how many episodes ended.
+
+    The env also resets after `reset_every` steps of an episode, so that every game is seen to reset.
+    """
+    index = 3
+    env = AtariEnv(game, protocol, seed, index, training=True)
+    reference = Reference(env.game, protocol, seed, index, env._numbers)
+    chooser = np.random.default_rng(seed)
+    frame = np.zeros((84, 84), np.uint8)
+    ends = played = 0
+    over = True
+    for tick in range(steps):
+        if over or played == reset_every:
+            env.reset(tick, frame)
+            expected, lives = reference.reset(tick)
+            assert np.array_equal(frame, expected), f"{game}: the frame of the reset at tick {tick} differs."
+            assert env.lives == lives
+            over, played = False, 0
+            continue
+        action = int(chooser.integers(env.actions))
+        before = env.lives
+        outcome = env.step(tick, action, frame)
+        expected, reward, terminated, truncated, lives = reference.step(tick, action)
+        place = f"{game}, tick {tick}, step {played} of the episode"
+        assert outcome[:3] == (reward, terminated, truncated), place
+        assert env.lives == lives, place
+        assert outcome.life_lost == (protocol.life_ends_return and lives < before), place
+        assert np.array_equal(frame, expected), f"{place}: {(frame != expected).sum()} pixels differ."
+        over = terminated or truncated
+        ends += over
+        played += 1
+    return ends

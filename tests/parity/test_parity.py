@@ -1,0 +1,49 @@
+"""Frames, rewards, lives and ends against Gymnasium's AtariPreprocessing, game by game, bit for bit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from actors.atari import games
+from shared.protocols import PROTOCOLS
+from tests.parity.reference import compare
+
+NATURE = PROTOCOLS["nature"]
+SOME = ("breakout", "qbert", "air_raid", "pong", "tetris", "yars_revenge", "amidar", "video_checkers")
+
+
+@pytest.mark.parametrize("game", games())
+def test_every_game_plays_as_in_gymnasium(game: str) -> None:
+    compare(game, NATURE, 150, reset_every=100)
+
+
+@pytest.mark.parametrize("game", ("breakout", "assault", "qbert"))
+def test_long_play_is_as_in_gymnasium(game: str) -> None:
+    assert compare(game, NATURE, 2_000, reset_every=700) > 0
+
+
+@pytest.mark.parametrize("game", SOME[:3])
+@pytest.mark.parametrize("longest", (200, 201, 202, 203))
+def test_truncation_falls_and_looks_as_in_gymnasium(game: str, longest: int) -> None:
+    protocol = replace(NATURE, longest_episode_frames=longest)
+    assert compare(game, protocol, 120, reset_every=1_000) >= 2
+
+
+@pytest.mark.parametrize("game", SOME)
+def test_sticky_actions_are_as_in_gymnasium(game: str) -> None:
+    compare(game, PROTOCOLS["machado"], 200, reset_every=90)
+
+
+@pytest.mark.parametrize("game", SOME)
+def test_fire_after_reset_is_as_in_gymnasium(game: str) -> None:
+    compare(game, PROTOCOLS["envpool"], 120, reset_every=30)
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("protocol", ("nature", "machado", "envpool"))
+@pytest.mark.parametrize("game", games())
+def test_every_game_plays_long_as_in_gymnasium(game: str, protocol: str) -> None:
+    compare(game, PROTOCOLS[protocol], 2_000, reset_every=600)
