@@ -64,14 +64,25 @@ def train(arguments: Sequence[str]) -> int:
     plan = ringside.plan(Config(**{name: getattr(options, name) for name in sections}))
     from shared.arena import ArenaError
     from supervisor import RunFailed
+    from watch.display import open_display
 
     try:
-        ringside.run(plan, lambda memory: None, lambda sentence: print(sentence, file=sys.stderr))
+        with open_display(plain=options.run.plain) as display:
+            summary = ringside.run(plan, display.show, display.note)
     except ArenaError as error:
         raise ConfigError(str(error)) from error
     except RunFailed as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return 1
+    mean = summary["mean_return_100"]
+    print(
+        f"{'Finished' if summary['finished'] else 'Stopped'} after {summary['steps']:,} steps and "
+        f"{summary['updates']:,} updates in {summary['seconds']:,.0f} s"
+        + (f", mean return of the last episodes {mean:.2f}" if mean is not None else "")
+        + f". Everything is in {plan.config.run.run_dir}."
+    )
+    if not summary["finished"]:
+        print(f"Continue it with: python {PROGRAM} --resume {plan.config.run.run_dir}")
     return 0
 
 

@@ -26,28 +26,36 @@ if TYPE_CHECKING:
 
     from shared.manifest import Weights
     from shared.memory import Memory, Plan
+    from watch.status import Status
 
 __all__ = ["Agent", "Config", "ConfigError", "evaluate", "load_agent", "plan", "run", "starting_point", "train"]
 
 
-def train(*, preset: PresetName = "nature", **settings: Any) -> dict[str, Any]:
-    """Train without a display, and return what `summary.json` holds.
+def train(
+    *, preset: PresetName = "nature", on_status: Callable[[Status], None] | None = None, **settings: Any
+) -> dict[str, Any]:
+    """Train, and return what `summary.json` holds.
 
     Args:
         preset: what the settings that are not given default to; not together with `resume`.
+        on_status: called several times a second with the state of the run.
         settings: any field of any section of `shared.config.Config`.
+
+    Raises:
+        ConfigError: the settings cannot work. ArenaError: there is too little memory. RunFailed: a fault ended the run.
     """
     config = starting_point(preset, settings.get("resume")).with_settings(**settings)
-    return run(plan(config), lambda memory: None, lambda sentence: None)
+    return run(plan(config), on_status or (lambda status: None), lambda sentence: None)
 
 
-def run(ready: Plan, on_look: Callable[[Memory], None], note: Callable[[str], None]) -> dict[str, Any]:
-    """Train as planned, in its run directory; `on_look` and `note` are those of `supervisor.train`."""
+def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], None]) -> dict[str, Any]:
+    """Train as planned, in its run directory; `note` is told in sentences what happens. Else as `train`."""
     import json
 
     import supervisor
     from shared.files import write_atomic
     from shared.validate import CONFIG_FILE
+    from watch.observer import Observer
 
     run_dir = ready.config.run.run_dir
     assert run_dir is not None
@@ -56,7 +64,14 @@ def run(ready: Plan, on_look: Callable[[Memory], None], note: Callable[[str], No
         write_atomic(run_dir / CONFIG_FILE, json.dumps(ready.config.to_json(), indent=2).encode() + b"\n")
     except OSError as error:
         raise ConfigError(f"--run-dir {run_dir} cannot be written: {error.strerror}.") from error
-    supervisor.train(ready, on_look, note)
+    observer: Observer | None = None
+
+    def look(memory: Memory) -> None:
+        nonlocal observer
+        observer = observer or Observer(memory)
+        on_status(observer.look())
+
+    supervisor.train(ready, look, note)
     summary: dict[str, Any] = json.loads((run_dir / "summary.json").read_text())
     return summary
 

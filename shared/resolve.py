@@ -74,13 +74,13 @@ def precision_of(asked: Precision, device: str) -> Precision:
 
 
 def learner_threads_of(cores: int) -> int:
-    """Threads of a learner on the CPU: both of two cores, half of more, eight at most.
+    """Threads of a learner on the CPU: one on up to four cores, then less than half of them, four at most.
 
-    One update of 32 transitions takes 15 ms on one core and 11 on two (DESIGN 7, bf16), against 2 ms of emulation
-    for the four steps that it answers: the learner is what a CPU run waits for. Its batch is too small to feed more
-    than a few cores.
+    One update of 32 transitions takes 15 ms on one core and 11 on two (docs/performance.md, bf16): a second thread
+    gains a third. But the threads of one update wait for each other several times in it, spinning: one of them that shares its core
+    with an actor made an update several times slower than one thread alone. So no thread without a core of its own.
     """
-    return cores if cores <= 2 else min(8, cores // 2)
+    return max(1, min(4, (cores - 1) // 2))
 
 
 def actors_of(play: Play, spare: int) -> int:
@@ -96,8 +96,8 @@ def actors_of(play: Play, spare: int) -> int:
 def inference_batch_of(play: Play, *, on_cpu: bool) -> int:
     """Emulators answered by one forward pass: all of them on a GPU, groups of at most 32 on a CPU.
 
-    On a CPU a row costs 369 us in a batch of 2 and 75 in one of 32 (DESIGN 7, bf16); two groups or more, so that one
-    plays while the other is answered.
+    On a CPU a row costs 369 us in a batch of 2 and 75 in one of 32 (docs/performance.md, bf16); two groups or more, so
+    that one plays while the other is answered.
     """
     if not on_cpu:
         return play.envs

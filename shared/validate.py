@@ -24,7 +24,7 @@ CONFIG_FILE = "config.json"
 OWN_BYTES = 1_500_000_000
 """What learner, inference, scribe and supervisor take for themselves, generously, with torch on a CPU."""
 ACTOR_BYTES = 100_000_000
-"""What an actor may take for itself (DESIGN 3)."""
+"""What an actor may take for itself (docs/design.md)."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
