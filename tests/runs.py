@@ -6,10 +6,15 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psutil
+
+from shared.config import Config
+from shared.memory import Memory, Plan
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -78,6 +83,40 @@ def records(run_dir: Path, kind: str) -> list[dict[str, Any]]:
         return []
     lines = path.read_text().split("\n")[:-1]
     return [record for record in map(json.loads, lines) if record["kind"] == kind]
+
+
+def memory_of(process: subprocess.Popen[str], run_dir: Path, actions: int = 4, seconds: float = 60.0) -> Memory:
+    """The shared memory of a living run, through the launcher's descriptor; waits until it is there."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and process.poll() is None:
+        for link in Path(f"/proc/{process.pid}/fd").iterdir():
+            if os.readlink(link).startswith("/memfd:ringside") and link.stat().st_size:
+                config = Config.from_json(json.loads((run_dir / "config.json").read_text()))
+                return Memory.attach(os.open(link, os.O_RDWR), Plan(config, actions))
+        time.sleep(0.01)
+    raise AssertionError(f"There is no shared memory after {seconds} s, or the run has ended.")
+
+
+def wait_until(process: subprocess.Popen[str], condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Poll a condition of a living run."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, f"the run ended early:\n{process.communicate()[0]}"
+        assert time.monotonic() < deadline, f"this did not come true within {seconds} s"
+        time.sleep(0.002)
+
+
+def kill(process: subprocess.Popen[str], role: str) -> None:
+    """SIGKILL the child of that title, when it is there."""
+    found: list[psutil.Process] = []
+
+    def there() -> bool:
+        living = child(process, role)
+        found.extend([living] if living else [])
+        return bool(found)
+
+    wait_until(process, there)
+    found[0].kill()
 
 
 def child(process: subprocess.Popen[str], role: str) -> psutil.Process | None:

@@ -1,20 +1,17 @@
 """The promise: final weights depend on configuration and seed alone.
 
-Each test compares `weights_sha256` of real runs of Breakout with that of the undisturbed one. All learn for eight rounds,
-and every env ends at least one episode (checked once, below).
+Each test compares `weights_sha256` of real runs of Breakout with that of the undisturbed one. All learn for eight
+rounds, and every env ends at least one episode (checked once, below).
 """
 
 from __future__ import annotations
 
 import signal
-import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.runs import SMALL, child, finish, records, start, summary
+from tests.runs import SMALL, finish, kill, memory_of, records, start, summary, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -23,36 +20,6 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run_dir = tmp_path_factory.mktemp("undisturbed") / "run"
     finish(start(run_dir))
     return run_dir
-
-
-def wait_until(process: subprocess.Popen[str], condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Poll a condition of a living run."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert process.poll() is None, f"the run ended early:\n{process.communicate()[0]}"
-        assert time.monotonic() < deadline, "the run did not come so far"
-        time.sleep(0.01)
-
-
-def rounds_logged(run_dir: Path) -> int:
-    return len(records(run_dir, "round"))
-
-
-def kill(process: subprocess.Popen[str], role: str) -> int:
-    """SIGKILL the child of that title; returns its process id."""
-    found: list[int] = []
-
-    def there() -> bool:
-        living = child(process, role)
-        if living is not None:
-            found.append(living.pid)
-        return bool(found)
-
-    wait_until(process, there)
-    import os
-
-    os.kill(found[0], signal.SIGKILL)
-    return found[0]
 
 
 def test_the_run_is_worth_comparing(undisturbed: Path) -> None:
@@ -80,13 +47,19 @@ def test_another_seed_gives_other_weights(undisturbed: Path, tmp_path: Path) -> 
 def test_killed_processes_come_back_and_change_nothing(undisturbed: Path, tmp_path: Path, role: str) -> None:
     run_dir = tmp_path / "run"
     process = start(run_dir)
-    for rounds in (1, 3, 5, 7):
-        wait_until(process, lambda rounds=rounds: rounds_logged(run_dir) >= rounds)  # type: ignore[misc]
+    memory = memory_of(process, run_dir)
+    sizes, board = memory.sizes, memory.board
+    for round_ in (1, 4, 7):
+        # In mid-round, when both sides have work behind them that is not committed.
+        lane_ticks = round_ * sizes.round_ticks + 20
+        updates = sizes.updates_before(round_) + (20 if sizes.updates_in(round_) else 0)
+        wait_until(process, lambda t=lane_ticks, u=updates: board.lane_done.min() >= t and board.updates[0] >= u)
+        assert board.committed == round_
         kill(process, role)
     finish(process)
     last = summary(run_dir)
     assert last["weights_sha256"] == summary(undisturbed)["weights_sha256"]
-    assert last["restarts"] == 4
+    assert last["restarts"] == 3
     assert last["episodes"] == summary(undisturbed)["episodes"]
     if role == "actor 0":
         assert last["redone_ticks"] > 0
@@ -97,7 +70,8 @@ def test_killed_processes_come_back_and_change_nothing(undisturbed: Path, tmp_pa
 def test_stopped_and_resumed_with_other_actors(undisturbed: Path, tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     process = start(run_dir)
-    wait_until(process, lambda: rounds_logged(run_dir) >= 4)
+    memory = memory_of(process, run_dir)
+    wait_until(process, lambda: memory.board.committed >= 4)
     process.send_signal(signal.SIGTERM)
     finish(process)
     stopped = summary(run_dir)
@@ -135,7 +109,8 @@ def test_alternate_is_exact_too(tmp_path: Path, envs: str) -> None:
     }
     finish(start(tmp_path / "plain", actors="1", **flags))
     killed = start(tmp_path / "killed", actors="1", **flags)
-    wait_until(killed, lambda: rounds_logged(tmp_path / "killed") >= 2)
+    memory = memory_of(killed, tmp_path / "killed")
+    wait_until(killed, lambda: memory.board.updates[0] >= 150)
     kill(killed, "learner")
     kill(killed, "actor 0")
     finish(killed)
