@@ -20,10 +20,8 @@ from shared.memory import Memory
 from shared.process import role_name
 from watch.status import EvaluationStatus, RoleStatus, Status, verdict
 
-RATE_SECONDS = 30.0
-"""Over how long speeds are taken: some rounds, so that their rhythm does not show."""
-BUSY_SECONDS = 5.0
-"""Over how long busy shares are taken."""
+WINDOW_SECONDS = 60.0
+"""Over how long speeds and busy shares are taken: some rounds, so that their rhythm does not show."""
 SAMPLE_SECONDS = 1.0
 """Between two samples."""
 
@@ -49,18 +47,20 @@ class Observer:
         self._cores = usable_cores()
         self._begun = time.monotonic()
         self._samples: deque[_Sample] = deque()
+        self._first_steps = 0
+        self._prepared = False
         self._best_evaluation = -math.inf
 
     def look(self) -> Status:
         """The run now. Costs some hundred microseconds, and once a second some milliseconds."""
         board, sizes, config = self._memory.board, self._memory.sizes, self._config
         now = time.monotonic()
+        prepared = bool(board.prepared[0])  # read before the steps that it says are there
         steps = int(board.lane_done.sum()) * sizes.lane_envs
         updates = int(board.updates[0])
         if not self._samples or now - self._samples[-1].at >= SAMPLE_SECONDS:
-            self._take(now, steps, updates)
+            self._take(now, prepared, steps, updates)
         newest, oldest = self._samples[-1], self._samples[0]
-        recent = next(sample for sample in self._samples if newest.at - sample.at <= BUSY_SECONDS)
         seconds = newest.at - oldest.at
         speed = pace = None
         if seconds > 0:
@@ -70,7 +70,7 @@ class Observer:
         total = sizes.rounds * sizes.round_steps
         learning_steps = steps - sizes.first_learning_round * sizes.round_steps
         learning = updates > 0
-        roles = self._roles(recent, newest)
+        roles = self._roles(oldest, newest)
         committed = max(0, board.committed)
         known = self._figures(committed)
         assert config.run.run_dir is not None, "the configuration is not resolved"
@@ -107,19 +107,27 @@ class Observer:
                 roles,
                 learning=learning,
                 usable_cores=self._cores,
-                barrier=(newest.barrier - recent.barrier) / 1e9 / (newest.at - recent.at) if newest != recent else None,
+                barrier=(newest.barrier - oldest.barrier) / 1e9 / seconds if seconds > 0 else None,
             ),
             warnings=self._warnings(),
         )
 
-    def _take(self, now: float, steps: int, updates: int) -> None:
-        """Keep a sample, and forget those that are too old."""
+    def _take(self, now: float, prepared: bool, steps: int, updates: int) -> None:
+        """Keep a sample, and forget those that are of no use any more."""
         board = self._memory.board
+        if not self._prepared:
+            # A run that resumes takes up its clock in one leap, which is no speed.
+            self._samples.clear()
+            self._first_steps = steps
+            self._prepared = prepared
         sample = _Sample(
             now, steps, updates, board.busy_ns.copy(), board.waited_ns.copy(), int(board.barrier_ns[0]), _cpu_seconds()
         )
         self._samples.append(sample)
-        while now - self._samples[0].at > RATE_SECONDS:
+        # Neither what is too old nor the time before the first step belongs to the speed.
+        while now - self._samples[0].at > WINDOW_SECONDS or (
+            len(self._samples) > 2 and self._samples[0].steps == self._samples[1].steps == self._first_steps
+        ):
             self._samples.popleft()
 
     def _roles(self, old: _Sample, new: _Sample) -> tuple[RoleStatus, ...]:
@@ -131,7 +139,8 @@ class Observer:
         for process in range(len(board.phase)):
             if process in absent:
                 continue
-            name, counted = role_name(process), int(busy[process] + waited[process])
+            name = role_name(process)
+            phase = Phase(int(board.phase[process]))
             cores = None
             if new.at > old.at and name in new.cpu:
                 # A new incarnation begins to count at zero.
@@ -139,8 +148,8 @@ class Observer:
             roles.append(
                 RoleStatus(
                     name=name,
-                    state=Phase(int(board.phase[process])).name.lower(),
-                    busy=float(busy[process]) / counted if counted > 0 else None,
+                    state=phase.name.lower(),
+                    busy=_share(phase, int(busy[process]), int(waited[process]), round((new.at - old.at) * 1e9)),
                     cores=cores,
                     restarts=int(board.restarts[process]),
                     incarnation=int(board.restarts[process]),
@@ -169,6 +178,16 @@ class Observer:
         if self._memory.board.trouble[0]:
             return ("The scribe cannot write (see logs/scribe.log). Training goes on; it is tried again.",)
         return ()
+
+
+def _share(phase: Phase, busy: int, waited: int, window: int) -> float | None:
+    """Share of a window in which a process worked, from what it counted in nanoseconds; None: it has not begun.
+
+    Who waits counts often. What is missing to the whole window is one long piece of work, not counted yet.
+    """
+    if phase in (Phase.WORKING, Phase.REDOING):
+        busy += max(0, window - busy - waited)
+    return busy / (busy + waited) if busy + waited else None
 
 
 def _known(value: float) -> float | None:

@@ -53,6 +53,7 @@ def test_a_run_that_has_not_begun(clock: Clock) -> None:
 def test_speeds_shares_and_figures(clock: Clock) -> None:
     memory = Memory.create(Plan(CONFIG, actions=6))
     board, watcher = memory.board, Observer(memory)
+    board.prepared[0] = 1
     watcher.look()
     clock.now += 2.0
     board.lane_done[:] = 35, 25  # of 4 envs in 2 lanes: 120 steps
@@ -63,6 +64,7 @@ def test_speeds_shares_and_figures(clock: Clock) -> None:
     board.barrier_ns[0] = 1_000_000_000
     board.restarts[Role.ACTORS + 1] = 2
     board.phase[Role.LEARNER] = Phase.WAITING
+    board.phase[Role.INFERENCE] = Phase.WORKING
     board.mean_return_100[0], board.best_return[0], board.episodes[0] = -20.5, -19.0, 7
     board.trouble[0] = 28
     found = watcher.look()
@@ -72,7 +74,8 @@ def test_speeds_shares_and_figures(clock: Clock) -> None:
     assert found.samples_per_step == 10 * 32 / (120 - 80)
     assert (found.loss, found.mean_q) == (0.25, 1.5)
     assert (found.mean_return_100, found.best_return, found.episodes) == (-20.5, -19.0, 7)
-    learner = found.roles[1]
+    inference, learner = found.roles[:2]
+    assert (inference.state, inference.busy) == ("working", 1.0)  # two seconds of work, not counted yet
     assert (learner.name, learner.state, learner.busy, learner.cores) == ("learner", "waiting", 0.25, 1.0)
     assert found.roles[-1].restarts == 2
     assert "scribe" in found.warnings[0]
@@ -82,6 +85,7 @@ def test_speeds_shares_and_figures(clock: Clock) -> None:
 def test_a_lane_that_is_played_again_gives_no_negative_speed_and_old_samples_are_forgotten(clock: Clock) -> None:
     memory = Memory.create(Plan(CONFIG, actions=6))
     watcher = Observer(memory)
+    memory.board.prepared[0] = 1
     memory.board.lane_done[:] = 10
     watcher.look()
     clock.now += 2.0
@@ -92,6 +96,26 @@ def test_a_lane_that_is_played_again_gives_no_negative_speed_and_old_samples_are
         memory.board.lane_done[:] += 1
         found = watcher.look()
     assert found.steps_per_second == pytest.approx(4.0)
+    memory.arena.close()
+
+
+def test_the_time_before_the_first_step_does_not_count_for_the_speed(clock: Clock) -> None:
+    memory = Memory.create(Plan(CONFIG, actions=6))
+    watcher = Observer(memory)
+    for _ in range(10):
+        clock.now += 1.0
+        assert watcher.look().steps_per_second in (None, 0.0)
+    memory.board.lane_done[:] = 20  # it resumes there
+    watcher.look()
+    memory.board.prepared[0] = 1
+    for _ in range(10):
+        clock.now += 1.0
+        assert watcher.look().steps_per_second in (None, 0.0)
+    for _ in range(5):
+        clock.now += 1.0
+        memory.board.lane_done[:] += 5
+        found = watcher.look()
+    assert found.steps_per_second == pytest.approx(20.0)
     memory.arena.close()
 
 
