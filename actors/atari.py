@@ -75,7 +75,10 @@ def _load(game: str, protocol: Protocol) -> ALEInterface:
     ale.setFloat("repeat_action_probability", 0.0)  # sticky actions are drawn by `AtariEnv`
     ale.setInt("random_seed", 0)  # no game shows it: states after a reset are equal under every seed
     ale.setInt("max_num_frames_per_episode", protocol.longest_episode_frames)
-    ale.loadROM(roms.get_rom_path(game))
+    path = roms.get_rom_path(game)
+    if path is None:
+        raise EnvError(f"ale-py knows the game {game!r}, but its ROM file is missing; install ale-py again.")
+    ale.loadROM(path)
     return ale
 
 
@@ -90,12 +93,26 @@ def _action_numbers(ale: ALEInterface, protocol: Protocol) -> tuple[int, ...]:
     return tuple(action.value for action in actions)
 
 
+@cache
+def _shrinker(height: int) -> Shrinker:
+    """From colour indices to frames; one for all envs of a process."""
+    return Shrinker(height, grey_table(height))
+
+
+@cache
+def _grey_shrinker(height: int) -> Shrinker:
+    """From pooled greys to frames."""
+    return Shrinker(height, IDENTITY)
+
+
 @dataclass(frozen=True)
 class _Start:
     """Where an episode opens: after a reset and some no-ops."""
 
     state: ALEState
     screen: NDArray[np.uint8]
+    lives: int
+    """Kept beside the state: not every game restores them (atlantis2 does not) before its next frame."""
 
 
 _starts: dict[tuple[str, Protocol], list[_Start]] = {}
@@ -130,7 +147,7 @@ class AtariEnv(Env):
         if width != SCREEN_WIDTH:
             raise EnvError(f"The screen of {self.game} is {width} pixels wide; only {SCREEN_WIDTH} can be shrunk.")
         self._greys = grey_table(height)
-        self._shrink = Shrinker(height, self._greys)
+        self._shrink = _shrinker(height)
         # The screens of the newest observation, and room for those of the next one; they change places at each step.
         self._shown = _Screens(height)
         self._next = _Screens(height)
@@ -141,6 +158,7 @@ class AtariEnv(Env):
         self._reset_tick = 0
         self._first_tick = 0
         self._log: bytearray | None = bytearray() if self.game in REPLAYED else None
+        self._starts = [] if self.game in RESET_ANEW else self._recorded_starts()
 
     @property
     def lives(self) -> int:
@@ -160,14 +178,15 @@ class AtariEnv(Env):
         if self.game in RESET_ANEW:
             self._reset_emulator(noops)
             self._ale.getScreen(shown.first)
+            self._lives = self._ale.lives()
         else:
-            start = self._starts()[noops]
+            start = self._starts[noops]
             self._ale.restoreState(start.state)
             shown.first[:] = start.screen
+            self._lives = start.lives
         shown.second[:] = shown.first
         self._pooled = None
         self._repeated = FIRE if self._fires else NOOP
-        self._lives = self._ale.lives()
         self._reset_tick = tick
         if self._log is not None:
             self._log.clear()
@@ -182,25 +201,25 @@ class AtariEnv(Env):
             if ale.game_over():
                 ale.reset_game()
 
-    def _starts(self) -> list[_Start]:
-        """The starts of this game and protocol; made by the first env of the process to need them."""
+    def _recorded_starts(self) -> list[_Start]:
+        """The starts of this game and protocol, recorded by the first env of the process from its fresh emulator."""
         key = (self.game, self._protocol)
         if key not in _starts:
-            ale = _load(self.game, self._protocol)
-            made = []
+            ale = self._ale
+            recorded = []
             ale.reset_game()
             for _ in range(self._protocol.noop_max + 1):
                 state = ale.cloneState(include_rng=True)
                 if self._fires:
                     ale.act(FIRE)
-                    made.append(_Start(ale.cloneState(include_rng=True), ale.getScreen()))
+                    recorded.append(_Start(ale.cloneState(include_rng=True), ale.getScreen(), ale.lives()))
                     ale.restoreState(state)
                 else:
-                    made.append(_Start(state, ale.getScreen()))
+                    recorded.append(_Start(state, ale.getScreen(), ale.lives()))
                 ale.act(NOOP)
                 if ale.game_over():
                     ale.reset_game()
-            _starts[key] = made
+            _starts[key] = recorded
         return _starts[key]
 
     def step(self, tick: int, action: int, frame: Frame) -> Outcome:
@@ -256,7 +275,7 @@ class AtariEnv(Env):
         """Make a pooled grey image the newest observation."""
         self._pooled = pooled
         words = as_words(pooled)
-        Shrinker(len(pooled), IDENTITY)(words, words, frame)
+        _grey_shrinker(len(pooled))(words, words, frame)
 
     def _pooled_grey(self) -> NDArray[np.uint8]:
         """The newest observation before it is shrunk: uint8[height, 160]."""

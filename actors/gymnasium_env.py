@@ -53,8 +53,9 @@ def _make(name: str) -> gymnasium.Env[Any, Any]:
     return env
 
 
-def _check_spaces(name: str, observations: object, actions: object) -> None:
-    """Raise `EnvError` unless observations are images in bytes and actions a few numbered ones."""
+def _checked_spaces(name: str, env: gymnasium.Env[Any, Any]) -> tuple[Box, Discrete]:
+    """The spaces; raises `EnvError` unless observations are images in bytes and actions a few numbered ones."""
+    observations, actions = env.observation_space, env.action_space
     if not isinstance(observations, Box) or observations.dtype != np.uint8 or not _is_image(observations.shape):
         raise EnvError(
             f"The observations of {name} are {observations}; "
@@ -62,6 +63,7 @@ def _check_spaces(name: str, observations: object, actions: object) -> None:
         )
     if not isinstance(actions, Discrete) or not 2 <= actions.n <= MOST_ACTIONS:
         raise EnvError(f"The actions of {name} are {actions}; a Discrete of 2 to {MOST_ACTIONS} actions is needed.")
+    return observations, actions
 
 
 def _is_image(shape: tuple[int, ...]) -> bool:
@@ -81,11 +83,10 @@ class GymnasiumEnv(Env):
         """
         self._name = name
         self._env = _make(name)
-        spaces = self._env.observation_space, self._env.action_space
-        _check_spaces(name, *spaces)
-        self._shape = spaces[0].shape
-        self._first_action = int(spaces[1].start)
-        self.actions = int(spaces[1].n)
+        observations, actions = _checked_spaces(name, self._env)
+        self._shape = observations.shape
+        self._first_action = int(actions.start)
+        self.actions = int(actions.n)
         self._seed = seed
         self._index = index
         self._reset_tick = 0
@@ -127,7 +128,7 @@ class GymnasiumEnv(Env):
             luma = image.astype(np.uint32) @ np.array([299, 587, 114], np.uint32)
             image = ((luma + 500) // 1000).astype(np.uint8)
         shrink_area(image.reshape(image.shape[:2]), frame)
-        self._check = zlib.crc32(frame)
+        self._check = zlib.crc32(frame.tobytes())
 
     def snapshot(self) -> bytes:
         """The tick of the reset, the actions since, and a sum over the newest frame that the replay must meet."""
