@@ -119,7 +119,14 @@ def plan(config: Config) -> Plan:
         validate.run_directory(run.run_dir, resumes=run.resume is not None)
         ready = Plan(config, action_count(config.play))
         if run.resume is not None:
-            find_checkpoint(run.resume).require(config)
+            checkpoint = find_checkpoint(run.resume)
+            checkpoint.require(config)
+            played = checkpoint.boundary * ready.sizes.round_steps
+            if checkpoint.boundary > ready.sizes.rounds:
+                raise ConfigError(
+                    f"--resume {run.resume} has already played {played:_} steps, more than "
+                    f"--total-steps {config.learn.total_steps:_}."
+                )
         if run.init_from is not None:
             load_weights(run.init_from).require(network=config.learn.network, actions=ready.actions)
     except (CheckpointError, EnvError) as error:

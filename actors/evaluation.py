@@ -42,7 +42,7 @@ def play_episodes(
         stacks: uint8[envs, 4, 84, 84], written here; row j belongs to env j.
         ask: returns the greedy actions uint8[envs] for the stacks as they are.
     """
-    epsilon = PROTOCOLS[play.protocol].evaluation_epsilon
+    epsilon = PROTOCOLS[play.protocol].eval_epsilon
     seed = bits(seed, Stream.EVALUATION, number)
     envs = [make_env(play, seed, 0, training=False) for _ in range(min(len(stacks), episodes))]
     returns, lengths = np.zeros(episodes), np.zeros(episodes, np.int64)

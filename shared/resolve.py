@@ -77,8 +77,8 @@ def learner_threads_of(cores: int) -> int:
     """Threads of a learner on the CPU: one on up to four cores, then less than half of them, four at most.
 
     One update of 32 transitions takes 15 ms on one core and 11 on two (docs/performance.md, bf16): a second thread
-    gains a third. But the threads of one update wait for each other several times in it, spinning: one of them that shares its core
-    with an actor made an update several times slower than one thread alone. So no thread without a core of its own.
+    gains a third. But the threads of one update wait for each other, spinning, several times in it: one that had to
+    share its core made an update several times slower than one thread alone. So no thread without a core of its own.
     """
     return max(1, min(4, (cores - 1) // 2))
 

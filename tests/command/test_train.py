@@ -1,0 +1,58 @@
+"""`launch.py train` as a user types it: a whole small run, and what is said when it is to be continued otherwise."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from shared.config import Config
+from tests.conftest import Launch
+from tests.runs import finish, start, summary
+
+PROMISED = {"steps", "frames", "updates", "samples_per_step", "rounds", "episodes", "mean_return_100", "seconds"} | {
+    *("steps_per_second", "weights_sha256", "config_digest", "protocol", "seed", "machine"),
+    *("restarts", "redone_ticks", "redone_updates"),
+}
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of four rounds."""
+    path = tmp_path_factory.mktemp("train") / "run"
+    printed = finish(start(path, total_steps="1_920"))
+    assert "1,920 steps" in printed
+    assert f"Everything is in {path}" in printed
+    return path
+
+
+def test_a_run_leaves_what_is_promised(run_dir: Path) -> None:
+    found = summary(run_dir)
+    assert found.keys() >= PROMISED
+    assert (found["steps"], found["frames"], found["updates"]) == (1_920, 7_680, 240)
+    config = Config.from_json(json.loads((run_dir / "config.json").read_text()))
+    assert config.digest() == found["config_digest"]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("--epsilon-end", "0.2"), "--epsilon-end 0.1 (now 0.2)"),
+        (("--envs", "16"), "--envs 8 (now 16)"),
+        (("--learner-threads", "2"), "--learner-threads 1 (now 2)"),
+        (("--total-steps", "1_440"), "has already played 1_920 steps"),
+    ],
+)
+def test_resuming_with_what_may_not_change_is_refused(
+    launch: Launch, run_dir: Path, change: tuple[str, ...], says: str
+) -> None:
+    done = launch("--resume", str(run_dir), *change)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert says in done.stderr
+
+
+def test_what_may_change_changes(run_dir: Path) -> None:
+    finish(start(run_dir, "--resume", str(run_dir), actors="4", total_steps="2_400"))
+    found = summary(run_dir)
+    assert (found["steps"], found["updates"], found["actors"]) == (2_400, 360, 4)
