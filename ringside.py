@@ -116,11 +116,12 @@ def plan(config: Config) -> Plan:
         validate.resolved(config)
         run = config.run
         assert run.run_dir is not None
-        validate.run_directory(run.run_dir, resumes=run.resume is not None)
         ready = Plan(config, action_count(config.play))
+        continues = False
         if run.resume is not None:
             checkpoint = find_checkpoint(run.resume)
             checkpoint.require(config)
+            continues = run.run_dir.is_dir() and run.run_dir.samefile(checkpoint.directory.parent)
             played = checkpoint.boundary * ready.sizes.round_steps
             if checkpoint.boundary > ready.sizes.rounds:
                 raise ConfigError(
@@ -131,6 +132,7 @@ def plan(config: Config) -> Plan:
             load_weights(run.init_from).require(network=config.learn.network, actions=ready.actions)
     except (CheckpointError, EnvError) as error:
         raise ConfigError(str(error)) from error
+    validate.run_directory(run.run_dir, continues=continues)
     validate.memory(ready, machine.usable_memory())
     return ready
 

@@ -116,12 +116,14 @@ def memory(plan: Plan, usable: int) -> None:
     )
 
 
-def run_directory(path: Path, *, resumes: bool) -> None:
-    """Refuse a directory that cannot be written, or that already belongs to a run which is not resumed."""
+def run_directory(path: Path, *, continues: bool) -> None:
+    """Refuse a directory that cannot be written, or that holds a run other than the one that is continued."""
     if path.exists() and not path.is_dir():
         raise ConfigError(f"--run-dir {path} is a file, not a directory.")
-    if (path / CONFIG_FILE).exists() and not resumes:
-        raise ConfigError(f"--run-dir {path} already holds a run; choose another, or continue it with --resume {path}.")
+    if (path / CONFIG_FILE).exists() and not continues:
+        raise ConfigError(
+            f"--run-dir {path} already holds a run; name another, or continue that one with --resume {path}."
+        )
     above = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
         raise ConfigError(f"--run-dir {path} cannot be written: {above} is not a directory that this user may write.")

@@ -52,6 +52,15 @@ def test_resuming_with_what_may_not_change_is_refused(
     assert says in done.stderr
 
 
+def test_another_run_is_not_overwritten(launch: Launch, run_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.json").write_text("mine")
+    done = launch("--resume", str(run_dir), "--run-dir", "mine")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "already holds a run" in done.stderr
+    assert (tmp_path / "mine" / "config.json").read_text() == "mine"
+
+
 def test_what_may_change_changes(run_dir: Path) -> None:
     finish(start(run_dir, "--resume", str(run_dir), actors="4", total_steps="2_400"))
     found = summary(run_dir)

@@ -175,17 +175,17 @@ def test_a_million_steps_take_at_most_7_2_gb() -> None:
 
 
 def test_run_directories(tmp_path: Path) -> None:
-    validate.run_directory(tmp_path / "new" / "run", resumes=False)
+    validate.run_directory(tmp_path / "new" / "run", continues=False)
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="is a file"):
-        validate.run_directory(tmp_path / "file", resumes=False)
+        validate.run_directory(tmp_path / "file", continues=False)
     with pytest.raises(ConfigError, match="cannot be written"):
-        validate.run_directory(tmp_path / "file" / "below", resumes=False)
+        validate.run_directory(tmp_path / "file" / "below", continues=False)
     (tmp_path / validate.CONFIG_FILE).write_text("{}")
     with pytest.raises(ConfigError, match="already holds a run"):
-        validate.run_directory(tmp_path, resumes=False)
-    validate.run_directory(tmp_path, resumes=True)
+        validate.run_directory(tmp_path, continues=False)
+    validate.run_directory(tmp_path, continues=True)
 
 
 # Answers
