@@ -61,7 +61,7 @@ def prepare_torch(device: torch.device, precision: str, threads: int) -> None:
     torch.use_deterministic_algorithms(True)
     # Deterministic mode also fills every fresh tensor, to expose reads of unwritten memory: a pass over memory
     # for each temporary, which changes no result here.
-    torch.utils.deterministic.fill_uninitialized_memory = False
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     if device.type == "cuda":
         if os.environ.get("CUBLAS_WORKSPACE_CONFIG") not in (":4096:8", ":16:8"):
             raise ConfigError(

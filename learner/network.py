@@ -1,8 +1,20 @@
-"""The Q networks, by name, over one flat vector of parameters."""
+"""The Q networks, by name: parameters in the order that is fast, forward and backward passes written out.
+
+Outside, parameters are one float32 vector in the order of `shared.parameters`, which is PyTorch's (weights of
+convolutions [out, in, y, x], features flattened as (channel, y, x)). Inside, they stand in another order, the *inner*
+one, so that nothing has to be moved around in an update:
+
+* Frames are cut into blocks of 4x4 pixels, which become channels. The first convolution, 8x8 with stride 4 on 4
+  channels of 84x84, is then one of 2x2 with stride 1 on 64 channels of 21x21: the same sums, in a shape for which
+  processors are made.
+* Everything is channels-last: weights [out, y, x, in], features flattened as (y, x, channel).
+* Pixels go in as integers 0..255, which bfloat16 holds exactly; the division by 255 is in the first weights.
+"""
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,11 +26,38 @@ from shared.config import FRAME_SIDE, STACK
 from shared.parameters import CONVOLUTIONS, ParameterSpec, parameters_of
 from shared.random import Stream, bits
 
+_BLOCK = 4
+GRID = FRAME_SIDE // _BLOCK
+"""Blocks along a side of a frame."""
+CELL = _BLOCK * _BLOCK
+"""Pixels of a block."""
+PIXEL = 1.0 / 255.0
+
+
+def blocks(frames: Tensor, out: Tensor) -> Tensor:
+    """Cut frames uint8[n, k, 84, 84], contiguous, into blocks uint8[n, 21, 21, k * 16]: k frames of 4x4 pixels each.
+
+    Returns:
+        `out`.
+    """
+    n, k = frames.shape[:2]
+    # Four pixels of a line travel as one 32-bit word: four times fewer elements to place.
+    words = frames.view(torch.int32).view(n, k, GRID, _BLOCK, GRID).permute(0, 2, 4, 1, 3)
+    out.view(torch.int32).view(n, GRID, GRID, k, _BLOCK).copy_(words)
+    return out
+
+
+def network_input(block: Tensor, first: int, dtype: torch.dtype) -> Tensor:
+    """The stack that begins with frame `first` of `blocks`, as dtype[n, 64, 21, 21], channels-last, values 0..255."""
+    stack = block[..., first * CELL : (first + STACK) * CELL]
+    return stack.permute(0, 3, 1, 2).to(dtype, memory_format=torch.channels_last)
+
 
 def initial_parameters(spec: ParameterSpec, seed: int) -> NDArray[np.float32]:
-    """Fresh parameters float32[P]: every weight and bias uniform in +-1/sqrt(fan-in), as PyTorch's layers begin.
+    """Fresh parameters float32[P]: weights and biases uniform in +-1/sqrt(fan-in), as PyTorch's layers begin.
 
-    (Torch7, in which the DQN of 2015 was written, begins its layers the same way.) Drawn on the CPU, so equal on all devices.
+    Torch7, in which the DQN of 2015 was written, begins its layers the same way. Drawn on the CPU, so that all devices
+    begin alike.
     """
     generator = torch.Generator().manual_seed(bits(seed, Stream.NETWORK) >> 1)
     pieces, bound = [], 0.0
@@ -29,41 +68,187 @@ def initial_parameters(spec: ParameterSpec, seed: int) -> NDArray[np.float32]:
     return torch.cat(pieces).numpy()
 
 
-def views_of(flat: Tensor, spec: ParameterSpec) -> dict[str, Tensor]:
-    """Named views of a flat vector float32[P]."""
-    views, offset = {}, 0
-    for name, shape in spec.shapes:
-        views[name] = flat[offset : offset + math.prod(shape)].view(shape)
-        offset += math.prod(shape)
-    return views
+class Views(NamedTuple):
+    """The layers' parts of one flat vector in inner order."""
+
+    convolutions: list[tuple[Tensor, Tensor]]
+    """(weight [out, in, k, k] in channels-last memory, bias [out]) of each; the first is [out, 64, 2, 2]."""
+    hidden: tuple[Tensor, Tensor]
+    """weight [hidden, features], bias [hidden]."""
+    value: tuple[Tensor, Tensor]
+    """weight [actions, hidden], bias [actions]."""
 
 
-def forward(views: dict[str, Tensor], network: str, stacks: Tensor) -> Tensor:
-    """Q(s, .) float32[n, actions] of stacks uint8[n, 4, 84, 84]."""
-    layers, _ = CONVOLUTIONS[network]
-    x = (stacks.to(torch.float32) / 255.0).contiguous(memory_format=torch.channels_last)
-    for i, (_, _, stride) in enumerate(layers, start=1):
-        x = F.relu(F.conv2d(x, views[f"conv{i}.weight"], views[f"conv{i}.bias"], stride))
-    x = F.relu(F.linear(x.flatten(1), views["hidden.weight"], views["hidden.bias"]))
-    with torch.autocast(x.device.type, enabled=False):
-        return F.linear(x.float(), views["value.weight"], views["value.bias"])
+class Architecture:
+    """Shapes of a network and the way between the outer and the inner order of its parameters."""
+
+    def __init__(self, network: str, actions: int) -> None:
+        layers, _ = CONVOLUTIONS[network]
+        self.actions = actions
+        self.spec = parameters_of(network, actions)
+        self.strides = [1] + [stride for _, _, stride in layers[1:]]
+        self._kernels = [kernel // stride if i == 0 else kernel for i, (_, kernel, stride) in enumerate(layers)]
+        if layers[0][2] != _BLOCK or layers[0][1] % _BLOCK:
+            raise ValueError(f"The first convolution of network {network} must have stride {_BLOCK}.")
+        self._order = self._inner_order()
+
+    def _inner_order(self) -> NDArray[np.int64]:
+        """For every place of the inner order, its place in the outer one."""
+        places = self.spec.split(np.arange(self.spec.count))  # type: ignore[arg-type]
+        order = []
+        for name, place in places.items():
+            if name == "conv1.weight":
+                out, k = place.shape[0], self._kernels[0]
+                cut = place.reshape(out, STACK, k, _BLOCK, k, _BLOCK)  # [out, frame, y, dy, x, dx]
+                place = cut.transpose(0, 2, 4, 1, 3, 5)
+            elif place.ndim == 4:
+                place = place.transpose(0, 2, 3, 1)
+            elif name == "hidden.weight":
+                channels = self.spec.shapes[2 * len(self._kernels) - 1][1][0]
+                side = math.isqrt(place.shape[1] // channels)
+                place = place.reshape(-1, channels, side, side).transpose(0, 2, 3, 1)
+            order.append(place.reshape(-1))
+        return np.concatenate(order)
+
+    def to_inner(self, outer: NDArray[np.float32], inner: Tensor) -> None:
+        """Write parameters of the outer order into a vector of the inner one, float32[P] both."""
+        inner.copy_(torch.from_numpy(outer[self._order]))
+
+    def to_outer(self, inner: Tensor, outer: NDArray[np.float32]) -> None:
+        """Write parameters of the inner order into an array of the outer one, float32[P] both."""
+        outer[self._order] = inner.cpu().numpy()
+
+    def views(self, flat: Tensor) -> Views:
+        """The layers' parts of a vector [P] in inner order."""
+        pairs: list[Tensor] = []
+        offset = 0
+        for name, shape in self.spec.shapes:
+            part = flat[offset : offset + math.prod(shape)]
+            offset += math.prod(shape)
+            if name.startswith("conv") and name.endswith("weight"):
+                kernel = self._kernels[len(pairs) // 2]
+                pairs.append(part.view(shape[0], kernel, kernel, -1).permute(0, 3, 1, 2))
+            else:
+                pairs.append(part.view(shape))
+        layers = list(zip(pairs[::2], pairs[1::2], strict=True))
+        return Views(layers[:-2], layers[-2], layers[-1])
+
+
+class Weights:
+    """One set of parameters, ready for the arithmetic of `precision`.
+
+    Attributes:
+        master: float32[P] in inner order; the truth.
+        shadow: the same in bfloat16[P]; with fp32 and tf32 it is `master` itself.
+    """
+
+    def __init__(self, architecture: Architecture, device: torch.device, precision: str) -> None:
+        self.architecture = architecture
+        self.dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+        self.master = torch.zeros(architecture.spec.count, device=device)
+        self.shadow = self.master if self.dtype == torch.float32 else self.master.to(self.dtype)
+        masters, shadows = architecture.views(self.master), architecture.views(self.shadow)
+        self._first_master, first_bias = masters.convolutions[0][0], shadows.convolutions[0][1]
+        self._first = torch.zeros_like(self._first_master, dtype=self.dtype)
+        self.layers = Views([(self._first, first_bias), *shadows.convolutions[1:]], shadows.hidden, masters.value)
+
+    def cast(self) -> None:
+        """Bring the shadow up to date with the master."""
+        if self.shadow is not self.master:
+            self.shadow.copy_(self.master)
+        self.scale_first()
+
+    def scale_first(self) -> None:
+        """Bring the first weights, which divide the pixels by 255, up to date with the master."""
+        self._first.copy_(self._first_master * PIXEL)
+
+    def load(self, outer: NDArray[np.float32]) -> None:
+        """Take parameters float32[P] in outer order."""
+        self.architecture.to_inner(outer, self.master)
+        self.cast()
+
+
+class Pass(NamedTuple):
+    """What a forward pass leaves for the backward pass."""
+
+    inputs: list[Tensor]
+    """The input of each convolution, and the last one's output."""
+    hidden: Tensor
+    """dtype[n, hidden]."""
+    q: Tensor
+    """Q(s, .) float32[n, actions]."""
+
+
+def forward(weights: Weights, x: Tensor) -> Pass:
+    """Q(s, .) of `network_input`; the last layer is computed in float32."""
+    inputs = [x]
+    for (weight, bias), stride in zip(weights.layers.convolutions, weights.architecture.strides, strict=True):
+        inputs.append(F.conv2d(inputs[-1], weight, bias, stride).relu_())
+    hidden = F.linear(_features(inputs[-1]), *weights.layers.hidden).relu_()
+    return Pass(inputs, hidden, F.linear(hidden.float(), *weights.layers.value))
+
+
+def backward(weights: Weights, past: Pass, gradient_q: Tensor, out: Views) -> None:
+    """Write the gradient of sum(gradient_q * Q(s, .)) by all parameters into the views of a flat vector.
+
+    Args:
+        past: of the forward pass with the same weights.
+        gradient_q: float32[n, actions].
+        out: views of a vector [P] of the weights' dtype.
+    """
+    layers, hidden, features = weights.layers, past.hidden, _features(past.inputs[-1])
+    out.value[0].copy_(gradient_q.t() @ hidden.float())
+    out.value[1].copy_(gradient_q.sum(0))
+    grad = _relu_backward((gradient_q @ layers.value[0]).to(weights.dtype), hidden)
+    torch.mm(grad.t(), features, out=out.hidden[0])
+    torch.sum(grad, 0, out=out.hidden[1])
+    last = past.inputs[-1]
+    grad = (grad @ layers.hidden[0]).view(len(last), *last.shape[2:], last.shape[1]).permute(0, 3, 1, 2)
+    for i in reversed(range(len(layers.convolutions))):
+        grad = _relu_backward(grad, past.inputs[i + 1])
+        stride = weights.architecture.strides[i]
+        grad, weight, bias = torch.ops.aten.convolution_backward(
+            grad,
+            past.inputs[i],
+            layers.convolutions[i][0],
+            [grad.shape[1]],
+            [stride, stride],
+            [0, 0],
+            [1, 1],
+            False,
+            [0, 0],
+            1,
+            [i > 0, True, True],  # nobody asks for the gradient of the pixels
+        )
+        out.convolutions[i][0].copy_(weight if i else weight * PIXEL)
+        out.convolutions[i][1].copy_(bias)
+
+
+def _features(last: Tensor) -> Tensor:
+    """The channels-last output of the last convolution as [n, y * x * channels], without a copy."""
+    return last.permute(0, 2, 3, 1).reshape(len(last), -1)
+
+
+def _relu_backward(gradient: Tensor, output: Tensor) -> Tensor:
+    return torch.ops.aten.threshold_backward(gradient, output, 0)
 
 
 class Policy:
     """A network that answers a fixed number of stacks with the values of their actions."""
 
     def __init__(self, network: str, actions: int, device: torch.device, precision: str, batch: int) -> None:
-        self._network = network
-        self._spec = parameters_of(network, actions)
+        self._weights = Weights(Architecture(network, actions), device, precision)
         self._batch = batch
-        self._bf16 = precision == "bf16"
-        self._device = device
-        self._flat = torch.zeros(self._spec.count, device=device)
-        self._views = views_of(self._flat, self._spec)
+        pinned = device.type == "cuda"
+        self._stacks = torch.zeros(batch, STACK, FRAME_SIDE, FRAME_SIDE, dtype=torch.uint8, pin_memory=pinned)
+        self._values = torch.zeros(batch, actions, pin_memory=pinned)
+        self._blocks = torch.zeros(batch, GRID, GRID, STACK * CELL, dtype=torch.uint8, device=device)
+        self._graph: torch.cuda.CUDAGraph | None = self._capture() if pinned else None
 
+    @torch.inference_mode()
     def load(self, flat: NDArray[np.float32]) -> None:
-        """Take a new version of the parameters, float32[P]."""
-        self._flat.copy_(torch.from_numpy(flat))
+        """Take a new version of the parameters, float32[P] in the order of `shared.parameters`."""
+        self._weights.load(flat)
 
     @torch.inference_mode()
     def q_values(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32]:
@@ -72,12 +257,32 @@ class Policy:
         Raises:
             ValueError: the batch has another shape; results may depend on the shape, so it never changes.
         """
-        if stacks.shape != (self._batch, STACK, FRAME_SIDE, FRAME_SIDE):
+        if stacks.shape != self._stacks.shape:
             raise ValueError(f"The policy answers batches of {self._batch} stacks; this one has shape {stacks.shape}.")
-        with torch.autocast(self._device.type, torch.bfloat16, enabled=self._bf16):
-            q = forward(self._views, self._network, torch.from_numpy(stacks).to(self._device))
-        values: NDArray[np.float32] = q.float().cpu().numpy()
-        return values
+        self._stacks.numpy()[:] = stacks
+        if self._graph is None:
+            self._answer()
+        else:
+            self._graph.replay()
+            torch.cuda.current_stream().synchronize()
+        return self._values.numpy().copy()
+
+    def _answer(self) -> None:
+        """From the buffer of stacks to that of values: the body of the graph."""
+        stacks = blocks(self._stacks.to(self._blocks.device, non_blocking=True), self._blocks)
+        q = forward(self._weights, network_input(stacks, 0, self._weights.dtype)).q
+        self._values.copy_(q, non_blocking=True)
+
+    @torch.inference_mode()
+    def _capture(self) -> torch.cuda.CUDAGraph:
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):  # libraries set themselves up in a first pass, which a capture cannot hold
+            self._answer()
+        side.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._answer()
+        return graph
 
 
 def greedy(q: NDArray[np.float32]) -> NDArray[np.int64]:
@@ -86,7 +291,9 @@ def greedy(q: NDArray[np.float32]) -> NDArray[np.int64]:
     Raises:
         FloatingPointError: a value is not a number or infinite; argmax alone would pick it silently.
     """
-    if not np.isfinite(q).all():
-        row = int(np.nonzero(~np.isfinite(q).all(axis=1))[0][0])
+    finite = np.isfinite(q).all(axis=1)
+    if not finite.all():
+        row = int(np.flatnonzero(~finite)[0])
         raise FloatingPointError(f"The network answered row {row} with {q[row].tolist()}; its parameters are broken.")
-    return q.argmax(axis=1)
+    best: NDArray[np.int64] = q.argmax(axis=1)
+    return best

@@ -49,7 +49,7 @@ def _convolutional(layers: list[tuple[int, int, int]], hidden: int, actions: int
 
 CONVOLUTIONS: dict[str, tuple[list[tuple[int, int, int]], int]] = {
     "nature": ([(32, 8, 4), (64, 4, 2), (64, 3, 1)], 512),
-    "small": ([(16, 8, 4), (16, 4, 4)], 64),
+    "small": ([(16, 8, 4), (16, 4, 2)], 64),
 }
 """Layers (channels, kernel, stride) and hidden units by network; nature: Mnih et al. 2015, Methods."""
 

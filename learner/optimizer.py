@@ -1,0 +1,157 @@
+"""The optimisers, on flat vectors: centred RMSProp as in Mnih et al. 2015, and Adam (Kingma & Ba 2015).
+
+On a CPU a step is one pass over memory, compiled: it reads the gradient as it comes (float32, or bfloat16 bits), moves
+parameters and moments, and writes the bfloat16 copy that the next forward pass reads. The same in PyTorch's operations
+reads and writes the vectors several times (benchmarks/update.py has the figures). On other devices it is a handful of
+PyTorch operations, fit for capture into a graph: the number of the step is a tensor.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numba import njit
+from numpy.typing import NDArray
+from torch import Tensor
+
+from learner.network import Weights
+from shared.config import Learn
+
+ADAM_MEAN_DECAY = 0.9
+"""Adam's beta1; beta2 is `Learn.optimizer_decay`."""
+
+_ONE = np.float32(1.0)
+_HALF = np.uint32(16)
+_ROUND = np.uint32(0x7FFF)
+_ODD = np.uint32(1)
+
+
+@njit(inline="always", error_model="numpy")
+def _widen(half):  # type: ignore[no-untyped-def]
+    """The float32 of a bfloat16's bits."""
+    return np.uint32(np.uint32(half) << _HALF).view(np.float32)
+
+
+@njit(inline="always", error_model="numpy")
+def _narrow(x):  # type: ignore[no-untyped-def]
+    """The bits of the bfloat16 nearest to a float32, ties to even. The NaN that arithmetic makes stays one."""
+    b = np.float32(x).view(np.uint32)
+    odd = np.uint32(np.uint32(b >> _HALF) & _ODD)
+    return np.uint16(np.uint32(np.uint32(b + np.uint32(_ROUND + odd)) >> _HALF))
+
+
+# The loops below work on float32[P]. With bfloat16, `half` and `shadow` are uint16[P], the bits of the gradient and of
+# the parameters' copy, and `gradient` is [0]; else these two are [0] and `gradient` is float32[P].
+
+
+@njit(error_model="numpy", cache=True)
+def _rmsprop(x, shadow, gradient, half, mean, square, decay, rate, epsilon):  # type: ignore[no-untyped-def]
+    """x -= rate * g / sqrt(E[g^2] - E[g]^2 + epsilon) (Graves 2013, equations 38 to 41, without momentum)."""
+    narrow = half.size > 0
+    for i in range(x.size):
+        g = _widen(half[i]) if narrow else gradient[i]
+        m = decay * mean[i] + (_ONE - decay) * g
+        n = decay * square[i] + (_ONE - decay) * (g * g)
+        mean[i] = m
+        square[i] = n
+        moved = x[i] - rate * g / np.sqrt(n - m * m + epsilon)
+        x[i] = moved
+        if narrow:
+            shadow[i] = _narrow(moved)
+
+
+@njit(error_model="numpy", cache=True)
+def _adam(x, shadow, gradient, half, mean, square, decay, rate, epsilon, mean_decay, correction):  # type: ignore[no-untyped-def]
+    """x -= rate * m / (sqrt(n * correction) + epsilon), where rate holds the correction of m."""
+    narrow = half.size > 0
+    for i in range(x.size):
+        g = _widen(half[i]) if narrow else gradient[i]
+        m = mean_decay * mean[i] + (_ONE - mean_decay) * g
+        n = decay * square[i] + (_ONE - decay) * (g * g)
+        mean[i] = m
+        square[i] = n
+        moved = x[i] - rate * m / (np.sqrt(n * correction) + epsilon)
+        x[i] = moved
+        if narrow:
+            shadow[i] = _narrow(moved)
+
+
+def _bits(vector: Tensor) -> NDArray[np.uint16]:
+    """The bits of a bfloat16 vector, as a view; nothing of a float32 one."""
+    if vector.dtype == torch.bfloat16:
+        return vector.view(torch.uint16).numpy()
+    return np.empty(0, np.uint16)
+
+
+class Optimizer:
+    """Moments and steps for one set of weights.
+
+    Attributes:
+        gradient: float32[P] or bfloat16[P], as the weights' shadow; what `step` takes.
+        mean, square: float32[P], moments of the gradient.
+        gradient_scale: what the gradient of a sum over the batch is to be multiplied with before it comes here.
+    """
+
+    def __init__(self, weights: Weights, learn: Learn) -> None:
+        self.gradient = torch.zeros_like(weights.shadow)
+        self.mean = torch.zeros_like(weights.master)
+        self.square = torch.zeros_like(weights.master)
+        # The epsilon of 2015 belongs to gradients summed over the batch (DeepMind's dqn_zoo, which averages, divides
+        # it by 32 ** 2); the values of Adam's in use belong to averaged ones.
+        self.gradient_scale = 1.0 if learn.optimizer == "rmsprop" else 1.0 / learn.batch_size
+        self._weights = weights
+        self._learn = learn
+        self._steps = torch.zeros((), dtype=torch.float64, device=weights.master.device)
+        self._compiled = weights.master.device.type == "cpu"
+
+    def begin(self, steps: int) -> None:
+        """State how many steps were done before; Adam corrects its moments by it."""
+        self._steps.fill_(steps)
+
+    def step(self) -> None:
+        """Move the weights by the gradient and bring their shadow up to date."""
+        self._steps += 1
+        if self._compiled:
+            self.compiled_step()
+        else:
+            self.torch_step()
+
+    def compiled_step(self) -> None:
+        """The step in one pass over memory."""
+        weights, learn = self._weights, self._learn
+        vectors = (
+            weights.master.numpy(),
+            _bits(weights.shadow),
+            self.gradient.numpy() if self.gradient.dtype == torch.float32 else np.empty(0, np.float32),
+            _bits(self.gradient),
+            self.mean.numpy(),
+            self.square.numpy(),
+            np.float32(learn.optimizer_decay),
+        )
+        rate, epsilon = learn.learning_rate, np.float32(learn.optimizer_epsilon)
+        if learn.optimizer == "rmsprop":
+            _rmsprop(*vectors, np.float32(rate), epsilon)
+        else:
+            t = self._steps.item()
+            rate /= 1.0 - ADAM_MEAN_DECAY**t
+            correction = np.float32(1.0 / (1.0 - learn.optimizer_decay**t))
+            _adam(*vectors, np.float32(rate), epsilon, np.float32(ADAM_MEAN_DECAY), correction)
+        weights.scale_first()
+
+    def torch_step(self) -> None:
+        """The step in PyTorch's operations."""
+        weights, learn = self._weights, self._learn
+        gradient = self.gradient.float()
+        decay = learn.optimizer_decay
+        self.square.mul_(decay).addcmul_(gradient, gradient, value=1.0 - decay)
+        if learn.optimizer == "rmsprop":
+            self.mean.mul_(decay).add_(gradient, alpha=1.0 - decay)
+            root = torch.addcmul(self.square, self.mean, self.mean, value=-1.0).add_(learn.optimizer_epsilon).sqrt_()
+            weights.master.addcdiv_(gradient, root, value=-learn.learning_rate)
+        else:
+            self.mean.mul_(ADAM_MEAN_DECAY).add_(gradient, alpha=1.0 - ADAM_MEAN_DECAY)
+            correction = (1.0 - torch.pow(decay, self._steps)).reciprocal_().float()
+            rate = (learn.learning_rate / (1.0 - torch.pow(ADAM_MEAN_DECAY, self._steps))).float()
+            root = (self.square * correction).sqrt_().add_(learn.optimizer_epsilon)
+            weights.master.sub_(self.mean.mul(rate).div_(root))
+        weights.cast()

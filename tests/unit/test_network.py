@@ -1,0 +1,148 @@
+"""Networks against a float64 reference in PyTorch's own layers, forward and backward."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from learner.network import (
+    CELL,
+    GRID,
+    Architecture,
+    Policy,
+    Weights,
+    backward,
+    blocks,
+    forward,
+    greedy,
+    initial_parameters,
+    network_input,
+)
+from shared.config import STACK
+from shared.parameters import CONVOLUTIONS, parameters_of
+
+CPU = torch.device("cpu")
+ACTIONS = 6
+TOLERANCE = {"fp32": 2e-5, "bf16": 3e-2}
+GRADIENT_TOLERANCE = {"fp32": 2e-5, "bf16": 0.2}
+"""With 8 bits some units of a fresh network fall on the other side of zero; PyTorch's autocast is 0.05 to 0.14 off."""
+
+
+def _stacks(n: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (n, STACK, 84, 84), dtype=np.uint8)
+
+
+def _input(stacks: np.ndarray, dtype: torch.dtype) -> Tensor:
+    out = torch.empty(len(stacks), GRID, GRID, STACK * CELL, dtype=torch.uint8)
+    return network_input(blocks(torch.from_numpy(stacks), out), 0, dtype)
+
+
+def _reference(network: str, flat: Tensor, stacks: np.ndarray) -> Tensor:
+    """Q values float64 by the layers of the paper, parameters in the order of `shared.parameters`."""
+    x = torch.from_numpy(stacks).double() / 255.0
+    parts = dict(
+        zip(
+            (name for name, _ in parameters_of(network, ACTIONS).shapes),
+            flat.split([int(np.prod(shape)) for _, shape in parameters_of(network, ACTIONS).shapes]),
+            strict=True,
+        )
+    )
+    shapes = dict(parameters_of(network, ACTIONS).shapes)
+    w = {name: part.view(shapes[name]) for name, part in parts.items()}
+    for i, (_, _, stride) in enumerate(CONVOLUTIONS[network][0], start=1):
+        x = F.relu(F.conv2d(x, w[f"conv{i}.weight"], w[f"conv{i}.bias"], stride))
+    x = F.relu(F.linear(x.flatten(1), w["hidden.weight"], w["hidden.bias"]))
+    return F.linear(x, w["value.weight"], w["value.bias"])
+
+
+def _relative(actual: Tensor, expected: Tensor) -> float:
+    return float((actual.double() - expected).norm() / expected.norm())
+
+
+@pytest.mark.parametrize("network", ["nature", "small"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_values_and_gradients_are_those_of_the_reference(network: str, precision: str) -> None:
+    architecture = Architecture(network, ACTIONS)
+    weights = Weights(architecture, CPU, precision)
+    flat = initial_parameters(architecture.spec, 1)
+    weights.load(flat)
+    stacks = _stacks(32)
+    gradient_q = torch.from_numpy(np.random.default_rng(1).normal(size=(32, ACTIONS)).astype(np.float32))
+
+    outer = torch.from_numpy(flat).double().requires_grad_()
+    expected_q = _reference(network, outer, stacks)
+    (expected,) = torch.autograd.grad(expected_q, outer, gradient_q.double())
+
+    with torch.inference_mode():
+        past = forward(weights, _input(stacks, weights.dtype))
+        inner = torch.zeros_like(weights.shadow)
+        backward(weights, past, gradient_q, architecture.views(inner))
+    gradient = np.zeros_like(flat)
+    architecture.to_outer(inner.float(), gradient)
+
+    assert _relative(past.q, expected_q.detach()) < TOLERANCE[precision]
+    offset = 0
+    for name, shape in architecture.spec.shapes:
+        part = slice(offset, offset + int(np.prod(shape)))
+        offset = part.stop
+        assert _relative(torch.from_numpy(gradient[part]), expected[part]) < GRADIENT_TOLERANCE[precision], name
+
+
+@pytest.mark.parametrize("network", ["nature", "small"])
+def test_inner_order_and_back(network: str) -> None:
+    architecture = Architecture(network, ACTIONS)
+    flat = np.random.default_rng(0).normal(size=architecture.spec.count).astype(np.float32)
+    inner, back = torch.empty(len(flat)), np.empty_like(flat)
+    architecture.to_inner(flat, inner)
+    architecture.to_outer(inner, back)
+    assert np.array_equal(flat, back)
+    assert not np.array_equal(flat, inner.numpy())
+
+
+def test_views_have_the_shapes_of_the_specification() -> None:
+    architecture = Architecture("nature", ACTIONS)
+    views = architecture.views(torch.zeros(architecture.spec.count))
+    shapes = [tuple(t.shape) for pair in (*views.convolutions, views.hidden, views.value) for t in pair]
+    expected = [shape for _, shape in architecture.spec.shapes]
+    assert shapes[0] == (32, STACK * CELL, 2, 2)  # of blocks, as many numbers as [32, 4, 8, 8]
+    assert shapes[1:] == expected[1:]
+
+
+def test_initial_parameters_depend_on_the_seed_alone_and_keep_their_bounds() -> None:
+    spec = parameters_of("nature", ACTIONS)
+    first, again, other = (initial_parameters(spec, seed) for seed in (5, 5, 6))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+    bounds = {"conv1": 16, "conv2": np.sqrt(512), "conv3": 24, "hidden": 56, "value": np.sqrt(512)}
+    for name, part in spec.split(first).items():
+        bound = 1 / bounds[name.split(".")[0]]
+        assert np.abs(part).max() <= bound
+        if part.size > 100:
+            assert np.abs(part).max() > 0.95 * bound
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_policy_answers_as_the_reference_and_row_by_row(precision: str) -> None:
+    policy = Policy("nature", ACTIONS, CPU, precision, 8)
+    flat = initial_parameters(parameters_of("nature", ACTIONS), 2)
+    policy.load(flat)
+    stacks = _stacks(8)
+    q = policy.q_values(stacks)
+    expected = _reference("nature", torch.from_numpy(flat).double(), stacks)
+    assert _relative(torch.from_numpy(q), expected) < TOLERANCE[precision]
+    others = _stacks(8, seed=9)
+    others[3] = stacks[3]
+    assert np.array_equal(policy.q_values(others)[3], q[3]), "a row depends on its neighbours"
+    assert np.array_equal(policy.q_values(stacks), q)
+    with pytest.raises(ValueError, match="batches of 8"):
+        policy.q_values(stacks[:4])
+
+
+def test_greedy_takes_the_first_best_and_refuses_nan() -> None:
+    assert greedy(np.array([[0, 2, 2], [1, 0, -1]], np.float32)).tolist() == [1, 0]
+    for broken in (np.nan, np.inf):
+        with pytest.raises(FloatingPointError, match="row 1"):
+            greedy(np.array([[0, 1], [broken, 0]], np.float32))

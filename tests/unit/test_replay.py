@@ -1,0 +1,126 @@
+"""Sampling and gathering against a slow, obvious reference: masks, ends, wrap-around, the device's copy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from learner.network import CELL, GRID, network_input
+from learner.replay import FRAMES, Batch, DeviceFrames, Frames, HostFrames, Replay, Starts, draw
+from shared.config import STACK
+from tests.played_ring import PlayedRing, small_config
+
+CPU = torch.device("cpu")
+
+
+def _replay(played: PlayedRing, frames: Frames, seed: int = 3) -> Replay:
+    return Replay(played.ring, frames, batch=8, discount=0.99, seed=seed)
+
+
+def _stacks(frames: Frames, batch: Batch, first: int) -> np.ndarray:
+    """The stack that begins with frame `first`, uint8[n, 4, 84, 84], out of the blocks."""
+    blocks = torch.zeros(len(batch.rows), GRID, GRID, FRAMES * CELL, dtype=torch.uint8)
+    frames.select(batch, blocks)
+    planes = network_input(blocks, first, torch.float32).numpy().reshape(-1, STACK, 4, 4, GRID, GRID)
+    return planes.transpose(0, 1, 4, 2, 5, 3).reshape(-1, STACK, 84, 84).astype(np.uint8)
+
+
+def _check_valid(played: PlayedRing, replay: Replay, frames: Frames, round_: int, updates: int = 40) -> Batch:
+    """Draw a round and compare every transition with the history."""
+    end = played.ticks
+    batch = replay.plan(round_, end, updates, updates)
+    expected_starts = played.samplable(end)
+    picks = draw(len(expected_starts), updates, 8, 3, round_).reshape(-1)
+    states, next_states = _stacks(frames, batch, 0), _stacks(frames, batch, 1)
+    for i, pick in enumerate(picks):
+        expected = played.transition(*expected_starts[pick])
+        np.testing.assert_array_equal(states[i], expected.state)
+        np.testing.assert_array_equal(next_states[i], expected.next_state)
+        assert batch.action[i] == expected.action
+        assert batch.reward[i] == expected.reward
+        assert batch.discount[i] == (0.0 if expected.ends else np.float32(0.99))
+    return batch
+
+
+def test_starts_are_the_windows_transitions_in_order() -> None:
+    played = PlayedRing(small_config())
+    starts = Starts(played.ring)
+    for ticks in (1, 2, 3, 6, 6, 6, 1, 20, 6, 6, 45, 6):
+        played.play(ticks)
+        expected = [tick * 4 + env for tick, env in played.samplable(played.ticks)]
+        assert starts.advance(played.ticks).tolist() == expected
+
+
+def test_starts_go_back_when_a_round_is_done_again() -> None:
+    played = PlayedRing(small_config())
+    played.play(30)
+    starts = Starts(played.ring)
+    later = starts.advance(30).tolist()
+    earlier = [tick * 4 + env for tick, env in played.samplable(29)]
+    assert starts.advance(29).tolist() == earlier
+    assert starts.advance(30).tolist() == later
+
+
+@pytest.mark.parametrize("copy", [False, True], ids=["host", "device"])
+@pytest.mark.parametrize("extra", [-1, 0, 1])
+def test_transitions_at_the_wrap(copy: bool, extra: int) -> None:
+    """Transitions are those of the history when the ring has just not, just, and already wrapped."""
+    played = PlayedRing(small_config(), seed=extra + 5)
+    frames: Frames = DeviceFrames(played.ring, CPU) if copy else HostFrames(played.ring)
+    replay = _replay(played, frames)
+    played.play(3)
+    _check_valid(played, replay, frames, 0)
+    played.play(played.sizes.capacity + extra - 3)
+    _check_valid(played, replay, frames, 1)
+    for round_ in range(2, 6):
+        played.play(played.sizes.round_ticks)
+        _check_valid(played, replay, frames, round_)
+
+
+def test_the_reference_sees_all_kinds_of_ends() -> None:
+    """The comparison above is not vacuous: masks, terminal, lost and truncated transitions are all drawn."""
+    played = PlayedRing(small_config())
+    played.play(60)
+    batch = _check_valid(played, _replay(played, frames := HostFrames(played.ring)), frames, 1)
+    assert (batch.keep == 0).any()
+    assert (batch.discount == 0).any()
+    chosen = [played.transition(*start) for start in played.samplable(60)]
+    assert {t.ends for t in chosen} == {True, False}
+
+
+def test_the_device_copy_survives_a_step_back() -> None:
+    played = PlayedRing(small_config())
+    played.play(50)
+    frames = DeviceFrames(played.ring, CPU)
+    replay = _replay(played, frames)
+    _check_valid(played, replay, frames, 1)
+    last = replay.plan(1, 48, 4, 4)
+    again = DeviceFrames(played.ring, CPU)
+    fresh = _replay(played, again).plan(1, 48, 4, 4)
+    np.testing.assert_array_equal(_stacks(frames, last, 0), _stacks(again, fresh, 0))
+
+
+def test_padding_repeats_and_changes_nothing() -> None:
+    played = PlayedRing(small_config())
+    played.play(30)
+    replay = _replay(played, HostFrames(played.ring))
+    plain, padded = replay.plan(2, 30, 5, 5), replay.plan(2, 30, 5, 8)
+    for a, b in zip(plain, padded, strict=True):
+        assert torch.equal(a, b[:40])
+        assert torch.equal(a[:24], b[40:])
+
+
+def test_draws_depend_on_seed_and_round_alone_and_are_uniform() -> None:
+    assert np.array_equal(draw(1000, 4, 32, 7, 3), draw(1000, 4, 32, 7, 3))
+    assert not np.array_equal(draw(1000, 4, 32, 7, 3), draw(1000, 4, 32, 7, 4))
+    assert not np.array_equal(draw(1000, 4, 32, 7, 3), draw(1000, 4, 32, 8, 3))
+    counts = np.bincount(draw(10, 2500, 32, 1, 1).reshape(-1), minlength=10)
+    expected = 2500 * 32 / 10
+    assert ((counts - expected) ** 2 / expected).sum() < 27.9  # chi-squared, 9 degrees of freedom, p = 0.001
+
+
+def test_an_empty_window_is_a_sentence() -> None:
+    played = PlayedRing(small_config())
+    with pytest.raises(ValueError, match="holds no transition"):
+        _replay(played, HostFrames(played.ring)).plan(0, 0, 1, 1)

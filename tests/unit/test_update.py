@@ -1,0 +1,225 @@
+"""The trainer against a slow float64 trainer by autograd; exactness of its schedule; failure of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from learner.network import Architecture, Weights, initial_parameters
+from learner.optimizer import Optimizer
+from learner.replay import DeviceFrames, draw
+from learner.update import STATE_NAMES, NonFiniteError, Trainer
+from shared.config import Config, Learn
+from shared.parameters import parameters_of
+from tests.played_ring import ACTIONS, PlayedRing, small_config
+
+CPU = torch.device("cpu")
+State = dict[str, np.ndarray]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Sums in one order, whatever other tests set."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def _trainer(played: PlayedRing, config: Config, precision: str = "fp32") -> Trainer:
+    trainer = Trainer(
+        ring=played.ring,
+        sizes=played.sizes,
+        learn=config.learn,
+        seed=3,
+        actions=ACTIONS,
+        device=CPU,
+        precision=precision,
+    )
+    trainer.initialise()
+    return trainer
+
+
+def _stored(trainer: Trainer, learn: Learn) -> State:
+    count = parameters_of(learn.network, ACTIONS).count
+    state: State = {name: np.zeros(count, np.float32) for name in STATE_NAMES}
+    trainer.store(state)
+    return state
+
+
+def _played(config: Config) -> PlayedRing:
+    played = PlayedRing(config)
+    played.play(4 * played.sizes.round_ticks)
+    return played
+
+
+def _q(flat: torch.Tensor, stacks: np.ndarray) -> torch.Tensor:
+    """The small network in float64."""
+    shapes = parameters_of("small", ACTIONS).shapes
+    parts = flat.split([int(np.prod(shape)) for _, shape in shapes])
+    w1, b1, w2, b2, wh, bh, wv, bv = (part.view(shape) for part, (_, shape) in zip(parts, shapes, strict=True))
+    x = torch.from_numpy(stacks).double() / 255.0
+    x = F.relu(F.conv2d(F.relu(F.conv2d(x, w1, b1, 4)), w2, b2, 2)).flatten(1)
+    return F.linear(F.relu(F.linear(x, wh, bh)), wv, bv)
+
+
+def _reference_round(played: PlayedRing, learn: Learn, round_: int, updates: int) -> tuple[State, list[float]]:
+    """One round from fresh parameters, in float64, transition by transition."""
+    spec = parameters_of("small", ACTIONS)
+    target = torch.from_numpy(initial_parameters(spec, 3)).double()
+    online, mean, square = target.clone(), torch.zeros_like(target), torch.zeros_like(target)
+    starts = played.samplable(round_ * played.sizes.round_ticks)
+    losses = []
+    for step, picks in enumerate(draw(len(starts), updates, learn.batch_size, 3, round_), start=1):
+        batch = [played.transition(*starts[pick]) for pick in picks]
+        next_q = _q(target, np.stack([t.next_state for t in batch])).max(1).values
+        y = torch.tensor([t.reward for t in batch]) + next_q * torch.tensor([0.0 if t.ends else 0.99 for t in batch])
+        flat = online.clone().requires_grad_()
+        q = _q(flat, np.stack([t.state for t in batch]))[range(len(batch)), [t.action for t in batch]]
+        loss = F.huber_loss(q, y, reduction="mean" if learn.optimizer == "adam" else "sum")
+        (g,) = torch.autograd.grad(loss, flat)
+        losses.append(float(F.huber_loss(q.detach(), y)))
+        beta = learn.optimizer_decay
+        square = beta * square + (1 - beta) * g**2
+        if learn.optimizer == "rmsprop":
+            mean = beta * mean + (1 - beta) * g
+            online = online - learn.learning_rate * g / (square - mean**2 + learn.optimizer_epsilon).sqrt()
+        else:
+            step += played.sizes.updates_before(round_)
+            mean = 0.9 * mean + 0.1 * g
+            root = (square / (1 - beta**step)).sqrt() + learn.optimizer_epsilon
+            online = online - learn.learning_rate * mean / (1 - 0.9**step) / root
+    vectors = (online, target, mean, square)
+    return {name: v.numpy() for name, v in zip(STATE_NAMES, vectors, strict=True)}, losses
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("optimizer", ["rmsprop", "adam"])
+def test_a_round_is_that_of_the_reference(optimizer: str, precision: str) -> None:
+    config = small_config(
+        optimizer=optimizer,
+        optimizer_decay=0.95 if optimizer == "rmsprop" else 0.999,
+        optimizer_epsilon=0.01 if optimizer == "rmsprop" else 1.5e-4,
+    )
+    played = _played(config)
+    trainer = _trainer(played, config, precision)
+    before = _stored(trainer, config.learn)
+    updates = trainer.begin_round(4, played.ticks)
+    assert updates == 12
+    trainer.run(updates)
+    metrics = trainer.end_round()
+    after = _stored(trainer, config.learn)
+    expected, losses = _reference_round(played, config.learn, 4, updates)
+    assert metrics.updates == updates
+    assert metrics.loss == pytest.approx(np.mean(losses), rel=1e-4 if precision == "fp32" else 2e-2)
+    tolerance = 1e-3 if precision == "fp32" else 0.1
+    assert np.array_equal(after["target"], before["target"])
+    for name in ("online", "moment1", "moment2"):
+        moved, wanted = after[name] - before[name], expected[name] - before[name]
+        assert np.linalg.norm(moved - wanted) < tolerance * np.linalg.norm(wanted), name
+
+
+def test_how_a_round_is_sliced_changes_nothing() -> None:
+    config = small_config()
+    played = _played(config)
+    results = []
+    for slices in ([12], [1] * 12, [5, 3, 99], [8, 4]):
+        trainer = _trainer(played, config, "bf16")
+        trainer.begin_round(4, played.ticks)
+        for count in slices:
+            trainer.run(count)
+        results.append((_stored(trainer, config.learn), trainer.end_round()))
+    for state, metrics in results[1:]:
+        assert metrics == results[0][1]
+        for name in STATE_NAMES:
+            assert np.array_equal(state[name], results[0][0][name]), name
+
+
+def test_a_stored_trainer_goes_on_bit_for_bit() -> None:
+    config = small_config(optimizer="adam", optimizer_decay=0.999, optimizer_epsilon=1.5e-4)
+    played = _played(config)
+    first = _trainer(played, config, "bf16")
+    for round_ in (2, 3):
+        first.begin_round(round_, round_ * played.sizes.round_ticks)
+        first.run(12)
+        first.end_round()
+        first.update_target()
+        if round_ == 2:
+            kept = _stored(first, config.learn)
+    second = _trainer(played, config, "bf16")
+    second.load(kept)
+    second.begin_round(3, 3 * played.sizes.round_ticks)
+    second.run(12)
+    second.end_round()
+    second.update_target()
+    for name, vector in _stored(first, config.learn).items():
+        assert np.array_equal(vector, _stored(second, config.learn)[name]), name
+    online = np.zeros_like(kept["online"])
+    second.online_into(online)
+    assert np.array_equal(online, _stored(second, config.learn)["target"])
+
+
+def test_the_devices_replay_gives_the_same_updates(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = small_config()
+    played = _played(config)
+    states = []
+    for copied in (False, True):
+        if copied:
+            monkeypatch.setattr("learner.update._frames", DeviceFrames)
+        trainer = _trainer(played, config)
+        for round_ in (3, 4):
+            trainer.begin_round(round_, round_ * played.sizes.round_ticks)
+            trainer.run(12)
+        states.append(_stored(trainer, config.learn))
+    for name in STATE_NAMES:
+        assert np.array_equal(states[0][name], states[1][name]), name
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("optimizer", ["rmsprop", "adam"])
+def test_both_forms_of_the_optimiser_agree(optimizer: str, precision: str) -> None:
+    learn = small_config(optimizer=optimizer, optimizer_decay=0.95).learn
+    flat = initial_parameters(parameters_of("small", ACTIONS), 1)
+    results = []
+    for form in (Optimizer.compiled_step, Optimizer.torch_step):
+        weights = Weights(Architecture("small", ACTIONS), CPU, precision)
+        weights.load(flat)
+        optimizer_ = Optimizer(weights, learn)
+        optimizer_.begin(6)
+        generator = torch.Generator().manual_seed(0)
+        for _ in range(3):
+            optimizer_.gradient.copy_(torch.randn(len(flat), generator=generator))
+            optimizer_._steps += 1
+            form(optimizer_)
+        results.append((weights, optimizer_))
+    (weights, compiled), (other_weights, plain) = results
+    torch.testing.assert_close(weights.master, other_weights.master, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(compiled.mean, plain.mean, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(compiled.square, plain.square, rtol=1e-5, atol=1e-6)
+    assert torch.equal(weights.shadow, weights.master.to(weights.dtype))
+
+
+def test_broken_numbers_stop_the_round() -> None:
+    config = small_config()
+    played = _played(config)
+    trainer = _trainer(played, config)
+    state = _stored(trainer, config.learn)
+    state["online"][5] = np.nan
+    trainer.load(state)
+    trainer.begin_round(4, played.ticks)
+    trainer.run(3)
+    with pytest.raises(NonFiniteError, match="round 4"):
+        trainer.end_round()
+
+
+def test_a_round_that_only_plays_has_no_updates() -> None:
+    config = small_config()
+    played = _played(config)
+    trainer = _trainer(played, config)
+    assert trainer.begin_round(0, 0) == 0
+    trainer.run(5)
+    assert trainer.end_round().updates == 0
