@@ -5,6 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/installed
 ARGS   ?=
+BENCH  ?= frame_path segments run_throughput
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
@@ -45,8 +46,9 @@ check: install ## lint, types, tests
 stress: install ## the long tests
 	$(BIN)/python -m pytest -m stress $(ARGS)
 
-bench: install ## the benchmarks
-	$(BIN)/python -m benchmarks $(ARGS)
+# peers, which installs another system to compare with, is run by its name: BENCH=peers.
+bench: install ## the benchmarks; BENCH="run_throughput" ARGS="--game pong" for one of them
+	set -e; for name in $(BENCH); do $(BIN)/python -m benchmarks.$$name $(ARGS); done
 
 clean: ## remove caches, build products and .venv; runs/ stays
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
