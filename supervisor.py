@@ -1,4 +1,4 @@
-"""The supervisor: starts, watches, restarts and ends the processes of a run. It reads and writes the board, nothing else.
+"""The supervisor: starts, watches, restarts and ends the processes of a run. It reads and writes the board alone.
 
 It follows PostgreSQL's postmaster: it never touches what its children work on, so nothing that kills a child can hurt
 it. Start it from the main thread: children die with the thread that made them (parent-death signal).
@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import FrameType
 
 import multiprocess
@@ -107,6 +106,8 @@ class Supervisor:
                     self._look()
             finally:
                 self._end_all()
+        if self._signals > 1 and not self._board.finished:
+            self._failure = "Ended at once, as asked twice. --resume goes on from the last checkpoint, if there is one."
         if self._failure:
             raise RunFailed(self._failure)
         return self._board.finished
@@ -128,14 +129,10 @@ class Supervisor:
         self._on_look(self._memory)
 
     def _start(self, number: int, incarnation: int) -> None:
-        fds = Bells(
-            *(_Inherited(bell.fd) for bell in self._bells[: Role.ACTORS]),
-            actors=tuple(_Inherited(bell.fd) for bell in self._bells[Role.ACTORS :]),
-        )
         birth = Birth(
             plan=self._plan,
             memory_fd=_Inherited(self._memory.arena.fd),
-            bells=fds,
+            bells=Bells(tuple(_Inherited(bell.fd) for bell in self._bells)),
             process=int(number),
             incarnation=incarnation,
             parent=os.getpid(),

@@ -6,14 +6,14 @@ from actors.env import make_env
 from actors.lane import Lane
 from shared.board import Phase, Role
 from shared.process import Birth, enter
-from shared.wait import Bell, Stopped
+from shared.wait import Stopped
 
 
 def main(birth: Birth) -> None:
     """Play the lanes of one actor until the last round is committed or the run stops."""
     memory, waiter = enter(birth)
     board, config = memory.board, memory.plan.config
-    inference, learner = Bell(birth.bells.inference), Bell(birth.bells.learner)
+    inference, learner = birth.bells.of(Role.INFERENCE), birth.bells.of(Role.LEARNER)
     try:
         play, envs = config.play, memory.sizes.lane_envs
         lanes = [

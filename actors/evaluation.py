@@ -1,6 +1,7 @@
 """Playing an evaluation: whole episodes under the protocol's rules, raw returns, the same for the same seed.
 
-Episode `i` of evaluation `k` draws from (seed, k, i, step) alone: it does not matter which env plays it, nor beside which.
+Episode `i` of evaluation `k` draws from (seed, k, i, step) alone: it does not matter which env plays it, nor beside
+which others.
 """
 
 from __future__ import annotations

@@ -6,16 +6,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from actors.evaluation import play_episodes
-from shared.board import Phase
+from shared.board import Phase, Role
 from shared.process import Birth, enter
-from shared.wait import Bell, Stopped
+from shared.wait import Stopped
 
 
 def main(birth: Birth) -> None:
     """Evaluate until the last round is committed and the queue is empty, or the run stops."""
     memory, waiter = enter(birth)
     board, queue, config = memory.board, memory.evaluations, memory.plan.config
-    inference, scribe = Bell(birth.bells.inference), Bell(birth.bells.scribe)
+    inference, scribe = birth.bells.of(Role.INFERENCE), birth.bells.of(Role.SCRIBE)
     asked = 0
 
     def ask() -> NDArray[np.uint8]:

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from learner.device import prepare_torch
 from learner.network import Policy, greedy
-from shared.board import Phase
+from shared.board import Phase, Role
 from shared.config import FRAME_SIDE, STACK
 from shared.mailbox import Mailbox
 from shared.memory import Memory
 from shared.process import Birth, enter
-from shared.wait import Bell, Stopped
+from shared.wait import Stopped
 
 
 class Server:
@@ -96,7 +96,8 @@ def main(birth: Birth) -> None:
     """Serve until the last round is committed and evaluated, or the run stops."""
     memory, waiter = enter(birth)
     board, config, machine = memory.board, memory.plan.config, memory.plan.config.machine
-    assert machine.inference_threads is not None and machine.inference_batch is not None
+    assert machine.inference_threads is not None
+    assert machine.inference_batch is not None
     device = torch.device(machine.device)
     prepare_torch(device, machine.precision, machine.inference_threads)
 
@@ -105,7 +106,7 @@ def main(birth: Birth) -> None:
 
     server = Server(memory, policy(machine.inference_batch), machine.inference_batch, partial=device.type == "cuda")
     evaluation = EvaluationServer(memory, policy(config.evaluate.eval_envs))
-    actors, evaluator = [Bell(fd) for fd in birth.bells.actors], Bell(birth.bells.evaluator)
+    actors, evaluator = birth.bells.actors, birth.bells.of(Role.EVALUATOR)
     actor_of = np.array(memory.plan.actor_of())
 
     def finished() -> bool:

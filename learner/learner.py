@@ -150,8 +150,7 @@ def main(birth: Birth) -> None:
             device=device,
             precision=config.machine.precision,
         )
-        bells = birth.bells
-        followers = [Bell(fd) for fd in (bells.inference, bells.scribe, bells.evaluator, *bells.actors)]
+        followers = [birth.bells.of(process) for process in range(len(birth.bells.fds)) if process != birth.process]
         rounds = Rounds(memory, waiter, trainer, followers)
         memory.board.phase[birth.process] = Phase.WORKING
         for round_ in range(rounds.begin(), memory.sizes.rounds):

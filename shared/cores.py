@@ -1,7 +1,7 @@
 """Cores for the processes of a run, so that several runs on one machine do not fight for the same ones.
 
-A core is claimed by binding an abstract socket with its number: the kernel gives it back when the launcher ends, however
-it ends, and nothing is left in the file system.
+A core is claimed by binding an abstract socket with its number: the kernel gives it back when the launcher ends,
+however it ends, and nothing is left in the file system.
 """
 
 from __future__ import annotations

@@ -23,18 +23,18 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True)
 class Bells:
-    """Descriptors of everybody's bells."""
+    """Descriptors of everybody's bells, by position on the board."""
 
-    inference: int
-    learner: int
-    scribe: int
-    evaluator: int
-    actors: tuple[int, ...]
+    fds: tuple[int, ...]
 
-    def of(self, process: int) -> int:
-        """The bell of a process by its position on the board."""
-        singles = (self.inference, self.learner, self.scribe, self.evaluator)
-        return singles[process] if process < Role.ACTORS else self.actors[process - Role.ACTORS]
+    def of(self, process: int) -> Bell:
+        """The bell of a process."""
+        return Bell(self.fds[process])
+
+    @property
+    def actors(self) -> list[Bell]:
+        """The bells of the actors."""
+        return [Bell(fd) for fd in self.fds[Role.ACTORS :]]
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def run_role(module: str, birth: Birth) -> None:
 def enter(birth: Birth) -> tuple[Memory, Waiter]:
     """Attach the memory and give the first sign of life."""
     memory = Memory.attach(birth.memory_fd, birth.plan)
-    waiter = Waiter(memory.board, birth.process, Bell(birth.bells.of(birth.process)))
+    waiter = Waiter(memory.board, birth.process, birth.bells.of(birth.process))
     memory.board.phase[birth.process] = Phase.STARTING
     memory.board.beat(birth.process)
     return memory, waiter

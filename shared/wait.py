@@ -8,6 +8,7 @@ takes its children along (parent-death signal).
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import time
@@ -42,10 +43,8 @@ class Bell:
     def wait(self, seconds: float) -> None:
         """Sleep until a ring, at most `seconds`."""
         if self._poll.poll(seconds * 1000):
-            try:
+            with contextlib.suppress(BlockingIOError):  # a former life, not yet reaped, took the ring
                 os.eventfd_read(self.fd)
-            except BlockingIOError:
-                pass  # the process's former life had another poll under way and took the ring
 
 
 class Waiter:

@@ -1,7 +1,8 @@
 """Published parameters: two buffers, and the number that says which is the newest.
 
 Publication `p` lies in buffer `p % 2`; its data are written before `current` says `p`. A reader of `p` is safe until
-`p + 2` is being written; in rounds that cannot happen while anybody still plays with `p`, and `read` checks all the same.
+`p + 2` is being written; in rounds that cannot happen while anybody still plays with `p`, and `read` checks all the
+same.
 """
 
 from __future__ import annotations

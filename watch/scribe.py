@@ -28,8 +28,9 @@ from shared.memory import Memory
 from shared.process import FATAL, Birth, enter
 from shared.segments import CheckpointError, segment_ticks
 from shared.snapshot import STATE_NAMES
-from shared.wait import Bell, Stopped
+from shared.wait import Stopped
 from watch.metrics import Episode, EventLog, MetricsError, MetricsLog, cut_metrics, episodes_in
+from watch.scores import summarise
 
 RETRY_SECONDS = 30.0
 """Between two tries to write when the first failed (a full disk)."""
@@ -48,6 +49,7 @@ class Scribe:
         if not self._board.prepared[0]:
             self._prepare()
         self._log = MetricsLog(run_dir / "metrics.jsonl")
+        self._tell_statistics()
         self._events = EventLog(run_dir / "tensorboard", int(self._board.written[0]) * memory.sizes.round_steps)
         self._said: set[str] = set()
         self._saved_at = self._span_at = time.monotonic()
@@ -89,16 +91,20 @@ class Scribe:
         return self._spans_due() or self._evaluation_due() or self._save_due()
 
     def _spans_due(self) -> bool:
-        return bool(self._board.written[0] < newest_boundary(self._memory))
+        return bool(self._may_try() and self._board.written[0] < newest_boundary(self._memory))
 
     def _evaluation_due(self) -> bool:
-        return bool(self._memory.evaluations.logged[0] < self._memory.evaluations.done[0])
+        evaluations = self._memory.evaluations
+        return bool(self._may_try() and evaluations.logged[0] < evaluations.done[0])
 
     def _save_due(self) -> bool:
-        now = time.monotonic()
         every = self._config.run.checkpoint_every_minutes * 60.0
         behind = self._board.saved[0] < newest_boundary(self._memory)
-        return bool(behind and now >= self._retry_at and now - self._saved_at >= every)
+        return bool(behind and self._may_try() and time.monotonic() - self._saved_at >= every)
+
+    def _may_try(self) -> bool:
+        """Whether the disk is not in trouble, or was so long ago."""
+        return time.monotonic() >= self._retry_at
 
     # --- writing
 
@@ -128,10 +134,15 @@ class Scribe:
                 self._writer.add_segment(ticks[0] // segment_ticks(sizes), ring)
         except OSError as error:
             self._report(error)
+            return
+        self._tell_statistics()
+        self._board.written[0] = stop
+
+    def _tell_statistics(self) -> None:
+        """Put the statistics of all episodes on the board, for the display."""
         self._board.episodes[0] = self._log.episodes
         self._board.mean_return_100[0] = _or_nan(self._log.mean_return_100)
         self._board.best_return[0] = _or_nan(self._log.best_return)
-        self._board.written[0] = stop
 
     def _values(self, stop: int) -> dict[str, float | int]:
         """What is known of the span before boundary `stop`, besides its episodes."""
@@ -161,12 +172,14 @@ class Scribe:
         place = number % len(queue.returns)
         returns, lengths = queue.returns[place], queue.lengths[place]
         steps = int(queue.step[place])
-        values = {
-            "episodes": len(returns),
-            "mean_return": float(returns.mean()),
-            "std_return": float(returns.std()),
-            "median_return": float(np.median(returns)),
-            "best_return": float(returns.max()),
+        figures = summarise(self._config.play.env or self._config.play.game, returns)
+        values: dict[str, float | int | str | None] = {
+            "episodes": figures.episodes,
+            "mean_return": figures.mean,
+            "std_return": figures.sd,
+            "median_return": figures.median,
+            "best_return": figures.best,
+            "human_normalised": figures.human_normalised,
             "mean_length": float(lengths.mean()),
             "protocol": self._config.play.protocol,
         }
@@ -174,9 +187,10 @@ class Scribe:
         try:
             self._log.log_evaluation(number, boundary, steps, values)
             self._events.evaluation(steps, values)
-            self._writer.save_best(queue.data[place], boundary, values["mean_return"])
+            self._writer.save_best(queue.data[place], boundary, figures.mean)
         except OSError as error:
             self._report(error)
+            return
         queue.logged[0] = number + 1
 
     def save(self) -> bool:
@@ -190,7 +204,8 @@ class Scribe:
                 for index in self._writer.missing_segments(boundary):
                     self._writer.add_segment(index, self._memory.ring.field)
                 self._log.sync()
-                self._writer.save(boundary, arrays, arrays["online"], {"seconds": self.seconds()})
+                weights = np.asarray(arrays["online"], np.float32)
+                self._writer.save(boundary, arrays, weights, {"seconds": self.seconds()})
             except Moved:
                 continue
             except OSError as error:
@@ -281,9 +296,8 @@ def main(birth: Birth) -> None:
     except (CheckpointError, MetricsError) as error:
         print(error, file=sys.stderr, flush=True)
         sys.exit(FATAL)
-    bells = birth.bells
-    for fd in (bells.learner, bells.inference, bells.evaluator, *bells.actors):
-        Bell(fd).ring()
+    for process in range(len(birth.bells.fds)):
+        birth.bells.of(process).ring()
     board.phase[birth.process] = Phase.WORKING
 
     def finished() -> bool:
@@ -294,7 +308,7 @@ def main(birth: Birth) -> None:
             waiter.wait(lambda: scribe.due() or finished())
             scribe.work()
             waiter.furthest(int(board.written[0]))
-            Bell(bells.learner).ring()
+            birth.bells.of(Role.LEARNER).ring()  # which waits for a place in the queue of evaluations
     except Stopped:
         pass
     if not scribe.close():
