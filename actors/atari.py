@@ -138,9 +138,9 @@ class AtariEnv(Env):
         self._index = index
         self._reports_lives = training and protocol.life_ends_return
         self._ale = _load(self.game, protocol)
-        self._numbers = _action_numbers(self._ale, protocol)
-        self.actions = len(self._numbers)
-        self._fires = protocol.fire_on_reset and FIRE in self._numbers
+        self.numbers = _action_numbers(self._ale, protocol)
+        self.actions = len(self.numbers)
+        self._fires = protocol.fire_on_reset and FIRE in self.numbers
         self._sticky = round(protocol.sticky * 65_536)
 
         height, width = self._ale.getScreenDims()
@@ -225,7 +225,7 @@ class AtariEnv(Env):
     def step(self, tick: int, action: int, frame: Frame) -> Outcome:
         """Play `action` for four emulator frames, fewer if the game ends; raises `EnvError` on an unknown colour."""
         ale = self._ale
-        number = self._numbers[action]
+        number = self.numbers[action]
         if self._log is not None:
             self._write_log(tick, action)
         reward = 0

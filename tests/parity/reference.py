@@ -78,7 +78,7 @@ class Reference:
         noops = 1 + below(self._protocol.noop_max, seed, Stream.NOOPS, index, tick) if self._protocol.noop_max else 0
         self._emulator.opening = [0] * noops + [1] * self._fires
         self._emulator._executed = self._emulator.opening[-1] if self._emulator.opening else 0
-        frame, info = self._env.reset(seed=tick)
+        frame, _ = self._env.reset(seed=tick)
         return frame, self._emulator.ale.lives()
 
     def step(self, tick: int, action: int) -> tuple[NDArray[np.uint8], float, bool, bool, int]:
@@ -96,7 +96,7 @@ def compare(game: str, protocol: Protocol, steps: int, *, reset_every: int, seed
     """
     index = 3
     env = AtariEnv(game, protocol, seed, index, training=True)
-    reference = Reference(env.game, protocol, seed, index, env._numbers)
+    reference = Reference(env.game, protocol, seed, index, env.numbers)
     chooser = np.random.default_rng(seed)
     frame = np.zeros((84, 84), np.uint8)
     ends = played = 0

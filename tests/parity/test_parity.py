@@ -19,13 +19,13 @@ def test_every_game_plays_as_in_gymnasium(game: str) -> None:
     compare(game, NATURE, 150, reset_every=100)
 
 
-@pytest.mark.parametrize("game", ("breakout", "assault", "qbert"))
+@pytest.mark.parametrize("game", ["breakout", "assault", "qbert"])
 def test_long_play_is_as_in_gymnasium(game: str) -> None:
     assert compare(game, NATURE, 2_000, reset_every=700) > 0
 
 
 @pytest.mark.parametrize("game", SOME[:3])
-@pytest.mark.parametrize("longest", (200, 201, 202, 203))
+@pytest.mark.parametrize("longest", [200, 201, 202, 203])
 def test_truncation_falls_and_looks_as_in_gymnasium(game: str, longest: int) -> None:
     protocol = replace(NATURE, longest_episode_frames=longest)
     assert compare(game, protocol, 120, reset_every=1_000) >= 2
@@ -43,7 +43,7 @@ def test_fire_after_reset_is_as_in_gymnasium(game: str) -> None:
 
 @pytest.mark.stress
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("protocol", ("nature", "machado", "envpool"))
+@pytest.mark.parametrize("protocol", ["nature", "machado", "envpool"])
 @pytest.mark.parametrize("game", games())
 def test_every_game_plays_long_as_in_gymnasium(game: str, protocol: str) -> None:
     compare(game, PROTOCOLS[protocol], 2_000, reset_every=600)

@@ -1,0 +1,283 @@
+"""One Atari env: names, starts, ends, lives, randomness, snapshots. What it shows is compared in tests/parity."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ale_py import ALEInterface, LoggerMode, roms
+
+from actors.atari import REPLAYED, RESET_ANEW, AtariEnv, action_set, game_name, games
+from actors.env import SNAPSHOT_BYTES, EnvError, Outcome, action_count, make_env
+from actors.palette import grey_table
+from shared.config import Play
+from shared.protocols import PROTOCOLS
+
+ROOT = Path(__file__).resolve().parents[2]
+NATURE = PROTOCOLS["nature"]
+
+
+def play(env: AtariEnv, ticks: range, seed: int = 0) -> tuple[list[Outcome], np.ndarray]:
+    """Random actions, a reset on the tick after each end, as a lane does it: outcomes and frames."""
+    frame = np.zeros((84, 84), np.uint8)
+    outcomes, frames = [], []
+    resets = False
+    for tick in ticks:
+        if resets:
+            env.reset(tick, frame)
+            resets = False
+        else:
+            action = int(np.random.default_rng((seed, tick)).integers(env.actions))
+            outcomes.append(env.step(tick, action, frame))
+            resets = outcomes[-1].terminated or outcomes[-1].truncated
+        frames.append(frame.copy())
+    return outcomes, np.stack(frames)
+
+
+def fresh(game: str, protocol: str = "nature", index: int = 0, *, training: bool = True) -> AtariEnv:
+    """An env after its reset at tick 0."""
+    env = AtariEnv(game, PROTOCOLS[protocol], 5, index, training=training)
+    env.reset(0, np.zeros((84, 84), np.uint8))
+    return env
+
+
+def test_there_are_104_games_for_one_player() -> None:
+    assert len(games()) == 104
+    assert {"breakout", "qbert"} <= set(games())
+    assert not {"combat", "joust", "maze_craze", "warlords"} & set(games())
+
+
+@pytest.mark.parametrize("name", ["space_invaders", "SpaceInvaders", "spaceinvaders", "Space-Invaders"])
+def test_a_game_may_be_written_in_several_ways(name: str) -> None:
+    assert game_name(name) == "space_invaders"
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("brakeout", "There is no game 'brakeout'; did you mean 'breakout'?"),
+        ("joust", "The game 'joust' has no mode for one player; choose another."),
+        ("zzzz", "There is no game 'zzzz'; ale-py ships no game of a similar name."),
+    ],
+)
+def test_an_unknown_game_is_refused_with_a_sentence(name: str, sentence: str) -> None:
+    with pytest.raises(EnvError) as raised:
+        make_env(Play(game=name), 1, 0, training=True)
+    assert str(raised.value) == sentence
+
+
+def test_the_action_set_follows_the_protocol() -> None:
+    assert action_set("breakout", NATURE) == (0, 1, 3, 4)
+    assert action_set("breakout", PROTOCOLS["machado"]) == tuple(range(18))
+    assert action_count(Play(game="Breakout")) == 4
+
+
+def test_the_same_seed_index_and_ticks_give_the_same_play() -> None:
+    for protocol in PROTOCOLS:
+        one, other = (play(fresh("breakout", protocol), range(1, 300)) for _ in range(2))
+        assert one[0] == other[0]
+        assert np.array_equal(one[1], other[1])
+
+
+def test_another_index_gives_other_no_ops_and_other_sticky_actions() -> None:
+    noops = []
+    for index in range(2):
+        env = fresh("pong", index=index)
+        noops.append([])
+        for tick in range(1, 300):
+            env.reset(tick, np.zeros((84, 84), np.uint8))
+            noops[-1].append(env._ale.getEpisodeFrameNumber())
+    assert set(noops[0]) == set(noops[1]) == set(range(1, 31))
+    assert noops[0] != noops[1]
+    sticky = [play(fresh("breakout", "machado", index), range(1, 200))[1] for index in range(2)]
+    assert not np.array_equal(*sticky)
+
+
+def test_an_episode_does_not_depend_on_the_one_before() -> None:
+    """Assault's second real reset differs from its first; ours may not."""
+    used, new = fresh("assault"), fresh("assault")
+    play(used, range(1, 400), seed=1)
+    frames = []
+    for env in (used, new):
+        env.reset(1_000, np.zeros((84, 84), np.uint8))
+        frames.append(play(env, range(1_001, 1_200))[1])
+    assert np.array_equal(*frames)
+
+
+def test_lost_lives_are_reported_in_training_only_and_do_not_reset() -> None:
+    training, scoring = fresh("breakout"), fresh("breakout", training=False)
+    assert training.lives == 5
+    seen, unseen = play(training, range(1, 150))[0], play(scoring, range(1, 150))[0]
+    lost = [outcome.life_lost for outcome in seen]
+    assert sum(lost) == 5 - training.lives > 0
+    assert not any(outcome.life_lost for outcome in unseen)
+    assert [outcome[:3] for outcome in seen] == [outcome[:3] for outcome in unseen]
+    assert not any(outcome.life_lost for outcome in play(fresh("breakout", "machado"), range(1, 150))[0])
+
+
+@pytest.mark.parametrize("longest", [101, 104])
+def test_the_longest_episode_is_cut_and_not_called_over(longest: int) -> None:
+    env = AtariEnv("pong", replace(NATURE, longest_episode_frames=longest), 5, 0, training=True)
+    frame = np.zeros((84, 84), np.uint8)
+    env.reset(0, frame)
+    frames = env._ale.getEpisodeFrameNumber()
+    for tick in range(1, -(-(longest - frames) // 4)):
+        assert env.step(tick, 0, frame) == (0, False, False, False)
+    assert env.step(1_000, 0, frame) == (0, False, True, False)
+
+
+def test_sticky_actions_repeat_a_quarter_of_the_frames() -> None:
+    env = fresh("breakout", "machado")
+    played: list[int] = []
+
+    class Recorder:
+        def __getattr__(self, name: str) -> object:
+            return getattr(env_ale, name)
+
+        def act(self, action: int) -> int:
+            played.append(action)
+            return 0
+
+    env_ale = env._ale
+    env._ale = Recorder()  # type: ignore[assignment]
+    frame = np.zeros((84, 84), np.uint8)
+    for tick in range(1, 4_001):
+        env.step(tick, tick % 18, frame)
+    chosen = np.repeat(np.arange(1, 4_001) % 18, 4)
+    # The first frame of a step repeats another action with chance 1/4, the second with 1/16, and so on.
+    share = (np.array(played) != chosen).reshape(-1, 4).mean(axis=0)
+    assert share == pytest.approx([1 / 4, 1 / 16, 1 / 64, 1 / 256], abs=0.02)
+    assert share[0] > share[1] > share[2] > share[3] > 0
+
+
+SNAPSHOT_GAMES = ["breakout", "air_raid", "qbert", "yars_revenge", "tetris", "tic_tac_toe_3d", "montezuma_revenge"]
+
+
+@pytest.mark.parametrize("protocol", ["nature", "machado"])
+@pytest.mark.parametrize("game", SNAPSHOT_GAMES)
+def test_a_snapshot_goes_on_bit_for_bit_in_another_env(game: str, protocol: str) -> None:
+    env, other = fresh(game, protocol), fresh(game, protocol)
+    play(other, range(1, 60), seed=9)
+    play(env, range(1, 170))
+    data = env.snapshot()
+    assert len(data) <= SNAPSHOT_BYTES
+    other.restore(data)
+    assert other.lives == env.lives
+    assert other.snapshot() == data or game not in REPLAYED
+    one, two = (play(player, range(170, 400)) for player in (env, other))
+    assert one[0] == two[0]
+    assert np.array_equal(one[1], two[1])
+
+
+@pytest.mark.parametrize("longest", [200, 201, 202, 203])
+def test_a_snapshot_before_an_end_keeps_what_the_last_frame_is_made_of(longest: int) -> None:
+    protocol = replace(NATURE, longest_episode_frames=longest)
+    env, other = (AtariEnv("breakout", protocol, 5, 0, training=True) for _ in range(2))
+    frames = np.zeros((2, 84, 84), np.uint8)
+    env.reset(0, frames[0])
+    for tick in range(1, 100):
+        data = env.snapshot()
+        outcome = env.step(tick, 1, frames[0])
+        if outcome.truncated:
+            break
+    other.restore(data)
+    assert other.step(tick, 1, frames[1]) == outcome
+    assert outcome.truncated
+    assert np.array_equal(*frames)
+
+
+CONTINUE = """
+import sys, numpy as np
+from tests.unit.test_atari import fresh, play
+env = fresh(sys.argv[1])
+env.restore(sys.stdin.buffer.read())
+outcomes, frames = play(env, range(170, 570))
+sys.stdout.buffer.write(frames.tobytes() + repr(outcomes).encode())
+"""
+
+
+def continues_in_another_process(game: str) -> None:
+    env = fresh(game)
+    play(env, range(1, 170))
+    done = subprocess.run(
+        [sys.executable, "-c", CONTINUE, game],
+        input=env.snapshot(),
+        capture_output=True,
+        cwd=ROOT,
+        timeout=100,
+        check=True,
+    )
+    outcomes, frames = play(env, range(170, 570))
+    assert done.stdout == frames.tobytes() + repr(outcomes).encode()
+
+
+@pytest.mark.parametrize("game", ["breakout", "qbert", "yars_revenge"])
+def test_a_snapshot_goes_on_bit_for_bit_in_another_process(game: str) -> None:
+    continues_in_another_process(game)
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("game", games())
+def test_every_game_goes_on_bit_for_bit_in_another_process(game: str) -> None:
+    continues_in_another_process(game)
+
+
+@pytest.mark.parametrize("game", ["breakout", "qbert"])
+def test_foreign_bytes_are_refused(game: str) -> None:
+    with pytest.raises(EnvError, match=f"no snapshot of {game}"):
+        fresh(game).restore(b"something else")
+
+
+def test_a_replayed_game_refuses_a_gap_in_its_ticks() -> None:
+    env, frame = fresh("qbert"), np.zeros((84, 84), np.uint8)
+    env.step(1, 0, frame)
+    with pytest.raises(ValueError, match="Tick 3 does not follow tick 1"):
+        env.step(3, 0, frame)
+
+
+@pytest.mark.parametrize("game", sorted(RESET_ANEW))
+def test_a_real_reset_is_the_same_whatever_was_played(game: str) -> None:
+    used, new = fresh(game), fresh(game)
+    for begin, steps in ((1, 137), (1_000, 250), (2_000, 91)):
+        used.reset(begin, np.zeros((84, 84), np.uint8))
+        play(used, range(begin + 1, begin + steps), seed=begin)
+        used.reset(9_000, np.zeros((84, 84), np.uint8))
+        new.reset(9_000, np.zeros((84, 84), np.uint8))
+        one, two = (play(env, range(9_001, 9_200)) for env in (used, new))
+        assert one[0] == two[0]
+        assert np.array_equal(one[1], two[1])
+
+
+def test_an_unknown_colour_ends_the_run_with_a_sentence() -> None:
+    env = AtariEnv("breakout", replace(NATURE, longest_episode_frames=60), 5, 0, training=True)
+    env.reset(0, np.zeros((84, 84), np.uint8))
+    env._greys = (env._greys + 1).astype(np.uint8)
+    with pytest.raises(EnvError, match=r"breakout shows colour \d+ in a grey that actors/palette.py does not list"):
+        play(env, range(1, 16))
+
+
+@pytest.mark.parametrize("game", ["seaquest", "air_raid"])
+def test_the_palette_is_the_emulators(game: str) -> None:
+    """Random bytes in the console's RAM bring out every colour of the palette."""
+    ALEInterface.setLoggerMode(LoggerMode.Error)
+    ale = ALEInterface()
+    ale.setInt("random_seed", 0)
+    ale.loadROM(roms.get_rom_path(game))
+    rng = np.random.default_rng(0)
+    greys = grey_table(ale.getScreenDims()[0])
+    seen = np.zeros(256, bool)
+    for frame in range(1_500):
+        if ale.game_over() or frame % 150 == 0:
+            ale.reset_game()
+        if frame % 150 > 30:
+            for _ in range(4):
+                ale.setRAM(int(rng.integers(128)), int(rng.integers(256)))
+        ale.act(int(rng.integers(18)))
+        screen = ale.getScreen()
+        assert np.array_equal(greys[screen], ale.getScreenGrayscale())
+        seen[screen] = True
+    assert seen[::2].sum() > 100

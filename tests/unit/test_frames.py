@@ -1,0 +1,147 @@
+"""The frame kernel against OpenCV, on noise, ties and screens with equal rows; and its cache of compiled code."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from actors.frames import IDENTITY, SCREEN_WIDTH, Shrinker, area_weights, as_words, pair_table, shrink_area
+
+ROOT = Path(__file__).resolve().parents[2]
+HEIGHTS = (210, 214, 220, 230, 250)
+"""All that occur among the games of ale-py."""
+
+
+def opencv(grey: np.ndarray) -> np.ndarray:
+    """The frame of a pooled grey screen."""
+    return np.asarray(cv2.resize(grey, (84, 84), interpolation=cv2.INTER_AREA))
+
+
+def screens(height: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Two screens: noise of few or many colours, with repeated rows and the second differing in places."""
+    rng = np.random.default_rng(seed)
+    colours = (256, 2, 3, 17)[seed % 4]
+    a = (rng.integers(0, colours, (height, SCREEN_WIDTH)) * (255 // (colours - 1))).astype(np.uint8)
+    if seed % 3:
+        a = np.repeat(a[:: seed % 7 + 1], seed % 7 + 1, axis=0)[:height].copy()
+    b = a.copy()
+    if seed % 5:
+        b[rng.integers(height), rng.integers(SCREEN_WIDTH) :] = rng.integers(256)
+    if seed % 11 == 0:
+        b = rng.integers(0, 256, a.shape).astype(np.uint8)
+    return a, b
+
+
+@pytest.mark.parametrize("height", HEIGHTS)
+def test_pooled_and_shrunk_as_opencv_does(height: int) -> None:
+    greys = np.random.default_rng(height).permutation(256).astype(np.uint8)
+    shrink = Shrinker(height, greys)
+    out = np.empty((84, 84), np.uint8)
+    for seed in range(120):
+        a, b = screens(height, seed)
+        shrink(as_words(a), as_words(b), out)
+        assert np.array_equal(out, opencv(np.maximum(greys[a], greys[b]))), f"seed {seed}"
+
+
+@pytest.mark.parametrize("height", [210, 250])
+def test_halves_fall_as_in_opencv(height: int) -> None:
+    """Greys that make many exact halves: every difference of two rows and two columns near them."""
+    shrink = Shrinker(height, IDENTITY)
+    out = np.empty((84, 84), np.uint8)
+    rng = np.random.default_rng(1)
+    halves = 0
+    for _ in range(60):
+        grey = (rng.integers(0, 5, (height, SCREEN_WIDTH)) * 5 + rng.integers(0, 200)).astype(np.uint8)
+        exact = weights(height) @ grey.astype(np.float64) @ weights(SCREEN_WIDTH).T
+        halves += int((np.abs(exact % 1 - 0.5) < 1e-4).sum())
+        shrink(as_words(grey), as_words(grey), out)
+        assert np.array_equal(out, opencv(grey))
+    assert halves > 500
+
+
+def weights(source: int) -> np.ndarray:
+    """The exact matrix float64[84, source] of an area average."""
+    matrix = np.zeros((84, source))
+    for row, parts in enumerate(area_weights(source, 84)):
+        for pixel, weight in parts:
+            matrix[row, pixel] = weight
+    return np.asarray(matrix / matrix.sum(axis=1, keepdims=True))
+
+
+def test_writes_its_slot_and_nothing_beside_it() -> None:
+    slots = np.full((3, 84, 84), 77, np.uint8)
+    a, b = screens(210, 1)
+    Shrinker(210, IDENTITY)(as_words(a), as_words(b), slots[1])
+    assert (slots[[0, 2]] == 77).all()
+    assert np.array_equal(slots[1], opencv(np.maximum(a, b)))
+
+
+def test_nothing_of_a_screen_remains_for_the_next() -> None:
+    shrink = Shrinker(210, IDENTITY)
+    first, second = np.empty((2, 84, 84), np.uint8)
+    noise, flat = screens(210, 4)[0], np.full((210, SCREEN_WIDTH), 9, np.uint8)
+    shrink(as_words(noise), as_words(noise), first)
+    shrink(as_words(flat), as_words(flat), second)
+    assert (second == 9).all()
+
+
+def test_pairs_keep_the_order_of_pixels() -> None:
+    pairs = pair_table(IDENTITY[::-1].copy())
+    word = np.array([3, 200], np.uint8).view("<u2")[0]
+    assert (pairs[word] & 0xFF, pairs[word] >> 8) == (252, 55)
+
+
+@pytest.mark.parametrize("shape", [(84, 84), (96, 96), (400, 600), (100, 84), (210, 160)])
+def test_images_of_other_sizes_shrink_as_in_opencv(shape: tuple[int, int]) -> None:
+    grey = np.random.default_rng(0).integers(0, 256, shape).astype(np.uint8)
+    out = np.empty((84, 84), np.uint8)
+    shrink_area(grey, out)
+    assert np.array_equal(out, opencv(grey))
+
+
+def test_a_small_image_is_enlarged_by_area() -> None:
+    grey = np.random.default_rng(0).integers(0, 256, (42, 28)).astype(np.uint8)
+    out = np.empty((84, 84), np.uint8)
+    shrink_area(grey, out)
+    assert np.array_equal(out, grey.repeat(2, axis=0).repeat(3, axis=1))
+
+
+def test_kernels_are_cached_where_nothing_beside_the_code_or_at_home_can_be_written(tmp_path: Path) -> None:
+    """A package folder and a home that cannot be written: the second process loads what the first compiled."""
+    package, home, temporary = tmp_path / "package", tmp_path / "home", tmp_path / "temporary"
+    for room in ("actors", "shared"):
+        shutil.copytree(ROOT / room, package / room, ignore=shutil.ignore_patterns("__pycache__"))
+    home.mkdir()
+    temporary.mkdir()
+    # Root may write anywhere, so the test says for `os.access` what an ordinary user would be told.
+    program = (
+        "import os, sys; real = os.access\n"
+        f"os.access = lambda path, mode: str(path).startswith({str(temporary)!r}) and real(path, mode)\n"
+        "from actors.frames import _pool_and_shrink, compile_kernels\n"
+        "compile_kernels()\n"
+        "print(sum(_pool_and_shrink.stats.cache_hits.values()), sum(_pool_and_shrink.stats.cache_misses.values()))"
+    )
+    environment = {key: value for key, value in os.environ.items() if key not in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME")}
+    environment |= {"HOME": str(home), "TMPDIR": str(temporary), "PYTHONPATH": str(package)}
+    counts = []
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-B", "-c", program],
+            env=environment,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=True,
+        )
+        counts.append(done.stdout.split())
+    assert counts == [["0", "1"], ["1", "0"]]
+    assert not list(home.iterdir())
+    assert not list(package.rglob("*.nbi"))

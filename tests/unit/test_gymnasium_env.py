@@ -1,0 +1,172 @@
+"""Gymnasium environments in the place of a game."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete, MultiBinary
+
+import actors.gymnasium_env as module
+from actors.env import SNAPSHOT_BYTES, EnvError, action_count, make_env
+from actors.gymnasium_env import GymnasiumEnv
+from shared.config import Play
+from tests.pixel_game import FALL
+
+CATCH = "tests.pixel_game:factory"
+
+
+class Painted(gymnasium.Env[Any, Any]):
+    """Shows noise drawn from the seed; every `wrong` breaks one promise."""
+
+    def __init__(self, shape: tuple[int, ...] = (96, 96, 3), actions: Any = None, wrong: str = "") -> None:
+        self.observation_space = Box(0, 255, shape, np.uint8)
+        self.action_space = actions or Discrete(3, start=4)
+        self.wrong = wrong
+        self.taken: list[int] = []
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=None if self.wrong == "seed" else seed)
+        return self._image(), {}
+
+    def step(self, action: Any) -> Any:
+        self.taken.append(action)
+        return self._image(), 1.5, False, False, {}
+
+    def _image(self) -> Any:
+        image = self.np_random.integers(0, 256, self.observation_space.shape).astype(np.uint8)
+        return {"shape": image[1:], "dtype": image.astype(np.float32)}.get(self.wrong, image)
+
+
+@pytest.fixture
+def painted() -> Iterator[ModuleType]:
+    """A module whose functions `--env painted:NAME` may name."""
+    made = ModuleType("painted")
+    sys.modules["painted"] = made
+    yield made
+    del sys.modules["painted"]
+
+
+def make(painted: ModuleType, **arguments: Any) -> GymnasiumEnv:
+    painted.factory = lambda: Painted(**arguments)  # type: ignore[attr-defined]
+    return GymnasiumEnv("painted:factory", seed=1, index=2)
+
+
+def test_the_pixel_game_plays_and_ends() -> None:
+    env = make_env(Play(env=CATCH), 1, 0, training=True)
+    frame = np.zeros((84, 84), np.uint8)
+    env.reset(0, frame)
+    assert set(np.unique(frame)) == {0, 255}
+    outcomes = [env.step(tick, 1, frame) for tick in range(1, FALL + 1)]
+    assert [outcome.terminated for outcome in outcomes] == [False] * (FALL - 1) + [True]
+    assert not any(outcome.truncated or outcome.life_lost for outcome in outcomes)
+    assert action_count(Play(env=CATCH)) == 3
+
+
+def test_episodes_differ_by_tick_and_index_and_by_nothing_else() -> None:
+    def first(index: int, tick: int) -> bytes:
+        frame = np.zeros((84, 84), np.uint8)
+        make_env(Play(env=CATCH), 1, index, training=True).reset(tick, frame)
+        return frame.tobytes()
+
+    assert first(3, 7) == first(3, 7)
+    assert len({first(index, tick) for index in range(5) for tick in range(5)}) > 10
+
+
+def test_colours_become_luma_and_then_their_area_average(painted: ModuleType) -> None:
+    env = make(painted, shape=(84, 84, 3))
+    frame = np.zeros((84, 84), np.uint8)
+    env.reset(0, frame)
+    again = make(painted, shape=(84, 84, 3))
+    seen: list[np.ndarray] = []
+    image = again._env._image  # type: ignore[attr-defined]
+    again._env._image = lambda: seen.append(image()) or seen[-1]  # type: ignore[attr-defined, func-returns-value]
+    again.reset(0, frame)
+    expected = seen[0].astype(float) @ [0.299, 0.587, 0.114]
+    assert np.abs(frame - expected).max() <= 0.5 + 1e-9
+
+
+@pytest.mark.parametrize("shape", [(84, 84), (60, 50), (120, 130, 1), (96, 96, 3)])
+def test_image_shapes(painted: ModuleType, shape: tuple[int, ...]) -> None:
+    env = make(painted, shape=shape)
+    frame = np.zeros((84, 84), np.uint8)
+    env.reset(0, frame)
+    assert frame.std() > 0
+    assert env.step(1, 2, frame) == (1.5, False, False, False)
+    assert env._env.taken == [6]  # type: ignore[attr-defined]  # the action space begins at 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"shape": (10,)}, "images are needed"),
+        ({"shape": (84, 84, 4)}, "images are needed"),
+        ({"actions": MultiBinary(3)}, "a Discrete of 2 to 256 actions is needed"),
+        ({"actions": Discrete(300)}, "a Discrete of 2 to 256 actions is needed"),
+    ],
+)
+def test_spaces_that_do_not_fit_are_refused(painted: ModuleType, arguments: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(EnvError, match=sentence):
+        make(painted, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("NoSuchGame-v0", "Gymnasium cannot make the environment 'NoSuchGame-v0'"),
+        ("CartPole-v1", "images are needed"),
+        ("no.such.module:factory", "cannot be imported"),
+        ("tests.pixel_game:nothing", "has no function 'nothing'"),
+        ("builtins:dict", "it must return a gymnasium.Env"),
+    ],
+)
+def test_names_that_do_not_fit_are_refused(name: str, sentence: str) -> None:
+    with pytest.raises(EnvError, match=sentence):
+        action_count(Play(env=name))
+
+
+@pytest.mark.parametrize("wrong", ["shape", "dtype"])
+def test_an_observation_that_breaks_its_promise_is_refused(painted: ModuleType, wrong: str) -> None:
+    env = make(painted, wrong=wrong)
+    with pytest.raises(EnvError, match="its observation space promises uint8"):
+        env.reset(0, np.zeros((84, 84), np.uint8))
+
+
+def test_a_snapshot_replays_the_episode() -> None:
+    env, other = (make_env(Play(env=CATCH), 1, 4, training=True) for _ in range(2))
+    frames = np.zeros((2, 84, 84), np.uint8)
+    env.reset(30, frames[0])
+    for tick in range(31, 36):
+        env.step(tick, tick % 3, frames[0])
+    data = env.snapshot()
+    assert len(data) <= SNAPSHOT_BYTES
+    other.restore(data)
+    for tick in range(36, 31 + FALL):
+        assert env.step(tick, 2, frames[0]) == other.step(tick, 2, frames[1])
+        assert np.array_equal(*frames)
+
+
+def test_an_environment_that_does_not_repeat_itself_is_found_out(painted: ModuleType) -> None:
+    env, other = make(painted, wrong="seed"), make(painted, wrong="seed")
+    env.reset(0, np.zeros((84, 84), np.uint8))
+    with pytest.raises(EnvError, match="Only deterministic environments can be restored"):
+        other.restore(env.snapshot())
+
+
+def test_foreign_bytes_are_refused(painted: ModuleType) -> None:
+    with pytest.raises(EnvError, match="no snapshot of painted:factory"):
+        make(painted).restore(b"RSA1 and so on, long enough to hold a header")
+
+
+def test_endless_episodes_are_cut(painted: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert module.LONGEST_EPISODE_STEPS == 27_000
+    monkeypatch.setattr(module, "LONGEST_EPISODE_STEPS", 4)
+    env = make(painted)
+    frame = np.zeros((84, 84), np.uint8)
+    env.reset(0, frame)
+    assert [env.step(tick, 0, frame).truncated for tick in range(1, 5)] == [False, False, False, True]
