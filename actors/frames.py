@@ -8,7 +8,7 @@ same order, so ties fall alike; what it saves is work whose result is known:
 - colour indices are looked up in pairs (65,536 pairs of indices -> pairs of greys), which also parts even columns
   from odd ones, so that the sums across run over contiguous memory;
 - a row that equals the row above it in both screens keeps the sums of that row;
-- eight pixels that equal those above them, or those of the other screen, are not looked up again.
+- a row that is equal in both screens is looked up once.
 
 `fastmath` stays off: fused or reordered sums would round otherwise.
 """
@@ -137,7 +137,7 @@ def _pool_and_shrink(a, b, pairs, across, rows, down, sums, source, even, odd, o
     eight = np.uint16(8)
     pairs_a = a.view(np.uint16)
     pairs_b = b.view(np.uint16)
-    grey = np.empty(80, np.uint16)  # of the row of a that was looked up last
+    grey = np.empty(80, np.uint16)
     other = np.empty(80, np.uint16)
     for y in range(a.shape[0]):
         if y > 0:
@@ -147,10 +147,8 @@ def _pool_and_shrink(a, b, pairs, across, rows, down, sums, source, even, odd, o
             if differs == 0:
                 source[y] = source[y - 1]
                 continue
-        for k in range(20):
-            if y == 0 or a[y, k] != a[y - 1, k]:
-                for pair in range(4 * k, 4 * k + 4):
-                    grey[pair] = pairs[pairs_a[y, pair]]
+        for k in range(80):
+            grey[k] = pairs[pairs_a[y, k]]
         differs = np.uint64(0)
         for k in range(20):
             differs |= a[y, k] ^ b[y, k]
@@ -160,11 +158,7 @@ def _pool_and_shrink(a, b, pairs, across, rows, down, sums, source, even, odd, o
                 odd[k + 1] = np.float32(np.uint16(grey[k] >> eight))
         else:
             for k in range(80):
-                other[k] = grey[k]
-            for k in range(20):
-                if a[y, k] != b[y, k]:
-                    for pair in range(4 * k, 4 * k + 4):
-                        other[pair] = pairs[pairs_b[y, pair]]
+                other[k] = pairs[pairs_b[y, k]]
             for k in range(80):
                 even[k + 1] = np.float32(np.uint16(max(np.uint16(grey[k] & low), np.uint16(other[k] & low))))
                 odd[k + 1] = np.float32(np.uint16(max(np.uint16(grey[k] >> eight), np.uint16(other[k] >> eight))))
