@@ -1,48 +1,17 @@
-"""Where the networks run and in what arithmetic, resolved once, and the switches that make it repeatable."""
+"""What a process does before its first tensor operation, so that it computes the same bits every time."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 
 import torch
 
 from shared.config import ConfigError
 
-
-def resolve_device(name: str) -> torch.device:
-    """The device of `--device`: auto (CUDA where there is one), cpu, cuda or cuda:N.
-
-    Raises:
-        ConfigError: there is no such device here.
-    """
-    if name == "auto":
-        return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
-    kind, _, index = name.partition(":")
-    if name == "cpu":
-        return torch.device("cpu")
-    if kind != "cuda" or (index and not index.isdecimal()):
-        raise ConfigError(f"--device {name} is no device; it is auto, cpu, cuda or cuda:N.")
-    if not torch.cuda.is_available():
-        raise ConfigError(f"--device {name}: PyTorch finds no CUDA device on this machine; use --device cpu.")
-    number = int(index or 0)
-    if number >= torch.cuda.device_count():
-        raise ConfigError(f"--device {name}: this machine has {torch.cuda.device_count()} CUDA device(s), from cuda:0.")
-    return torch.device("cuda", number)
-
-
-def resolve_precision(precision: str, device: torch.device) -> str:
-    """The arithmetic of `--precision`: fp32, tf32 (CUDA only) or bf16.
-
-    Raises:
-        ConfigError: the device cannot do it.
-    """
-    if precision == "auto":
-        if device.type == "cuda":
-            return "tf32"
-        return "bf16" if torch.cpu._is_amx_tile_supported() else "fp32"
-    if precision == "tf32" and device.type == "cpu":
-        raise ConfigError("--precision tf32 is for CUDA; on a CPU it is fp32 or bf16.")
-    return precision
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_LARGEST_HEAP_BLOCK = 32 << 20
+"""The most that the C library lets `_M_MMAP_THRESHOLD` be; activations of a chunk stay below it."""
 
 
 def prepare_torch(device: torch.device, precision: str, threads: int) -> None:
@@ -58,6 +27,7 @@ def prepare_torch(device: torch.device, precision: str, threads: int) -> None:
     # before the threads of the pool exist, which inherit it.
     torch.set_flush_denormal(True)
     torch.set_num_threads(threads)
+    _keep_freed_memory()
     torch.use_deterministic_algorithms(True)
     # Deterministic mode also fills every fresh tensor, to expose reads of unwritten memory: a pass over memory
     # for each temporary, which changes no result here.
@@ -73,3 +43,14 @@ def prepare_torch(device: torch.device, precision: str, threads: int) -> None:
         torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
         torch.backends.cudnn.allow_tf32 = precision == "tf32"
         torch.cuda.set_device(device)
+
+
+def _keep_freed_memory() -> None:
+    """Have the C library keep what is freed, where it can.
+
+    Every update allocates and frees the same megabytes; given back to the system, they return as page faults.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _LARGEST_HEAP_BLOCK)
+        mallopt(_M_TRIM_THRESHOLD, 1 << 30)

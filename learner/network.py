@@ -22,16 +22,24 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from shared.config import FRAME_SIDE, STACK
+from shared.config import FRAME_SIDE, STACK, ConfigError
 from shared.parameters import CONVOLUTIONS, ParameterSpec, parameters_of
 from shared.random import Stream, bits
 
-_BLOCK = 4
-GRID = FRAME_SIDE // _BLOCK
+BLOCK = 4
+"""Pixels along a side of a block."""
+GRID = FRAME_SIDE // BLOCK
 """Blocks along a side of a frame."""
-CELL = _BLOCK * _BLOCK
+CELL = BLOCK * BLOCK
 """Pixels of a block."""
 PIXEL = 1.0 / 255.0
+
+_WRONG = 0.4
+"""Relative error that rounding does not explain: it reaches 0.15 in gradients of fresh networks, a wrong kernel 0.5."""
+
+# Bound once: finding an operator's overload anew costs as much as a small operation.
+_convolution_backward = torch.ops.aten.convolution_backward.default
+_threshold_backward = torch.ops.aten.threshold_backward.default
 
 
 def blocks(frames: Tensor, out: Tensor) -> Tensor:
@@ -42,8 +50,8 @@ def blocks(frames: Tensor, out: Tensor) -> Tensor:
     """
     n, k = frames.shape[:2]
     # Four pixels of a line travel as one 32-bit word: four times fewer elements to place.
-    words = frames.view(torch.int32).view(n, k, GRID, _BLOCK, GRID).permute(0, 2, 4, 1, 3)
-    out.view(torch.int32).view(n, GRID, GRID, k, _BLOCK).copy_(words)
+    words = frames.view(torch.int32).view(n, k, GRID, BLOCK, GRID).permute(0, 2, 4, 1, 3)
+    out.view(torch.int32).view(n, GRID, GRID, k, BLOCK).copy_(words)
     return out
 
 
@@ -88,8 +96,8 @@ class Architecture:
         self.spec = parameters_of(network, actions)
         self.strides = [1] + [stride for _, _, stride in layers[1:]]
         self._kernels = [kernel // stride if i == 0 else kernel for i, (_, kernel, stride) in enumerate(layers)]
-        if layers[0][2] != _BLOCK or layers[0][1] % _BLOCK:
-            raise ValueError(f"The first convolution of network {network} must have stride {_BLOCK}.")
+        if layers[0][2] != BLOCK or layers[0][1] % BLOCK:
+            raise ValueError(f"The first convolution of network {network} must have stride {BLOCK}.")
         self._order = self._inner_order()
 
     def _inner_order(self) -> NDArray[np.int64]:
@@ -99,7 +107,7 @@ class Architecture:
         for name, place in places.items():
             if name == "conv1.weight":
                 out, k = place.shape[0], self._kernels[0]
-                cut = place.reshape(out, STACK, k, _BLOCK, k, _BLOCK)  # [out, frame, y, dy, x, dx]
+                cut = place.reshape(out, STACK, k, BLOCK, k, BLOCK)  # [out, frame, y, dy, x, dx]
                 place = cut.transpose(0, 2, 4, 1, 3, 5)
             elif place.ndim == 4:
                 place = place.transpose(0, 2, 3, 1)
@@ -174,7 +182,7 @@ class Pass(NamedTuple):
     inputs: list[Tensor]
     """The input of each convolution, and the last one's output."""
     hidden: Tensor
-    """dtype[n, hidden]."""
+    """float32[n, hidden]."""
     q: Tensor
     """Q(s, .) float32[n, actions]."""
 
@@ -184,8 +192,8 @@ def forward(weights: Weights, x: Tensor) -> Pass:
     inputs = [x]
     for (weight, bias), stride in zip(weights.layers.convolutions, weights.architecture.strides, strict=True):
         inputs.append(F.conv2d(inputs[-1], weight, bias, stride).relu_())
-    hidden = F.linear(_features(inputs[-1]), *weights.layers.hidden).relu_()
-    return Pass(inputs, hidden, F.linear(hidden.float(), *weights.layers.value))
+    hidden = F.linear(_features(inputs[-1]), *weights.layers.hidden).relu_().float()
+    return Pass(inputs, hidden, F.linear(hidden, *weights.layers.value))
 
 
 def backward(weights: Weights, past: Pass, gradient_q: Tensor, out: Views) -> None:
@@ -197,9 +205,9 @@ def backward(weights: Weights, past: Pass, gradient_q: Tensor, out: Views) -> No
         out: views of a vector [P] of the weights' dtype.
     """
     layers, hidden, features = weights.layers, past.hidden, _features(past.inputs[-1])
-    out.value[0].copy_(gradient_q.t() @ hidden.float())
+    out.value[0].copy_(gradient_q.t() @ hidden)
     out.value[1].copy_(gradient_q.sum(0))
-    grad = _relu_backward((gradient_q @ layers.value[0]).to(weights.dtype), hidden)
+    grad = _relu_backward(gradient_q @ layers.value[0], hidden).to(weights.dtype)
     torch.mm(grad.t(), features, out=out.hidden[0])
     torch.sum(grad, 0, out=out.hidden[1])
     last = past.inputs[-1]
@@ -207,7 +215,7 @@ def backward(weights: Weights, past: Pass, gradient_q: Tensor, out: Views) -> No
     for i in reversed(range(len(layers.convolutions))):
         grad = _relu_backward(grad, past.inputs[i + 1])
         stride = weights.architecture.strides[i]
-        grad, weight, bias = torch.ops.aten.convolution_backward(
+        grad, weight, bias = _convolution_backward(
             grad,
             past.inputs[i],
             layers.convolutions[i][0],
@@ -230,13 +238,52 @@ def _features(last: Tensor) -> Tensor:
 
 
 def _relu_backward(gradient: Tensor, output: Tensor) -> Tensor:
-    return torch.ops.aten.threshold_backward(gradient, output, 0)
+    return _threshold_backward(gradient, output, 0)
+
+
+def check_arithmetic(network: str, actions: int, device: torch.device, precision: str, batch: int) -> None:
+    """Compare this machine's bfloat16 with its float32, forward and backward, in the shapes that will be used.
+
+    Libraries choose kernels by processor and shape, and some have been wrong without a word (oneDNN 3.12 with AMX:
+    convolutions of 16 channels with stride 4).
+
+    Raises:
+        ConfigError: what bfloat16 gives is further from float32 than rounding explains.
+    """
+    if precision != "bf16":
+        return
+    architecture = Architecture(network, actions)
+    parameters = initial_parameters(architecture.spec, 0)
+    generator = torch.Generator().manual_seed(0)
+    pixels = torch.randint(0, 256, (batch, GRID, GRID, STACK * CELL), generator=generator, dtype=torch.uint8)
+    gradient_q = torch.randn(batch, actions, generator=generator).to(device)
+    results = []
+    for each in ("fp32", "bf16"):
+        weights = Weights(architecture, device, each)
+        weights.load(parameters)
+        past = forward(weights, network_input(pixels.to(device), 0, weights.dtype))
+        gradient = torch.zeros_like(weights.shadow)
+        backward(weights, past, gradient_q, architecture.views(gradient))
+        results.append([past.q, *(view.float() for pair in _pairs(architecture.views(gradient)) for view in pair)])
+    for exact, rounded in zip(*results, strict=True):
+        off = float((rounded - exact).norm() / exact.norm())
+        if not off < _WRONG:
+            raise ConfigError(
+                f"On {device}, bfloat16 gives network {network} values that are {off:.0%} off: a kernel of PyTorch "
+                f"{torch.__version__} is wrong on this processor. Use --precision fp32."
+            )
+
+
+def _pairs(views: Views) -> list[tuple[Tensor, Tensor]]:
+    """(weight, bias) of all layers."""
+    return [*views.convolutions, views.hidden, views.value]
 
 
 class Policy:
     """A network that answers a fixed number of stacks with the values of their actions."""
 
     def __init__(self, network: str, actions: int, device: torch.device, precision: str, batch: int) -> None:
+        check_arithmetic(network, actions, device, precision, batch)
         self._weights = Weights(Architecture(network, actions), device, precision)
         self._batch = batch
         pinned = device.type == "cuda"

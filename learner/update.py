@@ -15,12 +15,21 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
 from learner.loss import bellman_target, clipped_error
-from learner.network import CELL, GRID, Architecture, Weights, backward, forward, initial_parameters, network_input
+from learner.network import (
+    CELL,
+    GRID,
+    Architecture,
+    Weights,
+    backward,
+    check_arithmetic,
+    forward,
+    initial_parameters,
+    network_input,
+)
 from learner.optimizer import Optimizer
 from learner.replay import FRAMES, Batch, DeviceFrames, Frames, HostFrames, Replay
 from shared.config import Learn
@@ -68,6 +77,7 @@ class Trainer:
         precision: str,
     ) -> None:
         self._sizes, self._learn, self._seed, self._device = sizes, learn, seed, device
+        check_arithmetic(learn.network, actions, device, precision, learn.batch_size)
         architecture = Architecture(learn.network, actions)
         self._online = Weights(architecture, device, precision)
         self._target = Weights(architecture, device, precision)
@@ -85,6 +95,9 @@ class Trainer:
             reward=torch.zeros(n, device=device),
             discount=torch.zeros(n, device=device),
         )
+        # One-hot, not gather: the backward pass of gather adds up in an order that a GPU does not fix.
+        self._chosen = torch.zeros(n, actions, device=device)
+        self._actions = torch.arange(actions, device=device)
         self._y = torch.zeros(n, device=device)
         self._sums = torch.zeros(3, dtype=torch.float64, device=device)
         self._plan: Batch | None = None
@@ -191,6 +204,7 @@ class Trainer:
         self._frames.select(part, self._blocks)
         for to, field in zip(self._batch, part, strict=True):
             to.copy_(field)
+        self._chosen.copy_(self._batch.action[:, None] == self._actions)
         self._loaded = chunk
 
     def _body(self, first: int, last: int) -> None:
@@ -206,8 +220,7 @@ class Trainer:
         size, online = self._learn.batch_size, self._online
         part = slice(index * size, (index + 1) * size)
         past = forward(online, network_input(self._blocks[part], 0, online.dtype))
-        # One-hot, not gather: the backward pass of gather adds up in an order that a GPU does not fix.
-        chosen = F.one_hot(self._batch.action[part], online.architecture.actions).float()
+        chosen = self._chosen[part]
         loss, gradient = clipped_error((past.q * chosen).sum(1), self._y[part])
         backward(online, past, gradient[:, None] * chosen * self._optimizer.gradient_scale, self._gradients)
         self._sums[0] += loss.mean()

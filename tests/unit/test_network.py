@@ -16,12 +16,13 @@ from learner.network import (
     Weights,
     backward,
     blocks,
+    check_arithmetic,
     forward,
     greedy,
     initial_parameters,
     network_input,
 )
-from shared.config import STACK
+from shared.config import STACK, ConfigError
 from shared.parameters import CONVOLUTIONS, parameters_of
 
 CPU = torch.device("cpu")
@@ -146,3 +147,18 @@ def test_greedy_takes_the_first_best_and_refuses_nan() -> None:
     for broken in (np.nan, np.inf):
         with pytest.raises(FloatingPointError, match="row 1"):
             greedy(np.array([[0, 1], [broken, 0]], np.float32))
+
+
+@pytest.mark.parametrize("network", ["nature", "small"])
+def test_a_wrong_kernel_is_noticed(network: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_arithmetic(network, ACTIONS, CPU, "bf16", 8)
+    right = F.conv2d
+
+    def wrong(x: Tensor, weight: Tensor, *rest: object) -> Tensor:
+        if x.dtype == torch.bfloat16 and weight.shape[2] == 4:
+            weight = weight.roll(1, dims=1)
+        return right(x, weight, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(F, "conv2d", wrong)
+    with pytest.raises(ConfigError, match="--precision fp32"):
+        check_arithmetic(network, ACTIONS, CPU, "bf16", 8)
