@@ -88,16 +88,11 @@ class Trainer:
         self._chunk = min(CHUNK_UPDATES, -(-sizes.round_steps // learn.train_every))
         n = self._chunk * learn.batch_size
         self._blocks = torch.zeros(n, GRID, GRID, FRAMES * CELL, dtype=torch.uint8, device=device)
-        self._batch = Batch(
-            rows=torch.zeros(n, FRAMES, dtype=torch.int64, device=self._frames.device),
-            keep=torch.zeros(n, FRAMES, 1, 1, dtype=torch.uint8, device=self._frames.device),
-            action=torch.zeros(n, dtype=torch.int64, device=device),
-            reward=torch.zeros(n, device=device),
-            discount=torch.zeros(n, device=device),
-        )
         # One-hot, not gather: the backward pass of gather adds up in an order that a GPU does not fix.
         self._chosen = torch.zeros(n, actions, device=device)
         self._actions = torch.arange(actions, device=device)
+        self._reward = torch.zeros(n, device=device)
+        self._discount = torch.zeros(n, device=device)
         self._y = torch.zeros(n, device=device)
         self._sums = torch.zeros(3, dtype=torch.float64, device=device)
         self._plan: Batch | None = None
@@ -128,7 +123,12 @@ class Trainer:
 
     @torch.inference_mode()
     def online_into(self, out: NDArray[np.float32]) -> None:
-        """Write the online parameters into float32[P]."""
+        """Write the online parameters into float32[P], to be published.
+
+        Raises:
+            NonFiniteError: they, or what the round computed so far, are not finite.
+        """
+        self._check()
         self._online.architecture.to_outer(self._online.master, out)
 
     @torch.inference_mode()
@@ -202,16 +202,16 @@ class Trainer:
         n = len(self._y)
         part = self._plan.part(chunk * n, (chunk + 1) * n)
         self._frames.select(part, self._blocks)
-        for to, field in zip(self._batch, part, strict=True):
-            to.copy_(field)
-        self._chosen.copy_(self._batch.action[:, None] == self._actions)
+        self._chosen.copy_(part.action[:, None] == self._actions)
+        self._reward.copy_(part.reward)
+        self._discount.copy_(part.discount)
         self._loaded = chunk
 
     def _body(self, first: int, last: int) -> None:
         """Updates [first, last) of the chunk that was gathered."""
         if first == 0:
             future = forward(self._target, network_input(self._blocks, 1, self._target.dtype)).q.amax(1)
-            self._y.copy_(bellman_target(self._batch.reward, self._batch.discount, future))
+            self._y.copy_(bellman_target(self._reward, self._discount, future))
         for index in range(first, last):
             self._update(index)
 

@@ -214,6 +214,8 @@ def test_broken_numbers_stop_the_round() -> None:
     trainer.run(3)
     with pytest.raises(NonFiniteError, match="round 4"):
         trainer.end_round()
+    with pytest.raises(NonFiniteError, match="round 4"):
+        trainer.online_into(state["online"])
 
 
 def test_a_round_that_only_plays_has_no_updates() -> None:
