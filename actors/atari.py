@@ -34,10 +34,10 @@ FIRE = 1
 TWO_PLAYER_GAMES = frozenset({"combat", "joust", "maze_craze", "warlords"})
 """ROMs of ale-py without a mode for one player; Gymnasium registers none of them either."""
 
-RESET_ANEW = frozenset({"qbert", "tetris"})
-"""Games whose state after a reset does not restore exactly; a real reset of theirs is always the same."""
+RESET_ANEW = frozenset({"qbert", "tetris", "tic_tac_toe_3d"})
+"""Games whose starts do not restore exactly; a real reset of theirs is always the same."""
 
-REPLAYED = RESET_ANEW | {"tic_tac_toe_3d", "yars_revenge"}
+REPLAYED = RESET_ANEW | {"yars_revenge"}
 """Games whose states do not restore exactly in another process (ale-py 0.12.1): an episode is played again instead."""
 
 _STATE = struct.Struct("<4sBB")

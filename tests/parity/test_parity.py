@@ -11,7 +11,7 @@ from shared.protocols import PROTOCOLS
 from tests.parity.reference import compare
 
 NATURE = PROTOCOLS["nature"]
-SOME = ("breakout", "qbert", "air_raid", "pong", "tetris", "yars_revenge", "amidar", "video_checkers")
+SOME = ("breakout", "qbert", "air_raid", "pong", "tetris", "yars_revenge", "tic_tac_toe_3d", "amidar", "video_checkers")
 
 
 @pytest.mark.parametrize("game", games())
