@@ -235,15 +235,15 @@ def measure(arguments: Arguments, threads: int, precision: str) -> Figures:
 def breakdown(trainer: Trainer, times: int) -> tuple[float, float, float, float]:
     """Best milliseconds per update of the trainer's parts: gather, target, forward and backward, optimiser."""
     online, target, per = trainer._online, trainer._target, 1.0 / CHUNK_UPDATES
-    gradient_q = trainer._chosen[: trainer._learn.batch_size]
+    gradient_q = trainer._chunks[0].chosen[: trainer._learn.batch_size]
 
     def passes() -> None:
-        past = forward(online, network_input(trainer._blocks[: len(gradient_q)], 0, online.dtype))
+        past = forward(online, network_input(trainer._chunks[0].blocks[: len(gradient_q)], 0, online.dtype))
         backward(online, past, gradient_q, trainer._gradients)
 
     with torch.inference_mode():
-        gather, _ = best(lambda: trainer._gather(0), times)
-        future, _ = best(lambda: forward(target, network_input(trainer._blocks, 1, target.dtype)), times)
+        gather, _ = best(lambda: trainer._gather(0, trainer._chunks[0]), times)
+        future, _ = best(lambda: forward(target, network_input(trainer._chunks[0].blocks, 1, target.dtype)), times)
         both, _ = best(passes, times)
         step, _ = best(trainer._optimizer.step, times)
     return gather * per, future * per, both, step

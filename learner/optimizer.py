@@ -44,7 +44,7 @@ def _narrow(x):  # type: ignore[no-untyped-def]
 # the parameters' copy, and `gradient` is [0]; else these two are [0] and `gradient` is float32[P].
 
 
-@njit(error_model="numpy", cache=True)
+@njit(error_model="numpy", cache=True, nogil=True)
 def _rmsprop(x, shadow, gradient, half, mean, square, decay, rate, epsilon):  # type: ignore[no-untyped-def]
     """x -= rate * g / sqrt(E[g^2] - E[g]^2 + epsilon) (Graves 2013, equations 38 to 41, without momentum)."""
     narrow = half.size > 0
@@ -60,7 +60,7 @@ def _rmsprop(x, shadow, gradient, half, mean, square, decay, rate, epsilon):  # 
             shadow[i] = _narrow(moved)
 
 
-@njit(error_model="numpy", cache=True)
+@njit(error_model="numpy", cache=True, nogil=True)
 def _adam(x, shadow, gradient, half, mean, square, decay, rate, epsilon, mean_decay, correction):  # type: ignore[no-untyped-def]
     """x -= rate * m / (sqrt(n * correction) + epsilon), where rate holds the correction of m."""
     narrow = half.size > 0

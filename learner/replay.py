@@ -106,7 +106,7 @@ class Frames(Protocol):
         """Write the batch's frames as blocks uint8[n, 21, 21, 5 * 16] on the learner's device."""
 
 
-@njit(error_model="numpy", cache=True)
+@njit(error_model="numpy", cache=True, nogil=True)
 def _select(lines, rows, keep, out):  # type: ignore[no-untyped-def]
     """Blocks of frames, in one pass over memory; four pixels of a line are one word.
 

@@ -5,12 +5,15 @@ is done in *chunks* of some updates: the frames of a chunk are gathered at once,
 of them at once, and only then come its updates, one by one. Chunks are counted from the beginning of the round and
 always have the same size; how the round is cut into calls of `run` changes no number.
 
-The body of a chunk (`Trainer._body`) is the same everywhere. A CPU just runs it; a GPU captures it into graphs.
+Nothing of a chunk's preparation depends on the updates before it. On a CPU a second thread prepares a chunk while the
+first updates with the one before; on a GPU the updates of a chunk and its target values are captured into graphs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -62,6 +65,27 @@ class RoundMetrics(NamedTuple):
     """Of the batch's mean gradient, looked at in the first update of each chunk."""
 
 
+class Chunk(NamedTuple):
+    """Buffers for the transitions of some updates, n in all."""
+
+    blocks: Tensor
+    """uint8[n, 21, 21, 5 * 16]: frames t-3 ... t+1."""
+    chosen: Tensor
+    """float32[n, actions]: one-hot a_t."""
+    reward: Tensor
+    """float32[n], clipped."""
+    discount: Tensor
+    """float32[n]; 0 where the return ends."""
+    y: Tensor
+    """float32[n]: target values."""
+
+    @classmethod
+    def of(cls, n: int, actions: int, device: torch.device) -> Chunk:
+        """Empty buffers."""
+        blocks = torch.zeros(n, GRID, GRID, FRAMES * CELL, dtype=torch.uint8, device=device)
+        return cls(blocks, torch.zeros(n, actions, device=device), *(torch.zeros(n, device=device) for _ in range(3)))
+
+
 class Trainer:
     """Parameters, target and optimiser, and the updates of one round after the other."""
 
@@ -86,22 +110,23 @@ class Trainer:
         self._frames = _frames(ring, device)
         self._replay = Replay(ring, self._frames, batch=learn.batch_size, discount=learn.discount, seed=seed)
         self._chunk = min(CHUNK_UPDATES, -(-sizes.round_steps // learn.train_every))
-        n = self._chunk * learn.batch_size
-        self._blocks = torch.zeros(n, GRID, GRID, FRAMES * CELL, dtype=torch.uint8, device=device)
-        # One-hot, not gather: the backward pass of gather adds up in an order that a GPU does not fix.
-        self._chosen = torch.zeros(n, actions, device=device)
+        on_cpu = device.type == "cpu"
+        self._chunks = [Chunk.of(self._chunk * learn.batch_size, actions, device) for _ in range(2 if on_cpu else 1)]
         self._actions = torch.arange(actions, device=device)
-        self._reward = torch.zeros(n, device=device)
-        self._discount = torch.zeros(n, device=device)
-        self._y = torch.zeros(n, device=device)
         self._sums = torch.zeros(3, dtype=torch.float64, device=device)
         self._plan: Batch | None = None
         self._round = self._done = self._planned = self._loaded = 0
-        self._spans = Graphs(self._body) if device.type == "cuda" else self._body
+        # PyTorch keeps the number of threads by thread.
+        self._ahead = (
+            ThreadPoolExecutor(1, "ahead", torch.set_num_threads, (torch.get_num_threads(),)) if on_cpu else None
+        )
+        self._next: Future[None] | None = None
+        self._graphs = None if on_cpu else Graphs(lambda: self._updates(0, 0, 1))
 
     @torch.inference_mode()
     def initialise(self) -> None:
         """Fresh parameters from the seed, the target equal to them, moments zero."""
+        self._settle()
         self._online.load(initial_parameters(self._online.architecture.spec, self._seed))
         self.update_target()
         self._optimizer.mean.zero_()
@@ -110,6 +135,7 @@ class Trainer:
     @torch.inference_mode()
     def load(self, state: Mapping[str, NDArray[np.float32]]) -> None:
         """Take over the vectors of `STATE_NAMES`, float32[P] each, in the order of `shared.parameters`."""
+        self._settle()
         for name, vector in self._state().items():
             self._online.architecture.to_inner(state[name], vector)
         self._online.cast()
@@ -134,6 +160,7 @@ class Trainer:
     @torch.inference_mode()
     def update_target(self) -> None:
         """The target network becomes the online one."""
+        self._settle()
         self._target.master.copy_(self._online.master)
         self._target.cast()
 
@@ -144,6 +171,7 @@ class Trainer:
         Returns:
             The number of updates of the round.
         """
+        self._settle()
         self._round, self._done, self._loaded = round_, 0, -1
         self._planned = self._sizes.updates_in(round_)
         self._sums.zero_()
@@ -163,8 +191,11 @@ class Trainer:
             chunk, first = divmod(self._done, self._chunk)
             last = min(self._chunk, first + end - self._done)
             if self._loaded != chunk:
-                self._gather(chunk)
-            self._spans(first, last)
+                self._load(chunk)
+            if self._graphs is None:
+                self._updates(chunk % 2, first, last)
+            else:
+                self._graphs.replay((first, last), partial(self._updates, 0, first, last))
             self._done += last - first
 
     @torch.inference_mode()
@@ -196,32 +227,59 @@ class Trainer:
                 "smaller --learning-rate may help."
             )
 
-    def _gather(self, chunk: int) -> None:
-        """Bring the transitions of a chunk to where the body reads them."""
+    def _load(self, number: int) -> None:
+        """Have chunk `number` ready; with a second thread, begin with the one after it."""
+        if self._graphs is not None:
+            self._gather(number, self._chunks[0])
+            self._graphs.replay("targets", lambda: self._targets(self._chunks[0]))
+        else:
+            assert self._ahead is not None, "without graphs there is a second thread"
+            (self._next or self._ahead.submit(self._prepare, number)).result()
+            more = (number + 1) * self._chunk < self._planned
+            self._next = self._ahead.submit(self._prepare, number + 1) if more else None
+        self._loaded = number
+
+    def _settle(self) -> None:
+        """Let the second thread finish: what it reads is about to change."""
+        if self._next is not None:
+            self._next.result()
+            self._next = None
+
+    @torch.inference_mode()
+    def _prepare(self, number: int) -> None:
+        """In the second thread: gather a chunk and compute its target values."""
+        chunk = self._chunks[number % 2]
+        self._gather(number, chunk)
+        self._targets(chunk)
+
+    def _gather(self, number: int, chunk: Chunk) -> None:
+        """Bring the transitions of chunk `number` into its buffers."""
         assert self._plan is not None, "begin_round comes before run"
-        n = len(self._y)
-        part = self._plan.part(chunk * n, (chunk + 1) * n)
-        self._frames.select(part, self._blocks)
-        self._chosen.copy_(part.action[:, None] == self._actions)
-        self._reward.copy_(part.reward)
-        self._discount.copy_(part.discount)
-        self._loaded = chunk
+        n = len(chunk.y)
+        part = self._plan.part(number * n, (number + 1) * n)
+        self._frames.select(part, chunk.blocks)
+        # One-hot, not gather: the backward pass of gather adds up in an order that a GPU does not fix.
+        chunk.chosen.copy_(part.action[:, None] == self._actions)
+        chunk.reward.copy_(part.reward)
+        chunk.discount.copy_(part.discount)
 
-    def _body(self, first: int, last: int) -> None:
-        """Updates [first, last) of the chunk that was gathered."""
-        if first == 0:
-            future = forward(self._target, network_input(self._blocks, 1, self._target.dtype)).q.amax(1)
-            self._y.copy_(bellman_target(self._reward, self._discount, future))
+    def _targets(self, chunk: Chunk) -> None:
+        """The values that the updates of a chunk move to."""
+        future = forward(self._target, network_input(chunk.blocks, 1, self._target.dtype)).q.amax(1)
+        chunk.y.copy_(bellman_target(chunk.reward, chunk.discount, future))
+
+    def _updates(self, buffer: int, first: int, last: int) -> None:
+        """Updates [first, last) of the chunk in a buffer."""
         for index in range(first, last):
-            self._update(index)
+            self._update(self._chunks[buffer], index)
 
-    def _update(self, index: int) -> None:
+    def _update(self, chunk: Chunk, index: int) -> None:
         """One gradient update."""
         size, online = self._learn.batch_size, self._online
         part = slice(index * size, (index + 1) * size)
-        past = forward(online, network_input(self._blocks[part], 0, online.dtype))
-        chosen = self._chosen[part]
-        loss, gradient = clipped_error((past.q * chosen).sum(1), self._y[part])
+        past = forward(online, network_input(chunk.blocks[part], 0, online.dtype))
+        chosen = chunk.chosen[part]
+        loss, gradient = clipped_error((past.q * chosen).sum(1), chunk.y[part])
         backward(online, past, gradient[:, None] * chosen * self._optimizer.gradient_scale, self._gradients)
         self._sums[0] += loss.mean()
         self._sums[1] += past.q.amax(1).mean()
@@ -232,26 +290,25 @@ class Trainer:
 
 
 class Graphs:
-    """A body captured into CUDA graphs, one for each span of updates that is asked for."""
+    """Bodies of operations, each captured into a CUDA graph when it is first asked for."""
 
-    def __init__(self, body: Callable[[int, int], None]) -> None:
-        self._body = body
-        self._graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
+    def __init__(self, warm: Callable[[], None]) -> None:
+        self._graphs: dict[Hashable, torch.cuda.CUDAGraph] = {}
         self._pool = torch.cuda.graph_pool_handle()
         # Libraries set themselves up in a first pass, which a capture cannot hold. It runs on zeros, and what it does
         # to the parameters is overwritten by `initialise` or `load`.
         side = torch.cuda.Stream()
         with torch.inference_mode(), torch.cuda.stream(side):
-            body(0, 1)
+            warm()
         side.synchronize()
 
-    def __call__(self, first: int, last: int) -> None:
-        """Do updates [first, last) of the chunk."""
-        graph = self._graphs.get((first, last))
+    def replay(self, name: Hashable, body: Callable[[], None]) -> None:
+        """Do what `body` does, which is always the same for the same name."""
+        graph = self._graphs.get(name)
         if graph is None:
-            graph = self._graphs[first, last] = torch.cuda.CUDAGraph()
+            graph = self._graphs[name] = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, pool=self._pool):
-                self._body(first, last)
+                body()
         graph.replay()
 
 
