@@ -53,6 +53,7 @@ def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], 
     import json
 
     import supervisor
+    from actors.frames import compile_kernels
     from shared.files import write_atomic
     from shared.validate import CONFIG_FILE
     from watch.observer import Observer
@@ -71,6 +72,7 @@ def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], 
         observer = observer or Observer(memory)
         on_status(observer.look())
 
+    compile_kernels()  # once, into numba's cache, rather than by every actor at the same time
     supervisor.train(ready, look, note)
     summary: dict[str, Any] = json.loads((run_dir / "summary.json").read_text())
     return summary

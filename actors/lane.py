@@ -130,7 +130,7 @@ class Lane:
             self._steps[j] += 1
             results = (*outcome, self._returns[j], self._steps[j])
             valid = not (outcome.terminated or outcome.truncated)
-            start = outcome.life_lost and valid
+            start = False  # a lost life ends the return, not the episode: the stack goes on (docs/protocols.md)
             self._resets[j] = not valid
         if compare:
             self._compare(tick, slot, following, j, (*results, start, valid))

@@ -67,7 +67,8 @@ def sizes_of(config: Config) -> Sizes:
     """Derive the sizes. Expects a validated configuration.
 
     The ring holds the window, the rounds that may be in flight behind it (one, with `free` two, with
-    `alternate` those since the last snapshot), the stack's history and the frame that opens the next round.
+    `alternate` those since the last snapshot), the stack's history and the frame that opens the next round. Learning
+    beside playing begins with the second round: in the first there is nothing to learn from yet.
     """
     play, learn = config.play, config.learn
     if learn.schedule == "alternate":
@@ -89,7 +90,7 @@ def sizes_of(config: Config) -> Sizes:
         window_ticks=window_ticks,
         target_steps=target_steps,
         train_every=learn.train_every,
-        first_learning_round=-(-learn.learning_starts // round_steps),
+        first_learning_round=max(learn.schedule != "alternate", -(-learn.learning_starts // round_steps)),
         rounds=rounds,
         snapshot_rounds=snapshot_rounds,
         capacity=window_ticks + in_flight * round_ticks + STACK + 1,

@@ -1,0 +1,155 @@
+"""A lane's slots, its write-ahead log and its return from a snapshot, with an env whose frames say what they are."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from actors.env import Env, Outcome
+from actors.lane import Lane, RedoError
+from shared.config import Config
+from shared.memory import Memory, Plan
+
+TICKS = 30
+
+
+class Counting(Env):
+    """Ends every fifth step, truncates every third episode; a frame's pixels are the number of steps so far."""
+
+    actions = 4
+
+    def __init__(self, odd: int = 0) -> None:
+        self.count = 0
+        self.odd = odd
+
+    def _draw(self, frame: Any) -> None:
+        frame[:] = self.count % 251 + (self.odd if self.count == 17 else 0)
+
+    def reset(self, tick: int, frame: Any) -> None:
+        self.count += 100 - self.count % 100
+        self._draw(frame)
+
+    def step(self, tick: int, action: int, frame: Any) -> Outcome:
+        self.count += 1
+        self._draw(frame)
+        over = self.count % 100 == 5
+        truncated = over and self.count // 100 % 3 == 0
+        return Outcome(float(action), over and not truncated, truncated, self.count % 100 == 2)
+
+    def snapshot(self) -> bytes:
+        return struct.pack("<q", self.count)
+
+    def restore(self, data: bytes) -> None:
+        (self.count,) = struct.unpack("<q", data)
+
+
+def memory_of_lane() -> Memory:
+    config = Config().with_settings(
+        envs=4,
+        lane_envs=2,
+        round_steps=40,
+        total_steps=400,
+        replay_size=400,
+        network="small",
+        actors=1,
+        run_dir=Path("."),
+    )
+    memory = Memory.create(Plan(config, 4))
+    memory.board.committed = 0
+    return memory
+
+
+def play(memory: Memory, lane: Lane, ticks: int) -> None:
+    """Advance a lane, answering it as inference would: action = tick mod 4."""
+    for _ in range(ticks):
+        if not lane.ready:
+            lanes = np.array([lane.index])
+            memory.mailbox.answer(lanes, memory.mailbox.request[lanes], np.full((1, 2), lane.tick % 4, np.uint8))
+        assert lane.ready
+        lane.advance()
+
+
+def fields_of(memory: Memory) -> dict[str, np.ndarray]:
+    return {name: view[0, : TICKS + 1].copy() for name, view in memory.ring.field.items()}
+
+
+@pytest.fixture
+def played() -> tuple[Memory, dict[str, np.ndarray]]:
+    memory = memory_of_lane()
+    lane = Lane(memory, 0, [Counting(), Counting()], incarnation=0)
+    lane.begin()
+    play(memory, lane, TICKS)
+    return memory, fields_of(memory)
+
+
+def test_slots_say_how_ticks_ended(played: tuple[Memory, dict[str, np.ndarray]]) -> None:
+    _, field = played
+    valid, start = field["valid"][:, 0], field["start"][:, 0]
+    over = (field["terminated"] | field["truncated"])[:, 0]
+    assert over.sum() >= 4
+    assert field["truncated"][:, 0].sum() >= 1
+    for tick in range(TICKS):
+        assert valid[tick + 1] == (not over[tick])
+        assert start[tick + 1] == (tick > 0 and bool(over[tick - 1]))
+        if not valid[tick]:  # the tick of the reset brings nothing
+            assert field["raw_reward"][tick, 0] == 0
+            assert not over[tick]
+            assert field["episode_steps"][tick, 0] == 0
+    ends = np.flatnonzero(over)
+    assert field["episode_steps"][ends, 0].tolist() == [5] * len(ends)
+    for end in ends:
+        assert field["episode_return"][end, 0] == field["raw_reward"][end - 4 : end + 1, 0].sum()
+    assert field["life_lost"][:, 0].sum() > 0
+
+
+@pytest.mark.parametrize(("logged", "done"), [(25, 25), (25, 24), (20, 20), (21, 20), (30, 30)])
+def test_a_lane_that_comes_back_repeats_itself(
+    played: tuple[Memory, dict[str, np.ndarray]], logged: int, done: int
+) -> None:
+    memory, field = played
+    # As if the first life had been killed: what was not done is not there, what was logged is.
+    memory.board.lane_logged[0], memory.board.lane_done[0] = logged, done
+    later = slice(done + 1, TICKS + 1)
+    for view in memory.ring.field.values():
+        view[0, later] = 99
+    for name in ("raw_reward", "terminated", "truncated", "episode_return"):
+        memory.ring.field[name][0, done] = 99
+    memory.ring.field["action"][0, done:logged] = field["action"][done:logged]
+    boundary = done // 10
+    for buffer in range(3):
+        if memory.lane_snapshots._number[0, buffer] > boundary:
+            memory.lane_snapshots._number[0, buffer] = -1
+    lane = Lane(memory, 0, [Counting(), Counting()], incarnation=1)
+    lane.begin()
+    assert lane.tick == boundary * 10
+    play(memory, lane, TICKS - lane.tick)
+    assert lane.redone == done - boundary * 10
+    again = fields_of(memory)
+    for name in field:
+        last = TICKS + 1 if name in ("frame", "start", "valid") else TICKS
+        assert np.array_equal(again[name][:last], field[name][:last]), name
+
+
+def test_an_emulator_that_does_not_repeat_itself_is_reported(played: tuple[Memory, dict[str, np.ndarray]]) -> None:
+    memory, _ = played
+    memory.lane_snapshots.clear()
+    memory.board.lane_logged[0] = memory.board.lane_done[0] = TICKS
+    other = Lane(memory, 0, [Counting(), Counting()], incarnation=1)
+    other.begin()  # from the first tick: without a snapshot the episodes are opened again
+    memory.ring.field["frame"][0, 6, 1, 40, 40] ^= 1
+    with pytest.raises(RedoError, match="Env 1 played tick 5 again"):
+        play(memory, other, TICKS)
+
+
+def test_a_second_life_is_not_answered_by_an_old_reply(played: tuple[Memory, dict[str, np.ndarray]]) -> None:
+    memory, _ = played
+    memory.mailbox.reply[0] = memory.mailbox.request[0]
+    lane = Lane(memory, 0, [Counting(), Counting()], incarnation=1)
+    memory.board.lane_logged[0] = memory.board.lane_done[0] = 30
+    lane.begin()
+    assert lane.tick == 30
+    assert not lane.ready

@@ -1,0 +1,70 @@
+"""Rows and stacks of the ring, against a slow obvious reference, around the wrap."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from shared.arena import Arena
+from shared.config import STACK, Config
+from shared.layout import Field, Layout, LayoutError
+from shared.ring import Ring, ring_fields
+from shared.sizes import sizes_of
+
+
+@pytest.fixture
+def ring() -> Ring:
+    config = Config().with_settings(envs=6, lane_envs=2, round_steps=60, total_steps=300, replay_size=180)
+    sizes = sizes_of(config)
+    return Ring(Arena.create(Layout(ring_fields(sizes))), sizes)
+
+
+def test_rows_address_the_flat_fields(ring: Ring) -> None:
+    for env in range(6):
+        for tick in (0, 1, ring.sizes.capacity - 1, ring.sizes.capacity, ring.sizes.capacity + 1):
+            lane, j = divmod(env, 2)
+            ring.field["action"][lane, tick % ring.sizes.capacity, j] = 100 + env
+            row = ring.rows(np.array([env]), np.array([tick]))[0]
+            assert ring.flat["action"][row] == 100 + env
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_stacks_begin_where_the_episode_does(ring: Ring, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    capacity, ticks = ring.sizes.capacity, ring.sizes.capacity + 20
+    starts = rng.random((6, ticks)) < 0.25
+    starts[:, 0] = True
+    for env in range(6):
+        for tick in range(ticks):
+            ring.field["start"][env // 2, tick % capacity, env % 2] = starts[env, tick]
+    env = rng.integers(0, 6, 200)
+    tick = rng.integers(ticks - capacity + STACK, ticks, 200)
+    tick[:4] = capacity - 1, capacity, capacity + 1, capacity + 2
+    rows, mask = ring.stack_rows(env, tick)
+    for i in range(len(env)):
+        belongs, inside = [], True
+        for back in range(STACK):
+            at = tick[i] - back
+            belongs.append(inside and at >= 0)
+            if at >= 0 and starts[env[i], at]:
+                inside = False
+        assert mask[i].tolist() == belongs[::-1]
+        assert rows[i].tolist() == [ring.rows(env[i : i + 1], np.array([tick[i] - 3 + k]))[0] for k in range(STACK)]
+
+
+def test_the_first_ticks_have_no_history(ring: Ring) -> None:
+    ring.field["start"][:] = 0
+    _, mask = ring.stack_rows(np.array([0, 0]), np.array([0, 2]))
+    assert mask.tolist() == [[False, False, False, True], [False, True, True, True]]
+
+
+def test_another_layout_is_refused() -> None:
+    layout = Layout([Field("a", "i8", (3,), "test")])
+    arena = Arena.create(layout)
+    assert Arena.attach(arena.fd, Layout([Field("a", "i8", (3,), "test")]))["a"].shape == (3,)
+    with pytest.raises(LayoutError, match="another configuration"):
+        Arena.attach(arena.fd, Layout([Field("b", "i8", (3,), "test")]))
+    with pytest.raises(LayoutError, match="this configuration needs"):
+        Arena.attach(arena.fd, Layout([Field("a", "i8", (300,), "test")]))
+    with pytest.raises(LayoutError, match="stands twice"):
+        Layout([Field("a", "i8", (3,), "test"), Field("a", "i8", (3,), "test")])

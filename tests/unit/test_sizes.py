@@ -1,0 +1,72 @@
+"""Rounds, windows and schedules, against the rules of docs/design.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shared.config import Config
+from shared.sizes import Sizes, sizes_of
+
+
+def sizes(**settings: Any) -> Sizes:
+    return sizes_of(Config().with_settings(**settings))
+
+
+def test_nature_on_96_envs() -> None:
+    nature = sizes()
+    assert (nature.lanes, nature.round_ticks, nature.round_steps) == (48, 104, 9_984)
+    assert nature.window_ticks == 10_416  # rounded down: at most replay_size steps
+    assert nature.first_learning_round == 6  # rounded up
+    assert nature.rounds == 5_009  # rounded up
+    assert nature.target_changes_after(0)
+
+
+@pytest.mark.parametrize("settings", [{}, {"envs": 6, "lane_envs": 3, "train_every": 7}, {"learning_starts": 0}])
+def test_updates_keep_the_ratio(settings: dict[str, Any]) -> None:
+    planned = sizes(**({"envs": 10, "round_steps": 100, "learning_starts": 350, "total_steps": 5_000} | settings))
+    done = 0
+    for round_ in range(planned.rounds):
+        assert planned.updates_before(round_) == done
+        count = planned.updates_in(round_)
+        assert (count > 0) == (round_ >= planned.first_learning_round)
+        done += count
+    steps = (planned.rounds - planned.first_learning_round) * planned.round_steps
+    assert abs(done - steps / planned.train_every) < 1
+
+
+def test_alternate_is_nature_to_the_letter_with_one_env() -> None:
+    alternate = sizes(schedule="alternate", envs=1, lane_envs=1, snapshot_every_steps=400)
+    assert alternate.round_steps == 4
+    assert alternate.updates_in(alternate.first_learning_round) == 1
+    changes = [round_ for round_ in range(10_000) if alternate.target_changes_after(round_)]
+    assert [(round_ + 1) * 4 for round_ in changes] == [10_000, 20_000, 30_000, 40_000]
+    assert alternate.snapshot_rounds == 100
+    assert alternate.rounds % alternate.snapshot_rounds == 0
+
+
+def test_alternate_with_more_envs_plays_a_tick_of_all() -> None:
+    alternate = sizes(schedule="alternate", envs=16, train_every=4)
+    assert (alternate.round_ticks, alternate.round_steps) == (1, 16)
+    assert alternate.updates_in(alternate.first_learning_round) == 4
+
+
+@pytest.mark.parametrize("schedule", ["concurrent", "alternate", "free"])
+def test_writers_never_meet_readers(schedule: str) -> None:
+    """No slot that anybody may write lies in the window, its stack history, or what a restart reads again."""
+    planned = sizes(schedule=schedule, envs=8, round_steps=80, snapshot_every_steps=80, replay_size=800)
+    n, spans = planned.round_ticks, planned.snapshot_rounds
+    committed = 40 * spans
+    ahead = {"concurrent": 1, "free": 2, "alternate": 1}[schedule]
+    newest = (committed + ahead) * n  # the opening frame of the round after the last that may be played
+    # The learner may have to go back to the newest snapshot; without spans that is the commit itself.
+    oldest = (committed - (spans if spans > 1 else 0)) * n - planned.window_ticks - 3
+    assert newest - oldest < planned.capacity + (1 if schedule == "alternate" else 0)
+
+
+def test_epsilon_goes_down_after_learning_starts() -> None:
+    config = Config().with_settings(envs=10, learning_starts=1_000, epsilon_steps=1_000)
+    planned, explore = sizes_of(config), config.explore
+    values = [planned.epsilon(tick, explore) for tick in (0, 100, 150, 200, 10_000)]
+    assert values == pytest.approx([1.0, 1.0, 0.55, 0.1, 0.1])
