@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -90,9 +91,10 @@ def memory_of(process: subprocess.Popen[str], run_dir: Path, actions: int = 4, s
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and process.poll() is None:
         for link in Path(f"/proc/{process.pid}/fd").iterdir():
-            if os.readlink(link).startswith("/memfd:ringside") and link.stat().st_size:
-                config = Config.from_json(json.loads((run_dir / "config.json").read_text()))
-                return Memory.attach(os.open(link, os.O_RDWR), Plan(config, actions))
+            with suppress(FileNotFoundError):  # closed since it was listed
+                if os.readlink(link).startswith("/memfd:ringside") and link.stat().st_size:
+                    config = Config.from_json(json.loads((run_dir / "config.json").read_text()))
+                    return Memory.attach(os.open(link, os.O_RDWR), Plan(config, actions))
         time.sleep(0.01)
     raise AssertionError(f"There is no shared memory after {seconds} s, or the run has ended.")
 
@@ -130,13 +132,14 @@ def child(process: subprocess.Popen[str], role: str) -> psutil.Process | None:
     return None
 
 
-def survivors(process: subprocess.Popen[str]) -> list[str]:
-    """Titles of processes of the run's session that still live."""
-    left = []
-    for candidate in psutil.process_iter(["pid"]):
+def gone(process: subprocess.Popen[str], seconds: float = 2.0) -> bool:
+    """Whether no process of the run's session is left after a moment."""
+    members = []
+    for candidate in psutil.process_iter():
         try:
-            if os.getsid(candidate.pid) == process.pid and candidate.status() != psutil.STATUS_ZOMBIE:
-                left.append(" ".join(candidate.cmdline()))
-        except (psutil.NoSuchProcess, ProcessLookupError):
+            if os.getsid(candidate.pid) == process.pid:
+                members.append(candidate)
+        except ProcessLookupError:
             continue
-    return left
+    _, alive = psutil.wait_procs(members, timeout=seconds)
+    return not [left for left in alive if left.is_running() and left.status() != psutil.STATUS_ZOMBIE]

@@ -80,7 +80,8 @@ class Scribe:
                     out[name][:] = weights.flat if name in ("online", "target") else 0.0
 
             self._memory.learner_snapshots.write(0, fill)
-        self._board.written[0] = self._board.saved[0] = self._board.committed + 1
+        self._board.written[0] = self._board.committed + 1
+        self._board.saved[0] = self._board.committed + 1 if run.resume is not None else -1
         self._board.begun_ns[0] = time.monotonic_ns()
         self._board.prepared[0] = 1
 

@@ -1,0 +1,84 @@
+"""Ends and deaths that a user meets: nothing is left behind, and what happened is said in a sentence."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.runs import child, finish, gone, memory_of, start, summary, wait_until
+
+ROLES = ("scribe", "learner", "inference", "actor 0", "actor 1")
+
+
+def all_there(process: subprocess.Popen[str]) -> bool:
+    return all(child(process, role) is not None for role in ROLES)
+
+
+def test_a_role_that_cannot_live_ends_the_run(tmp_path: Path) -> None:
+    process = start(tmp_path / "run", env="tests.crash.failing:raises", actors="1")
+    output = finish(process, code=1)
+    assert "5 times in a row without progress" in output
+    assert "the cartridge fell out" in output
+    assert "Traceback" not in output
+    assert "Traceback" in (tmp_path / "run" / "logs" / "actor-0.log").read_text()
+    assert list((tmp_path / "run" / "checkpoints").glob("checkpoint-*.json"))
+    assert gone(process)
+
+
+def test_numbers_that_are_not_finite_are_never_published(tmp_path: Path) -> None:
+    process = start(tmp_path / "run", optimizer="adam", learning_rate="1e30", precision="fp32")
+    output = finish(process, code=1)
+    assert "ceased to be finite" in output
+    assert "--learning-rate" in output
+    assert "Traceback" not in output
+    last = summary(tmp_path / "run")
+    assert last["restarts"] == 0
+    assert last["updates"] == 0  # the boundary before the first update is what was kept
+    assert gone(process)
+
+
+def test_killing_the_launcher_takes_all_children_along(tmp_path: Path) -> None:
+    before = set(os.listdir("/dev/shm"))
+    process = start(tmp_path / "run", total_steps="1_000_000")
+    memory = memory_of(process, tmp_path / "run")
+    wait_until(process, lambda: all_there(process) and memory.board.committed >= 1)
+    process.kill()
+    process.wait()
+    assert gone(process)
+    assert set(os.listdir("/dev/shm")) <= before
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_twice_ends_at_once(tmp_path: Path, early: bool) -> None:
+    process = start(tmp_path / "run", total_steps="1_000_000")
+    memory = memory_of(process, tmp_path / "run")
+    if not early:
+        wait_until(process, lambda: memory.board.committed >= 1)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to everybody
+    wait_until(process, lambda: memory.board.stop[0] != 0 or process.poll() is not None, 10)
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=10)
+    assert process.returncode in (0, 1)  # 0: it had saved before the second came
+    assert gone(process)
+
+
+def test_actors_are_light_and_named(tmp_path: Path) -> None:
+    process = start(tmp_path / "run", total_steps="1_000_000")
+    memory = memory_of(process, tmp_path / "run")
+    wait_until(process, lambda: all_there(process) and memory.board.committed >= 1)
+    for role in ("actor 0", "scribe"):
+        living = child(process, role)
+        assert living is not None
+        maps = living.memory_maps(grouped=False)
+        assert not [m.path for m in maps if "libtorch" in m.path]
+    actor = child(process, "actor 0")
+    assert actor is not None
+    private_dirty = sum(m.private_dirty for m in actor.memory_maps(grouped=False) if "memfd" not in m.path)
+    assert private_dirty < 100e6
+    process.send_signal(signal.SIGTERM)
+    finish(process)

@@ -1,0 +1,36 @@
+"""Evaluation beside training: every one of them, of fixed versions, the same whoever plays and whoever dies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.runs import finish, kill, memory_of, records, start, wait_until
+
+FLAGS = {
+    "env": "tests.pixel_game:factory",
+    "eval_every_steps": "960",
+    "eval_episodes": "6",
+    "eval_envs": "4",
+    "total_steps": "3_840",
+}
+
+
+def evaluations(run_dir: Path) -> list[dict[str, Any]]:
+    return records(run_dir, "evaluation")
+
+
+def test_evaluations_do_not_depend_on_who_plays_or_dies(tmp_path: Path) -> None:
+    finish(start(tmp_path / "plain", actors="1", **FLAGS))
+    expected = evaluations(tmp_path / "plain")
+    assert [record["steps"] for record in expected] == [960, 1_920, 2_880, 3_840]
+    assert all(record["episodes"] == 6 for record in expected)
+    assert len({record["mean_return"] for record in expected}) > 1
+    assert (tmp_path / "plain" / "checkpoints" / "best.safetensors").exists()
+
+    process = start(tmp_path / "killed", actors="2", **FLAGS)
+    memory = memory_of(process, tmp_path / "killed", actions=3)
+    wait_until(process, lambda: memory.evaluations.queued[0] > 0)
+    kill(process, "evaluator")
+    finish(process)
+    assert evaluations(tmp_path / "killed") == expected
