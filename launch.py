@@ -134,6 +134,9 @@ def main(arguments: Sequence[str]) -> int:
     except ConfigError as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print(f"{PROGRAM}: Stopped before anything was started.", file=sys.stderr)
+        return 130
 
 
 def _ahead(arguments: Sequence[str]) -> tuple[PresetName, str | None]:

@@ -11,13 +11,17 @@ a sentence before anything starts.
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shared.config import Config, ConfigError, Play, PresetName
+from shared.config import CONFIG_FILE, Config, ConfigError, Play, PresetName
+from shared.files import write_atomic
 from shared.presets import PRESETS
 
 if TYPE_CHECKING:
@@ -50,21 +54,12 @@ def train(
 
 def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], None]) -> dict[str, Any]:
     """Train as planned, in its run directory; `note` is told in sentences what happens. Else as `train`."""
-    import json
-
     import supervisor
     from actors.frames import compile_kernels
-    from shared.files import write_atomic
-    from shared.validate import CONFIG_FILE
     from watch.observer import Observer
 
     run_dir = ready.config.run.run_dir
     assert run_dir is not None
-    try:
-        run_dir.mkdir(parents=True, exist_ok=True)
-        write_atomic(run_dir / CONFIG_FILE, json.dumps(ready.config.to_json(), indent=2).encode() + b"\n")
-    except OSError as error:
-        raise ConfigError(f"--run-dir {run_dir} cannot be written: {error.strerror}.") from error
     observer: Observer | None = None
 
     def look(memory: Memory) -> None:
@@ -72,10 +67,33 @@ def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], 
         observer = observer or Observer(memory)
         on_status(observer.look())
 
-    compile_kernels()  # once, into numba's cache, rather than by every actor at the same time
-    supervisor.train(ready, look, note)
-    summary: dict[str, Any] = json.loads((run_dir / "summary.json").read_text())
+    with _owned(run_dir, ready.config):
+        compile_kernels()  # once, into numba's cache, rather than by every actor at the same time
+        supervisor.train(ready, look, note)
+        summary: dict[str, Any] = json.loads((run_dir / "summary.json").read_text())
     return summary
+
+
+@contextmanager
+def _owned(run_dir: Path, config: Config) -> Iterator[None]:
+    """Make a run directory, keep every other launcher out of it, and write down what is run in it.
+
+    The lock goes with this process, however it ends.
+    """
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        lock = open(run_dir / "lock", "w")  # noqa: SIM115  (closed below)
+    except OSError as error:
+        raise ConfigError(f"--run-dir {run_dir} cannot be written: {error.strerror}.") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            write_atomic(run_dir / CONFIG_FILE, json.dumps(config.to_json(), indent=2).encode() + b"\n")
+        except BlockingIOError as error:
+            raise ConfigError(f"--run-dir {run_dir} belongs to a run that is still going on, or saving.") from error
+        except OSError as error:
+            raise ConfigError(f"--run-dir {run_dir} cannot be written: {error.strerror}.") from error
+        yield
 
 
 def starting_point(preset: PresetName, resume: str | Path | None) -> Config:
@@ -123,6 +141,11 @@ def plan(config: Config) -> Plan:
         if run.resume is not None:
             checkpoint = find_checkpoint(run.resume)
             checkpoint.require(config)
+            if not checkpoint.has_replay:
+                raise ConfigError(
+                    f"{checkpoint.path} was made with --no-checkpoint-replay and cannot be resumed exactly; begin a "
+                    f"new run from its weights with --init-from {run.resume}."
+                )
             continues = run.run_dir.is_dir() and run.run_dir.samefile(checkpoint.directory.parent)
             played = checkpoint.boundary * ready.sizes.round_steps
             if checkpoint.boundary > ready.sizes.rounds:

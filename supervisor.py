@@ -33,6 +33,10 @@ GRACE_SECONDS = 8.0
 SAVE_SECONDS = 120.0
 """How long the scribe may take for the last checkpoint."""
 LOOK_SECONDS = 0.25
+ASLEEP_SECONDS = 5.0
+"""The supervisor looks far more often; a longer gap means that it was stopped (Ctrl-Z) or had no processor."""
+SECOND_AFTER_SECONDS = 1.0
+"""From when on a second signal counts as asking again: terminals and `timeout` send one twice."""
 
 MODULES = {
     Role.INFERENCE: "learner.inference",
@@ -74,7 +78,10 @@ class Supervisor:
         self._on_look = on_look
         self._note = note
         self._signals = 0
+        self._asked_at = 0.0
+        self._looked_at = self._awake_since = time.monotonic()
         self._failure: str | None = None
+        self._killed_scribe = False
         self._stop_deadline = float("inf")
         self._memory = Memory.create(plan)
         self._board = self._memory.board
@@ -106,14 +113,18 @@ class Supervisor:
                     self._look()
             finally:
                 self._end_all()
-        if self._signals > 1 and not self._board.finished:
-            self._failure = "Ended at once, as asked twice. --resume goes on from the last checkpoint, if there is one."
         if self._failure:
             raise RunFailed(self._failure)
+        if self._killed_scribe:
+            raise RunFailed("The run ended without a last checkpoint; --resume goes on from the one before, if any.")
         return self._board.finished
 
     def _look(self) -> None:
         """Wait a moment for deaths and signals, and answer them."""
+        now = time.monotonic()
+        if now - self._looked_at > ASLEEP_SECONDS:
+            self._awake_since = now  # we were stopped ourselves, and so perhaps was everybody
+        self._looked_at = now
         dead = wait_for([child.process.sentinel for child in self._children.values()], LOOK_SECONDS)
         for number, child in list(self._children.items()):
             if child.process.sentinel in dead:
@@ -124,7 +135,7 @@ class Supervisor:
         if self._signals and not self._stopping:
             self._note("Stopping: the round is abandoned, the last boundary is saved. Once more ends at once.")
             self._stop()
-        if self._signals > 1 or time.monotonic() > self._stop_deadline:
+        if self._out_of_patience or now > self._stop_deadline:
             self._kill_late()
         self._on_look(self._memory)
 
@@ -145,8 +156,14 @@ class Supervisor:
         process = self._context.Process(target=run_role, args=(module, birth), name=role_name(number), daemon=True)
         # A Ctrl-C must not end a child that has not yet said that it ignores it: it starts with the signal blocked.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        process.start()
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        try:
+            process.start()
+        except OSError as error:
+            self._children.pop(number, None)
+            self._fail(f"{role_name(number)} could not be started: {error.strerror}. Fewer --actors need less.")
+            return
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         former = self._children.get(number)
         self._children[number] = _Child(process, incarnation)
         if former:
@@ -160,7 +177,7 @@ class Supervisor:
         if code == 0 and (self._stopping or self._board.finished):
             del self._children[number]
             return
-        if self._stopping and number != Role.SCRIBE:
+        if self._stopping and (number != Role.SCRIBE or self._out_of_patience):
             del self._children[number]
             return
         furthest = int(self._board.furthest[number])
@@ -187,7 +204,7 @@ class Supervisor:
         )
 
     def _hung(self, number: int, child: _Child) -> bool:
-        silent = time.monotonic() - max(self._board.heartbeat[number] / 1e9, child.started)
+        silent = time.monotonic() - max(self._board.heartbeat[number] / 1e9, child.started, self._awake_since)
         return silent > HUNG_SECONDS and not self._stopping
 
     # --- endings
@@ -195,6 +212,11 @@ class Supervisor:
     @property
     def _stopping(self) -> bool:
         return bool(self._board.stop[0] != Stop.RUN)
+
+    @property
+    def _out_of_patience(self) -> bool:
+        """Whether nobody, not even the scribe, may go on: the user asked twice, or saving takes too long."""
+        return self._signals > 1 or time.monotonic() > self._stop_deadline + SAVE_SECONDS
 
     def _fail(self, sentence: str) -> None:
         self._failure = self._failure or sentence
@@ -210,10 +232,10 @@ class Supervisor:
 
     def _kill_late(self) -> None:
         """Who has not left by now is killed; the scribe has longer, unless the user asked twice."""
-        at_once = self._signals > 1 or time.monotonic() > self._stop_deadline + SAVE_SECONDS
         for number, child in self._children.items():
-            if number != Role.SCRIBE or at_once:
+            if number != Role.SCRIBE or self._out_of_patience:
                 child.process.kill()
+                self._killed_scribe |= number == Role.SCRIBE
 
     def _end_all(self) -> None:
         """Whatever happened: no process is left, the memory is given back."""
@@ -229,12 +251,18 @@ class Supervisor:
 
     @contextmanager
     def _signals_caught(self) -> Iterator[None]:
-        """Count SIGINT, SIGTERM and SIGHUP instead of dying of them."""
+        """Count SIGINT, SIGTERM and SIGHUP instead of dying of them; who is told to ignore one (nohup) ignores it."""
 
         def count(number: int, frame: FrameType | None) -> None:
-            self._signals += 1
+            now = time.monotonic()
+            if not self._signals or (number != signal.SIGHUP and now - self._asked_at > SECOND_AFTER_SECONDS):
+                self._signals += 1
+                self._asked_at = now
 
-        former = {number: signal.signal(number, count) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+        heeded = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        former = {
+            number: signal.signal(number, count) for number in heeded if signal.getsignal(number) != signal.SIG_IGN
+        }
         try:
             yield
         finally:

@@ -16,24 +16,21 @@ def main(birth: Birth) -> None:
     inference, learner = birth.bells.of(Role.INFERENCE), birth.bells.of(Role.LEARNER)
     try:
         play, envs = config.play, memory.sizes.lane_envs
-        lanes = [
-            Lane(
-                memory,
-                index,
-                [make_env(play, config.run.seed, index * envs + j, training=True) for j in range(envs)],
-                birth.incarnation,
-            )
-            for index in memory.plan.lanes_of(birth.process - Role.ACTORS)
-        ]
+        lanes = []
+        for index in memory.plan.lanes_of(birth.process - Role.ACTORS):
+            games = [make_env(play, config.run.seed, index * envs + j, training=True) for j in range(envs)]
+            lanes.append(Lane(memory, index, games, birth.incarnation))
+            waiter.beat()
         waiter.wait(lambda: bool(board.prepared[0]))
         for lane in lanes:
             lane.begin()
-        board.phase[birth.process] = Phase.WORKING
+            waiter.beat()
         learner.ring()
         inference.ring()
         before = int(board.redone[birth.process])
         while not board.finished:
             worked = False
+            board.phase[birth.process] = Phase.REDOING if any(lane.redoing for lane in lanes) else Phase.WORKING
             for lane in lanes:
                 if not lane.ready:
                     continue

@@ -13,15 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.config import Play
+from shared.errors import Unmendable
 
 Frame: TypeAlias = NDArray[np.uint8]
 """uint8[84, 84], C-contiguous: one ring slot's frame, written in place."""
 
-SNAPSHOT_BYTES = 65_536
-"""Most bytes that `Env.snapshot` may return; a lane's snapshot buffers are sized by it."""
 
-
-class EnvError(RuntimeError):
+class EnvError(Unmendable):
     """An environment that cannot be made or cannot go on. The message is a sentence for the user."""
 
 
@@ -54,7 +52,7 @@ class Env(ABC):
 
     @abstractmethod
     def snapshot(self) -> bytes:
-        """At most `SNAPSHOT_BYTES`, from which `restore` continues this episode bit for bit."""
+        """At most `shared.snapshot.SNAPSHOT_BYTES`, from which `restore` continues this episode bit for bit."""
 
     @abstractmethod
     def restore(self, data: bytes) -> None:

@@ -23,8 +23,8 @@ def main(birth: Birth) -> None:
         asked += 1
         queue.ask(birth.incarnation, asked)
         inference.ring()
-        waiter.wait(lambda: not queue.asked)
-        waiter.furthest(int(queue.done[0]))
+        waiter.wait(lambda: queue.asked is None)
+        waiter.furthest((int(queue.done[0]) << 32) + asked)
         return np.asarray(queue.actions)
 
     try:

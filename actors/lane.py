@@ -13,16 +13,18 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from actors.env import Env
+from actors.env import Env, EnvError
 from shared.config import FRAME_SIDE, Explore
+from shared.errors import Unmendable
 from shared.memory import Memory
 from shared.random import Stream, below, uniform
+from shared.snapshot import SNAPSHOT_BYTES
 
 _ENV_HEADER = struct.Struct("<qqdq")  # env bytes, whether its next tick resets, return and steps of the episode
 _RESULTS = ("raw_reward", "terminated", "truncated", "life_lost", "episode_return", "episode_steps")
 
 
-class RedoError(RuntimeError):
+class RedoError(Unmendable):
     """A tick played again did not give what is in the ring: memory or emulator cannot be trusted."""
 
 
@@ -164,6 +166,10 @@ class Lane:
         parts = []
         for j, env in enumerate(self.envs):
             data = env.snapshot()
+            if len(data) > SNAPSHOT_BYTES:
+                raise EnvError(
+                    f"Env {self._first_env + j} needs {len(data)} bytes to be kept, more than {SNAPSHOT_BYTES}."
+                )
             parts += [_ENV_HEADER.pack(len(data), self._resets[j], self._returns[j], self._steps[j]), data]
         return b"".join(parts)
 

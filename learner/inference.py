@@ -30,12 +30,11 @@ class Server:
         self._policy = policy
         self._partial = partial
         self._lane_envs = sizes.lane_envs
-        self._ahead = 1 if memory.plan.config.learn.schedule == "free" else 0
         lanes = batch // sizes.lane_envs
         self._groups = [np.arange(first, first + lanes) for first in range(0, sizes.lanes, lanes)]
         self._stacks = np.zeros((batch, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
         self._loaded = -1
-        self.served = 0
+        self.served = 0  # rows, in all lives of the process
 
     def due(self) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Lanes to be answered now: for each group that is due, (lanes, their request numbers)."""
@@ -46,7 +45,7 @@ class Server:
         numbers = mailbox.request.copy()  # one look, so that what is answered is what was seen
         waiting = numbers != mailbox.reply
         rounds = Mailbox.tick_of(numbers) // sizes.round_ticks
-        servable = waiting & (rounds <= committed + self._ahead) & (rounds < sizes.rounds)
+        servable = waiting & (rounds < committed + sizes.ahead) & (rounds < sizes.rounds)
         due = []
         for lanes in self._groups:
             mine = servable[lanes]
@@ -81,15 +80,16 @@ class EvaluationServer:
 
     def due(self) -> bool:
         """Whether the evaluator waits."""
-        return self._queue.asked
+        return self._queue.asked is not None
 
     def answer(self) -> None:
         """Reply to the evaluator; it plays evaluation number `done`."""
-        number = int(self._queue.done[0])
+        question, number = self._queue.asked, int(self._queue.done[0])
+        assert question is not None, "answer only what is due"
         if number != self._loaded:
             self._policy.load(self._queue.data[number % len(self._queue.data)])
             self._loaded = number
-        self._queue.answer(greedy(self._policy.q_values(self._queue.stacks)).astype(np.uint8))
+        self._queue.answer(question, greedy(self._policy.q_values(self._queue.stacks)).astype(np.uint8))
 
 
 def main(birth: Birth) -> None:
@@ -105,7 +105,8 @@ def main(birth: Birth) -> None:
         return Policy(config.learn.network, memory.plan.actions, device, machine.precision, batch)
 
     server = Server(memory, policy(machine.inference_batch), machine.inference_batch, partial=device.type == "cuda")
-    evaluation = EvaluationServer(memory, policy(config.evaluate.eval_envs))
+    evaluation = EvaluationServer(memory, policy(len(memory.evaluations.stacks)))
+    server.served = max(0, int(board.furthest[birth.process]))
     actors, evaluator = birth.bells.actors, birth.bells.of(Role.EVALUATOR)
     actor_of = np.array(memory.plan.actor_of())
 

@@ -7,16 +7,16 @@ nothing of them is published twice.
 
 from __future__ import annotations
 
-import sys
+import time
 
 import numpy as np
 import torch
 
 from learner.device import prepare_torch
-from learner.update import NonFiniteError, RoundMetrics, Trainer
+from learner.update import RoundMetrics, Trainer
 from shared.board import METRIC_SPANS, Phase
 from shared.memory import Memory
-from shared.process import FATAL, Birth, enter
+from shared.process import Birth, enter
 from shared.wait import Bell, Stopped, Waiter
 
 SLICE_UPDATES = 16
@@ -47,7 +47,7 @@ class Rounds:
             state = self._memory.learner_snapshots.read(boundary)
             assert state is not None, "the learner's snapshots have no other writer"
             self._trainer.load(state)
-        if boundary > self._board.committed:
+        if boundary > self._board.committed or self._memory.weights.current < 0:
             self._commit(boundary)
         return boundary
 
@@ -56,6 +56,8 @@ class Rounds:
         alternate = self._learn.schedule == "alternate"
         if alternate:
             self._wait_for_lanes(round_ + 1)
+        again = round_ < self._board.committed
+        self._board.phase[self._waiter.process] = Phase.REDOING if again else Phase.WORKING
         count = self._sizes.updates_in(round_)
         if count:
             end = (round_ + 1 if alternate else round_) * self._sizes.round_ticks
@@ -64,7 +66,7 @@ class Rounds:
             self._span.append(self._trainer.end_round())
         if self._sizes.target_changes_after(round_):
             self._trainer.update_target()
-        if round_ < self._board.committed:
+        if again:
             self._board.redone[self._waiter.process] += count
         else:
             self._commit(round_ + 1)
@@ -81,10 +83,10 @@ class Rounds:
             if done <= board.updates[0]:
                 board.redone[self._waiter.process] += part if round_ >= board.committed else 0
             board.updates[0] = max(board.updates[0], done)
-            self._waiter.furthest(done)
+            self._waiter.furthest((round_ << 24) + first + part)
             self._waiter.beat()
             if free and first + part - published >= self._learn.publish_every_updates and first + part < count:
-                self._memory.weights.publish(round_, done, self._trainer.online_into)
+                self._memory.weights.publish(done, self._trainer.online_into)
                 published = first + part
 
     def _wait_for_lanes(self, boundary: int) -> None:
@@ -97,9 +99,10 @@ class Rounds:
         row = self._board.metrics[(boundary // self._sizes.snapshot_rounds - 1) % METRIC_SPANS]
         updates = sum(metrics.updates for metrics in self._span)
         row[:] = float("nan")
-        row[-1] = updates
+        row[3] = updates
         if updates:
             row[:3] = sum(np.array(metrics[1:]) * metrics.updates for metrics in self._span) / updates
+        row[-1] = time.monotonic()
         self._span.clear()
 
     def _commit(self, boundary: int) -> None:
@@ -110,9 +113,10 @@ class Rounds:
                 self._note(boundary)
             self._memory.learner_snapshots.write(boundary, self._trainer.store)
         updates = self._sizes.updates_before(boundary)
-        self._memory.weights.publish(boundary, updates, self._trainer.online_into)
+        self._memory.weights.publish(updates, self._trainer.online_into)
         self._queue_evaluation(boundary)
         self._board.committed = boundary
+        self._waiter.furthest(boundary << 24)
         for bell in self._followers:
             bell.ring()
 
@@ -152,12 +156,8 @@ def main(birth: Birth) -> None:
         )
         followers = [birth.bells.of(process) for process in range(len(birth.bells.fds)) if process != birth.process]
         rounds = Rounds(memory, waiter, trainer, followers)
-        memory.board.phase[birth.process] = Phase.WORKING
         for round_ in range(rounds.begin(), memory.sizes.rounds):
             rounds.do(round_)
         memory.board.phase[birth.process] = Phase.DONE
-    except NonFiniteError as error:
-        print(f"Ringside stopped the run: {error}", file=sys.stderr, flush=True)
-        sys.exit(FATAL)
     except Stopped:
         pass

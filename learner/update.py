@@ -36,11 +36,10 @@ from learner.network import (
 from learner.optimizer import Optimizer
 from learner.replay import FRAMES, Batch, DeviceFrames, Frames, HostFrames, Replay
 from shared.config import Learn
+from shared.errors import Unmendable
 from shared.ring import Ring
 from shared.sizes import Sizes
-
-STATE_NAMES = ("online", "target", "moment1", "moment2")
-"""The trainer's vectors float32[P]; the moments are the gradient's mean and mean square."""
+from shared.snapshot import STATE_NAMES
 
 CHUNK_UPDATES = 8
 """Most updates of a chunk; bounds the length of one graph, too, during which nobody else gets the GPU."""
@@ -49,7 +48,7 @@ DEVICE_SHARE = 0.8
 """Share of a GPU's free memory that the window may take."""
 
 
-class NonFiniteError(RuntimeError):
+class NonFiniteError(Unmendable):
     """Loss, gradient or parameters are no longer finite. The message is a sentence saying where."""
 
 
@@ -134,18 +133,23 @@ class Trainer:
 
     @torch.inference_mode()
     def load(self, state: Mapping[str, NDArray[np.float32]]) -> None:
-        """Take over the vectors of `STATE_NAMES`, float32[P] each, in the order of `shared.parameters`."""
+        """Take over the vectors of `STATE_NAMES`, float32[P] each, in the order of `shared.parameters`.
+
+        Without "target", the target network is the online one.
+        """
         self._settle()
         for name, vector in self._state().items():
-            self._online.architecture.to_inner(state[name], vector)
+            source = "online" if name == "target" and name not in state else name
+            self._online.architecture.to_inner(state[source], vector)
         self._online.cast()
         self._target.cast()
 
     @torch.inference_mode()
     def store(self, out: dict[str, NDArray[np.float32]]) -> None:
-        """Write the vectors of `STATE_NAMES` into float32[P] arrays."""
-        for name, vector in self._state().items():
-            self._online.architecture.to_outer(vector, out[name])
+        """Write those vectors of `STATE_NAMES` that are asked for into float32[P] arrays."""
+        state = self._state()
+        for name, vector in out.items():
+            self._online.architecture.to_outer(state[name], vector)
 
     @torch.inference_mode()
     def online_into(self, out: NDArray[np.float32]) -> None:

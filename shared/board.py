@@ -7,7 +7,6 @@ only grow, and whoever reads too early waits and looks again.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from enum import IntEnum
 
 from shared.arena import Arena
@@ -16,7 +15,10 @@ from shared.sizes import Sizes
 
 METRIC_SPANS = 64
 """How many spans (rounds between two snapshots) of learner metrics the board remembers for a scribe that is late."""
-METRICS = ("loss", "mean_q", "gradient_norm", "updates")
+METRICS = ("loss", "mean_q", "gradient_norm", "updates", "committed_at")
+"""Means over a span's updates, their number, and the moment of its commit in seconds of CLOCK_MONOTONIC."""
+BEFORE = ("seconds", "restarts", "redone_ticks", "redone_updates")
+"""What former sittings of a resumed run add to its summary."""
 
 
 class Role(IntEnum):
@@ -33,15 +35,13 @@ class Phase(IntEnum):
     """What a process is doing, for display and for deadlines."""
 
     STARTING = 0
-    READY = 1
-    WORKING = 2
-    REDOING = 3
-    WAITING = 4
-    DONE = 5
+    WORKING = 1
+    REDOING = 2
+    WAITING = 3
+    DONE = 4
 
 
-@dataclass(frozen=True)
-class Stop:
+class Stop(IntEnum):
     """Values of the stop word."""
 
     RUN = 0
@@ -56,7 +56,7 @@ def board_fields(sizes: Sizes, processes: int) -> list[Field]:
         Field("board.restarts", "i8", (processes,), "supervisor"),
         Field("board.prepared", "i8", (1,), "scribe"),
         Field("board.begun_ns", "i8", (1,), "scribe"),
-        Field("board.seconds_before", "f8", (1,), "scribe"),
+        Field("board.before", "f8", (len(BEFORE),), "scribe"),
         Field("board.committed", "i8", (1,), "learner"),
         Field("process.phase", "i8", (processes,), "the process"),
         Field("process.heartbeat", "i8", (processes,), "the process"),
@@ -88,7 +88,7 @@ class Board:
         self.restarts = arena["board.restarts"]
         self.prepared = arena["board.prepared"]
         self.begun_ns = arena["board.begun_ns"]
-        self.seconds_before = arena["board.seconds_before"]
+        self.before = arena["board.before"]
         self._committed = arena["board.committed"]
         self.phase = arena["process.phase"]
         self.heartbeat = arena["process.heartbeat"]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.memory import Memory
-from shared.snapshot import STATE_NAMES
+from shared.snapshot import state_names
 
 _OPENING = ("frame", "start", "valid")
 """Fields of the slot that opens the next round, written with the last tick of the round before."""
@@ -37,11 +37,11 @@ def capture(memory: Memory, boundary: int) -> dict[str, NDArray[np.generic]]:
     whole = [lane for lane in lanes if lane is not None]
     slot = boundary * memory.sizes.round_ticks % memory.sizes.capacity
     queue = memory.evaluations
-    arrays: dict[str, NDArray[np.generic]] = {name: state[name].copy() for name in STATE_NAMES}
+    arrays: dict[str, NDArray[np.generic]] = {name: state[name].copy() for name in state_names(memory.sizes)}
     arrays |= {f"opening.{name}": memory.ring.field[name][:, slot].copy() for name in _OPENING}
     arrays["lanes.bytes"] = np.frombuffer(b"".join(whole), np.uint8)
     arrays["lanes.length"] = np.array([len(lane) for lane in whole], np.int64)
-    arrays["evaluation.counts"] = np.array([queue.queued[0], queue.done[0], queue.logged[0]], np.int64)
+    arrays["evaluation.counts"] = np.array([queue.queued[0], queue.logged[0]], np.int64)
     arrays["evaluation.step"] = queue.step.copy()
     arrays["evaluation.data"] = queue.data.copy() if queue.pending else queue.data[:0].copy()
     if memory.learner_snapshots.read(boundary) is None:
@@ -60,19 +60,21 @@ def restore(memory: Memory, boundary: int, arrays: Mapping[str, NDArray[np.gener
         memory.lane_snapshots.write(lane, boundary, piece.tobytes())
 
     def fill(out: dict[str, NDArray[np.float32]]) -> None:
-        for name in STATE_NAMES:
+        for name in out:
             out[name][:] = arrays[name]
 
     memory.learner_snapshots.write(boundary, fill)
     board.lane_logged[:] = board.lane_done[:] = boundary * sizes.round_ticks
     board.lane_finished[:] = boundary
     board.updates[0] = sizes.updates_before(boundary)
-    # One less than the boundary: the learner closes it again, which publishes its weights.
-    board.committed = boundary - 1
-    queued, done, logged = (int(count) for count in arrays["evaluation.counts"])
+    board.committed = boundary
+    queued, logged = (int(count) for count in arrays["evaluation.counts"])
+    queue.step[:] = arrays["evaluation.step"]
+    # Versions of later steps were queued in a future that this run has not seen, and comes to again.
+    while queued and queue.step[(queued - 1) % len(queue.step)] > boundary * sizes.round_steps:
+        queued -= 1
     queue.queued[0] = queued
     # Returns of what was played but not written down are not kept: it is played again.
-    queue.done[0] = queue.logged[0] = min(done, logged)
-    queue.step[:] = arrays["evaluation.step"]
+    queue.done[0] = queue.logged[0] = min(logged, queued)
     if len(arrays["evaluation.data"]):
         queue.data[:] = arrays["evaluation.data"]

@@ -140,6 +140,10 @@ class CheckpointWriter:
             if segment_name(old) not in self._named:
                 self._forget(old)
 
+    def discard_segment(self, index: int) -> None:
+        """Delete a segment that turned out to be of no use."""
+        self._forget(index)
+
     def save(
         self,
         boundary: int,

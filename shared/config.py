@@ -14,9 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from shared.errors import Unmendable
+
 FRAME_SKIP = 4
 STACK = 4
 FRAME_SIDE = 84
+CONFIG_FILE = "config.json"
+"""What a run directory calls its configuration."""
 
 ProtocolName = Literal["nature", "machado", "envpool"]
 Schedule = Literal["concurrent", "alternate", "free"]
@@ -24,7 +28,7 @@ Precision = Literal["auto", "fp32", "tf32", "bf16"]
 PresetName = Literal["nature", "quick"]
 
 
-class ConfigError(ValueError):
+class ConfigError(Unmendable, ValueError):
     """A setting that cannot work. The message is a sentence for the user."""
 
 
@@ -49,7 +53,7 @@ class Learn:
     """How the network learns. Defaults: Mnih et al. 2015, Extended Data Table 1."""
 
     total_steps: int = 50_000_000
-    """Steps to play, rounded up to whole rounds."""
+    """Steps to play, rounded up to whole rounds (with alternate, to whole rounds between snapshots)."""
     schedule: Schedule = "concurrent"
     """concurrent: play and learn at once, exactly; alternate: in turns, as in 2015; free: no barrier."""
     round_steps: int = 10_000

@@ -20,6 +20,7 @@ EVALUATION_QUEUE = 4
 def evaluation_fields(parameters: int, envs: int, episodes: int) -> list[Field]:
     """The layout's part; one place of the queue holds `parameters` float32 and the results of `episodes`."""
     queue = EVALUATION_QUEUE if episodes else 1
+    playing = envs if episodes else 1
     return [
         Field("evaluation.data", "f4", (queue, parameters if episodes else 1), "learner"),
         Field("evaluation.step", "i8", (queue,), "learner"),
@@ -27,10 +28,10 @@ def evaluation_fields(parameters: int, envs: int, episodes: int) -> list[Field]:
         Field("evaluation.returns", "f8", (queue, max(1, episodes)), "evaluator"),
         Field("evaluation.lengths", "i8", (queue, max(1, episodes)), "evaluator"),
         Field("evaluation.done", "i8", (1,), "evaluator"),
-        Field("evaluation.stacks", "u1", (envs, STACK, FRAME_SIDE, FRAME_SIDE), "evaluator"),
+        Field("evaluation.stacks", "u1", (playing, STACK, FRAME_SIDE, FRAME_SIDE), "evaluator"),
         Field("evaluation.request", "i8", (1,), "evaluator"),
         Field("evaluation.reply", "i8", (1,), "inference"),
-        Field("evaluation.actions", "u1", (envs,), "inference"),
+        Field("evaluation.actions", "u1", (playing,), "inference"),
         Field("evaluation.logged", "i8", (1,), "scribe"),
     ]
 
@@ -66,12 +67,12 @@ class Evaluations:
         self._request[0] = request_number(incarnation, number)
 
     @property
-    def asked(self) -> bool:
-        """Whether a question waits for its answer."""
-        return bool(self._request[0] != self._reply[0])
+    def asked(self) -> int | None:
+        """The number of the question that waits for its answer; None: there is none."""
+        number = int(self._request[0])
+        return number if number != self._reply[0] else None
 
-    def answer(self, actions: NDArray[np.uint8]) -> None:
-        """Reply uint8[envs] to the question that waits; its asker is silent until then."""
-        number = self._request[0]
+    def answer(self, number: int, actions: NDArray[np.uint8]) -> None:
+        """Reply uint8[envs] to the question of that number, read before its stacks were."""
         self.actions[:] = actions
         self._reply[0] = number

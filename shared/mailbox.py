@@ -47,11 +47,6 @@ class Mailbox:
         """Whether the reply to the last request of this life of the actor is there."""
         return bool(self.reply[lane] == self.request[lane])
 
-    def outstanding(self) -> NDArray[np.bool_]:
-        """bool[lanes]: who waits for an answer."""
-        waiting: NDArray[np.bool_] = self.request != self.reply
-        return waiting
-
     @staticmethod
     def tick_of(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Ticks of request numbers."""

@@ -270,10 +270,12 @@ def _field(values: dict[str, Any], name: str, kind: type, where: str) -> Any:
 def read_manifest(path: Path) -> Manifest:
     """Read and check a manifest; its pieces are only named, not yet looked at."""
     where = path.name
-    if path.stat().st_size > _MANIFEST_LIMIT:
-        raise CheckpointError(f"{where} has {path.stat().st_size} bytes, too many for a manifest.")
     try:
+        if path.stat().st_size > _MANIFEST_LIMIT:
+            raise CheckpointError(f"{where} has {path.stat().st_size} bytes, too many for a manifest.")
         values = json.loads(path.read_bytes())
+    except FileNotFoundError as error:  # a living run has just replaced it
+        raise CheckpointError(f"{where} is gone.") from error
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{where} is truncated or damaged: it is not JSON.") from error
     if not isinstance(values, dict) or values.get("kind") != KIND:

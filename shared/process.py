@@ -13,6 +13,7 @@ from pathlib import Path
 from setproctitle import setproctitle
 
 from shared.board import Phase, Role
+from shared.errors import Unmendable
 from shared.memory import Memory, Plan
 from shared.wait import Bell, Waiter
 
@@ -86,7 +87,11 @@ def run_role(module: str, birth: Birth) -> None:
     os.close(log)
     if birth.cores:
         os.sched_setaffinity(0, birth.cores)
-    importlib.import_module(module).main(birth)
+    try:
+        importlib.import_module(module).main(birth)
+    except Unmendable as error:
+        print(error, file=sys.stderr, flush=True)
+        sys.exit(FATAL)
 
 
 def enter(birth: Birth) -> tuple[Memory, Waiter]:

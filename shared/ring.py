@@ -28,7 +28,7 @@ SLOT_FIELDS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
     ("start", "u1", ()),  # the stack begins here: earlier frames count as zeros
     ("valid", "u1", ()),  # 0: the true last frame after an end, not a state to act from
     ("episode_return", "f4", ()),  # raw return of the episode up to and including r_t
-    ("episode_steps", "i4", ()),  # its steps up to and including this one
+    ("episode_steps", "u2", ()),  # its steps up to and including this one
 )
 
 

@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 import zstandard
 
+from shared.errors import Unmendable
 from shared.files import write_atomic
 from shared.ring import SLOT_FIELDS
 from shared.sizes import Sizes
@@ -44,7 +45,7 @@ _WINDOW_LIMIT = 1 << 27
 """Most memory (bytes) that a frame may ask of the decompressor; level 3 asks for 2 MiB."""
 
 
-class CheckpointError(RuntimeError):
+class CheckpointError(Unmendable):
     """A checkpoint, or a piece of one, cannot be used. The message is a sentence for the user."""
 
 

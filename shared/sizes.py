@@ -1,7 +1,7 @@
 """The clock and the sizes of a run: rounds, ticks, windows and capacities, derived from a `Config`.
 
 A round is a whole number of ticks of every lane (docs/design.md). Rounding is up for learning-starts and the total (to
-whole rounds between snapshots), down for the window, to the nearest tick for the round itself.
+whole rounds between snapshots), down for the window (to whole rounds), to the nearest tick for the round itself.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ class Sizes:
     first_learning_round: int
     rounds: int
     snapshot_rounds: int
+    ahead: int
+    """Rounds that a lane may have finished or be playing beyond the last commit."""
+    target_apart: bool
+    """Whether the target network may differ from the online one at a boundary."""
     capacity: int
     learning_starts_ticks: int
 
@@ -68,7 +72,7 @@ def sizes_of(config: Config) -> Sizes:
 
     The ring holds the window, the rounds that may be in flight behind it (one, with `free` two, with
     `alternate` those since the last snapshot), the stack's history and the frame that opens the next round. Learning
-    beside playing begins with the second round: in the first there is nothing to learn from yet.
+    begins with the second round at the earliest (`learning_starts` is 1 or more): before there is nothing to sample.
     """
     play, learn = config.play, config.learn
     if learn.schedule == "alternate":
@@ -81,8 +85,9 @@ def sizes_of(config: Config) -> Sizes:
         target_steps = round_ticks * play.envs
     round_steps = round_ticks * play.envs
     rounds = -(-learn.total_steps // (round_steps * snapshot_rounds)) * snapshot_rounds
-    window_ticks = min(learn.replay_size // play.envs, rounds * round_ticks)
-    in_flight = {"concurrent": 1, "free": 2, "alternate": snapshot_rounds + 1}[learn.schedule]
+    window_ticks = min(learn.replay_size // round_steps, rounds) * round_ticks
+    ahead = 2 if learn.schedule == "free" else 1
+    in_flight = snapshot_rounds + 1 if learn.schedule == "alternate" else ahead
     return Sizes(
         envs=play.envs,
         lane_envs=play.lane_envs,
@@ -90,9 +95,11 @@ def sizes_of(config: Config) -> Sizes:
         window_ticks=window_ticks,
         target_steps=target_steps,
         train_every=learn.train_every,
-        first_learning_round=max(learn.schedule != "alternate", -(-learn.learning_starts // round_steps)),
+        first_learning_round=-(-learn.learning_starts // round_steps),
         rounds=rounds,
         snapshot_rounds=snapshot_rounds,
+        ahead=ahead,
+        target_apart=learn.schedule == "alternate",
         capacity=window_ticks + in_flight * round_ticks + STACK + 1,
         learning_starts_ticks=-(-learn.learning_starts // play.envs),
     )

@@ -1,8 +1,8 @@
 """What lanes and learner need to do the current round again from its start.
 
 Snapshot `b` (before round `b`) lies in buffer `(b / snapshot_rounds) % buffers`. Its number is taken away first and set
-last, so a writer killed midway leaves no whole-looking half. Lanes have three buffers: with the schedule `free` a lane
-may have finished one round more than the last commit, whose snapshot must still be there; the learner has two.
+last, so a writer killed midway leaves no whole-looking half. There are two buffers; with the schedule `free` three for
+lanes, which may have finished two rounds more than the last commit, whose snapshot must still be there.
 """
 
 from __future__ import annotations
@@ -16,22 +16,28 @@ from shared.arena import Arena
 from shared.layout import Field
 from shared.sizes import Sizes
 
-ENV_BYTES = 65_536 + 64
-"""Most bytes of one env's snapshot: the env's own, and the lane's few words about it."""
-LANE_BUFFERS = 3
+SNAPSHOT_BYTES = 57_344
+"""Most bytes of an env's own snapshot."""
+ENV_BYTES = SNAPSHOT_BYTES + 64
+"""With the lane's few words about it."""
 LEARNER_BUFFERS = 2
 STATE_NAMES = ("online", "target", "moment1", "moment2")
 """The learner's float32 vectors: parameters, target parameters, the optimiser's first and second moments."""
 
 
+def state_names(sizes: Sizes) -> tuple[str, ...]:
+    """The vectors of `STATE_NAMES` that a snapshot holds: no target where it equals the parameters at a boundary."""
+    return tuple(name for name in STATE_NAMES if name != "target" or sizes.target_apart)
+
+
 def snapshot_fields(sizes: Sizes, parameters: int) -> list[Field]:
     """The snapshots' part of the layout."""
-    lanes = (sizes.lanes, LANE_BUFFERS)
+    lanes = (sizes.lanes, sizes.ahead + 1)
     return [
         Field("lane_snapshot.data", "u1", (*lanes, sizes.lane_envs * ENV_BYTES), "actor"),
         Field("lane_snapshot.length", "i8", lanes, "actor"),
         Field("lane_snapshot.number", "i8", lanes, "actor"),
-        Field("learner_snapshot.data", "f4", (LEARNER_BUFFERS, len(STATE_NAMES), parameters), "learner"),
+        Field("learner_snapshot.data", "f4", (LEARNER_BUFFERS, len(state_names(sizes)), parameters), "learner"),
         Field("learner_snapshot.number", "i8", (LEARNER_BUFFERS,), "learner"),
     ]
 
@@ -51,7 +57,7 @@ class LaneSnapshots:
 
     def write(self, lane: int, boundary: int, data: bytes) -> None:
         """Keep the snapshot of `lane` at `boundary`."""
-        buffer = boundary // self._every % LANE_BUFFERS
+        buffer = boundary // self._every % self._number.shape[1]
         self._number[lane, buffer] = -1
         self._data[lane, buffer, : len(data)] = np.frombuffer(data, np.uint8)
         self._length[lane, buffer] = len(data)
@@ -63,7 +69,7 @@ class LaneSnapshots:
 
     def read(self, lane: int, boundary: int) -> bytes | None:
         """The snapshot at `boundary`, or None when it is not (or no longer) there."""
-        buffer = boundary // self._every % LANE_BUFFERS
+        buffer = boundary // self._every % self._number.shape[1]
         if self._number[lane, buffer] != boundary:
             return None
         data = self._data[lane, buffer, : self._length[lane, buffer]].tobytes()
@@ -77,6 +83,7 @@ class LearnerSnapshots:
         self._data = arena["learner_snapshot.data"]
         self._number = arena["learner_snapshot.number"]
         self._every = sizes.snapshot_rounds
+        self._names = state_names(sizes)
 
     def clear(self) -> None:
         """Before any process starts: there are none."""
@@ -90,7 +97,7 @@ class LearnerSnapshots:
         """Keep the learner's state at `boundary`; `store` fills the named vectors float32[parameters]."""
         buffer = boundary // self._every % LEARNER_BUFFERS
         self._number[buffer] = -1
-        store(dict(zip(STATE_NAMES, self._data[buffer], strict=True)))
+        store(dict(zip(self._names, self._data[buffer], strict=True)))
         self._number[buffer] = boundary
 
     def read(self, boundary: int) -> Mapping[str, NDArray[np.float32]] | None:
@@ -98,4 +105,4 @@ class LearnerSnapshots:
         buffer = boundary // self._every % LEARNER_BUFFERS
         if self._number[buffer] != boundary:
             return None
-        return dict(zip(STATE_NAMES, self._data[buffer], strict=True))
+        return dict(zip(self._names, self._data[buffer], strict=True))

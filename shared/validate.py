@@ -13,13 +13,10 @@ from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
 
-from shared.config import Config, ConfigError
+from shared.config import CONFIG_FILE, STACK, Config, ConfigError
 from shared.memory import Plan
 from shared.ring import ring_fields
 from shared.sizes import sizes_of
-
-CONFIG_FILE = "config.json"
-"""What marks a directory as that of a run."""
 
 OWN_BYTES = 1_500_000_000
 """What learner, inference, scribe and supervisor take for themselves, generously, with torch on a CPU."""
@@ -39,8 +36,8 @@ def settings(config: Config) -> None:
     play, learn, run = config.play, config.learn, config.run
     if play.envs % play.lane_envs:
         raise ConfigError(
-            f"--envs {play.envs} cannot be divided into lanes of --lane-envs {play.lane_envs}"
-            f"; the nearest that can is --envs {max(1, round(play.envs / play.lane_envs)) * play.lane_envs}."
+            f"--envs {play.envs} cannot be divided into lanes of --lane-envs {play.lane_envs}; --lane-envs 1 takes any "
+            f"number, else the nearest is --envs {max(1, round(play.envs / play.lane_envs)) * play.lane_envs}."
         )
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", config.machine.device):
         raise ConfigError(f"--device {config.machine.device} is not one of auto, cpu, cuda and cuda:N.")
@@ -89,6 +86,12 @@ def resolved(config: Config) -> None:
             f"--inference-batch {machine.inference_batch} must be a multiple of --lane-envs {play.lane_envs} that "
             f"divides --envs {play.envs}."
         )
+    sizes = sizes_of(config)
+    if sizes.window_ticks < STACK:
+        raise ConfigError(
+            f"--replay-size {config.learn.replay_size:_} holds {sizes.window_ticks} ticks of --envs {play.envs}, fewer "
+            f"than the {STACK} that an observation needs; {STACK * play.envs:_} is the least."
+        )
     if machine.precision == "tf32" and machine.device == "cpu":
         raise ConfigError("--precision tf32 is for CUDA devices; on a CPU say fp32 or bf16.")
 
@@ -120,7 +123,7 @@ def run_directory(path: Path, *, continues: bool) -> None:
     """Refuse a directory that cannot be written, or that holds a run other than the one that is continued."""
     if path.exists() and not path.is_dir():
         raise ConfigError(f"--run-dir {path} is a file, not a directory.")
-    if (path / CONFIG_FILE).exists() and not continues:
+    if (path / CONFIG_FILE).exists() and any(path.glob("checkpoints/checkpoint-*.json")) and not continues:
         raise ConfigError(
             f"--run-dir {path} already holds a run; name another, or continue that one with --resume {path}."
         )

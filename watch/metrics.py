@@ -31,6 +31,7 @@ from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 
+from shared.errors import Unmendable
 from shared.files import write_atomic
 
 MEAN_OVER = 100
@@ -39,7 +40,7 @@ MEAN_OVER = 100
 Values = Mapping[str, float | int | str | None]
 
 
-class MetricsError(RuntimeError):
+class MetricsError(Unmendable):
     """metrics.jsonl cannot be used. The message is a sentence for the user."""
 
 

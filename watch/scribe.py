@@ -7,30 +7,30 @@ a span is one round, and the number of a record's round is that of the span's fi
 
 from __future__ import annotations
 
-import hashlib
 import json
+import shutil
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shared import machine
-from shared.board import METRIC_SPANS, METRICS, Phase, Role
+from shared.board import BEFORE, METRIC_SPANS, METRICS, Phase, Role
 from shared.boundary import Moved, capture, newest_boundary, restore
 from shared.checkpoint import CheckpointWriter
 from shared.config import FRAME_SKIP
+from shared.errors import Unmendable
 from shared.files import write_atomic
-from shared.manifest import find_checkpoint, load_boundary, load_segments, load_weights
+from shared.manifest import DIRECTORY, Manifest, find_checkpoint, load_boundary, load_segments, load_weights
 from shared.memory import Memory
-from shared.process import FATAL, Birth, enter
-from shared.segments import CheckpointError, segment_ticks
-from shared.snapshot import STATE_NAMES
+from shared.process import Birth, enter
+from shared.segments import segment_ticks
 from shared.wait import Stopped
-from watch.metrics import Episode, EventLog, MetricsError, MetricsLog, cut_metrics, episodes_in
+from watch.metrics import Episode, EventLog, MetricsLog, cut_metrics, episodes_in
 from watch.scores import summarise
+from watch.summary import counters_of, summary_of
 
 RETRY_SECONDS = 30.0
 """Between two tries to write when the first failed (a full disk)."""
@@ -48,11 +48,9 @@ class Scribe:
         self._writer = CheckpointWriter(run_dir, self._config, memory.sizes, memory.plan.actions)
         if not self._board.prepared[0]:
             self._prepare()
-        self._log = MetricsLog(run_dir / "metrics.jsonl")
-        self._tell_statistics()
-        self._events = EventLog(run_dir / "tensorboard", int(self._board.written[0]) * memory.sizes.round_steps)
+        self._logs: tuple[MetricsLog, EventLog] | None = None
         self._said: set[str] = set()
-        self._saved_at = self._span_at = time.monotonic()
+        self._saved_at = time.monotonic()
         self._retry_at = 0.0
 
     # --- beginnings
@@ -67,23 +65,37 @@ class Scribe:
                 print(sentence, file=sys.stderr)
             restore(self._memory, manifest.boundary, load_boundary(manifest))
             load_segments(manifest, self._sizes, self._memory.ring.field)
-            self._writer.adopt(manifest)
-            self._writer.cut_back(manifest.boundary)
-            cut_metrics(self._run_dir / "metrics.jsonl", manifest.boundary)
-            self._board.seconds_before[0] = float(manifest.counters.get("seconds", 0.0))
-        elif run.init_from is not None:
+            self._adopt(manifest)
+            self._board.before[:] = [float(manifest.counters.get(name, 0.0)) for name in BEFORE]
+        else:
+            # What a run that never came to a checkpoint left in this directory.
+            self._writer.cut_back(0)
+            cut_metrics(self._run_dir / "metrics.jsonl", 0)
+        if run.init_from is not None and run.resume is None:
             weights = load_weights(run.init_from)
             weights.require(network=self._config.learn.network, actions=self._memory.plan.actions)
 
             def fill(out: dict[str, NDArray[np.float32]]) -> None:
-                for name in STATE_NAMES:
+                for name in out:
                     out[name][:] = weights.flat if name in ("online", "target") else 0.0
 
             self._memory.learner_snapshots.write(0, fill)
-        self._board.written[0] = self._board.committed + 1
-        self._board.saved[0] = self._board.committed + 1 if run.resume is not None else -1
+        self._board.written[0] = max(0, self._board.committed)
         self._board.begun_ns[0] = time.monotonic_ns()
         self._board.prepared[0] = 1
+
+    def _adopt(self, manifest: Manifest) -> None:
+        """Make the run's directory what it was at the checkpoint's boundary, be it there or elsewhere."""
+        former = manifest.directory.parent
+        if former.resolve() == self._run_dir.resolve():
+            self._board.saved[0] = manifest.boundary
+        else:
+            for name in ("metrics.jsonl", f"{DIRECTORY}/best.safetensors"):
+                if (former / name).exists():
+                    shutil.copyfile(former / name, self._run_dir / name)
+        self._writer.adopt(manifest)
+        self._writer.cut_back(manifest.boundary)
+        cut_metrics(self._run_dir / "metrics.jsonl", manifest.boundary)
 
     # --- looking
 
@@ -111,61 +123,103 @@ class Scribe:
 
     def work(self) -> None:
         """Write down one thing that is due. Troubles with the disk are reported and tried again."""
-        if self._spans_due():
-            self._span(int(self._board.written[0]))
-        elif self._evaluation_due():
-            self._evaluation(int(self._memory.evaluations.logged[0]))
-        elif self._save_due():
-            self.save()
-
-    def _span(self, first: int) -> None:
-        """Metrics, events and the segment of the span that begins with round `first`."""
-        sizes, stop = self._sizes, first + self._sizes.snapshot_rounds
-        ticks = (first * sizes.round_ticks, stop * sizes.round_ticks)
-        steps = stop * sizes.round_steps
-        ring = self._memory.ring.field
-        # A scribe that was away too long: the lanes have written over what it would have read.
-        held = self._board.committed * sizes.round_ticks - sizes.window_ticks
-        episodes: list[Episode] = episodes_in(ring, *ticks) if ticks[0] >= held else []
-        values = self._values(stop)
         try:
-            self._log.log_round(first, steps, values, episodes, sizes.envs)
-            self._events.round(steps, values | {"mean_return_100": self._log.mean_return_100}, episodes, sizes.envs)
-            if ticks[0] >= held and self._config.run.checkpoint_replay:
-                self._writer.add_segment(ticks[0] // segment_ticks(sizes), ring)
+            if self._spans_due():
+                self._span(int(self._board.written[0]))
+            elif self._evaluation_due():
+                self._evaluation(int(self._memory.evaluations.logged[0]))
+            elif self._save_due():
+                self.save()
+            self._board.trouble[0] = 0
         except OSError as error:
             self._report(error)
-            return
-        self._tell_statistics()
+
+    def _open_logs(self) -> tuple[MetricsLog, EventLog]:
+        """The metrics and the events, opened when the disk allows it."""
+        if self._logs is None:
+            log = MetricsLog(self._run_dir / "metrics.jsonl")
+            steps = int(self._board.written[0]) * self._sizes.round_steps
+            self._logs = log, EventLog(self._run_dir / "tensorboard", steps)
+        return self._logs
+
+    def _held_from(self) -> int:
+        """The oldest tick that nobody can be writing over: lanes play a round beyond the commit, with `free` two."""
+        return (self._board.committed + self._sizes.ahead) * self._sizes.round_ticks + 1 - self._sizes.capacity
+
+    def _span(self, first: int) -> None:
+        """Metrics, events and the segment of the span that begins with round `first`.
+
+        Raises:
+            OSError: the disk refuses; nothing is forgotten, and all of it is tried again.
+        """
+        log, events = self._open_logs()
+        sizes, stop = self._sizes, first + self._sizes.snapshot_rounds
+        begin, end = first * sizes.round_ticks, stop * sizes.round_ticks
+        steps = stop * sizes.round_steps
+        ring = self._memory.ring.field
+        # A scribe that was away for too long: the lanes have written over what it would have read.
+        held = begin >= self._held_from()
+        episodes: list[Episode] = episodes_in(ring, begin, end) if held else []
+        values = self._values(stop, held=held)
+        log.log_round(first, steps, values, episodes, sizes.envs)
+        events.round(steps, values | {"mean_return_100": log.mean_return_100}, episodes, sizes.envs)
+        if held and self._config.run.checkpoint_replay:
+            with suppress(Moved):  # then it has left the window, too
+                self._add_segment(begin // segment_ticks(sizes), needed_from=begin)
+        self._tell_statistics(log)
         self._board.written[0] = stop
 
-    def _tell_statistics(self) -> None:
-        """Put the statistics of all episodes on the board, for the display."""
-        self._board.episodes[0] = self._log.episodes
-        self._board.mean_return_100[0] = _or_nan(self._log.mean_return_100)
-        self._board.best_return[0] = _or_nan(self._log.best_return)
+    def _add_segment(self, index: int, needed_from: int) -> None:
+        """Compress a segment whose ticks from `needed_from` on are needed.
 
-    def _values(self, stop: int) -> dict[str, float | int]:
+        Raises:
+            Moved: lanes wrote over it meanwhile; what was compressed is of no use and is deleted.
+        """
+        self._board.beat(Role.SCRIBE)
+        self._writer.add_segment(index, self._memory.ring.field)
+        if needed_from < self._held_from():
+            self._writer.discard_segment(index)
+            raise Moved(f"Segment {index} was written over while it was compressed.")
+
+    def _tell_statistics(self, log: MetricsLog) -> None:
+        """Put the statistics of all episodes on the board, for the display."""
+        self._board.episodes[0] = log.episodes
+        self._board.mean_return_100[0] = _or_nan(log.mean_return_100)
+        self._board.best_return[0] = _or_nan(log.best_return)
+
+    def _values(self, stop: int, *, held: bool) -> dict[str, float | int | None]:
         """What is known of the span before boundary `stop`, besides its episodes."""
-        sizes, now = self._sizes, time.monotonic()
-        seconds, self._span_at = now - self._span_at, now
+        sizes = self._sizes
         steps = sizes.snapshot_rounds * sizes.round_steps
-        row = self._board.metrics[(stop // sizes.snapshot_rounds - 1) % METRIC_SPANS]
-        known: dict[str, float | int] = {name: float(value) for name, value in zip(METRICS, row, strict=True)}
         updates = sizes.updates_before(stop) - sizes.updates_before(stop - sizes.snapshot_rounds)
-        ticks = stop * sizes.round_ticks
-        slots = np.arange(ticks - sizes.snapshot_rounds * sizes.round_ticks, ticks) % sizes.capacity
-        return known | {
+        ticks = (stop - sizes.snapshot_rounds) * sizes.round_ticks, stop * sizes.round_ticks
+        values: dict[str, float | int | None] = {
             "frames": stop * sizes.round_steps * FRAME_SKIP,
-            "valid_steps": int(self._memory.ring.field["valid"][:, slots].sum()),
             "updates": sizes.updates_before(stop),
-            "epsilon": sizes.epsilon(ticks, self._config.explore),
+            "epsilon": sizes.epsilon(ticks[1], self._config.explore),
             "samples_per_step": updates * self._config.learn.batch_size / steps,
-            "seconds": self.seconds(),
-            "steps_per_second": steps / seconds,
-            "frames_per_second": steps * FRAME_SKIP / seconds,
-            "updates_per_second": updates / seconds,
+            "valid_steps": None,
         }
+        if held:
+            slots = np.arange(*ticks) % sizes.capacity
+            values["valid_steps"] = int(self._memory.ring.field["valid"][:, slots].sum())
+        span = stop // sizes.snapshot_rounds - 1
+        behind = self._board.committed // sizes.snapshot_rounds - span
+        if behind < METRIC_SPANS:  # else the learner has used the row for another span
+            row = dict(zip(METRICS, self._board.metrics[span % METRIC_SPANS].tolist(), strict=True))
+            former = float(self._board.metrics[(span - 1) % METRIC_SPANS][METRICS.index("committed_at")])
+            begun = float(self._board.begun_ns[0]) / 1e9
+            at = row["committed_at"]
+            # The first span of a sitting began with the sitting.
+            seconds = at - (former if begun < former < at else begun)
+            values |= {name: row[name] for name in ("loss", "mean_q", "gradient_norm")}
+            values |= {
+                "seconds": float(self._board.before[0]) + at - begun,
+                "steps_per_second": steps / seconds,
+                "frames_per_second": steps * FRAME_SKIP / seconds,
+                "updates_per_second": updates / seconds,
+            }
+        return values
 
     def _evaluation(self, number: int) -> None:
         """The returns of an evaluation, and its version if it is the best so far."""
@@ -185,38 +239,38 @@ class Scribe:
             "protocol": self._config.play.protocol,
         }
         boundary = steps // self._sizes.round_steps
-        try:
-            self._log.log_evaluation(number, boundary, steps, values)
-            self._events.evaluation(steps, values)
-            self._writer.save_best(queue.data[place], boundary, figures.mean)
-        except OSError as error:
-            self._report(error)
-            return
+        log, events = self._open_logs()
+        log.log_evaluation(number, boundary, steps, values)
+        events.evaluation(steps, values)
+        self._writer.save_best(queue.data[place], boundary, figures.mean)
         queue.logged[0] = number + 1
 
-    def save(self) -> bool:
-        """Write a checkpoint of the newest boundary; returns whether that succeeded."""
+    def save(self) -> int:
+        """Write a checkpoint of the newest boundary and return that; -1: there is none yet, or it moved on too fast.
+
+        Raises:
+            OSError: the disk refuses; older checkpoints are untouched.
+        """
         for _ in range(3):  # a capture can only fail when a whole round passed meanwhile
             boundary = newest_boundary(self._memory)
             if boundary < 0 or boundary <= self._board.saved[0]:
-                return boundary >= 0
+                return boundary
             try:
+                while self._board.written[0] < boundary:
+                    self._span(int(self._board.written[0]))
                 arrays = capture(self._memory, boundary)
+                window_from = boundary * self._sizes.round_ticks - self._sizes.window_ticks
                 for index in self._writer.missing_segments(boundary):
-                    self._writer.add_segment(index, self._memory.ring.field)
-                self._log.sync()
-                weights = np.asarray(arrays["online"], np.float32)
-                self._writer.save(boundary, arrays, weights, {"seconds": self.seconds()})
+                    self._add_segment(index, max(window_from, index * segment_ticks(self._sizes)))
             except Moved:
                 continue
-            except OSError as error:
-                self._report(error)
-                return False
+            self._open_logs()[0].sync()
+            weights = np.asarray(arrays["online"], np.float32)
+            self._writer.save(boundary, arrays, weights, counters_of(self._board))
             self._saved_at = time.monotonic()
             self._board.saved[0] = boundary
-            self._board.trouble[0] = 0
-            return True
-        return False
+            return boundary
+        return -1
 
     def _report(self, error: OSError) -> None:
         """Note a trouble with the disk, once for each kind, and try again later."""
@@ -224,64 +278,25 @@ class Scribe:
         self._board.trouble[0] = error.errno or 1
         if str(error) not in self._said:
             self._said.add(str(error))
-            print(f"Could not write: {error}. Training goes on; it is tried again.", file=sys.stderr, flush=True)
+            with suppress(OSError):  # the log lies on the same disk
+                print(f"Could not write: {error}. Training goes on; it is tried again.", file=sys.stderr, flush=True)
 
     # --- the end
 
-    def seconds(self) -> float:
-        """Seconds that the run has taken, former sittings included."""
-        sitting = (time.monotonic_ns() - int(self._board.begun_ns[0])) / 1e9
-        return float(self._board.seconds_before[0]) + sitting
+    def close(self) -> None:
+        """The rest of what is due, the last checkpoint and the summary.
 
-    def summary(self) -> dict[str, Any]:
-        """What `summary.json` holds: of the newest boundary that has snapshots."""
-        sizes, board, config = self._sizes, self._board, self._config
-        boundary = newest_boundary(self._memory)
-        state = self._memory.learner_snapshots.read(boundary)
-        assert state is not None, "nobody works any more, and the newest boundary has its snapshots"
-        steps, updates, seconds = boundary * sizes.round_steps, sizes.updates_before(boundary), self.seconds()
-        learning = steps - sizes.first_learning_round * sizes.round_steps
-        return {
-            "game": config.play.env or config.play.game,
-            "steps": steps,
-            "frames": steps * FRAME_SKIP,
-            "updates": updates,
-            "samples_per_step": updates * config.learn.batch_size / learning if learning > 0 else 0.0,
-            "rounds": boundary,
-            "finished": board.finished,
-            "episodes": self._log.episodes,
-            "mean_return_100": self._log.mean_return_100,
-            "best_return": self._log.best_return,
-            "seconds": seconds,
-            "steps_per_second": steps / seconds,
-            "weights_sha256": hashlib.sha256(state["online"].tobytes()).hexdigest(),
-            "config_digest": config.digest(),
-            "protocol": config.play.protocol,
-            "schedule": config.learn.schedule,
-            "device": config.machine.device,
-            "precision": config.machine.precision,
-            "actors": config.machine.actors,
-            "seed": config.run.seed,
-            "restarts": int(board.restarts.sum()),
-            "redone_ticks": int(board.redone[Role.ACTORS :].sum()),
-            "redone_updates": int(board.redone[Role.LEARNER]),
-            "learner_barrier_seconds": float(board.barrier_ns[0]) / 1e9,
-            "machine": machine.describe(),
-        }
-
-    def close(self) -> bool:
-        """Last checkpoint and summary; returns whether both were written."""
-        while self._spans_due() or self._evaluation_due():
-            self.work()
-        if newest_boundary(self._memory) < 0:
-            return True
-        saved = self.save()
-        try:
-            write_atomic(self._run_dir / "summary.json", json.dumps(self.summary(), indent=1).encode())
-        except OSError as error:
-            self._report(error)
-            return False
-        return saved
+        Raises:
+            OSError: the disk refuses.
+        """
+        self._retry_at = 0.0
+        boundary = self.save()
+        while self._evaluation_due():
+            self._evaluation(int(self._memory.evaluations.logged[0]))
+        log, _ = self._open_logs()
+        write_atomic(
+            self._run_dir / "summary.json", json.dumps(summary_of(self._memory, log, boundary), indent=1).encode()
+        )
 
 
 def _or_nan(value: float | None) -> float:
@@ -289,29 +304,33 @@ def _or_nan(value: float | None) -> float:
 
 
 def main(birth: Birth) -> None:
-    """Write down until the last round is committed and evaluated, or the run stops; then the checkpoint and summary."""
+    """Write down until the last round is committed and evaluated, or the run stops; then checkpoint and summary.
+
+    Raises:
+        Unmendable: a checkpoint, metrics or the disk at the end; the message says which.
+    """
     memory, waiter = enter(birth)
-    board = memory.board
-    try:
-        scribe = Scribe(memory, birth.run_dir)
-    except (CheckpointError, MetricsError) as error:
-        print(error, file=sys.stderr, flush=True)
-        sys.exit(FATAL)
+    board, evaluations = memory.board, memory.evaluations
+    scribe = Scribe(memory, birth.run_dir)
     for process in range(len(birth.bells.fds)):
         birth.bells.of(process).ring()
     board.phase[birth.process] = Phase.WORKING
 
     def finished() -> bool:
-        return board.finished and not memory.evaluations.pending and not scribe.due()
+        if not board.finished or evaluations.done[0] < evaluations.queued[0]:
+            return False
+        return bool(board.trouble[0]) or not (evaluations.pending or scribe.due())
 
     try:
         while not finished():
             waiter.wait(lambda: scribe.due() or finished())
             scribe.work()
             waiter.furthest(int(board.written[0]))
-            birth.bells.of(Role.LEARNER).ring()  # which waits for a place in the queue of evaluations
+            birth.bells.of(Role.LEARNER).ring()  # which may wait for a place in the queue of evaluations
     except Stopped:
         pass
-    if not scribe.close():
-        sys.exit(FATAL)
+    try:
+        scribe.close()
+    except OSError as error:
+        raise Unmendable(f"The last checkpoint or the summary could not be written: {error}.") from error
     board.phase[birth.process] = Phase.DONE

@@ -12,10 +12,11 @@ import pytest
 from ale_py import ALEInterface, LoggerMode, roms
 
 from actors.atari import REPLAYED, RESET_ANEW, AtariEnv, action_set, game_name, games
-from actors.env import SNAPSHOT_BYTES, EnvError, Outcome, action_count, make_env
+from actors.env import EnvError, Outcome, action_count, make_env
 from actors.palette import grey_table
 from shared.config import Play
 from shared.protocols import PROTOCOLS
+from shared.snapshot import SNAPSHOT_BYTES
 
 ROOT = Path(__file__).resolve().parents[2]
 NATURE = PROTOCOLS["nature"]

@@ -44,7 +44,7 @@ from shared.sizes import Sizes, sizes_of
 ACTIONS = 4
 CONFIG = Config(
     play=Play(envs=4, lane_envs=2),
-    # Rounds of 10 ticks; a window of 25 ticks begins in the middle of a round.
+    # Rounds of 10 ticks; a window of two of them.
     learn=Learn(total_steps=800, round_steps=40, replay_size=100, learning_starts=40, network="small"),
 )
 SIZES = sizes_of(CONFIG)
@@ -270,13 +270,13 @@ def test_only_the_window_and_the_newest_two_checkpoints_stay(tmp_path: Path) -> 
         "boundary-00000009.safetensors",
         "checkpoint-00000008.json",
         "checkpoint-00000009.json",
-        *(f"segment-{index:08d}.ring" for index in range(5, 9)),
+        *(f"segment-{index:08d}.ring" for index in range(6, 9)),
         "weights-00000008.safetensors",
         "weights-00000009.safetensors",
     ]
     previous = read_manifest(tmp_path / "run" / "checkpoints" / "checkpoint-00000008.json")
     previous.verify()
-    assert previous.segments == segments_needed(SIZES, 8) == range(5, 8)
+    assert previous.segments == segments_needed(SIZES, 8) == range(6, 8)
 
 
 def test_segments_do_not_pile_up_between_rare_checkpoints(tmp_path: Path) -> None:

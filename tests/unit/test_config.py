@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from shared import machine, resolve, validate
-from shared.config import MAY_CHANGE_ON_RESUME, Config, ConfigError, Play
+from shared.config import CONFIG_FILE, MAY_CHANGE_ON_RESUME, Config, ConfigError, Play
 from shared.memory import Plan
 from shared.presets import PRESETS
 from shared.ring import ring_fields
@@ -96,9 +96,9 @@ def assert_sentence(text: str) -> None:
     ("wrong", "says"),
     [
         ({"envs": 0}, "--envs 0 must be at least 1"),
-        ({"envs": 97}, "--envs 97 cannot be divided into lanes of --lane-envs 2; the nearest that can is --envs 96"),
+        ({"envs": 97}, "--envs 97 cannot be divided .* any number, else the nearest is --envs 96"),
         ({"lane_envs": -2}, "--lane-envs -2 must be at least 1"),
-        ({"lane_envs": 128, "envs": 96}, "the nearest that can is --envs 128"),
+        ({"lane_envs": 128, "envs": 96}, "the nearest is --envs 128"),
         ({"batch_size": 0}, "--batch-size 0"),
         ({"total_steps": -1}, "--total-steps -1"),
         ({"train_every": 0}, "--train-every 0"),
@@ -171,7 +171,7 @@ def test_memory_that_does_not_suffice_says_what_would_fit() -> None:
 def test_a_million_steps_take_at_most_7_2_gb() -> None:
     sizes = sizes_of(Config())
     assert sum(item.nbytes for item in ring_fields(sizes)) <= 7.2e9
-    assert Plan(settled(envs=96, inference_batch=32), 18).layout().size <= 7.3e9
+    assert Plan(settled(envs=96, inference_batch=32), 18).layout().size <= 7.2e9
 
 
 def test_run_directories(tmp_path: Path) -> None:
@@ -182,7 +182,10 @@ def test_run_directories(tmp_path: Path) -> None:
         validate.run_directory(tmp_path / "file", continues=False)
     with pytest.raises(ConfigError, match="cannot be written"):
         validate.run_directory(tmp_path / "file" / "below", continues=False)
-    (tmp_path / validate.CONFIG_FILE).write_text("{}")
+    (tmp_path / CONFIG_FILE).write_text("{}")
+    validate.run_directory(tmp_path, continues=False)  # of a run that never came to a checkpoint
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "checkpoint-00000000.json").write_text("{}")
     with pytest.raises(ConfigError, match="already holds a run"):
         validate.run_directory(tmp_path, continues=False)
     validate.run_directory(tmp_path, continues=True)

@@ -13,9 +13,10 @@ import pytest
 from gymnasium.spaces import Box, Discrete, MultiBinary
 
 import actors.gymnasium_env as module
-from actors.env import SNAPSHOT_BYTES, EnvError, action_count, make_env
+from actors.env import EnvError, action_count, make_env
 from actors.gymnasium_env import GymnasiumEnv
 from shared.config import Play
+from shared.snapshot import SNAPSHOT_BYTES
 from tests.pixel_game import FALL
 
 CATCH = "tests.pixel_game:factory"

@@ -59,7 +59,7 @@ def test_speeds_shares_and_figures(clock: Clock) -> None:
     board.lane_done[:] = 35, 25  # of 4 envs in 2 lanes: 120 steps
     board.committed = 3
     board.updates[0] = 10
-    board.metrics[2] = 0.25, 1.5, 3.0, 10.0
+    board.metrics[2] = 0.25, 1.5, 3.0, 10.0, 1.0
     board.busy_ns[Role.LEARNER], board.waited_ns[Role.LEARNER] = 500_000_000, 1_500_000_000
     board.barrier_ns[0] = 1_000_000_000
     board.restarts[Role.ACTORS + 1] = 2

@@ -1,0 +1,10 @@
+"""What no restart can mend."""
+
+from __future__ import annotations
+
+
+class Unmendable(Exception):
+    """Trouble that would come again in every life of a process. The message is a sentence for the user.
+
+    A child that meets it leaves the sentence in its log and the run ends with it; in the launcher it ends the command.
+    """
