@@ -63,6 +63,7 @@ def test_learns_nothing_from_shuffled_rewards(tmp_path: Path) -> None:
     assert played(tmp_path / "run") < PLAYED_WELL / 2
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("schedule", ["alternate", "free"])
 def test_every_schedule_learns(tmp_path: Path, schedule: str) -> None:
     flags = SETTINGS | {"schedule": schedule, "snapshot_every_steps": "640", "publish_every_updates": "40"}

@@ -120,7 +120,7 @@ def test_a_lane_that_comes_back_repeats_itself(
         memory.ring.field[name][0, done] = 99
     memory.ring.field["action"][0, done:logged] = field["action"][done:logged]
     boundary = done // 10
-    for buffer in range(3):
+    for buffer in range(2):
         if memory.lane_snapshots._number[0, buffer] > boundary:
             memory.lane_snapshots._number[0, buffer] = -1
     lane = Lane(memory, 0, [Counting(), Counting()], incarnation=1)

@@ -17,7 +17,7 @@ def sizes(**settings: Any) -> Sizes:
 def test_nature_on_96_envs() -> None:
     nature = sizes()
     assert (nature.lanes, nature.round_ticks, nature.round_steps) == (48, 104, 9_984)
-    assert nature.window_ticks == 10_416  # rounded down: at most replay_size steps
+    assert nature.window_ticks == 10_400  # rounded down to whole rounds: at most replay_size steps
     assert nature.first_learning_round == 6  # rounded up
     assert nature.rounds == 5_009  # rounded up
     assert nature.target_changes_after(0)
