@@ -76,9 +76,9 @@ def precision_of(asked: Precision, device: str) -> Precision:
 def learner_threads_of(cores: int) -> int:
     """Threads of a learner on the CPU: one on up to four cores, then less than half of them, four at most.
 
-    One update of 32 transitions takes 15 ms on one core and 11 on two (docs/performance.md, bf16): a second thread
-    gains a third. But the threads of one update wait for each other, spinning, several times in it: one that had to
-    share its core made an update several times slower than one thread alone. So no thread without a core of its own.
+    The threads of one update wait for each other, spinning, several times in it: with another process on one of two
+    cores for half of the time, two threads were 9 times slower than one (docs/performance.md). So no thread without a
+    core of its own. What can be done beside the updates is: a second thread prepares the next ones (learner/update.py).
     """
     return max(1, min(4, (cores - 1) // 2))
 
@@ -96,7 +96,7 @@ def actors_of(play: Play, spare: int) -> int:
 def inference_batch_of(play: Play, *, on_cpu: bool) -> int:
     """Emulators answered by one forward pass: all of them on a GPU, groups of at most 32 on a CPU.
 
-    On a CPU a row costs 369 us in a batch of 2 and 75 in one of 32 (docs/performance.md, bf16); two groups or more, so
+    On a CPU a row costs 310 us in a batch of 2 and 61 in one of 32 (docs/performance.md, bf16); two groups or more, so
     that one plays while the other is answered.
     """
     if not on_cpu:

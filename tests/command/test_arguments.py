@@ -56,10 +56,12 @@ def test_impossible_arguments(launch: Launch, tmp_path: Path, arguments: tuple[s
 def test_a_directory_that_holds_a_run_is_not_overwritten(launch: Launch, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.json").write_text("mine")
-    assert "already holds a run" in refusal(launch, *SMALL)
     assert "no checkpoint" in refusal(launch, "--resume", "run")
     assert "no checkpoint" in refusal(launch, "eval", "--load", "run")
     assert "no checkpoint" in refusal(launch, *SMALL[:-1], "other", "--init-from", "run")
+    (tmp_path / "run" / "checkpoints").mkdir()
+    (tmp_path / "run" / "checkpoints" / "checkpoint-00000001.json").write_text("mine")
+    assert "already holds a run" in refusal(launch, *SMALL)
     assert (tmp_path / "run" / "config.json").read_text() == "mine"
 
 

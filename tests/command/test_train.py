@@ -53,7 +53,8 @@ def test_resuming_with_what_may_not_change_is_refused(
 
 
 def test_another_run_is_not_overwritten(launch: Launch, run_dir: Path, tmp_path: Path) -> None:
-    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "mine" / "checkpoints" / "checkpoint-00000000.json").write_text("mine")
     (tmp_path / "mine" / "config.json").write_text("mine")
     done = launch("--resume", str(run_dir), "--run-dir", "mine")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
