@@ -61,6 +61,7 @@ def main() -> None:
     parser.add_argument("--peer-steps", type=int, default=4_000, help="of one measurement of the peer")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("words", nargs="*", help="further flags of launch.py, after --")
     options = parser.parse_args()
     python, cores = peer_python(), machine.usable_cores()
     figures: dict[str, list[float]] = {}
@@ -69,7 +70,7 @@ def main() -> None:
             speed = peer_speed(python, options.game, threads, options.peer_steps)
             figures.setdefault(f"Stable-Baselines3 DQN, {threads} thread(s)", []).append(speed)
         for label, words in (("Ringside", []), ("Ringside, fp32", ["--precision", "fp32"])):
-            speed = measure(options.game, options.seconds, words).steps_per_second
+            speed = measure(options.game, options.seconds, [*words, *options.words]).steps_per_second
             figures.setdefault(label, []).append(speed)
     medians = {label: statistics.median(speeds) for label, speeds in figures.items()}
     peer = max(value for label, value in medians.items() if label.startswith("Stable"))

@@ -69,20 +69,22 @@ def measure(game: str, seconds: float, words: list[str]) -> Throughput:
             text=True,
         )
         first_step = 0.0
-        while process.poll() is None:
-            rounds = rounds_of(run_dir)
-            if rounds and not first_step:
-                first_step = time.monotonic() - begun
-            learning = [record for record in rounds if record["updates_per_second"] > 0][WARM_ROUNDS:]
-            if len(learning) > 1 and learning[-1]["seconds"] - learning[0]["seconds"] >= seconds:
-                process.send_signal(signal.SIGTERM)
-                break
-            time.sleep(0.5)
-        _, errors = process.communicate(timeout=300)
+        try:
+            while process.poll() is None:
+                rounds = rounds_of(run_dir)
+                if rounds and not first_step:
+                    first_step = time.monotonic() - begun
+                learning = [record for record in rounds if record["samples_per_step"] > 0][WARM_ROUNDS:]
+                if len(learning) > 1 and learning[-1]["seconds"] - learning[0]["seconds"] >= seconds:
+                    break
+                time.sleep(0.5)
+        finally:  # also when this benchmark is interrupted
+            process.send_signal(signal.SIGTERM)
+            _, errors = process.communicate(timeout=300)
         if process.returncode:
             raise RuntimeError(f"{' '.join(command)} ended with code {process.returncode}: {errors}")
         summary = json.loads((run_dir / "summary.json").read_text())
-        learning = [record for record in rounds_of(run_dir) if record["updates_per_second"] > 0][WARM_ROUNDS:]
+        learning = [record for record in rounds_of(run_dir) if record["samples_per_step"] > 0][WARM_ROUNDS:]
     if len(learning) < 2:
         raise RuntimeError(f"{' '.join(command)} ended before two rounds had learnt.")
     first, last = learning[0], learning[-1]
