@@ -80,7 +80,11 @@ def main() -> None:
         table.add_row(label, *(f"{value:.0f}" for value in row), f"{medians[label] / peer:.2f}")
     Console().print(table)
     if options.json:
-        result = {"command": " ".join(sys.argv), "game": options.game, "steps_per_second": figures}
+        result = {
+            "command": " ".join(["python -m benchmarks.peers", *sys.argv[1:]]),
+            "game": options.game,
+            "steps_per_second": figures,
+        }
         options.json.write_text(json.dumps(result | {"machine": machine.describe()}, indent=1))
 
 

@@ -49,7 +49,11 @@ def main() -> None:
         table.add_row(case, f"{with_barrier:.0f}", f"{without:.0f}", f"{with_barrier / without:.3f}", f"{share:.1%}")
     Console().print(table)
     if options.json:
-        result_json = {"command": " ".join(sys.argv), "steps_per_second": figures, "learner_barrier_share": barrier}
+        result_json = {
+            "command": " ".join(["python -m benchmarks.round_price", *sys.argv[1:]]),
+            "steps_per_second": figures,
+            "learner_barrier_share": barrier,
+        }
         options.json.write_text(json.dumps(result_json | {"machine": machine.describe()}, indent=1))
 
 
