@@ -37,9 +37,8 @@ def write_atomic(path: Path, content: bytes | Callable[[BinaryIO], None]) -> Non
             file.flush()
             os.fsync(file.fileno())
         os.rename(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    finally:
+        temporary.unlink(missing_ok=True)  # renamed it is there no more
     sync_directory(path.parent)
 
 

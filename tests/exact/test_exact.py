@@ -94,19 +94,21 @@ def test_one_bit_of_one_frame_changes_the_weights(tmp_path: Path) -> None:
     assert hashes[0] != hashes[1]
 
 
+ALTERNATE = {
+    "schedule": "alternate",
+    "lane_envs": "1",
+    "inference_batch": "1",
+    "snapshot_every_steps": "400",
+    "total_steps": "1_600",
+    "learning_starts": "400",
+    "replay_size": "800",
+}
+
+
 @pytest.mark.parametrize("envs", ["1", "8"])
 def test_alternate_is_exact_too(tmp_path: Path, envs: str) -> None:
     """Schedule `alternate`: the learner is killed far from its last snapshot and does hundreds of updates again."""
-    flags = {
-        "schedule": "alternate",
-        "envs": envs,
-        "lane_envs": "1",
-        "inference_batch": "1",
-        "snapshot_every_steps": "400",
-        "total_steps": "1_600",
-        "learning_starts": "400",
-        "replay_size": "800",
-    }
+    flags = ALTERNATE | {"envs": envs}
     finish(start(tmp_path / "plain", actors="1", **flags))
     killed = start(tmp_path / "killed", actors="1", **flags)
     memory = memory_of(killed, tmp_path / "killed")
@@ -116,3 +118,18 @@ def test_alternate_is_exact_too(tmp_path: Path, envs: str) -> None:
     finish(killed)
     assert summary(tmp_path / "killed")["weights_sha256"] == summary(tmp_path / "plain")["weights_sha256"]
     assert summary(tmp_path / "killed")["restarts"] == 2
+
+
+def test_alternate_with_other_actors_and_resumed(tmp_path: Path) -> None:
+    flags = ALTERNATE | {"envs": "8"}
+    finish(start(tmp_path / "one", actors="1", **flags))
+    run_dir = tmp_path / "resumed"
+    process = start(run_dir, actors="4", **flags)
+    memory = memory_of(process, run_dir)
+    wait_until(process, lambda: memory.board.updates[0] >= 150)
+    process.send_signal(signal.SIGTERM)
+    finish(process)
+    assert 0 < summary(run_dir)["rounds"] < summary(tmp_path / "one")["rounds"]
+    finish(start(run_dir, "--resume", str(run_dir), actors="2"))
+    for name in ("weights_sha256", "episodes", "rounds"):
+        assert summary(run_dir)[name] == summary(tmp_path / "one")[name]
