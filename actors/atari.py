@@ -21,6 +21,7 @@ import numpy as np
 from ale_py import Action, ALEInterface, ALEState, LoggerMode, roms
 from numpy.typing import NDArray
 
+from actors.action_log import ActionLog
 from actors.env import Env, EnvError, Frame, Outcome
 from actors.frames import IDENTITY, SCREEN_WIDTH, Shrinker, as_words
 from actors.palette import grey_table
@@ -155,9 +156,7 @@ class AtariEnv(Env):
         self._pooled: NDArray[np.uint8] | None = None
         self._repeated = NOOP  # what a sticky action repeats
         self._lives = 0
-        self._reset_tick = 0
-        self._first_tick = 0
-        self._log: bytearray | None = bytearray() if self.game in REPLAYED else None
+        self._log = ActionLog() if self.game in REPLAYED else None
         self._starts = [] if self.game in RESET_ANEW else self._recorded_starts()
 
     @property
@@ -187,9 +186,8 @@ class AtariEnv(Env):
         shown.second[:] = shown.first
         self._pooled = None
         self._repeated = FIRE if self._fires else NOOP
-        self._reset_tick = tick
         if self._log is not None:
-            self._log.clear()
+            self._log.begin(tick)
         self._shrink(shown.first_words, shown.second_words, frame)
 
     def _reset_emulator(self, noops: int) -> None:
@@ -227,7 +225,7 @@ class AtariEnv(Env):
         ale = self._ale
         number = self.numbers[action]
         if self._log is not None:
-            self._write_log(tick, action)
+            self._log.append(tick, action)
         reward = 0
         following = self._next
         if self._sticky:
@@ -293,21 +291,10 @@ class AtariEnv(Env):
                 "the installed ale-py has other palettes than 0.12.1."
             )
 
-    def _write_log(self, tick: int, action: int) -> None:
-        """Note an action for a replay of the episode."""
-        assert self._log is not None
-        if not self._log:
-            self._first_tick = tick
-        elif tick != self._first_tick + len(self._log):
-            raise ValueError(
-                f"Tick {tick} does not follow tick {self._first_tick + len(self._log) - 1} of the episode."
-            )
-        self._log.append(action)
-
     def snapshot(self) -> bytes:
         """The emulator's state and the pooled screen, or what a replay needs: the tick of the reset and the actions."""
         if self._log is not None:
-            return _REPLAY.pack(_REPLAY_MAGIC, self._reset_tick, self._first_tick) + self._log
+            return _REPLAY.pack(_REPLAY_MAGIC, self._log.reset_tick, self._log.first_tick) + self._log.actions
         head = _STATE.pack(_STATE_MAGIC, self._repeated, self._lives)
         return head + self._pooled_grey().tobytes() + self._ale.cloneState(include_rng=True).serialize()
 

@@ -19,6 +19,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
+from actors.action_log import ActionLog
 from actors.env import Env, EnvError, Frame, Outcome
 from actors.frames import shrink_area
 from shared.config import FRAME_SIDE
@@ -89,28 +90,19 @@ class GymnasiumEnv(Env):
         self.actions = int(actions.n)
         self._seed = seed
         self._index = index
-        self._reset_tick = 0
-        self._first_tick = 0
-        self._log = bytearray()
+        self._log = ActionLog()
         self._check = 0
 
     def reset(self, tick: int, frame: Frame) -> None:
         """Begin an episode with the seed of (seed, index, tick)."""
         episode_seed = bits(self._seed, Stream.ENV_SEED, self._index, tick) & 0x7FFF_FFFF
         observation, _ = self._env.reset(seed=episode_seed)
-        self._reset_tick = tick
-        self._log.clear()
+        self._log.begin(tick)
         self._write(observation, frame)
 
     def step(self, tick: int, action: int, frame: Frame) -> Outcome:
         """One step of the environment; truncates after `LONGEST_EPISODE_STEPS`."""
-        if not self._log:
-            self._first_tick = tick
-        elif tick != self._first_tick + len(self._log):
-            raise ValueError(
-                f"Tick {tick} does not follow tick {self._first_tick + len(self._log) - 1} of the episode."
-            )
-        self._log.append(action)
+        self._log.append(tick, action)
         observation, reward, terminated, truncated, _ = self._env.step(action + self._first_action)
         self._write(observation, frame)
         too_long = len(self._log) >= LONGEST_EPISODE_STEPS
@@ -132,7 +124,7 @@ class GymnasiumEnv(Env):
 
     def snapshot(self) -> bytes:
         """The tick of the reset, the actions since, and a sum over the newest frame that the replay must meet."""
-        return _HEAD.pack(_MAGIC, self._reset_tick, self._first_tick, self._check) + self._log
+        return _HEAD.pack(_MAGIC, self._log.reset_tick, self._log.first_tick, self._check) + self._log.actions
 
     def restore(self, data: bytes) -> None:
         """Play the episode again. Raises `EnvError` for foreign bytes and when the replay ends in another frame."""

@@ -152,7 +152,6 @@ class Observer:
                     busy=_share(phase, int(busy[process]), int(waited[process]), round((new.at - old.at) * 1e9)),
                     cores=cores,
                     restarts=int(board.restarts[process]),
-                    incarnation=int(board.restarts[process]),
                 )
             )
         return tuple(roles)

@@ -30,7 +30,6 @@ class RoleStatus:
     cores: float | None = None
     """Cores that it used in the last seconds; None: not known."""
     restarts: int = 0
-    incarnation: int = 0
 
     @property
     def is_actor(self) -> bool:

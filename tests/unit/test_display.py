@@ -27,7 +27,7 @@ def roles(
     return (
         RoleStatus("inference", "waiting", inference, cores=0.3),
         RoleStatus("learner", "working", learner, cores=1.0),
-        RoleStatus("scribe", "waiting", 0.02, cores=0.1, restarts=3, incarnation=3),
+        RoleStatus("scribe", "waiting", 0.02, cores=0.1, restarts=3),
         *(RoleStatus(f"actor {i}", "working", emulation - 0.02 + 0.04 * (i % 2), cores=0.5) for i in range(actors)),
     )
 
