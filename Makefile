@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/installed
 ARGS   ?=
-BENCH  ?= frame_path segments run_throughput
+BENCH  ?= frame_path segments runs
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
@@ -47,7 +47,7 @@ stress: install ## the long tests
 	$(BIN)/python -m pytest -m stress $(ARGS)
 
 # peers, which installs another system to compare with, is run by its name: BENCH=peers.
-bench: install ## the benchmarks; BENCH="run_throughput" ARGS="--game pong" for one of them
+bench: install ## the benchmarks; BENCH="runs" ARGS="--game pong" for one of them
 	set -e; for name in $(BENCH); do $(BIN)/python -m benchmarks.$$name $(ARGS); done
 
 clean: ## remove caches, build products and .venv; runs/ stays

@@ -2,6 +2,7 @@
 
     python launch.py --actors 12 --game breakout
     python launch.py eval --load runs/breakout-20260101-120000 --episodes 30
+    python launch.py bench limits
 
 Every child process imports this module again, so that it loads nothing of weight: imports stand inside functions
 (tests/boundary).
@@ -116,7 +117,22 @@ def evaluate(arguments: Sequence[str]) -> int:
     return 0
 
 
-TASKS: dict[str, Callable[[Sequence[str]], int]] = {"train": train, "eval": evaluate}
+def bench(arguments: Sequence[str]) -> int:
+    """Measure this machine. Returns 1 when something that was timed computed a wrong result."""
+    from benchmarks import command
+
+    name, *rest = arguments or ["--help"]
+    if name in ("-h", "--help"):
+        print(f"usage: {PROGRAM} bench NAME [options]; {PROGRAM} bench NAME --help explains one\n")
+        for each, explanation in command.BENCHMARKS.items():
+            print(f"  {each:12}{explanation}")
+        return 0
+    benchmark = command.find(name)
+    options = _parse(benchmark.options, rest, f"{PROGRAM} bench {name}", benchmark.explanation)
+    return command.run(benchmark, options, rest)
+
+
+TASKS: dict[str, Callable[[Sequence[str]], int]] = {"train": train, "eval": evaluate, "bench": bench}
 """What the first word of the command line can be."""
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.run_throughput import ROOT, measure
+from benchmarks.runs import ROOT, measure
 from shared import machine
 
 PEERS = ROOT / ".venv-peers"

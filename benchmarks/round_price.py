@@ -17,7 +17,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.run_throughput import measure
+from benchmarks.runs import measure
 from shared import machine
 
 CASES = {"learner-bound": ["--train-every", "4"], "emulation-bound": ["--train-every", "400"]}

@@ -1,7 +1,7 @@
 """End-to-end speed of a real run at steady state: steps/s after learning has begun, from the run's own metrics.
 
-    python -m benchmarks.run_throughput --game breakout --seconds 60
-    python -m benchmarks.run_throughput -- --precision fp32 --schedule free
+    python -m benchmarks.runs --game breakout --seconds 60
+    python -m benchmarks.runs -- --precision fp32 --schedule free
 
 What follows `--` goes to `launch.py`. The figure is taken between two boundaries, so that it counts whole rounds:
 playing, inference, updates, resets, commits and checkpoint segments. The run's summary is checked for the work done.

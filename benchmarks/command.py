@@ -1,0 +1,73 @@
+"""`launch.py bench NAME`: which benchmarks there are, and how one is run."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.report import Report
+from shared.config import ConfigError
+from shared.validate import nearest
+
+BENCHMARKS = {
+    "limits": "what the parts can do: emulator, frames, memory, network, each against the limit above it",
+    "throughput": "a whole run at steady state against its actors alone and its learner alone",
+    "scaling": "actors alone with 1, 2, 4, ... processes",
+    "ladder": "concurrent or not, synchronised or not, one env or many, parallel or not: the classical tables",
+    "peers": "other systems on the same game at the same ratio",
+}
+"""Each is the module of its name in this room, with `Options` and `measure`."""
+
+
+@dataclass(frozen=True)
+class Common:
+    """Options of every benchmark; `Options` of a benchmark's module are a subclass."""
+
+    repeats: int = 3
+    """How often everything is measured; what is compared is measured in turn."""
+    json: Path | None = None
+    """Write rows, machine and command to this file, too."""
+
+
+class Benchmark(NamedTuple):
+    """One benchmark."""
+
+    name: str
+    explanation: str
+    options: type[Common]
+    measure: Callable[[Any, Report], None]
+
+
+def find(name: str) -> Benchmark:
+    """The benchmark of this name. Raises `ConfigError` when there is none."""
+    if name not in BENCHMARKS:
+        raise ConfigError(f"There is no benchmark {name!r}{nearest(name, BENCHMARKS)}")
+    module = importlib.import_module(f"benchmarks.{name}")
+    return Benchmark(name, (module.__doc__ or "").strip(), module.Options, module.measure)
+
+
+def run(benchmark: Benchmark, options: Common, words: Sequence[str]) -> int:
+    """Measure, print the table, write the file; returns the exit code.
+
+    What was measured is shown and written even when it is interrupted. Raises `ConfigError` for a file that cannot be
+    written.
+    """
+    if options.repeats < 1:
+        raise ConfigError(f"--repeats {options.repeats} measures nothing; it must be 1 or more.")
+    if options.json is not None and not options.json.absolute().parent.is_dir():
+        raise ConfigError(f"--json {options.json} cannot be written: its directory does not exist.")
+    report = Report(benchmark.name, benchmark.explanation.splitlines()[0], [benchmark.name, *words])
+    try:
+        benchmark.measure(options, report)
+    except KeyboardInterrupt:
+        report.missing["the rest"] = "It was interrupted."
+    report.print()
+    if options.json is not None:
+        try:
+            report.write(options.json)
+        except OSError as error:
+            raise ConfigError(f"--json {options.json} cannot be written: {error.strerror}.") from error
+    return report.code
