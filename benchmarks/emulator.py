@@ -1,0 +1,187 @@
+"""The bare emulator: four `act` calls a step and the emulator's own resets, nothing looked at; in one process, and in
+one process a core at once. No actor can be faster.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import multiprocess
+import numpy as np
+from ale_py import ALEInterface, LoggerMode, roms
+from multiprocess.connection import Connection
+
+from actors.atari import game_name
+from benchmarks.report import CannotRun, WrongResult
+from shared.config import FRAME_SKIP
+from shared.protocols import PROTOCOLS
+from shared.random import Stream, below
+
+RULES = PROTOCOLS["nature"]
+BLOCK_STEPS = 250
+"""Steps between two looks at the clock."""
+START_SECONDS = 60.0
+"""Most that a process may take to start, or to end beyond the time that it was given."""
+
+
+class Bare:
+    """One emulator under uniformly random actions, a function of the seed.
+
+    Attributes:
+        ale: the emulator.
+        steps: steps played.
+        reset_seconds: CPU time that went into resets.
+    """
+
+    def __init__(self, game: str, seed: int) -> None:
+        """Load `game`, a name as `actors.atari.game_name` gives it."""
+        ALEInterface.setLoggerMode(LoggerMode.Error)
+        self.ale = ALEInterface()
+        self.ale.setFloat("repeat_action_probability", 0.0)
+        self.ale.setInt("max_num_frames_per_episode", RULES.longest_episode_frames)
+        path = roms.get_rom_path(game)
+        if path is None:
+            raise CannotRun(f"ale-py knows the game {game!r}, but its ROM file is missing; install ale-py again.")
+        self.ale.loadROM(path)
+        self.steps = 0
+        self.reset_seconds = 0.0
+        self._numbers = [action.value for action in self.ale.getMinimalActionSet()]
+        self._seed = seed
+        self._noops = self._episodes = 0
+        self.reset(0)
+
+    @property
+    def actions(self) -> int:
+        """Size of the action set."""
+        return len(self._numbers)
+
+    def reset(self, tick: int) -> None:
+        """Reset for real, and play the no-ops that env 0 of a run would draw at this tick."""
+        began = time.thread_time()
+        self.ale.reset_game()
+        noops = 1 + below(RULES.noop_max, self._seed, Stream.NOOPS, 0, tick)
+        for _ in range(noops):
+            self.ale.act(0)
+        self._noops += noops
+        self._episodes += 1
+        self.reset_seconds += time.thread_time() - began
+
+    def play(self, tick: int, actions: Sequence[int]) -> None:
+        """One step for each action, the first at `tick`."""
+        act, over, numbers = self.ale.act, self.ale.game_over, self._numbers
+        for offset, action in enumerate(actions):
+            number = numbers[action]
+            act(number)
+            act(number)
+            act(number)
+            act(number)
+            if over():
+                self.reset(tick + offset)
+        self.steps += len(actions)
+
+    def play_for(self, seconds: float) -> float:
+        """Play for so long, by the clock on the wall; returns steps a second."""
+        random = np.random.default_rng(self._seed)
+        before, began = self.steps, time.perf_counter()
+        while time.perf_counter() - began < seconds:
+            self.play(self.steps, random.integers(self.actions, size=BLOCK_STEPS).tolist())
+        speed = (self.steps - before) / (time.perf_counter() - began)
+        self.check()
+        return speed
+
+    def check(self) -> None:
+        """Raise `WrongResult` unless the emulator counted the frames of these steps; an end may cost its step three."""
+        wanted, counted = FRAME_SKIP * self.steps + self._noops, self.ale.getFrameNumber()
+        if not wanted - (FRAME_SKIP - 1) * self._episodes <= counted <= wanted:
+            raise WrongResult(f"The emulator played {counted:,} frames instead of {wanted:,}.")
+
+
+def bare_speed(game: str, seconds: float, seed: int = 1) -> float:
+    """Steps a second of the bare emulator in this process, resets counted in, by the clock on the wall.
+
+    Raises:
+        EnvError: there is no such game.
+        WrongResult: the emulator did not play what was asked.
+    """
+    bare = Bare(game_name(game), seed)
+    bare.play(0, [0] * BLOCK_STEPS)
+    return bare.play_for(seconds)
+
+
+def bare_speeds(game: str, seconds: float, processes: int) -> list[float]:
+    """As `bare_speed`, of each of several processes that play at the same time, each its own seed.
+
+    Raises:
+        CannotRun: a process did not start, or ended early.
+        EnvError, WrongResult: as `bare_speed`.
+    """
+    with crew(game_name(game), processes) as connections:
+        return speeds_of(connections, seconds)
+
+
+@contextmanager
+def crew(game: str, processes: int) -> Iterator[list[Connection]]:
+    """Processes with an emulator each, loaded and waiting for `speeds_of`; they end with the block."""
+    context = multiprocess.get_context("spawn")
+    connections, children = [], []
+    try:
+        for index in range(processes):
+            ours, theirs = context.Pipe()
+            child = context.Process(target=_member, args=(theirs, game, index + 1), daemon=True)
+            child.start()
+            theirs.close()
+            connections.append(ours)
+            children.append(child)
+        for connection in connections:
+            _receive(connection, START_SECONDS)
+        yield connections
+    finally:
+        for connection in connections:
+            connection.close()
+        for child in children:
+            child.join(START_SECONDS)
+            if child.is_alive():
+                child.kill()
+                child.join()
+
+
+def speeds_of(connections: Sequence[Connection], seconds: float) -> list[float]:
+    """Let a crew play at the same time; returns the steps a second of each."""
+    for connection in connections:
+        connection.send(seconds)
+    answers = [_receive(connection, seconds + START_SECONDS) for connection in connections]
+    for answer in answers:
+        if isinstance(answer, str):
+            raise WrongResult(answer)
+    return answers
+
+
+def _receive(connection: Connection, seconds: float) -> Any:
+    """What a member of the crew sends."""
+    try:
+        if connection.poll(seconds):
+            return connection.recv()
+    except (EOFError, ConnectionResetError):
+        raise CannotRun("A process that played the bare emulator ended early.") from None
+    raise CannotRun(f"A process that plays the bare emulator did not answer within {seconds:.0f} s.")
+
+
+def _member(connection: Connection, game: str, seed: int) -> None:
+    """A process of the crew: says that it is ready, then plays for as long as it is told, until nobody tells it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the benchmark decides what it means
+    bare = Bare(game, seed)
+    bare.play(0, [0] * BLOCK_STEPS)
+    connection.send("ready")
+    while True:
+        try:
+            seconds = connection.recv()
+        except EOFError:
+            return
+        try:
+            connection.send(bare.play_for(seconds))
+        except WrongResult as error:
+            connection.send(str(error))
