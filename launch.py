@@ -46,8 +46,8 @@ class Evaluation:
     """auto, cpu, cuda or cuda:N."""
 
 
-def train(arguments: Sequence[str]) -> int:
-    """Train an agent. Returns 1 when the run ended early through a fault."""
+def configuration(arguments: Sequence[str]) -> Config:
+    """What the options of `train` say, unchecked. Raises `ConfigError`; exits with code 2 on an unknown word."""
     import ringside
 
     preset, resume = _ahead(arguments)
@@ -62,13 +62,20 @@ def train(arguments: Sequence[str]) -> int:
         f"first word: {others}; python {PROGRAM} TASK --help explains one.",
         Training(**sections, preset=preset),
     )
-    plan = ringside.plan(Config(**{name: getattr(options, name) for name in sections}))
+    return Config(**{name: getattr(options, name) for name in sections})
+
+
+def train(arguments: Sequence[str]) -> int:
+    """Train an agent. Returns 1 when the run ended early through a fault."""
+    import ringside
+
+    plan = ringside.plan(configuration(arguments))
     from shared.arena import ArenaError
     from supervisor import RunFailed
     from watch.display import open_display
 
     try:
-        with open_display(plain=options.run.plain) as display:
+        with open_display(plain=plan.config.run.plain) as display:
             summary = ringside.run(plan, display.show, display.note)
     except ArenaError as error:
         raise ConfigError(str(error)) from error
