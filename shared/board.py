@@ -20,6 +20,11 @@ METRICS = ("loss", "mean_q", "gradient_norm", "updates", "committed_at")
 BEFORE = ("seconds", "restarts", "redone_ticks", "redone_updates")
 """What former sittings of a resumed run add to its summary."""
 
+SAMPLES = 2
+"""Samples of the growing words that the scribe keeps: at the beginning of learning, and at the newest record."""
+MOMENT_WORDS, COUNTED_WORDS = 3, 3
+"""Words of a sample (watch/load.py): for the moment, and for each process."""
+
 
 class Role(IntEnum):
     """Positions of the single processes among the words of processes; actor i stands at `ACTORS + i`."""
@@ -62,6 +67,8 @@ def board_fields(sizes: Sizes, processes: int) -> list[Field]:
         Field("process.heartbeat", "i8", (processes,), "the process"),
         Field("process.busy_ns", "i8", (processes,), "the process"),
         Field("process.waited_ns", "i8", (processes,), "the process"),
+        Field("process.cpu_ns", "i8", (processes,), "the process"),
+        Field("process.private_bytes", "i8", (processes,), "the process"),
         Field("process.furthest", "i8", (processes,), "the process"),
         Field("process.redone", "i8", (processes,), "the process"),
         Field("lane.logged", "i8", lanes, "actor"),
@@ -76,6 +83,7 @@ def board_fields(sizes: Sizes, processes: int) -> list[Field]:
         Field("scribe.best_return", "f8", (1,), "scribe"),
         Field("scribe.saved", "i8", (1,), "scribe"),
         Field("scribe.trouble", "i8", (1,), "scribe"),
+        Field("scribe.samples", "i8", (SAMPLES, MOMENT_WORDS + COUNTED_WORDS * processes), "scribe"),
     ]
 
 
@@ -94,6 +102,8 @@ class Board:
         self.heartbeat = arena["process.heartbeat"]
         self.busy_ns = arena["process.busy_ns"]
         self.waited_ns = arena["process.waited_ns"]
+        self.cpu_ns = arena["process.cpu_ns"]
+        self.private_bytes = arena["process.private_bytes"]
         self.furthest = arena["process.furthest"]
         self.redone = arena["process.redone"]
         self.lane_logged = arena["lane.logged"]
@@ -108,6 +118,7 @@ class Board:
         self.best_return = arena["scribe.best_return"]
         self.saved = arena["scribe.saved"]
         self.trouble = arena["scribe.trouble"]
+        self.samples = arena["scribe.samples"]
 
     def clear(self) -> None:
         """Before any process starts: nothing is committed, nothing is finished."""
