@@ -114,17 +114,15 @@ def starting_point(preset: PresetName, resume: str | Path | None) -> Config:
     return replace(saved, run=replace(saved.run, run_dir=run_dir, resume=Path(resume), init_from=None, plain=False))
 
 
-def plan(config: Config) -> Plan:
-    """Check a configuration and answer what it leaves open; nothing is started or written.
+def check(config: Config) -> Plan:
+    """Check the settings of a configuration and answer what it leaves open; memory and files are not looked at.
 
     Raises `ConfigError` with a sentence when it cannot work on this machine.
     """
     from actors.env import EnvError, action_count
-    from shared import machine, validate
-    from shared.manifest import find_checkpoint, load_weights
+    from shared import validate
     from shared.memory import Plan
     from shared.resolve import resolve
-    from shared.segments import CheckpointError
 
     validate.settings(config)
     try:
@@ -134,9 +132,24 @@ def plan(config: Config) -> Plan:
             config = config.with_settings(game=game_name(config.play.game))
         config = resolve(config)
         validate.resolved(config)
-        run = config.run
-        assert run.run_dir is not None
-        ready = Plan(config, action_count(config.play))
+        return Plan(config, action_count(config.play))
+    except EnvError as error:
+        raise ConfigError(str(error)) from error
+
+
+def plan(config: Config) -> Plan:
+    """As `check`; memory, run directory and the checkpoint to go on from are looked at, too.
+
+    Nothing is started or written. Raises `ConfigError` with a sentence when the run cannot work on this machine.
+    """
+    from shared import machine, validate
+    from shared.manifest import find_checkpoint, load_weights
+    from shared.segments import CheckpointError
+
+    ready = check(config)
+    config, run = ready.config, ready.config.run
+    assert run.run_dir is not None
+    try:
         continues = False
         if run.resume is not None:
             checkpoint = find_checkpoint(run.resume)
@@ -155,7 +168,7 @@ def plan(config: Config) -> Plan:
                 )
         if run.init_from is not None:
             load_weights(run.init_from).require(network=config.learn.network, actions=ready.actions)
-    except (CheckpointError, EnvError) as error:
+    except CheckpointError as error:
         raise ConfigError(str(error)) from error
     validate.run_directory(run.run_dir, continues=continues)
     validate.memory(ready, machine.usable_memory())
