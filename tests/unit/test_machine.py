@@ -4,52 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 from pathlib import Path
 
 import pytest
 
 from shared import machine
-
-GB = 10**9
-V1_UNLIMITED = "9223372036854771712"
-
-
-def tree(root: Path, files: dict[str, str]) -> Path:
-    """Write files below `root`."""
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return root
-
-
-def v2(root: Path, group: str, files: dict[str, str], mount_root: str = "/") -> Path:
-    """A machine with control groups of version 2 only."""
-    return tree(
-        root,
-        {
-            "proc/self/cgroup": f"0::{group}\n",
-            "proc/self/mountinfo": f"31 23 0:28 {mount_root} /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw\n",
-            **{f"sys/fs/cgroup/{name}": text for name, text in files.items()},
-        },
-    )
-
-
-def v1(root: Path, group: str, files: dict[str, str]) -> Path:
-    """A machine with control groups of version 1, with cpu and cpuacct mounted together."""
-    return tree(
-        root,
-        {
-            "proc/self/cgroup": f"4:memory:{group}\n1:cpu,cpuacct:{group}\n0::/\n",
-            "proc/self/mountinfo": (
-                "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"
-                "33 31 0:30 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
-                "34 31 0:31 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n"
-                "35 31 0:41 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
-            ),
-            **{f"sys/fs/cgroup/{name}": text for name, text in files.items()},
-        },
-    )
+from tests.machines import GB, V1_UNLIMITED, tree, v1, v2
 
 
 def test_affinity_alone(tmp_path: Path) -> None:
@@ -137,6 +98,37 @@ def test_memory_of_version_1(tmp_path: Path) -> None:
 def test_a_group_over_its_limit_leaves_nothing(tmp_path: Path) -> None:
     root = v2(tmp_path, "/a", {"a/memory.max": str(GB), "a/memory.current": str(2 * GB)})
     assert machine.usable_memory(root) == 0
+
+
+def test_tasks_of_the_user_and_of_the_groups_above(tmp_path: Path) -> None:
+    root = v2(tmp_path, "/a", {"a/pids.max": "100", "a/pids.current": "70"})
+    assert machine.free_tasks(root, limit=50, user=0) == 30  # root is free of ulimit -u
+    for process, threads in (("17", 3), ("18", 2)):
+        for thread in range(threads):
+            (root / "proc" / process / "task" / str(thread)).mkdir(parents=True)
+    me = os.getuid() or 1
+    for process in ("17", "18"):
+        os.chown(root / "proc" / process, me if os.getuid() == 0 else -1, -1)
+    assert machine.free_tasks(root, limit=25, user=me) == 20
+    assert machine.free_tasks(root, limit=1_000, user=me) == 30
+    assert machine.free_tasks(root, limit=3, user=me) == 0
+    assert machine.free_tasks(tmp_path / "bare", limit=resource.RLIM_INFINITY, user=me) is None
+
+
+def test_gpus_as_the_driver_lists_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert machine.gpus() == []
+    assert not machine.has_mps()
+    for name, script in (
+        ("nvidia-smi", "echo 'NVIDIA H200, 570.1, 143771, 143000'\necho 'NVIDIA T4, 570.1, [N/A], 10'"),
+        ("nvidia-cuda-mps-control", "exit 1"),
+    ):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    first, second = machine.gpus()
+    assert first == machine.Gpu("NVIDIA H200", "570.1", 143771 << 20, 143000 << 20)
+    assert (second.memory, second.free) == (0, 10 << 20)
+    assert machine.has_mps()
 
 
 def test_amx_is_a_flag_of_the_processor(tmp_path: Path) -> None:

@@ -1,0 +1,66 @@
+"""What control groups say, read from trees of files that look like other machines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from shared import cgroup
+from tests.machines import GB, V1_UNLIMITED, tree, v1, v2
+
+GROUP = "/user.slice/run.scope"
+
+
+def test_limits_in_force_of_version_2(tmp_path: Path) -> None:
+    files = {"cpu.max": "150000 100000", "memory.max": str(16 * GB), "pids.max": "max"}
+    root = v2(tmp_path, GROUP, {f"{GROUP[1:]}/{name}": text for name, text in files.items()})
+    tree(root, {"sys/fs/cgroup/user.slice/pids.max": "33000", "sys/fs/cgroup/user.slice/cpu.max": "400000 100000"})
+    found = cgroup.in_force(root)
+    assert found == cgroup.InForce(GROUP, 1.5, 16 * GB, 33_000)
+    assert str(found) == f"1.5 cores, 16.0 GB, 33,000 tasks ({GROUP})"
+
+
+def test_limits_in_force_of_version_1(tmp_path: Path) -> None:
+    root = v1(
+        tmp_path,
+        "/a",
+        {
+            "cpu,cpuacct/a/cpu.cfs_quota_us": "800000",
+            "cpu,cpuacct/a/cpu.cfs_period_us": "100000",
+            "memory/a/memory.limit_in_bytes": V1_UNLIMITED,
+            "pids/a/pids.max": "512",
+        },
+    )
+    found = cgroup.in_force(root)
+    assert found == cgroup.InForce("/a", 8.0, None, 512)
+    assert str(found) == "8 cores, no limit of memory, 512 tasks (/a)"
+
+
+def test_a_machine_without_control_groups(tmp_path: Path) -> None:
+    assert cgroup.in_force(tmp_path) == cgroup.InForce("/", None, None, None)
+    assert (cgroup.free_memory(tmp_path), cgroup.free_tasks(tmp_path), cgroup.oom_kills(tmp_path)) == (None, None, 0)
+
+
+def test_tasks_left_by_the_tightest_group(tmp_path: Path) -> None:
+    root = v2(
+        tmp_path,
+        "/a/b",
+        {"a/pids.max": "100", "a/pids.current": "95", "a/b/pids.max": "20", "a/b/pids.current": "4"},
+    )
+    assert cgroup.free_tasks(root) == 5
+
+
+def test_kills_of_the_own_group_are_counted(tmp_path: Path) -> None:
+    root = v2(tmp_path, "/a/b", {"a/memory.events": "oom 9\noom_kill 9\n", "a/b/memory.events": "oom 3\noom_kill 2\n"})
+    tree(root, {"proc/vmstat": "oom_kill 40\n"})
+    assert cgroup.oom_kills(root) == 2
+
+
+def test_kills_of_version_1(tmp_path: Path) -> None:
+    root = v1(tmp_path, "/a", {"memory/a/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 7\n"})
+    assert cgroup.oom_kills(root) == 7
+
+
+def test_kills_of_the_machine_where_no_group_counts(tmp_path: Path) -> None:
+    root = v2(tmp_path, "/", {"cgroup.procs": "1\n"})
+    tree(root, {"proc/vmstat": "pgfault 1\noom_kill 40\n"})
+    assert cgroup.oom_kills(root) == 40
