@@ -18,6 +18,7 @@ import multiprocess
 from multiprocess import reduction
 from multiprocess.connection import wait as wait_for
 
+from shared.balance import Balancer
 from shared.board import Phase, Role, Stop
 from shared.cores import Claims, cores_of_actors
 from shared.memory import Memory, Plan
@@ -85,6 +86,7 @@ class Supervisor:
         self._stop_deadline = float("inf")
         self._memory = Memory.create(plan)
         self._board = self._memory.board
+        self._balancer = Balancer(self._board) if plan.config.machine.balance == "auto" else None
         count = Role.ACTORS + plan.actors
         self._bells = [Bell.create() for _ in range(count)]
         self._context = multiprocess.get_context("spawn")
@@ -137,6 +139,9 @@ class Supervisor:
             self._stop()
         if self._out_of_patience or now > self._stop_deadline:
             self._kill_late()
+        if self._balancer is not None and not self._stopping:
+            for move in self._balancer.look():
+                self._bells[Role.ACTORS + move.taker].ring()  # it makes emulators while it waits for the others
         self._on_look(self._memory)
 
     def _start(self, number: int, incarnation: int) -> None:

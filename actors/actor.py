@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from actors.env import make_env
-from actors.lane import Lane
+from actors.lanes import Lanes
 from shared.board import Phase, Role
 from shared.process import Birth, enter
 from shared.wait import Stopped
@@ -14,35 +14,43 @@ def main(birth: Birth) -> None:
     memory, waiter = enter(birth)
     board, config = memory.board, memory.plan.config
     inference, learner = birth.bells.of(Role.INFERENCE), birth.bells.of(Role.LEARNER)
+    lanes = Lanes(
+        memory,
+        birth.process - Role.ACTORS,
+        lambda index: make_env(config.play, config.run.seed, index, training=True),
+        birth.bells.actors,
+    )
+    redone, progress = int(board.redone[birth.process]), max(0, int(board.furthest[birth.process]))
     try:
-        play, envs = config.play, memory.sizes.lane_envs
-        lanes = []
-        for index in memory.plan.lanes_of(birth.process - Role.ACTORS):
-            games = [make_env(play, config.run.seed, index * envs + j, training=True) for j in range(envs)]
-            lanes.append(Lane(memory, index, games, birth.incarnation))
+        while lanes.expect():
             waiter.beat()
         waiter.wait(lambda: bool(board.prepared[0]))
-        for lane in lanes:
-            lane.begin()
+        while lanes.take():
             waiter.beat()
         learner.ring()
         inference.ring()
-        before = int(board.redone[birth.process])
         while not board.finished:
-            worked = False
-            board.phase[birth.process] = Phase.REDOING if any(lane.redoing for lane in lanes) else Phase.WORKING
-            for lane in lanes:
+            worked = lanes.take()
+            if worked:
+                inference.ring()
+                waiter.beat()
+            board.phase[birth.process] = Phase.REDOING if any(lane.redoing for lane in lanes.played) else Phase.WORKING
+            for lane in tuple(lanes.played):
                 if not lane.ready:
                     continue
                 worked = True
-                if lane.advance():
+                if lanes.advance(lane):
                     learner.ring()
                 inference.ring()
                 waiter.beat()
-            board.redone[birth.process] = before + sum(lane.redone for lane in lanes)
-            waiter.furthest(sum(lane.tick for lane in lanes))
-            if not worked:
-                waiter.wait(lambda: board.finished or any(lane.ready for lane in lanes))
+            board.redone[birth.process] = redone + lanes.redone
+            waiter.furthest(progress + lanes.ticks - lanes.redone)
+            if worked:
+                continue
+            if lanes.expect():
+                waiter.beat()
+            else:
+                waiter.wait(lambda: board.finished or lanes.due)
         board.phase[birth.process] = Phase.DONE
     except Stopped:
         pass

@@ -3,6 +3,10 @@
 The action in the ring is a write-ahead log: reply -> actions into the slot -> `logged` -> step -> results -> `done`.
 A lane that comes back from a snapshot plays the logged actions again and *compares* what is already in the ring; it
 asks inference only from the first tick without logged actions.
+
+A lane belongs to one actor at a time, its owner, which alone writes what is the lane's. At a boundary with a snapshot
+the owner hands it over by writing the number of the next owner, who comes to it as one comes back to a lane after a
+death: from the snapshot. So it does not matter who plays a lane, and there is no moment at which a death loses it.
 """
 
 from __future__ import annotations
@@ -29,15 +33,23 @@ class RedoError(Unmendable):
 
 
 class Lane:
-    """Envs `first_env ...` in lockstep. `tick` is the next one to be played."""
+    """Envs `first_env ...` in lockstep, played by their owner.
 
-    def __init__(self, memory: Memory, index: int, envs: Sequence[Env], incarnation: int) -> None:
+    Attributes:
+        tick: the next one to be played.
+        redone: ticks that were in the ring already.
+        heir: the actor that the lane was handed over to; after that nothing may be done here. None: it was not.
+    """
+
+    def __init__(self, memory: Memory, index: int, envs: Sequence[Env], actor: int) -> None:
         plan = memory.plan
         self.index = index
         self.envs = envs
         self.tick = 0
         self.redone = 0
-        self._incarnation = incarnation
+        self.heir: int | None = None
+        self._actor = actor
+        self._life = -1
         self._board = memory.board
         self._mailbox = memory.mailbox
         self._snapshots = memory.lane_snapshots
@@ -54,7 +66,9 @@ class Lane:
     # --- beginning and coming back
 
     def begin(self) -> None:
-        """Take the newest snapshot, or start the first episodes; then ask for the first actions."""
+        """Take the newest snapshot, or start the first episodes; then ask for the first actions, or hand over."""
+        self._board.lane_life[self.index] += 1
+        self._life = int(self._board.lane_life[self.index])
         boundary = self._snapshots.newest(self.index)
         if boundary < 0:
             for j, env in enumerate(self.envs):
@@ -67,12 +81,26 @@ class Lane:
             self._restore(data)
             self.tick = boundary * self._sizes.round_ticks
             self._finish(boundary)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """At a boundary with a snapshot hand the lane over, where another actor is wanted; else ask for actions.
+
+        That it was handed over is kept in `heir`, not read again: the heir may have handed it back already.
+        """
+        boundary, ticks = divmod(self.tick, self._sizes.round_ticks)
+        if ticks == 0 and self._sizes.is_snapshot(boundary):
+            wanted = int(self._board.lane_wanted[self.index])
+            if wanted != self._actor:
+                self.heir = wanted
+                self._board.lane_owner[self.index] = wanted  # the last word: from here on all of it is the heir's
+                return
         self._ask()
 
     def _ask(self) -> None:
         """Ask for this tick's actions, unless a former life already logged them."""
         if self._board.lane_logged[self.index] <= self.tick:
-            self._mailbox.ask(self.index, self._incarnation, self.tick)
+            self._mailbox.ask(self.index, self._life, self.tick)
 
     @property
     def redoing(self) -> bool:
@@ -103,7 +131,7 @@ class Lane:
         ended = self.tick % self._sizes.round_ticks == 0
         if ended:
             self._finish(self.tick // self._sizes.round_ticks)
-        self._ask()
+        self._go_on()
         return ended
 
     def _choose(self, tick: int, greedy: NDArray[np.uint8]) -> list[int]:

@@ -108,7 +108,6 @@ def main(birth: Birth) -> None:
     evaluation = EvaluationServer(memory, policy(len(memory.evaluations.stacks)))
     server.served = max(0, int(board.furthest[birth.process]))
     actors, evaluator = birth.bells.actors, birth.bells.of(Role.EVALUATOR)
-    actor_of = np.array(memory.plan.actor_of())
 
     def finished() -> bool:
         return board.finished and not memory.evaluations.pending
@@ -119,7 +118,7 @@ def main(birth: Birth) -> None:
             due = server.due()
             for lanes, numbers in due:
                 server.answer(lanes, numbers)
-                for actor in np.unique(actor_of[lanes]):
+                for actor in np.unique(board.lane_owner[lanes]):
                     actors[actor].ring()
                 waiter.beat()
             waiter.furthest(server.served)

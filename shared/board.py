@@ -1,12 +1,14 @@
 """The board: the words by which processes know of one another. Every word names its only writer.
 
 All words are aligned 64-bit integers (or floats), so a read is never torn. A stale read is harmless everywhere: numbers
-only grow, and whoever reads too early waits and looks again.
+only grow, and whoever reads too early waits and looks again. Whose a lane is, its owner alone changes: an actor never
+reads that of its own lanes too late, and inference, which asks it to ring a bell, at worst rings one in vain.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from enum import IntEnum
 
 from shared.arena import Arena
@@ -59,6 +61,7 @@ def board_fields(sizes: Sizes, processes: int) -> list[Field]:
     return [
         Field("board.stop", "i8", (1,), "supervisor"),
         Field("board.restarts", "i8", (processes,), "supervisor"),
+        Field("board.moves", "i8", (1,), "supervisor"),
         Field("board.prepared", "i8", (1,), "scribe"),
         Field("board.begun_ns", "i8", (1,), "scribe"),
         Field("board.before", "f8", (len(BEFORE),), "scribe"),
@@ -71,9 +74,12 @@ def board_fields(sizes: Sizes, processes: int) -> list[Field]:
         Field("process.private_bytes", "i8", (processes,), "the process"),
         Field("process.furthest", "i8", (processes,), "the process"),
         Field("process.redone", "i8", (processes,), "the process"),
-        Field("lane.logged", "i8", lanes, "actor"),
-        Field("lane.done", "i8", lanes, "actor"),
-        Field("lane.finished", "i8", lanes, "actor"),
+        Field("lane.wanted", "i8", lanes, "supervisor"),
+        Field("lane.owner", "i8", lanes, "the lane's owner"),
+        Field("lane.life", "i8", lanes, "the lane's owner"),
+        Field("lane.logged", "i8", lanes, "the lane's owner"),
+        Field("lane.done", "i8", lanes, "the lane's owner"),
+        Field("lane.finished", "i8", lanes, "the lane's owner"),
         Field("learner.updates", "i8", (1,), "learner"),
         Field("learner.barrier_ns", "i8", (1,), "learner"),
         Field("learner.metrics", "f8", (METRIC_SPANS, len(METRICS)), "learner"),
@@ -94,6 +100,7 @@ class Board:
         self.sizes = sizes
         self.stop = arena["board.stop"]
         self.restarts = arena["board.restarts"]
+        self.moves = arena["board.moves"]
         self.prepared = arena["board.prepared"]
         self.begun_ns = arena["board.begun_ns"]
         self.before = arena["board.before"]
@@ -106,6 +113,9 @@ class Board:
         self.private_bytes = arena["process.private_bytes"]
         self.furthest = arena["process.furthest"]
         self.redone = arena["process.redone"]
+        self.lane_wanted = arena["lane.wanted"]
+        self.lane_owner = arena["lane.owner"]
+        self.lane_life = arena["lane.life"]
         self.lane_logged = arena["lane.logged"]
         self.lane_done = arena["lane.done"]
         self.lane_finished = arena["lane.finished"]
@@ -120,8 +130,9 @@ class Board:
         self.trouble = arena["scribe.trouble"]
         self.samples = arena["scribe.samples"]
 
-    def clear(self) -> None:
-        """Before any process starts: nothing is committed, nothing is finished."""
+    def clear(self, actors: Sequence[int]) -> None:
+        """Before any process starts: nothing is committed, nothing is finished, lanes are with their first `actors`."""
+        self.lane_owner[:] = self.lane_wanted[:] = actors
         self._committed[0] = -1
         self.lane_finished[:] = -1
         self.written[0] = -1

@@ -110,7 +110,7 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class Machine:
-    """Where things run. Only device, precision and threads can touch the numbers."""
+    """Where things run. Only device, precision, determinism and threads can touch the numbers."""
 
     actors: int | None = None
     """Actor processes; default: what the cores this process may use allow."""
@@ -124,8 +124,18 @@ class Machine:
     """CPU threads of the inference server; recorded, because they touch the last bits."""
     inference_batch: int | None = None
     """Emulators answered in one forward pass; default: 32 on a CPU, all of them on a GPU."""
+    deterministic: Literal["on", "off"] = "on"
+    """on: kernels that give the same bits every time; off: whichever is fastest here, which gives up exactness."""
+    replay_on: Literal["auto", "device", "host"] = "auto"
+    """Where frames are sampled: from a copy on the GPU (auto: when it fits into free memory) or from shared memory."""
+    graph_updates: int = 8
+    """On CUDA: most updates in one launch, 8 or fewer; with less, inference waits for less of the GPU."""
+    mps: Literal["auto", "on", "off"] = "auto"
+    """Have NVIDIA's Multi-Process Service run learner and inference at once; auto: where it can be started."""
     pin: Literal["auto", "off"] = "auto"
     """auto: give processes cores of their own when there are enough; off: leave it to the kernel."""
+    balance: Literal["auto", "off"] = "auto"
+    """auto: at the end of a round, slow actors give lanes to faster ones; off: lanes stay where they are."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +148,7 @@ class Run:
     """Directory of the run's files; default: runs/GAME-TIME."""
     resume: Path | None = None
     """Continue this run directory or checkpoint exactly, with its settings. Only --actors, --total-steps, --pin,
-    --run-dir, --plain and --checkpoint-... may change."""
+    --balance, --replay-on, --graph-updates, --mps, --run-dir, --plain and --checkpoint-... may change."""
     init_from: Path | None = None
     """Begin a new run with the weights of this run directory or checkpoint."""
     checkpoint_every_minutes: float = 10.0
@@ -206,6 +216,10 @@ MAY_CHANGE_ON_RESUME = frozenset(
         "actors",
         "total_steps",
         "pin",
+        "balance",
+        "replay_on",
+        "graph_updates",
+        "mps",
         "run_dir",
         "resume",
         "init_from",

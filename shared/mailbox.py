@@ -1,8 +1,9 @@
 """One mailbox a lane: the request (a number) and the reply (the number again, and one action an env).
 
-A number is (incarnation of the actor, tick). Inference answers whenever request and reply differ, so an actor that
-came back may ask for a tick again. Data first, then its number: the frames of a tick are whole before it is asked
-for, the actions are whole before the reply carries the number.
+A number is (life of the lane, tick). A lane begins a life with every actor that takes it and every time that its actor
+comes back. Inference answers whenever request and reply differ, so a tick may be asked for again, and a reply to a
+former life is not taken for one to this. Data first, then its number: the frames of a tick are whole before it is
+asked for, the actions are whole before the reply carries the number.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ _TICK_BITS = 40
 def mailbox_fields(sizes: Sizes) -> list[Field]:
     """The mailboxes' part of the layout."""
     return [
-        Field("mail.request", "i8", (sizes.lanes,), "actor"),
+        Field("mail.request", "i8", (sizes.lanes,), "the lane's owner"),
         Field("mail.reply", "i8", (sizes.lanes,), "inference"),
         Field("mail.actions", "u1", (sizes.lanes, sizes.lane_envs), "inference"),
     ]
 
 
-def request_number(incarnation: int, tick: int) -> int:
+def request_number(life: int, tick: int) -> int:
     """The number of a request; never 0, which an empty mailbox holds."""
-    return ((incarnation + 1) << _TICK_BITS) | tick
+    return ((life + 1) << _TICK_BITS) | tick
 
 
 class Mailbox:
@@ -39,12 +40,12 @@ class Mailbox:
         self.reply = arena["mail.reply"]
         self.actions = arena["mail.actions"]
 
-    def ask(self, lane: int, incarnation: int, tick: int) -> None:
+    def ask(self, lane: int, life: int, tick: int) -> None:
         """Ask for the actions of `tick`, whose frames are in the ring."""
-        self.request[lane] = request_number(incarnation, tick)
+        self.request[lane] = request_number(life, tick)
 
     def answered(self, lane: int) -> bool:
-        """Whether the reply to the last request of this life of the actor is there."""
+        """Whether the reply to the last request of this life of the lane is there."""
         return bool(self.reply[lane] == self.request[lane])
 
     @staticmethod

@@ -49,12 +49,12 @@ class Plan:
         return self.config.evaluate.eval_episodes
 
     def lanes_of(self, actor: int) -> range:
-        """The lanes that an actor owns: contiguous, as even as can be."""
+        """The lanes that an actor owns in the beginning: contiguous, as even as can be."""
         lanes = self.sizes.lanes
         return range(actor * lanes // self.actors, (actor + 1) * lanes // self.actors)
 
     def actor_of(self) -> list[int]:
-        """The actor of every lane."""
+        """The actor that owns each lane in the beginning; later `Board.lane_owner` says it."""
         return [actor for actor in range(self.actors) for _ in self.lanes_of(actor)]
 
     def layout(self) -> Layout:
@@ -89,7 +89,7 @@ class Memory:
     def create(cls, plan: Plan) -> Memory:
         """Make the region of a run that has not begun. Raises `ArenaError` when memory does not suffice."""
         memory = cls(Arena.create(plan.layout()), plan)
-        memory.board.clear()
+        memory.board.clear(plan.actor_of())
         memory.weights.clear()
         memory.lane_snapshots.clear()
         memory.learner_snapshots.clear()

@@ -16,7 +16,7 @@ from shared.protocols import PROTOCOLS
 
 
 def resolve(config: Config) -> Config:
-    """The same configuration without None and "auto" (but --pin, which is not a number). Idempotent.
+    """The same configuration without None and "auto" (but --pin and --balance, which are not numbers). Idempotent.
 
     Raises `ConfigError` when the device is not there.
     """

@@ -35,7 +35,7 @@ SLOT_FIELDS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
 def ring_fields(sizes: Sizes) -> list[Field]:
     """The ring's part of the layout: `ring.NAME` with shape [lanes, capacity, lane_envs, ...]."""
     lead = (sizes.lanes, sizes.capacity, sizes.lane_envs)
-    return [Field(f"ring.{name}", dtype, lead + shape, "actor") for name, dtype, shape in SLOT_FIELDS]
+    return [Field(f"ring.{name}", dtype, lead + shape, "the lane's owner") for name, dtype, shape in SLOT_FIELDS]
 
 
 class Ring:

@@ -34,9 +34,9 @@ def snapshot_fields(sizes: Sizes, parameters: int) -> list[Field]:
     """The snapshots' part of the layout."""
     lanes = (sizes.lanes, sizes.ahead + 1)
     return [
-        Field("lane_snapshot.data", "u1", (*lanes, sizes.lane_envs * ENV_BYTES), "actor"),
-        Field("lane_snapshot.length", "i8", lanes, "actor"),
-        Field("lane_snapshot.number", "i8", lanes, "actor"),
+        Field("lane_snapshot.data", "u1", (*lanes, sizes.lane_envs * ENV_BYTES), "the lane's owner"),
+        Field("lane_snapshot.length", "i8", lanes, "the lane's owner"),
+        Field("lane_snapshot.number", "i8", lanes, "the lane's owner"),
         Field("learner_snapshot.data", "f4", (LEARNER_BUFFERS, len(state_names(sizes)), parameters), "learner"),
         Field("learner_snapshot.number", "i8", (LEARNER_BUFFERS,), "learner"),
     ]

@@ -80,7 +80,7 @@ def fields_of(memory: Memory) -> dict[str, np.ndarray]:
 @pytest.fixture
 def played() -> tuple[Memory, dict[str, np.ndarray]]:
     memory = memory_of_lane()
-    lane = Lane(memory, 0, [Counting(), Counting()], incarnation=0)
+    lane = Lane(memory, 0, [Counting(), Counting()], actor=0)
     lane.begin()
     play(memory, lane, TICKS)
     return memory, fields_of(memory)
@@ -123,7 +123,7 @@ def test_a_lane_that_comes_back_repeats_itself(
     for buffer in range(2):
         if memory.lane_snapshots._number[0, buffer] > boundary:
             memory.lane_snapshots._number[0, buffer] = -1
-    lane = Lane(memory, 0, [Counting(), Counting()], incarnation=1)
+    lane = Lane(memory, 0, [Counting(), Counting()], actor=0)
     lane.begin()
     assert lane.tick == boundary * 10
     play(memory, lane, TICKS - lane.tick)
@@ -138,7 +138,7 @@ def test_an_emulator_that_does_not_repeat_itself_is_reported(played: tuple[Memor
     memory, _ = played
     memory.lane_snapshots.clear()
     memory.board.lane_logged[0] = memory.board.lane_done[0] = TICKS
-    other = Lane(memory, 0, [Counting(), Counting()], incarnation=1)
+    other = Lane(memory, 0, [Counting(), Counting()], actor=0)
     other.begin()  # from the first tick: without a snapshot the episodes are opened again
     memory.ring.field["frame"][0, 6, 1, 40, 40] ^= 1
     with pytest.raises(RedoError, match="Env 1 played tick 5 again"):
@@ -148,7 +148,7 @@ def test_an_emulator_that_does_not_repeat_itself_is_reported(played: tuple[Memor
 def test_a_second_life_is_not_answered_by_an_old_reply(played: tuple[Memory, dict[str, np.ndarray]]) -> None:
     memory, _ = played
     memory.mailbox.reply[0] = memory.mailbox.request[0]
-    lane = Lane(memory, 0, [Counting(), Counting()], incarnation=1)
+    lane = Lane(memory, 0, [Counting(), Counting()], actor=0)
     memory.board.lane_logged[0] = memory.board.lane_done[0] = 30
     lane.begin()
     assert lane.tick == 30

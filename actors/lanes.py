@@ -1,0 +1,101 @@
+"""Which lanes an actor plays: those that it owns. They come and go at boundaries (actors/lane.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from actors.env import Env
+from actors.lane import Lane
+from shared.memory import Memory
+from shared.wait import Bell
+
+
+class Lanes:
+    """The lanes of one actor, and the envs that it makes for lanes that come to it.
+
+    Envs are made one at a time (about 0.1 s each), so that the other lanes are not kept waiting for long.
+
+    Attributes:
+        played: the lanes that were begun and not handed over.
+        ticks: ticks played by this life of the actor.
+        redone: those among them that were in the ring already.
+    """
+
+    def __init__(self, memory: Memory, actor: int, make: Callable[[int], Env], bells: Sequence[Bell]) -> None:
+        """`make(e)` makes the env of global index `e`; `bells` are those of all actors."""
+        self.played: list[Lane] = []
+        self.ticks = 0
+        self.redone = 0
+        self._memory = memory
+        self._owner = memory.board.lane_owner
+        self._wanted = memory.board.lane_wanted
+        self._actor = actor
+        self._make = make
+        self._bells = bells
+        self._envs: dict[int, list[Env]] = {}
+
+    @property
+    def arrived(self) -> bool:
+        """Whether a lane became this actor's that it does not play yet. It has no lane but those it owns."""
+        return bool(np.count_nonzero(self._owner == self._actor) != len(self.played))
+
+    @property
+    def due(self) -> bool:
+        """Whether there is anything to do: a tick to be played, a lane to be begun, an env to be made."""
+        return any(lane.ready for lane in self.played) or self.arrived or self._lacking() is not None
+
+    def expect(self) -> bool:
+        """Make one env for the lanes that are to be this actor's. Returns False when none is missing."""
+        wanted = np.flatnonzero(self._wanted == self._actor)
+        self._envs = {index: envs for index, envs in self._envs.items() if index in wanted}
+        lacking = self._lacking()
+        if lacking is not None:
+            self._make_one(lacking)
+        return lacking is not None
+
+    def take(self) -> bool:
+        """Begin the lanes that became this actor's, or make the next env that is needed for one.
+
+        Returns False when there was nothing to do.
+        """
+        if not self.arrived:
+            return False
+        played = {lane.index for lane in self.played}
+        index = next(int(index) for index in np.flatnonzero(self._owner == self._actor) if index not in played)
+        if len(self._envs.get(index, ())) < self._memory.sizes.lane_envs:
+            self._make_one(index)
+            return True
+        lane = Lane(self._memory, index, self._envs.pop(index), self._actor)
+        self.played.append(lane)
+        lane.begin()
+        self._release(lane)
+        return True
+
+    def advance(self, lane: Lane) -> bool:
+        """Play a tick of a lane that is `ready`. Returns whether it ended a round."""
+        redone = lane.redone
+        ended = lane.advance()
+        self.redone += lane.redone - redone
+        self.ticks += 1
+        self._release(lane)
+        return ended
+
+    def _release(self, lane: Lane) -> None:
+        """Let go of a lane that was handed over, envs and all, and wake whose it is."""
+        if lane.heir is not None:
+            self.played.remove(lane)
+            self._bells[lane.heir].ring()
+
+    def _lacking(self) -> int | None:
+        """The first lane that is to be this actor's and has not all of its envs."""
+        played = {lane.index for lane in self.played}
+        for index in np.flatnonzero(self._wanted == self._actor):
+            if index not in played and len(self._envs.get(int(index), ())) < self._memory.sizes.lane_envs:
+                return int(index)
+        return None
+
+    def _make_one(self, index: int) -> None:
+        envs = self._envs.setdefault(index, [])
+        envs.append(self._make(index * self._memory.sizes.lane_envs + len(envs)))
