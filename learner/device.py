@@ -14,11 +14,12 @@ _LARGEST_HEAP_BLOCK = 32 << 20
 """The most that the C library lets `_M_MMAP_THRESHOLD` be; activations of a chunk stay below it."""
 
 
-def prepare_torch(device: torch.device, precision: str, threads: int) -> None:
+def prepare_torch(device: torch.device, precision: str, threads: int, *, deterministic: bool = True) -> None:
     """Make this process compute the same bits every time. Call it before the first tensor operation.
 
     `threads` is part of the result: sums are split by it, so it is never left to the library. On CUDA the
-    environment must hold CUBLAS_WORKSPACE_CONFIG=:4096:8 already when the process starts.
+    environment must hold CUBLAS_WORKSPACE_CONFIG=:4096:8 already when the process starts. Without `deterministic` the
+    libraries take whichever kernels they prefer, or find fastest by trying.
 
     Raises:
         ConfigError: the environment does not hold it.
@@ -28,7 +29,7 @@ def prepare_torch(device: torch.device, precision: str, threads: int) -> None:
     torch.set_flush_denormal(True)
     torch.set_num_threads(threads)
     _keep_freed_memory()
-    torch.use_deterministic_algorithms(True)
+    torch.use_deterministic_algorithms(deterministic)
     # Deterministic mode also fills every fresh tensor, to expose reads of unwritten memory: a pass over memory
     # for each temporary, which changes no result here.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
@@ -38,8 +39,8 @@ def prepare_torch(device: torch.device, precision: str, threads: int) -> None:
                 "CUBLAS_WORKSPACE_CONFIG must be :4096:8 in the environment before a CUDA process starts; "
                 "start training through launch.py, which sets it."
             )
-        torch.backends.cudnn.benchmark = False
-        torch.backends.cudnn.deterministic = True
+        torch.backends.cudnn.benchmark = not deterministic
+        torch.backends.cudnn.deterministic = deterministic
         torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
         torch.backends.cudnn.allow_tf32 = precision == "tf32"
         torch.cuda.set_device(device)

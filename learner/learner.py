@@ -21,6 +21,8 @@ from shared.wait import Bell, Stopped, Waiter
 
 SLICE_UPDATES = 16
 """Updates between two looks at the stop word; also the granularity of `publish_every_updates`."""
+LOOK_SECONDS = 0.001
+"""Between two looks whether the GPU is done, which rings no bell."""
 
 
 class Rounds:
@@ -63,6 +65,8 @@ class Rounds:
             end = (round_ + 1 if alternate else round_) * self._sizes.round_ticks
             self._trainer.begin_round(round_, end)
             self._run(round_, count)
+            if not alternate:
+                self._foresee(round_ + 1)
             self._span.append(self._trainer.end_round())
         if self._sizes.target_changes_after(round_):
             self._trainer.update_target()
@@ -88,6 +92,16 @@ class Rounds:
             if free and first + part - published >= self._learn.publish_every_updates and first + part < count:
                 self._memory.weights.publish(done, self._trainer.online_into)
                 published = first + part
+
+    def _foresee(self, round_: int) -> None:
+        """While a GPU still works on the round before, draw the transitions of `round_`, if its window is there."""
+        finished = self._board.lane_finished
+        while self._trainer.busy and round_ < self._sizes.rounds:
+            if finished.min() >= round_:
+                self._trainer.foresee(round_, round_ * self._sizes.round_ticks)
+                return
+            self._waiter.beat()
+            self._waiter.bell.wait(LOOK_SECONDS)
 
     def _wait_for_lanes(self, boundary: int) -> None:
         """Wait until every lane has finished the rounds before `boundary`."""
@@ -142,7 +156,8 @@ def main(birth: Birth) -> None:
     config = memory.plan.config
     assert config.machine.learner_threads is not None
     device = torch.device(config.machine.device)
-    prepare_torch(device, config.machine.precision, config.machine.learner_threads)
+    deterministic = config.machine.deterministic == "on"
+    prepare_torch(device, config.machine.precision, config.machine.learner_threads, deterministic=deterministic)
     try:
         waiter.wait(lambda: bool(memory.board.prepared[0]))
         trainer = Trainer(
@@ -153,6 +168,8 @@ def main(birth: Birth) -> None:
             actions=memory.plan.actions,
             device=device,
             precision=config.machine.precision,
+            replay_on=config.machine.replay_on,
+            graph_updates=config.machine.graph_updates,
         )
         followers = [birth.bells.of(process) for process in range(len(birth.bells.fds)) if process != birth.process]
         rounds = Rounds(memory, waiter, trainer, followers)

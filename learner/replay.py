@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -18,8 +20,8 @@ from shared.ring import Ring
 FRAMES = STACK + 1
 """Frames of a transition: t-3 ... t+1 hold both stacks, s = the first four and s' = the last four."""
 
-STAGING_BYTES = 64 << 20
-"""Size of the pinned buffer through which frames go to a device."""
+STAGING_BYTES = 16 << 20
+"""Size of each of the two pinned buffers through which frames go to a device."""
 
 
 class Starts:
@@ -133,75 +135,113 @@ class HostFrames:
     def __init__(self, ring: Ring) -> None:
         self.device = torch.device("cpu")
         self._lines = ring.flat["frame"].view(np.uint32)
+        self._pinned: list[Pinned] = []
         self.rows = ring.rows
 
     def advance(self, window_end: int) -> None:
         """Nothing to do: the ring holds what the actors wrote."""
 
     def select(self, batch: Batch, out: Tensor) -> None:
-        """Write the batch's frames as blocks. Nobody waits for the copy to a GPU, so this runs ahead of it."""
-        # PyTorch keeps a pinned buffer until the copy out of it is done, and then uses it again.
-        host = out if out.device.type == "cpu" else torch.empty(out.shape, dtype=out.dtype, pin_memory=True)
-        words = host.numpy().view(np.uint32).reshape(len(host), GRID, GRID, FRAMES, BLOCK)
+        """Write the batch's frames as blocks; to a GPU through pinned memory, without waiting for the copy."""
+        if out.device.type == "cpu":
+            self._gather(batch, out)
+            return
+        if not self._pinned:  # two: one is filled while the other travels
+            self._pinned = [Pinned(out.shape, out.device) for _ in range(2)]
+        self._pinned.reverse()
+        self._pinned[0].send(partial(self._gather, batch), out)
+
+    def _gather(self, batch: Batch, out: Tensor) -> None:
+        words = out.numpy().view(np.uint32).reshape(len(out), GRID, GRID, FRAMES, BLOCK)
         _select(self._lines, batch.rows.numpy(), batch.keep.numpy()[:, :, 0, 0], words)
-        if host is not out:
-            out.copy_(host, non_blocking=True)
+
+
+class Pinned:
+    """A buffer of bytes that a device copies from while the CPU goes on; on a CPU an ordinary one."""
+
+    def __init__(self, shape: Sequence[int], device: torch.device) -> None:
+        cuda = device.type == "cuda"
+        self._buffer = torch.zeros(*shape, dtype=torch.uint8, pin_memory=cuda)
+        self._copied = torch.cuda.Event() if cuda else None
+
+    def __len__(self) -> int:
+        return len(self._buffer)
+
+    def send(self, fill: Callable[[Tensor], None], out: Tensor) -> None:
+        """Have `fill` write the first `len(out)` rows of the buffer and copy them to `out`, in the current stream.
+
+        Waits for the former copy out of the buffer, and for no other.
+        """
+        host = self._buffer[: len(out)]
+        if self._copied is not None:
+            self._copied.synchronize()
+        fill(host)
+        out.copy_(host, non_blocking=True)
+        if self._copied is not None:
+            self._copied.record()
 
 
 class DeviceFrames:
-    """A copy of the window on the device, to which a round adds what was played since."""
+    """A copy of the window on the device, to which a round adds what was played since.
+
+    It lies as the rings do, [lanes, ticks, lane_envs, 84, 84], so that what a lane played since is one piece. A round
+    more than the window fits, so that the next round's frames can come while this one's are sampled.
+    """
 
     def __init__(self, ring: Ring, device: torch.device) -> None:
         sizes = ring.sizes
         self.device = device
         self._ring = ring.field["frame"]
-        self._envs = sizes.envs
-        self._ticks = sizes.window_ticks + 1
-        self._frames = torch.zeros(self._ticks * sizes.envs, FRAME_SIDE, FRAME_SIDE, dtype=torch.uint8, device=device)
-        per_tick = sizes.envs * FRAME_SIDE * FRAME_SIDE
+        self._lane_envs = sizes.lane_envs
+        self._window = sizes.window_ticks
+        self._ticks = self._ticks_of(ring)
+        shape = (sizes.lanes, self._ticks, sizes.lane_envs, FRAME_SIDE, FRAME_SIDE)
+        self._frames = torch.zeros(shape, dtype=torch.uint8, device=device)
+        per_tick = sizes.lane_envs * FRAME_SIDE * FRAME_SIDE
         staged = max(1, min(STAGING_BYTES // per_tick, sizes.round_ticks + 1))
-        self._staging = torch.zeros(
-            staged, sizes.envs, FRAME_SIDE, FRAME_SIDE, dtype=torch.uint8, pin_memory=device.type == "cuda"
-        )
+        self._staging = [Pinned((staged, *shape[2:]), device) for _ in range(2)]
         self._end = 0  # frames of ticks before this one are here
 
     @staticmethod
-    def nbytes(ring: Ring) -> int:
+    def _ticks_of(ring: Ring) -> int:
+        return ring.sizes.window_ticks + ring.sizes.round_ticks + 1
+
+    @classmethod
+    def nbytes(cls, ring: Ring) -> int:
         """Device memory that the copy takes."""
-        return (ring.sizes.window_ticks + 1) * ring.sizes.envs * FRAME_SIDE * FRAME_SIDE
+        return cls._ticks_of(ring) * ring.sizes.envs * FRAME_SIDE * FRAME_SIDE
 
     def advance(self, window_end: int) -> None:
-        """Copy the ticks up to and including `window_end` that are not here yet."""
-        oldest = max(0, window_end + 1 - self._ticks)
+        """Copy the ticks up to and including `window_end` that are not here yet, without waiting for the copies."""
+        oldest = max(0, window_end - self._window)
         # Going back happens when a round is done again; what lies in the overwritten slots is then copied anew.
         begin = oldest if window_end < self._end - 1 else max(oldest, self._end)
-        for tick in range(begin, window_end + 1, len(self._staging)):
-            self._copy(tick, min(tick + len(self._staging), window_end + 1))
+        capacity, most = self._ring.shape[1], len(self._staging[0])
+        for lane in range(len(self._ring)):
+            tick = begin
+            while tick <= window_end:
+                source, place = tick % capacity, tick % self._ticks
+                count = min(window_end + 1 - tick, most, capacity - source, self._ticks - place)
+                frames = torch.from_numpy(self._ring[lane, source : source + count])
+                self._staging.reverse()
+                self._staging[0].send(partial(_fill, frames), self._frames[lane, place : place + count])
+                tick += count
         self._end = window_end + 1
-
-    def _copy(self, begin: int, end: int) -> None:
-        """Copy ticks [begin, end), through the staging buffer, tick by tick in the order of envs."""
-        ticks = np.arange(begin, end)
-        lanes = self._ring[:, ticks % self._ring.shape[1]]  # [lanes, ticks, lane_envs, 84, 84]
-        staging = self._staging[: end - begin]
-        staging.numpy().reshape(len(ticks), len(lanes), *lanes.shape[2:])[:] = lanes.transpose(1, 0, 2, 3, 4)
-        places = self._frames.view(self._ticks, self._envs, FRAME_SIDE, FRAME_SIDE)
-        cut = min(end, begin - begin % self._ticks + self._ticks)  # the first tick that lies at the beginning again
-        for first, last in ((begin, cut), (cut, end)):
-            if first < last:
-                place = first % self._ticks
-                places[place : place + last - first].copy_(staging[first - begin : last - begin], non_blocking=True)
-        if staging.is_pinned():
-            torch.cuda.current_stream().synchronize()  # before the buffer is filled again
 
     def rows(self, env: NDArray[np.int64], tick: NDArray[np.int64]) -> NDArray[np.int64]:
         """Where the frames of (env, tick) lie; the arguments broadcast."""
-        return tick % self._ticks * self._envs + env
+        lane, j = np.divmod(env, self._lane_envs)
+        return (lane * self._ticks + tick % self._ticks) * self._lane_envs + j
 
     def select(self, batch: Batch, out: Tensor) -> None:
         """Write the batch's frames as blocks."""
-        chosen = self._frames.index_select(0, batch.rows.view(-1)).view(*batch.rows.shape, FRAME_SIDE, FRAME_SIDE)
+        frames = self._frames.view(-1, FRAME_SIDE, FRAME_SIDE)
+        chosen = frames.index_select(0, batch.rows.view(-1)).view(*batch.rows.shape, FRAME_SIDE, FRAME_SIDE)
         blocks(chosen.mul_(batch.keep), out)
+
+
+def _fill(source: Tensor, out: Tensor) -> None:
+    out.copy_(source)
 
 
 class Replay:

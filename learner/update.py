@@ -5,14 +5,14 @@ is done in *chunks* of some updates: the frames of a chunk are gathered at once,
 of them at once, and only then come its updates, one by one. Chunks are counted from the beginning of the round and
 always have the same size; how the round is cut into calls of `run` changes no number.
 
-Nothing of a chunk's preparation depends on the updates before it. On a CPU a second thread prepares a chunk while the
-first updates with the one before; on a GPU the updates of a chunk and its target values are captured into graphs.
+Nothing of a chunk's preparation depends on the updates before it: a second thread prepares a chunk while the first
+updates with the one before (learner/ahead.py). On a GPU both have a stream of their own, and target values and updates
+are captured into graphs; within a round nothing waits for the GPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from learner.ahead import Ahead, Graphs
 from learner.loss import bellman_target, clipped_error
 from learner.network import (
     CELL,
@@ -35,14 +36,14 @@ from learner.network import (
 )
 from learner.optimizer import Optimizer
 from learner.replay import FRAMES, Batch, DeviceFrames, Frames, HostFrames, Replay
-from shared.config import Learn
+from shared.config import ConfigError, Learn
 from shared.errors import Unmendable
 from shared.ring import Ring
 from shared.sizes import Sizes
 from shared.snapshot import STATE_NAMES
 
 CHUNK_UPDATES = 8
-"""Most updates of a chunk; bounds the length of one graph, too, during which nobody else gets the GPU."""
+"""Most updates of a chunk. It fixes the shape in which target values are computed, so it touches their last bits."""
 
 DEVICE_SHARE = 0.8
 """Share of a GPU's free memory that the window may take."""
@@ -98,7 +99,14 @@ class Trainer:
         actions: int,
         device: torch.device,
         precision: str,
+        replay_on: str = "auto",
+        graph_updates: int = CHUNK_UPDATES,
     ) -> None:
+        """See `shared.config` for the arguments.
+
+        Raises:
+            ConfigError: the arithmetic is wrong here, or the replay does not fit where it was asked for.
+        """
         self._sizes, self._learn, self._seed, self._device = sizes, learn, seed, device
         check_arithmetic(learn.network, actions, device, precision, learn.batch_size)
         architecture = Architecture(learn.network, actions)
@@ -106,26 +114,26 @@ class Trainer:
         self._target = Weights(architecture, device, precision)
         self._optimizer = Optimizer(self._online, learn)
         self._gradients = architecture.views(self._optimizer.gradient)
-        self._frames = _frames(ring, device)
+        self._frames = _frames(ring, device, replay_on)
         self._replay = Replay(ring, self._frames, batch=learn.batch_size, discount=learn.discount, seed=seed)
         self._chunk = min(CHUNK_UPDATES, -(-sizes.round_steps // learn.train_every))
-        on_cpu = device.type == "cpu"
-        self._chunks = [Chunk.of(self._chunk * learn.batch_size, actions, device) for _ in range(2 if on_cpu else 1)]
+        self._chunks = [Chunk.of(self._chunk * learn.batch_size, actions, device) for _ in range(2)]
         self._actions = torch.arange(actions, device=device)
         self._sums = torch.zeros(3, dtype=torch.float64, device=device)
         self._plan: Batch | None = None
         self._round = self._done = self._planned = self._loaded = 0
-        # PyTorch keeps the number of threads by thread.
-        self._ahead = (
-            ThreadPoolExecutor(1, "ahead", torch.set_num_threads, (torch.get_num_threads(),)) if on_cpu else None
-        )
-        self._next: Future[None] | None = None
-        self._graphs = None if on_cpu else Graphs(lambda: self._updates(0, 0, 1))
+        self._ahead = Ahead(device)
+        self._foreseen: tuple[int, int, Batch] | None = None
+        self._piece = min(graph_updates, self._chunk)
+        self._graphs: Graphs | None = None
+        self._target_graphs: Graphs | None = None
+        if device.type == "cuda":
+            self._graphs, self._target_graphs = self._capture()
 
     @torch.inference_mode()
     def initialise(self) -> None:
         """Fresh parameters from the seed, the target equal to them, moments zero."""
-        self._settle()
+        self._ahead.settle()
         self._online.load(initial_parameters(self._online.architecture.spec, self._seed))
         self.update_target()
         self._optimizer.mean.zero_()
@@ -137,7 +145,7 @@ class Trainer:
 
         Without "target", the target network is the online one.
         """
-        self._settle()
+        self._ahead.settle()
         for name, vector in self._state().items():
             source = "online" if name == "target" and name not in state else name
             self._online.architecture.to_inner(state[source], vector)
@@ -164,7 +172,8 @@ class Trainer:
     @torch.inference_mode()
     def update_target(self) -> None:
         """The target network becomes the online one."""
-        self._settle()
+        if self._done < self._planned:  # else no chunk that needs the old one is in preparation
+            self._ahead.settle()
         self._target.master.copy_(self._online.master)
         self._target.cast()
 
@@ -175,15 +184,15 @@ class Trainer:
         Returns:
             The number of updates of the round.
         """
-        self._settle()
+        self._ahead.settle()
         self._round, self._done, self._loaded = round_, 0, -1
         self._planned = self._sizes.updates_in(round_)
         self._sums.zero_()
         if self._planned:
-            padded = -(-self._planned // self._chunk) * self._chunk
-            plan = self._replay.plan(round_, window_end, self._planned, padded)
-            devices = [self._frames.device] * 2 + [self._device] * 3
-            self._plan = Batch(*(field.to(at) for field, at in zip(plan, devices, strict=True)))
+            if self._foreseen is None or self._foreseen[:2] != (round_, window_end):
+                self._foresee(round_, window_end)
+            assert self._foreseen is not None, "it was just drawn"
+            self._plan = self._foreseen[2]
             self._optimizer.begin(self._sizes.updates_before(round_))
         return self._planned
 
@@ -196,11 +205,21 @@ class Trainer:
             last = min(self._chunk, first + end - self._done)
             if self._loaded != chunk:
                 self._load(chunk)
-            if self._graphs is None:
-                self._updates(chunk % 2, first, last)
-            else:
-                self._graphs.replay((first, last), partial(self._updates, 0, first, last))
-            self._done += last - first
+            while first < last:
+                self._done += self._some(chunk % 2, first, last)
+                first = self._done - chunk * self._chunk
+
+    def foresee(self, round_: int, window_end: int) -> None:
+        """Begin to draw what `begin_round` would draw with these arguments, beside what the GPU still has to do.
+
+        Only when all updates of the present round were asked for, and all ticks before `window_end` are there.
+        """
+        self._ahead.begin(partial(self._foresee, round_, window_end))
+
+    @property
+    def busy(self) -> bool:
+        """Whether updates that were asked for are not done yet; never so on a CPU, which does them at once."""
+        return self._device.type == "cuda" and not torch.cuda.current_stream().query()
 
     @torch.inference_mode()
     def end_round(self) -> RoundMetrics:
@@ -231,30 +250,57 @@ class Trainer:
                 "smaller --learning-rate may help."
             )
 
+    def _capture(self) -> tuple[Graphs, Graphs]:
+        """Graphs of the updates, by buffer and first update, and of the target values, by buffer.
+
+        What the passes before the captures do to the parameters is overwritten by `initialise` or `load`.
+        """
+        updates, targets = Graphs(self._device), Graphs(self._device)
+        for buffer, chunk in enumerate(self._chunks):
+            targets.capture(buffer, partial(self._targets, chunk))
+            for first in range(0, self._chunk, self._piece):
+                last = min(first + self._piece, self._chunk)
+                updates.capture((buffer, first, last), partial(self._updates, buffer, first, last))
+        return updates, targets
+
+    def _foresee(self, round_: int, window_end: int) -> None:
+        """Draw the transitions of a round, and bring them to where they are read."""
+        updates = self._sizes.updates_in(round_)
+        padded = -(-updates // self._chunk) * self._chunk
+        plan = self._replay.plan(round_, window_end, updates, padded)
+        devices = [self._frames.device] * 2 + [self._device] * 3
+        batch = Batch(*(_upload(field, at) for field, at in zip(plan, devices, strict=True)))
+        self._foreseen = (round_, window_end, batch)
+
+    def _some(self, buffer: int, first: int, last: int) -> int:
+        """The first of the updates [first, last) of the chunk in a buffer; returns how many."""
+        if self._graphs is None:
+            self._updates(buffer, first, last)
+            return last - first
+        last = min(last, first - first % self._piece + self._piece)
+        if (buffer, first, last) in self._graphs:
+            self._graphs.replay((buffer, first, last))
+        else:  # the rest of a round that is no whole number of chunks: the same kernels, one by one
+            self._updates(buffer, first, last)
+        return last - first
+
     def _load(self, number: int) -> None:
-        """Have chunk `number` ready; with a second thread, begin with the one after it."""
-        if self._graphs is not None:
-            self._gather(number, self._chunks[0])
-            self._graphs.replay("targets", lambda: self._targets(self._chunks[0]))
-        else:
-            assert self._ahead is not None, "without graphs there is a second thread"
-            (self._next or self._ahead.submit(self._prepare, number)).result()
-            more = (number + 1) * self._chunk < self._planned
-            self._next = self._ahead.submit(self._prepare, number + 1) if more else None
+        """Have chunk `number` ready, and begin with the one after it."""
+        if not self._ahead.begun:
+            self._ahead.begin(partial(self._prepare, number))
+        self._ahead.settle()
+        if (number + 1) * self._chunk < self._planned:
+            self._ahead.begin(partial(self._prepare, number + 1))
         self._loaded = number
 
-    def _settle(self) -> None:
-        """Let the second thread finish: what it reads is about to change."""
-        if self._next is not None:
-            self._next.result()
-            self._next = None
-
-    @torch.inference_mode()
     def _prepare(self, number: int) -> None:
         """In the second thread: gather a chunk and compute its target values."""
-        chunk = self._chunks[number % 2]
-        self._gather(number, chunk)
-        self._targets(chunk)
+        buffer = number % 2
+        self._gather(number, self._chunks[buffer])
+        if self._target_graphs is None:
+            self._targets(self._chunks[buffer])
+        else:
+            self._target_graphs.replay(buffer)
 
     def _gather(self, number: int, chunk: Chunk) -> None:
         """Bring the transitions of chunk `number` into its buffers."""
@@ -293,33 +339,26 @@ class Trainer:
         self._optimizer.step()
 
 
-class Graphs:
-    """Bodies of operations, each captured into a CUDA graph when it is first asked for."""
-
-    def __init__(self, warm: Callable[[], None]) -> None:
-        self._graphs: dict[Hashable, torch.cuda.CUDAGraph] = {}
-        self._pool = torch.cuda.graph_pool_handle()
-        # Libraries set themselves up in a first pass, which a capture cannot hold. It runs on zeros, and what it does
-        # to the parameters is overwritten by `initialise` or `load`.
-        side = torch.cuda.Stream()
-        with torch.inference_mode(), torch.cuda.stream(side):
-            warm()
-        side.synchronize()
-
-    def replay(self, name: Hashable, body: Callable[[], None]) -> None:
-        """Do what `body` does, which is always the same for the same name."""
-        graph = self._graphs.get(name)
-        if graph is None:
-            graph = self._graphs[name] = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=self._pool):
-                body()
-        graph.replay()
+def _upload(field: Tensor, device: torch.device) -> Tensor:
+    """A tensor on a device. The copy to a GPU is in its stream; the pinned memory that it reads is kept until then."""
+    return field if device.type == "cpu" else field.pin_memory().to(device, non_blocking=True)
 
 
-def _frames(ring: Ring, device: torch.device) -> Frames:
-    """Frames on the GPU when the window fits there, else those in shared memory."""
+def _frames(ring: Ring, device: torch.device, replay_on: str) -> Frames:
+    """Frames on the GPU ("device"), in shared memory ("host"), or on the GPU where the window fits ("auto").
+
+    Raises:
+        ConfigError: it does not fit, and was asked for.
+    """
+    if replay_on == "host" or (replay_on == "auto" and device.type == "cpu"):
+        return HostFrames(ring)
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
-        if DeviceFrames.nbytes(ring) <= DEVICE_SHARE * free:
-            return DeviceFrames(ring, device)
-    return HostFrames(ring)
+        if DeviceFrames.nbytes(ring) > DEVICE_SHARE * free:
+            if replay_on == "auto":
+                return HostFrames(ring)
+            raise ConfigError(
+                f"--replay-on device needs {DeviceFrames.nbytes(ring) / 1e9:.1f} GB on {device}, of which "
+                f"{free / 1e9:.1f} GB are free; a smaller --replay-size fits, or say --replay-on host."
+            )
+    return DeviceFrames(ring, device)

@@ -92,27 +92,37 @@ def resolved(config: Config) -> None:
             f"--replay-size {config.learn.replay_size:_} holds {sizes.window_ticks} ticks of --envs {play.envs}, fewer "
             f"than the {STACK} that an observation needs; {STACK * play.envs:_} is the least."
         )
-    if machine.precision == "tf32" and machine.device == "cpu":
-        raise ConfigError("--precision tf32 is for CUDA devices; on a CPU say fp32 or bf16.")
+    if machine.device == "cpu":
+        for name, word, advice in _FOR_CUDA:
+            if getattr(machine, name) == word:
+                raise ConfigError(f"{_flag(name)} {word} is for CUDA devices; {advice}")
 
 
-def memory(plan: Plan, usable: int) -> None:
-    """Refuse a replay for which `usable` bytes do not suffice, and say which would fit."""
-    region = plan.layout().size
-    own = OWN_BYTES + ACTOR_BYTES * plan.actors
-    missing = region + own - usable
+def own_bytes(plan: Plan) -> int:
+    """Bytes that the processes of a run take beside the shared region, generously."""
+    return OWN_BYTES + ACTOR_BYTES * plan.actors
+
+
+def replay_that_fits(plan: Plan, usable: int) -> int | None:
+    """The largest --replay-size, up to the plan's own, for which `usable` bytes suffice; None: not even one round."""
+    missing = plan.layout().size + own_bytes(plan) - usable
     if missing <= 0:
-        return
+        return plan.config.learn.replay_size
     sizes = plan.sizes
     rings = sum(item.nbytes for item in ring_fields(sizes))
     step_bytes = rings // (sizes.capacity * sizes.envs)
     fits = sizes.window_ticks * sizes.envs - -(-missing // step_bytes)
     fits -= fits % 1_000
-    advice = (
-        f"--replay-size {fits:_} would fit."
-        if fits >= max(sizes.round_steps, plan.config.learn.batch_size)
-        else "no replay would fit."
-    )
+    return fits if fits >= max(sizes.round_steps, plan.config.learn.batch_size) else None
+
+
+def memory(plan: Plan, usable: int) -> None:
+    """Refuse a replay for which `usable` bytes do not suffice, and say which would fit."""
+    region, own = plan.layout().size, own_bytes(plan)
+    if region + own <= usable:
+        return
+    fits = replay_that_fits(plan, usable)
+    advice = "no replay would fit." if fits is None else f"--replay-size {fits:_} would fit."
     raise ConfigError(
         f"This run needs {region / 1e9:.1f} GB of shared memory and about {own / 1e9:.1f} GB for its processes, but "
         f"only {usable / 1e9:.1f} GB are free; {advice}"
@@ -143,7 +153,12 @@ def _shown(value: object) -> str:
 _AT_LEAST_ONE = frozenset(
     {"envs", "lane_envs", "total_steps", "round_steps", "train_every", "batch_size", "replay_size", "learning_starts"}
     | {"publish_every_updates", "snapshot_every_steps", "eval_envs", "eval_episodes", "actors"}
-    | {"learner_threads", "inference_threads", "inference_batch"}
+    | {"learner_threads", "inference_threads", "inference_batch", "graph_updates"}
+)
+_FOR_CUDA = (
+    ("precision", "tf32", "on a CPU say fp32 or bf16."),
+    ("replay_on", "device", "on a CPU the learner reads shared memory anyway."),
+    ("mps", "on", "on a CPU there is no GPU to share."),
 )
 _NOT_NEGATIVE = frozenset({"epsilon_steps", "eval_every_steps", "seed", "checkpoint_every_minutes"})
 _PROBABILITY = frozenset({"discount", "epsilon_start", "epsilon_end"})

@@ -96,6 +96,7 @@ def assert_sentence(text: str) -> None:
     ("wrong", "says"),
     [
         ({"envs": 0}, "--envs 0 must be at least 1"),
+        ({"graph_updates": 0}, "--graph-updates 0 must be at least 1"),
         ({"envs": 97}, "--envs 97 cannot be divided into lanes of --lane-envs 2; --lane-envs 1 takes any number"),
         ({"lane_envs": -2}, "--lane-envs -2 must be at least 1"),
         ({"lane_envs": 128, "envs": 96}, "the nearest is --envs 128"),
@@ -143,6 +144,8 @@ def settled(**settings: Any) -> Config:
         ({"inference_batch": 3}, "--inference-batch 3 must be a multiple of --lane-envs 2"),
         ({"inference_batch": 6}, "divides --envs 8"),
         ({"precision": "tf32"}, "--precision tf32 is for CUDA"),
+        ({"replay_on": "device"}, "--replay-on device is for CUDA"),
+        ({"mps": "on"}, "--mps on is for CUDA"),
     ],
 )
 def test_settings_that_do_not_fit_together_are_refused(wrong: dict[str, Any], says: str) -> None:

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from learner.network import Architecture, Weights, initial_parameters
 from learner.optimizer import Optimizer
-from learner.replay import DeviceFrames, draw
+from learner.replay import draw
 from learner.update import STATE_NAMES, NonFiniteError, Trainer
 from shared.config import Config, Learn
 from shared.parameters import parameters_of
@@ -30,7 +30,7 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-def _trainer(played: PlayedRing, config: Config, precision: str = "fp32") -> Trainer:
+def _trainer(played: PlayedRing, config: Config, precision: str = "fp32", replay_on: str = "auto") -> Trainer:
     trainer = Trainer(
         ring=played.ring,
         sizes=played.sizes,
@@ -39,6 +39,7 @@ def _trainer(played: PlayedRing, config: Config, precision: str = "fp32") -> Tra
         actions=ACTIONS,
         device=CPU,
         precision=precision,
+        replay_on=replay_on,
     )
     trainer.initialise()
     return trainer
@@ -163,20 +164,35 @@ def test_a_stored_trainer_goes_on_bit_for_bit() -> None:
     assert np.array_equal(online, _stored(second, config.learn)["target"])
 
 
-def test_the_devices_replay_gives_the_same_updates(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_frames_lie_and_who_draws_ahead_changes_nothing() -> None:
     config = small_config()
     played = _played(config)
     states = []
-    for copied in (False, True):
-        if copied:
-            monkeypatch.setattr("learner.update._frames", DeviceFrames)
-        trainer = _trainer(played, config)
+    for replay_on, foreseen in (("host", False), ("device", False), ("device", True), ("host", True)):
+        trainer = _trainer(played, config, replay_on=replay_on)
         for round_ in (3, 4):
             trainer.begin_round(round_, round_ * played.sizes.round_ticks)
             trainer.run(12)
+            if foreseen:
+                trainer.foresee(4, 4 * played.sizes.round_ticks)
+            trainer.end_round()
         states.append(_stored(trainer, config.learn))
-    for name in STATE_NAMES:
-        assert np.array_equal(states[0][name], states[1][name]), name
+    for state in states[1:]:
+        for name in STATE_NAMES:
+            assert np.array_equal(states[0][name], state[name]), name
+
+
+def test_what_was_foreseen_for_another_round_is_not_used() -> None:
+    config = small_config()
+    played = _played(config)
+    states = []
+    for foreseen in (3, 4):
+        trainer = _trainer(played, config)
+        trainer.foresee(foreseen, foreseen * played.sizes.round_ticks)
+        trainer.begin_round(4, 4 * played.sizes.round_ticks)
+        trainer.run(12)
+        states.append(_stored(trainer, config.learn))
+    assert np.array_equal(states[0]["online"], states[1]["online"])
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
