@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shared.config import CONFIG_FILE, Config, ConfigError, Play, PresetName
-from shared.files import write_atomic
+from shared.files import PRIVATE_UMASK, write_atomic
 from shared.presets import PRESETS
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], 
     """Train as planned, in its run directory; `note` is told in sentences what happens. Else as `train`."""
     import supervisor
     from actors.frames import compile_kernels
+    from shared import checks
     from watch.observer import Observer
 
     run_dir = ready.config.run.run_dir
@@ -67,6 +68,9 @@ def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], 
         observer = observer or Observer(memory)
         on_status(observer.look())
 
+    for answer in checks.before_start(ready, continues=True):  # `plan` has refused what is red
+        if answer.colour == "yellow":
+            note(answer.sentence)
     with _owned(run_dir, ready.config):
         compile_kernels()  # once, into numba's cache, rather than by every actor at the same time
         supervisor.train(ready, look, note)
@@ -78,22 +82,35 @@ def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], 
 def _owned(run_dir: Path, config: Config) -> Iterator[None]:
     """Make a run directory, keep every other launcher out of it, and write down what is run in it.
 
-    The lock goes with this process, however it ends.
+    What is made is for its owner only (the children see to that by themselves: shared/process.py). The lock goes with
+    this process, however it ends.
     """
     try:
-        run_dir.mkdir(parents=True, exist_ok=True)
-        lock = open(run_dir / "lock", "w")  # noqa: SIM115  (closed below)
+        with _private():
+            run_dir.mkdir(parents=True, exist_ok=True)
+            lock = open(run_dir / "lock", "w")  # noqa: SIM115  (closed below)
     except OSError as error:
         raise ConfigError(f"--run-dir {run_dir} cannot be written: {error.strerror}.") from error
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            write_atomic(run_dir / CONFIG_FILE, json.dumps(config.to_json(), indent=2).encode() + b"\n")
+            with _private():
+                write_atomic(run_dir / CONFIG_FILE, json.dumps(config.to_json(), indent=2).encode() + b"\n")
         except BlockingIOError as error:
             raise ConfigError(f"--run-dir {run_dir} belongs to a run that is still going on, or saving.") from error
         except OSError as error:
             raise ConfigError(f"--run-dir {run_dir} cannot be written: {error.strerror}.") from error
         yield
+
+
+@contextmanager
+def _private() -> Iterator[None]:
+    """Files and directories that are made meanwhile are for their owner only, whatever the umask was."""
+    former = os.umask(PRIVATE_UMASK)
+    try:
+        yield
+    finally:
+        os.umask(former)
 
 
 def starting_point(preset: PresetName, resume: str | Path | None) -> Config:
@@ -138,19 +155,29 @@ def check(config: Config) -> Plan:
 
 
 def plan(config: Config) -> Plan:
-    """As `check`; memory, run directory and the checkpoint to go on from are looked at, too.
+    """As `check`; the checkpoint to go on from, and what the machine has for the run, are looked at, too.
 
     Nothing is started or written. Raises `ConfigError` with a sentence when the run cannot work on this machine.
     """
-    from shared import machine, validate
+    from shared import checks
+
+    ready = check(config)
+    checks.refuse(checks.before_start(ready, continues=continues(ready)))
+    return ready
+
+
+def continues(ready: Plan) -> bool:
+    """Whether the run directory's own run is continued.
+
+    Raises `ConfigError` when the checkpoint or the weights to begin with do not suit the plan.
+    """
     from shared.manifest import find_checkpoint, load_weights
     from shared.segments import CheckpointError
 
-    ready = check(config)
     config, run = ready.config, ready.config.run
     assert run.run_dir is not None
+    own = False
     try:
-        continues = False
         if run.resume is not None:
             checkpoint = find_checkpoint(run.resume)
             checkpoint.require(config)
@@ -159,7 +186,7 @@ def plan(config: Config) -> Plan:
                     f"{checkpoint.path} was made with --no-checkpoint-replay and cannot be resumed exactly; begin a "
                     f"new run from its weights with --init-from {run.resume}."
                 )
-            continues = run.run_dir.is_dir() and run.run_dir.samefile(checkpoint.directory.parent)
+            own = run.run_dir.is_dir() and run.run_dir.samefile(checkpoint.directory.parent)
             played = checkpoint.boundary * ready.sizes.round_steps
             if checkpoint.boundary > ready.sizes.rounds:
                 raise ConfigError(
@@ -170,9 +197,7 @@ def plan(config: Config) -> Plan:
             load_weights(run.init_from).require(network=config.learn.network, actions=ready.actions)
     except CheckpointError as error:
         raise ConfigError(str(error)) from error
-    validate.run_directory(run.run_dir, continues=continues)
-    validate.memory(ready, machine.usable_memory())
-    return ready
+    return own
 
 
 def evaluate(

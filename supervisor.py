@@ -18,8 +18,10 @@ import multiprocess
 from multiprocess import reduction
 from multiprocess.connection import wait as wait_for
 
+from shared import mps
 from shared.balance import Balancer
 from shared.board import Phase, Role, Stop
+from shared.cgroup import OomKills
 from shared.cores import Claims, cores_of_actors
 from shared.memory import Memory, Plan
 from shared.process import FATAL, Bells, Birth, log_path, role_name, run_role
@@ -45,6 +47,11 @@ MODULES = {
     Role.SCRIBE: "watch.scribe",
     Role.EVALUATOR: "actors.evaluator",
 }
+
+GPU_ROLES = (Role.LEARNER, Role.INFERENCE)
+"""Clients of MPS, where there is one: they share the faults of the GPU, so they live and die together."""
+GIVE_UP_MPS = 2
+"""Deaths in a row without progress after which `--mps auto` goes on without."""
 
 
 class RunFailed(RuntimeError):
@@ -72,12 +79,15 @@ class _Child:
 class Supervisor:
     """The processes of one run."""
 
-    def __init__(self, plan: Plan, on_look: Callable[[Memory], None], note: Callable[[str], None]) -> None:
+    def __init__(
+        self, plan: Plan, on_look: Callable[[Memory], None], note: Callable[[str], None], gpu: mps.Service
+    ) -> None:
         assert plan.config.run.run_dir is not None, "the configuration is not resolved"
         self._plan = plan
         self._run_dir = plan.config.run.run_dir
         self._on_look = on_look
         self._note = note
+        self._gpu = gpu
         self._signals = 0
         self._asked_at = 0.0
         self._looked_at = self._awake_since = time.monotonic()
@@ -92,6 +102,7 @@ class Supervisor:
         self._context = multiprocess.get_context("spawn")
         self._children: dict[int, _Child] = {}
         self._claims = Claims()
+        self._oom_kills = OomKills()
         self._cores: list[frozenset[int] | None] = [None] * plan.actors
         if plan.config.machine.pin == "auto":
             self._cores = cores_of_actors(plan.actors, self._claims)
@@ -129,6 +140,8 @@ class Supervisor:
         self._looked_at = now
         dead = wait_for([child.process.sentinel for child in self._children.values()], LOOK_SECONDS)
         for number, child in list(self._children.items()):
+            if self._children.get(number) is not child:
+                continue  # it was started again together with another
             if child.process.sentinel in dead:
                 self._bury(number, child)
             elif self._hung(number, child):
@@ -154,6 +167,7 @@ class Supervisor:
             parent=os.getpid(),
             run_dir=self._run_dir,
             cores=self._cores[number - Role.ACTORS] if number >= Role.ACTORS else None,
+            environment=self._gpu.environment if number in GPU_ROLES else {},
         )
         module = "actors.actor" if number >= Role.ACTORS else MODULES[Role(number)]
         self._board.phase[number] = Phase.STARTING
@@ -189,13 +203,34 @@ class Supervisor:
         child.deaths_in_a_row = 1 if furthest > child.furthest else child.deaths_in_a_row + 1
         child.furthest = furthest
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+        if code == -signal.SIGKILL:
+            how = self._oom_kills.explain() or how
         if code == FATAL or child.deaths_in_a_row >= DEATHS_IN_A_ROW:
             del self._children[number]
             self._fail(self._obituary(number, child, how, fatal=code == FATAL))
             return
-        self._board.restarts[number] += 1
         self._note(f"{role_name(number)} {how}; it starts again from its snapshot.")
-        self._start(number, child.incarnation + 1)
+        self._restart(number, child)
+
+    def _restart(self, number: int, child: _Child) -> None:
+        """Start a process again; under MPS both of those that use the GPU.
+
+        A fault of one may have hit the other, and the server takes nobody new until both are gone.
+        """
+        together, given_up = [number], False
+        if number in GPU_ROLES and self._gpu.environment:
+            together = [role for role in GPU_ROLES if role in self._children]
+            if child.deaths_in_a_row >= GIVE_UP_MPS and self._plan.config.machine.mps == "auto":
+                self._note("From here on the GPU is shared in turns, without MPS.")
+                given_up = True
+        for each in together:
+            self._children[each].process.kill()
+            self._children[each].process.join()
+        if given_up:
+            self._gpu.quit()
+        for each in together:
+            self._board.restarts[each] += 1
+            self._start(each, self._children[each].incarnation + 1)
 
     def _obituary(self, number: int, child: _Child, how: str, *, fatal: bool) -> str:
         log = log_path(self._run_dir, number)
@@ -286,9 +321,15 @@ def train(plan: Plan, on_look: Callable[[Memory], None], note: Callable[[str], N
         Whether the last round was committed; False when a signal stopped the run before.
 
     Raises:
-        ArenaError: there is too little memory. RunFailed: the run ended early through a fault.
+        ArenaError: there is too little memory. RunFailed: the run ended early through a fault, or MPS was asked for
+            and cannot be had.
     """
     assert plan.config.run.run_dir is not None, "the configuration is not resolved"
-    (plan.config.run.run_dir / "logs").mkdir(exist_ok=True)
+    (plan.config.run.run_dir / "logs").mkdir(mode=0o700, exist_ok=True)
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before any child could initialise CUDA
-    return Supervisor(plan, on_look, note).run()
+    machine = plan.config.machine
+    try:
+        with mps.service(machine.mps, machine.device, note) as gpu:
+            return Supervisor(plan, on_look, note, gpu).run()
+    except mps.MpsError as error:
+        raise RunFailed(f"{error} Leave --mps on away to go on without.") from error

@@ -113,6 +113,26 @@ def oom_kills(root: Path = ROOT) -> int:
     return pairs(root / "proc/vmstat").get("oom_kill", 0)
 
 
+class OomKills:
+    """Tells which deaths were the kernel's answer to a lack of memory. A kill explains one death."""
+
+    def __init__(self, root: Path = ROOT) -> None:
+        self._root = root
+        self._explained = oom_kills(root)
+
+    def explain(self) -> str | None:
+        """How a process died that was found killed by SIGKILL, with what to do; None: it was not for want of memory."""
+        if oom_kills(self._root) <= self._explained:
+            return None
+        self._explained += 1
+        limit = in_force(self._root)
+        where = "the machine" if limit.memory is None else f"{limit.group}, limited to {limit.memory / 1e9:.1f} GB,"
+        return (
+            f"was killed for want of memory: {where} has none left, and a smaller --replay-size or fewer --actors "
+            "need less"
+        )
+
+
 def groups(root: Path, controller: str) -> Iterator[Path]:
     """Directories of the control groups above this process that may limit `controller`, innermost first.
 

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
+PRIVATE_UMASK = 0o077
+"""What a run writes is for its owner only."""
 _TEMPORARY = ".tmp"
 
 

@@ -90,6 +90,11 @@ def free_tasks(root: Path = ROOT, limit: int | None = None, user: int | None = N
     return min((count for count in free if count is not None), default=None)
 
 
+def free_disk(directory: Path) -> int:
+    """Bytes that this user may still write below a directory."""
+    return shutil.disk_usage(directory).free
+
+
 def has_amx_bf16(root: Path = ROOT) -> bool:
     """Whether the processor multiplies bfloat16 matrices in hardware (the kernel's CPU flag amx_bf16)."""
     return "amx_bf16" in _cpuinfo(root).get("flags", "").split()

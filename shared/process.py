@@ -14,6 +14,7 @@ from setproctitle import setproctitle
 
 from shared.board import Phase, Role
 from shared.errors import Unmendable
+from shared.files import PRIVATE_UMASK
 from shared.memory import Memory, Plan
 from shared.wait import Bell, Waiter
 
@@ -50,6 +51,8 @@ class Birth:
     parent: int
     run_dir: Path
     cores: frozenset[int] | None
+    environment: dict[str, str]
+    """Variables set before anything is loaded that could read them."""
 
     @property
     def name(self) -> str:
@@ -77,20 +80,27 @@ def run_role(module: str, birth: Birth) -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != birth.parent:  # it died before the signal was armed
-        sys.exit(FATAL)
+    die_with(birth.parent)
     setproctitle(f"ringside {birth.name}")
+    os.umask(PRIVATE_UMASK)
     log = os.open(log_path(birth.run_dir, birth.process), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
+    os.environ.update(birth.environment)
     if birth.cores:
         os.sched_setaffinity(0, birth.cores)
     try:
         importlib.import_module(module).main(birth)
     except Unmendable as error:
         print(error, file=sys.stderr, flush=True)
+        sys.exit(FATAL)
+
+
+def die_with(parent: int) -> None:
+    """Have the kernel kill this process when `parent`, which started it from its main thread, ends."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it died before the signal was armed
         sys.exit(FATAL)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,12 @@ PROMISED = {"steps", "frames", "updates", "samples_per_step", "rounds", "episode
 def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of four rounds."""
     path = tmp_path_factory.mktemp("train") / "run"
-    printed = finish(start(path, total_steps="1_920"))
+    former = os.umask(0)  # what is made is private all the same
+    try:
+        process = start(path, total_steps="1_920")
+    finally:
+        os.umask(former)
+    printed = finish(process)
     assert "1,920 steps" in printed
     assert f"Everything is in {path}" in printed
     return path
@@ -33,6 +39,12 @@ def test_a_run_leaves_what_is_promised(run_dir: Path) -> None:
     assert (found["steps"], found["frames"], found["updates"]) == (1_920, 7_680, 240)
     config = Config.from_json(json.loads((run_dir / "config.json").read_text()))
     assert config.digest() == found["config_digest"]
+
+
+def test_what_a_run_writes_is_for_its_owner_only(run_dir: Path) -> None:
+    made = [run_dir, *run_dir.rglob("*")]
+    assert {path.name for path in made} >= {"lock", "config.json", "summary.json", "logs", "checkpoints", "tensorboard"}
+    assert not [path for path in made if path.stat().st_mode & 0o077]
 
 
 @pytest.mark.parametrize(

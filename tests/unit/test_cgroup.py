@@ -64,3 +64,22 @@ def test_kills_of_the_machine_where_no_group_counts(tmp_path: Path) -> None:
     root = v2(tmp_path, "/", {"cgroup.procs": "1\n"})
     tree(root, {"proc/vmstat": "pgfault 1\noom_kill 40\n"})
     assert cgroup.oom_kills(root) == 40
+
+
+def test_every_kill_explains_one_death(tmp_path: Path) -> None:
+    root = v2(tmp_path, "/a", {"a/memory.events": "oom_kill 1\n", "a/memory.max": str(4 * GB)})
+    kills = cgroup.OomKills(root)
+    assert kills.explain() is None  # what was killed before the run began
+    tree(root, {"sys/fs/cgroup/a/memory.events": "oom_kill 3\n"})
+    said = kills.explain()
+    assert said is not None
+    assert said.startswith("was killed for want of memory: /a, limited to 4.0 GB, has none left")
+    assert "--replay-size" in said
+    assert kills.explain() == said
+    assert kills.explain() is None
+
+
+def test_a_machine_without_memory_is_named_as_such(tmp_path: Path) -> None:
+    kills = cgroup.OomKills(tree(tmp_path, {"proc/vmstat": "oom_kill 0\n"}))
+    tree(tmp_path, {"proc/vmstat": "oom_kill 1\n"})
+    assert "the machine has none left" in (kills.explain() or "")
