@@ -220,6 +220,8 @@ def line(status: Status) -> str:
     ]
     if status.evaluation:
         parts.append(f"evaluation {number(status.evaluation.mean_return)} at {short(status.evaluation.steps)}")
+    if status.verdict and status.verdict.share is not None:
+        parts.append(f"limit {status.verdict.limit} ({status.verdict.share:.0%})")
     restarts = sum(role.restarts for role in status.roles)
     if restarts:
         parts.append(f"restarts {restarts}")

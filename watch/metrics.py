@@ -8,7 +8,8 @@ metrics.jsonl has one JSON object a line:
 
 The episodes that a round finished stand before it: a round's own line says that all of it is there. What a killed
 writer left unfinished is cut off when the file is opened again, and nothing is written twice. So the file, and every
-statistic made from it, is a function of the committed rounds alone. Evaluations may stand later than their round.
+statistic made from it, is a function of the committed rounds alone, but for what is measured: seconds, speeds, and the
+busy share of each group of roles since the record before. Evaluations may stand later than their round.
 
 The x axis of all events is steps.
 """
@@ -299,8 +300,11 @@ ROUND_TAGS = {
     "loss": "losses/td_loss",
     "mean_q": "losses/q_values",
     "gradient_norm": "losses/gradient_norm",
+    "learner_busy": "busy/learner",
+    "inference_busy": "busy/inference",
+    "actors_busy": "busy/actors",
 }
-"""TensorBoard's names for the values of a round: those that people's dashboards know."""
+"""TensorBoard's names for the values of a round: where there are any, those that people's dashboards know."""
 
 
 class EventLog:

@@ -28,8 +28,10 @@ from shared.memory import Memory
 from shared.process import Birth, enter
 from shared.segments import segment_ticks
 from shared.wait import Stopped
+from watch.load import LEARNING, NEWEST, Sample, roles_between
 from watch.metrics import Episode, EventLog, MetricsLog, cut_metrics, episodes_in
 from watch.scores import summarise
+from watch.status import busy_by_group
 from watch.summary import counters_of, summary_of
 
 RETRY_SECONDS = 30.0
@@ -82,6 +84,7 @@ class Scribe:
             self._memory.learner_snapshots.write(0, fill)
         self._board.written[0] = max(0, self._board.committed)
         self._board.begun_ns[0] = time.monotonic_ns()
+        self._board.samples[:] = Sample.take(self._memory, int(self._board.begun_ns[0])).words
         self._board.prepared[0] = 1
 
     def _adopt(self, manifest: Manifest) -> None:
@@ -160,13 +163,17 @@ class Scribe:
         # A scribe that was away for too long: the lanes have written over what it would have read.
         held = begin >= self._held_from()
         episodes: list[Episode] = episodes_in(ring, begin, end) if held else []
-        values = self._values(stop, held=held)
+        sample = Sample.take(self._memory, time.monotonic_ns())
+        values = self._values(stop, held=held) | self._busy_shares(sample)
         log.log_round(first, steps, values, episodes, sizes.envs)
         events.round(steps, values | {"mean_return_100": log.mean_return_100}, episodes, sizes.envs)
         if held and self._config.run.checkpoint_replay:
             with suppress(Moved):  # then it has left the window, too
                 self._add_segment(begin // segment_ticks(sizes), needed_from=begin)
         self._tell_statistics(log)
+        if first < sizes.first_learning_round <= stop:
+            self._board.samples[LEARNING] = sample.words
+        self._board.samples[NEWEST] = sample.words
         self._board.written[0] = stop
 
     def _add_segment(self, index: int, needed_from: int) -> None:
@@ -217,9 +224,14 @@ class Scribe:
                 "seconds": float(self._board.before[0]) + at - begun,
                 "steps_per_second": steps / seconds,
                 "frames_per_second": steps * FRAME_SKIP / seconds,
-                "updates_per_second": updates / seconds,
+                "updates_per_second": row["updates"] / seconds,  # counted, where the rest follows from the clock
             }
         return values
+
+    def _busy_shares(self, sample: Sample) -> dict[str, float | None]:
+        """Busy share of each group of roles since the newest record (watch/load.py says what that means)."""
+        shares = busy_by_group(roles_between(self._memory, Sample(self._board.samples[NEWEST]), sample))
+        return {f"{group}_busy": shares.get(group) for group in ("learner", "inference", "actors")}
 
     def _evaluation(self, number: int) -> None:
         """The returns of an evaluation, and its version if it is the best so far."""

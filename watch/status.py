@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -15,6 +15,8 @@ SATURATED = 0.9
 """Busy share from which a role counts as the one that limits the run."""
 CORES_IN_USE = 0.9
 """Share of the usable cores from which they count as all in use."""
+RUNNING = 0.75
+"""Share of its busy time below which a role's time on a core is worth a word."""
 
 
 @dataclass(frozen=True)
@@ -26,15 +28,20 @@ class RoleStatus:
     state: str
     """What it does: starting, working, waiting, redoing, done, ended."""
     busy: float | None = None
-    """Share of the last seconds in which it did not wait for others, in [0, 1]; None: not known yet."""
+    """Share of the time in which it did not wait for other processes of the run, in [0, 1]; None: not known yet."""
     cores: float | None = None
-    """Cores that it used in the last seconds; None: not known."""
+    """Cores that it used: its CPU time a second; None: not known yet."""
     restarts: int = 0
 
     @property
     def is_actor(self) -> bool:
         """Whether it plays for training."""
         return self.name == "actor" or self.name.startswith("actor ")
+
+    @property
+    def group(self) -> str:
+        """`actors` for all of them, else the name."""
+        return "actors" if self.is_actor else self.name
 
 
 @dataclass(frozen=True)
@@ -51,10 +58,17 @@ class EvaluationStatus:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What limits a run."""
+    """What limits a run, and how far the run is from there."""
 
     limit: Limit
     sentence: str
+    role: str | None = None
+    """The group at the limit: learner, actors, inference. Of `cores` the one that takes most of them, of `none` the
+    busiest. None: not known yet."""
+    share: float | None = None
+    """Share of the limit that is reached, in [0, 1]: the busy share of `role`; of `cores`, the share that worked."""
+    steps_per_second: float | None = None
+    """The limit: what `role` alone, or all cores with the same work, would allow."""
 
 
 @dataclass(frozen=True)
@@ -99,45 +113,107 @@ class Status:
     warnings: tuple[str, ...] = ()
 
 
-def verdict(roles: Sequence[RoleStatus], *, learning: bool, usable_cores: int, barrier: float | None = None) -> Verdict:
-    """Say which role limits the run.
+_ALONE = {
+    "learner": "the learner alone allows",
+    "actors": "the actors alone allow",
+    "inference": "inference alone allows",
+}
 
-    Where the cores are all in use, everybody seems busy, if only with waiting for a core: then the cores are the limit,
-    and who takes most of them is said. Otherwise a role that hardly waits limits those that do: learner and actors
-    wait for each other at the end of a round, and the actors for inference at every step.
 
-    Args:
-        roles: with their busy shares and, where known, the cores that they use.
-        learning: whether updates have begun; before, the learner waits by design.
-        usable_cores: how many cores the run may use.
-        barrier: share of the learner's time in which it waited for the end of a round, in [0, 1], where known.
-    """
+def busy_by_group(roles: Sequence[RoleStatus]) -> dict[str, float]:
+    """Mean busy share of each group of roles whose share is known."""
+    groups = _groups(roles)
+    return {name: sum(role.busy or 0.0 for role in group) / len(group) for name, group in groups.items()}
+
+
+def _groups(roles: Sequence[RoleStatus]) -> dict[str, list[RoleStatus]]:
     groups: dict[str, list[RoleStatus]] = {}
     for role in roles:
         if role.busy is not None:
-            groups.setdefault("actors" if role.is_actor else role.name, []).append(role)
+            groups.setdefault(role.group, []).append(role)
+    return groups
+
+
+def verdict(
+    roles: Sequence[RoleStatus], *, learning: bool, usable_cores: int, steps_per_second: float | None = None
+) -> Verdict:
+    """Say which role limits the run, and what share of its limit the run reaches.
+
+    Where the cores are all in use, everybody seems busy, if only with waiting for a core: then the cores are the limit,
+    and who takes most of them is said. Otherwise a role that hardly waits limits those that do: learner and actors
+    wait for each other at the end of a round, and the actors for inference at every step. A role that is busy for the
+    share b of the time would alone allow 1/b of the speed, since it does the same work for each step either way; of the
+    actors that is the mean, with their lanes evenly shared, and the slowest says whether the others wait for it.
+
+    What these shares do not know: a busy role may wait for a core that another program has, or for a device. On a GPU
+    the learner and inference are busy while they wait for it, be it with their own work or with the other's. Where the
+    limiting role had a core for much less time than it was busy, the sentence says so. Of the cores, a hyper-thread
+    counts as one, and threads that wait in a loop count as work.
+
+    Args:
+        roles: with their busy shares and the cores that they use, over the same time.
+        learning: whether updates have begun; before, the learner waits by design.
+        usable_cores: how many cores the run may use.
+        steps_per_second: the speed over the same time, where known.
+    """
+    groups, busy = _groups(roles), busy_by_group(roles)
     if "actors" not in groups or "inference" not in groups:
         return Verdict("starting", "The processes are starting.")
-    busy = {name: sum(role.busy or 0.0 for role in group) / len(group) for name, group in groups.items()}
     used = {name: sum(role.cores or 0.0 for role in group) for name, group in groups.items()}
     if sum(used.values()) >= CORES_IN_USE * usable_cores:
-        most, *others = sorted(used, key=lambda name: -used[name])
-        takes = "take" if most == "actors" else "takes"
-        rest = ", ".join(f"{name} {used[name]:.1f}" for name in others if used[name] >= 0.05)
-        sentence = f"All cores are in use ({usable_cores}): {most} {takes} the most, {used[most]:.1f}"
-        return Verdict("cores", sentence + (f", then {rest}." if rest else "."))
-    emulation, inference = busy["actors"], busy["inference"]
-    learner = busy.get("learner", 0.0) if learning else 0.0
+        return _cores_limit(used, usable_cores, steps_per_second)
+    if not learning:
+        busy["learner"] = 0.0
+    learner, emulation, inference = busy.get("learner", 0.0), busy["actors"], busy["inference"]
+    slowest = max(groups["actors"], key=lambda role: role.busy or 0.0)
+    slow = slowest.busy or 0.0
     actors_wait = f"the actors wait {1 - emulation:.0%} of the time"
-    if learner >= SATURATED and learner >= emulation:
-        return Verdict("learner", f"The learner limits the run: it is busy {learner:.0%}, and {actors_wait}.")
-    if emulation >= SATURATED:
-        reason = f"the actors are busy {emulation:.0%}"
-        if learning and barrier is not None:
-            reason += f", and the learner waits for them {barrier:.0%} of its time"
-        return Verdict("emulation", f"Emulation limits the run: {reason}.")
-    if inference >= max(0.5, emulation, learner):
-        return Verdict("inference", f"Inference limits the run: it is busy {inference:.0%}, and {actors_wait}.")
-    said = f"actors busy {emulation:.0%}, inference {inference:.0%}"
-    said += f", learner {learner:.0%}" if learning else ", learning has not begun"
-    return Verdict("none", f"No role limits the run by itself ({said}): they wait for one another.")
+    limit: Limit
+    if learner >= SATURATED and learner >= slow:
+        limit, role = "learner", "learner"
+        said = f"The learner limits the run: it is {_busy(groups['learner'])}, and {actors_wait}"
+    elif slow >= SATURATED:
+        limit, role = "emulation", "actors"
+        said = f"Emulation limits the run: the actors are {_busy(groups['actors'])}"
+        said += f", {slowest.name} {slow:.0%}" if emulation < SATURATED else ""
+        said += f", and the learner waits {1 - learner:.0%} of its time" if learning else ""
+    elif inference >= max(0.5, emulation, learner):
+        limit, role = "inference", "inference"
+        said = f"Inference limits the run: it is {_busy(groups['inference'])}, and {actors_wait}"
+    else:
+        limit, role = "none", max(("learner", "actors", "inference"), key=lambda name: busy.get(name, 0.0))
+        said = f"No role limits the run by itself (actors busy {emulation:.0%}, inference {inference:.0%}, "
+        said += f"learner {learner:.0%}" if learning else "learning has not begun"
+        said += "): they wait for one another"
+    return _with_distance(Verdict(limit, said, role, busy[role]), _ALONE[role], steps_per_second)
+
+
+def _busy(group: Sequence[RoleStatus]) -> str:
+    """The mean busy share of a group in words, and its share on a core where that is much less."""
+    busy = sum(role.busy or 0.0 for role in group) / len(group)
+    ran = sum(role.cores or 0.0 for role in group) / len(group)
+    return f"busy {busy:.0%}" + (f" (on a core {ran:.0%})" if ran < RUNNING * busy else "")
+
+
+def _cores_limit(used: Mapping[str, float], usable_cores: int, steps_per_second: float | None) -> Verdict:
+    """The verdict where all cores are in use; `used` by group of roles."""
+    most, *others = sorted(used, key=lambda name: -used[name])
+    takes = "take" if most == "actors" else "takes"
+    said = f"All cores are in use ({usable_cores}): {most} {takes} the most, {used[most]:.1f}"
+    rest = ", ".join(f"{name} {used[name]:.1f}" for name in others if used[name] >= 0.05)
+    said += f", then {rest}" if rest else ""
+    share = min(1.0, sum(used.values()) / usable_cores)
+    return _with_distance(Verdict("cores", said, most, share), "they allow", steps_per_second)
+
+
+def _with_distance(found: Verdict, subject: str, steps_per_second: float | None) -> Verdict:
+    """The verdict with the speed at the limit and a sentence that ends with the way there."""
+    if not found.share or not steps_per_second:
+        return replace(found, sentence=f"{found.sentence}.")
+    limit = steps_per_second / found.share
+    far = f"{_speed(steps_per_second)} of about {_speed(limit)} steps/s that {subject} ({found.share:.0%})"
+    return replace(found, sentence=f"{found.sentence}; {far}.", steps_per_second=limit)
+
+
+def _speed(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

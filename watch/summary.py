@@ -10,6 +10,8 @@ from shared import machine
 from shared.board import BEFORE, Board, Role
 from shared.config import FRAME_SKIP
 from shared.memory import Memory
+from shared.process import role_name
+from watch.load import LEARNING, NEWEST, Sample, load_between
 from watch.metrics import MetricsLog
 
 
@@ -56,6 +58,34 @@ def summary_of(memory: Memory, log: MetricsLog, boundary: int) -> dict[str, Any]
         "restarts": int(counters["restarts"]),
         "redone_ticks": int(counters["redone_ticks"]),
         "redone_updates": int(counters["redone_updates"]),
+        "lane_moves": int(board.moves[0]),
+        **_load_of(memory),
         "learner_barrier_seconds": float(board.barrier_ns[0]) / 1e9,
         "machine": machine.describe(),
+    }
+
+
+def _load_of(memory: Memory) -> dict[str, Any]:
+    """What limited the run, how busy its processes were, and their memory.
+
+    Over the learning part of this sitting, up to its newest record; of a run that never learnt, over all of it. The
+    board keeps the samples and the memory, for at the end of a run the other processes are gone already.
+    """
+    samples = memory.board.samples
+    load = load_between(memory, Sample(samples[LEARNING]), Sample(samples[NEWEST]), machine.usable_cores())
+    told = {role_name(process): int(size) for process, size in enumerate(memory.board.private_bytes) if size}
+    return {
+        "limit": {
+            "name": load.verdict.limit,
+            "role": load.verdict.role,
+            "sentence": load.verdict.sentence,
+            "steps_per_second": load.steps_per_second,
+            "share_of_limit": load.verdict.share,
+            "limit_steps_per_second": load.verdict.steps_per_second,
+            "seconds": load.seconds,
+        },
+        "roles": {
+            role.name: {"busy": role.busy, "cores": role.cores, "restarts": role.restarts} for role in load.roles
+        },
+        "memory": {"shared_bytes": memory.arena.layout.size, "private_bytes": told},
     }

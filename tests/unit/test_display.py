@@ -61,7 +61,7 @@ def status(actors: int = 12) -> Status:
         mean_q=3.4567,
         evaluation=EvaluationStatus(6_000_000, 30, 901.2, 940.3),
         roles=who,
-        verdict=verdict(who, learning=True, usable_cores=64, barrier=0.01),
+        verdict=verdict(who, learning=True, usable_cores=64, steps_per_second=1_234.5),
         warnings=("The scribe cannot write.",),
     )
 
@@ -104,6 +104,7 @@ def test_everything_stands_in_eighty_columns() -> None:
         "0.0123, mean Q 3.46",
         "901.2 at 6M (best 940.3)",
         "The learner limits the run",
+        "1,234 of about 1,273 steps/s that the learner alone allows (97%).",
         "Warning: The scribe cannot write.",
         "runs/space_invaders-20260101-120000",
     ):
@@ -133,7 +134,7 @@ def test_the_plain_line() -> None:
     assert line(status()) == (
         "1:23:45  12.3%  6,150,000 steps  1,234 steps/s (4,938 frames/s)  309 updates/s  samples/step 8.00 of 8.00  "
         "epsilon 0.100  return 812.3 (best 2,140, 31,234 episodes)  loss 0.0123  Q 3.46  evaluation 901.2 at 6M  "
-        "restarts 3  left 9:41:40"
+        "limit learner (97%)  restarts 3  left 9:41:40"
     )
 
 
@@ -250,42 +251,3 @@ def test_the_terminal_is_as_before_afterwards(end: str) -> None:
     assert "\x1b[2J" not in text  # no clearing of the whole screen, which would flicker
     assert re.search(r"actor 3 was killed by SIGKILL", text)
     assert "100.0%" in text
-
-
-# The verdict
-
-
-@pytest.mark.parametrize(
-    ("shares", "limit", "words"),
-    [
-        ({"learner": 0.97, "inference": 0.4, "emulation": 0.6}, "learner", "busy 97%, and the actors wait 40%"),
-        ({"learner": 0.5, "inference": 0.4, "emulation": 0.95}, "emulation", "the learner waits for them 30%"),
-        ({"learner": 0.3, "inference": 0.95, "emulation": 0.4}, "inference", "busy 95%, and the actors wait 60%"),
-        ({"learner": 0.3, "inference": 0.2, "emulation": 0.4}, "none", "wait for one another"),
-    ],
-)
-def test_the_verdict_names_the_role_that_limits(shares: dict[str, float], limit: str, words: str) -> None:
-    found = verdict(roles(2, **shares), learning=True, usable_cores=64, barrier=0.3)
-    assert found.limit == limit
-    assert words in found.sentence
-
-
-def test_before_learning_the_learner_cannot_limit() -> None:
-    found = verdict(roles(2, learner=0.99, emulation=0.95), learning=False, usable_cores=64)
-    assert found.limit == "emulation"
-    assert "learner" not in found.sentence
-
-
-def test_when_all_cores_are_in_use_they_are_the_limit() -> None:
-    found = verdict(roles(1), learning=True, usable_cores=2)
-    assert found.limit == "cores"
-    assert found.sentence == (
-        "All cores are in use (2): learner takes the most, 1.0, then actors 0.5, inference 0.3, scribe 0.1."
-    )
-    assert verdict(roles(1), learning=True, usable_cores=3).limit == "learner"
-
-
-def test_without_busy_shares_the_processes_are_starting() -> None:
-    blank = tuple(replace(role, busy=None) for role in roles(2))
-    assert verdict(blank, learning=True, usable_cores=2).limit == "starting"
-    assert verdict((), learning=False, usable_cores=2).limit == "starting"

@@ -231,6 +231,7 @@ def scalars(directory: Path) -> dict[str, list[tuple[int, float]]]:
 def test_tensorboard_reads_the_events(tmp_path: Path) -> None:
     log = EventLog(tmp_path, steps=0)
     values = {"loss": 0.5, "mean_q": 2.0, "epsilon": 1.0, "steps_per_second": 400.0, "gradient_norm": math.nan}
+    values |= {"learner_busy": 0.75, "actors_busy": None}
     log.round(40, {**values, "unknown": 3.0}, episodes_of(0), envs=4)
     log.evaluation(40, {"mean_return": 1.5, "protocol": "nature"})
     log.close()
@@ -242,6 +243,7 @@ def test_tensorboard_reads_the_events(tmp_path: Path) -> None:
         "charts/epsilon",
         "losses/td_loss",
         "losses/q_values",
+        "busy/learner",
         "eval/mean_return",
     }
     assert found["charts/episodic_length"] == [(4, 100.0), (8, 101.0), (12, 102.0)]

@@ -33,7 +33,6 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(observer, "time", clock)
-    monkeypatch.setattr(observer, "_cpu_seconds", lambda: {"learner": clock.now - 1_000.0})
     return clock
 
 
@@ -54,6 +53,7 @@ def test_speeds_shares_and_figures(clock: Clock) -> None:
     memory = Memory.create(Plan(CONFIG, actions=6))
     board, watcher = memory.board, Observer(memory)
     board.prepared[0] = 1
+    board.heartbeat[:] = 1_000_000_000_000
     watcher.look()
     clock.now += 2.0
     board.lane_done[:] = 35, 25  # of 4 envs in 2 lanes: 120 steps
@@ -61,7 +61,8 @@ def test_speeds_shares_and_figures(clock: Clock) -> None:
     board.updates[0] = 10
     board.metrics[2] = 0.25, 1.5, 3.0, 10.0, 1.0
     board.busy_ns[Role.LEARNER], board.waited_ns[Role.LEARNER] = 500_000_000, 1_500_000_000
-    board.barrier_ns[0] = 1_000_000_000
+    board.cpu_ns[Role.LEARNER] = 2_000_000_000
+    board.heartbeat[Role.LEARNER] = 1_002_000_000_000
     board.restarts[Role.ACTORS + 1] = 2
     board.phase[Role.LEARNER] = Phase.WAITING
     board.phase[Role.INFERENCE] = Phase.WORKING

@@ -1,0 +1,51 @@
+"""What limits a run is said by its files: checked on real runs with one role made slow, by a factor of ten or more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+
+from tests.runs import finish, records, start, summary
+
+LIGHT = {
+    "envs": "4",
+    "lane_envs": "1",
+    "actors": "1",
+    "inference_threads": "1",
+    "inference_batch": "1",
+    "round_steps": "100",
+    "learning_starts": "100",
+    "replay_size": "800",
+    "epsilon_steps": "100",
+}
+"""One process of each kind on one core, so that two cores are not all in use, whatever is slow."""
+
+SLOWED = {
+    "actors": {"env": "tests.slowed:busy", "network": "small", "train_every": "50", "total_steps": "400"},
+    "learner": {"env": "tests.slowed:idle", "network": "nature", "train_every": "2", "batch_size": "64"}
+    | {"total_steps": "200"},
+    "inference": {"env": "tests.slowed:idle", "network": "nature", "train_every": "800", "round_steps": "800"}
+    | {"total_steps": "3_200"},
+}
+GROUPS = ("learner", "inference", "actors")
+
+
+@pytest.mark.parametrize("slow", SLOWED)
+def test_the_slow_role_is_named(tmp_path: Path, slow: str) -> None:
+    printed = finish(start(tmp_path / "run", **(LIGHT | SLOWED[slow])))
+    found = summary(tmp_path / "run")
+    limit = found["limit"]
+    assert limit["role"] == slow
+    assert 0.5 < limit["share_of_limit"] <= 1.0
+    assert limit["limit_steps_per_second"] == pytest.approx(limit["steps_per_second"] / limit["share_of_limit"])
+    assert f"{slow} alone allow" in limit["sentence"]
+    assert "steps/s that" in printed
+    assert found["roles"].keys() == {"inference", "learner", "scribe", "actor 0"}
+    assert all(role["cores"] > 0 for role in found["roles"].values())
+    assert found["memory"]["private_bytes"].keys() == found["roles"].keys()
+    rounds = [record for record in records(tmp_path / "run", "round") if record["samples_per_step"]]
+    busy = {group: fmean(record[f"{group}_busy"] for record in rounds) for group in GROUPS}
+    assert max(busy, key=lambda group: busy[group]) == slow
+    assert all(0.0 <= share <= 1.0 for share in busy.values())

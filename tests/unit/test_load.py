@@ -1,0 +1,167 @@
+"""From two samples of the board to shares, speeds and a verdict; what processes tell of themselves."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shared.board import Phase, Role
+from shared.config import Config, Learn, Machine, Play, Run
+from shared.memory import Memory, Plan
+from shared.wait import TELL_NS, Bell, Waiter
+from watch.load import LEARNING, NEWEST, Sample, load_between
+from watch.metrics import MetricsLog
+from watch.summary import summary_of
+
+SECOND = 1_000_000_000
+CONFIG = Config(
+    play=Play(game="pong", envs=4, lane_envs=2),
+    learn=Learn(total_steps=400, round_steps=40, replay_size=100, learning_starts=80, network="small"),
+    machine=Machine(actors=2),
+    run=Run(run_dir=Path("runs/pong")),
+)
+ACTOR = int(Role.ACTORS)
+
+
+@pytest.fixture
+def memory() -> Memory:
+    memory = Memory.create(Plan(CONFIG, actions=6))
+    memory.board.heartbeat[:] = 10 * SECOND
+    memory.board.begun_ns[0] = time.monotonic_ns()
+    return memory
+
+
+def after_four_seconds(memory: Memory) -> Sample:
+    """The learner worked all the time, the actors half of it; what inference counted ends two seconds ago."""
+    board = memory.board
+    board.lane_done[:] = 25, 35  # of lanes of two envs
+    board.updates[0] = 10
+    board.heartbeat[:] = 14 * SECOND
+    board.busy_ns[Role.LEARNER] = 4 * SECOND
+    board.cpu_ns[Role.LEARNER] = 6 * SECOND
+    board.busy_ns[ACTOR : ACTOR + 2] = board.waited_ns[ACTOR : ACTOR + 2] = 2 * SECOND
+    board.busy_ns[Role.INFERENCE], board.waited_ns[Role.INFERENCE] = SECOND, SECOND
+    board.heartbeat[Role.INFERENCE] = 12 * SECOND
+    board.restarts[ACTOR + 1] = 1
+    return Sample.take(memory, 14 * SECOND)
+
+
+@pytest.mark.parametrize(("phase", "share"), [(Phase.WORKING, 0.75), (Phase.WAITING, 0.25), (Phase.DONE, 0.5)])
+def test_shares_and_speeds_between_two_samples(memory: Memory, phase: Phase, share: float) -> None:
+    old = Sample.take(memory, 10 * SECOND)
+    memory.board.phase[Role.INFERENCE] = phase
+    load = load_between(memory, old, after_four_seconds(memory), usable_cores=4)
+    assert (load.seconds, load.steps_per_second, load.updates_per_second) == (4.0, 30.0, 2.5)
+    inference, learner, scribe, *actors = load.roles
+    assert (inference.busy, inference.state) == (share, phase.name.lower())
+    assert (learner.name, learner.busy, learner.cores, learner.restarts) == ("learner", 1.0, 1.5, 0)
+    assert (scribe.busy, scribe.cores) == (None, 0.0)
+    assert [(actor.name, actor.busy, actor.restarts) for actor in actors] == [("actor 0", 0.5, 0), ("actor 1", 0.5, 1)]
+    assert (load.verdict.limit, load.verdict.share, load.verdict.steps_per_second) == ("learner", 1.0, 30.0)
+
+
+def test_a_sample_is_kept_as_words_and_does_not_follow_the_board(memory: Memory) -> None:
+    sample = after_four_seconds(memory)
+    memory.board.samples[NEWEST] = sample.words
+    memory.board.busy_ns[:] = 99 * SECOND
+    memory.board.samples[LEARNING] = 0
+    kept = Sample(memory.board.samples[NEWEST])
+    assert (kept.at, kept.steps, kept.updates) == (14 * SECOND, 120, 10)
+    assert np.array_equal(kept.words, sample.words)
+    memory.board.samples[NEWEST] = 0
+    assert kept.busy[Role.LEARNER] == 4 * SECOND
+
+
+def test_no_time_between_two_samples_gives_no_shares(memory: Memory) -> None:
+    sample = after_four_seconds(memory)
+    load = load_between(memory, sample, sample, usable_cores=2)
+    assert (load.steps_per_second, load.updates_per_second, load.verdict.limit) == (None, None, "starting")
+    assert {(role.busy, role.cores) for role in load.roles} == {(None, None)}
+
+
+def test_a_process_taken_for_working_that_was_dead_gives_no_negative_share(memory: Memory) -> None:
+    memory.board.phase[ACTOR] = Phase.WORKING
+    old = Sample.take(memory, 13 * SECOND)  # silent for three seconds
+    memory.board.phase[ACTOR] = Phase.STARTING
+    memory.board.waited_ns[ACTOR] = SECOND
+    actor = load_between(memory, old, Sample.take(memory, 14 * SECOND), usable_cores=2).roles[-2]
+    assert (actor.name, actor.busy) == ("actor 0", 0.0)
+
+
+def test_the_summary_says_what_limited_the_run_since_the_beginning_of_learning(memory: Memory, tmp_path: Path) -> None:
+    board = memory.board
+    board.samples[LEARNING] = Sample.take(memory, 10 * SECOND).words
+    board.samples[NEWEST] = after_four_seconds(memory).words
+    board.private_bytes[Role.LEARNER] = 700_000_000
+    board.busy_ns[ACTOR:] += 99 * SECOND  # after the newest record
+    with MetricsLog(tmp_path / "metrics.jsonl") as log:
+        found = summary_of(memory, log, -1)
+    assert (
+        found["limit"].items()
+        >= {
+            "role": "learner",
+            "share_of_limit": 1.0,
+            "steps_per_second": 30.0,
+            "limit_steps_per_second": 30.0,
+            "seconds": 4.0,
+        }.items()
+    )
+    assert found["roles"]["actor 1"] == {"busy": 0.5, "cores": 0.0, "restarts": 1}
+    assert found["memory"] == {
+        "shared_bytes": memory.arena.layout.size,
+        "private_bytes": {"learner": 700_000_000},
+    }
+
+
+# What a process tells of itself
+
+
+def work(waiter: Waiter) -> None:
+    """Work until it has been told."""
+    told = int(waiter.board.cpu_ns[waiter.process])
+    deadline = time.monotonic() + 30
+    while waiter.board.cpu_ns[waiter.process] == told:
+        assert time.monotonic() < deadline
+        waiter.beat()
+
+
+def test_cpu_time_adds_up_over_incarnations_and_memory_is_told(memory: Memory) -> None:
+    board = memory.board
+    bell = Bell.create()
+    board.cpu_ns[ACTOR] = 1_000 * SECOND  # of a former life
+    waiter = Waiter(board, ACTOR, bell)
+    before = time.process_time_ns()
+    work(waiter)
+    first = int(board.cpu_ns[ACTOR])
+    assert before <= first - 1_000 * SECOND <= time.process_time_ns()
+    size = int(board.private_bytes[ACTOR])
+    assert size > 1_000_000
+    ballast = np.ones(25_000_000)
+    work(waiter)
+    assert board.cpu_ns[ACTOR] > first
+    assert board.private_bytes[ACTOR] - size > 0.9 * ballast.nbytes
+    assert not board.cpu_ns[Role.LEARNER]
+    os.close(bell.fd)
+
+
+def test_telling_is_no_system_call_at_every_tick(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, asked = 0, 0
+
+    def ask() -> int:
+        nonlocal asked
+        asked += 1
+        return 0
+
+    bell = Bell.create()
+    monkeypatch.setattr(time, "monotonic_ns", lambda: now)
+    monkeypatch.setattr(time, "process_time_ns", ask)
+    waiter = Waiter(memory.board, ACTOR, bell)
+    while now < 10 * TELL_NS:
+        now += TELL_NS // 100
+        waiter.beat()
+    assert asked == 10
+    os.close(bell.fd)

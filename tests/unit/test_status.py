@@ -1,0 +1,115 @@
+"""The verdict: which role limits a run, and how far the run is from that limit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from watch.status import RoleStatus, Verdict, busy_by_group, verdict
+
+
+def roles(
+    learner: float, inference: float, *actors: float, learner_cores: float = 1.0, actor_cores: float = 0.9
+) -> tuple[RoleStatus, ...]:
+    return (
+        RoleStatus("inference", "waiting", inference, cores=0.9),
+        RoleStatus("learner", "working", learner, cores=learner_cores),
+        RoleStatus("scribe", "waiting", 0.02, cores=0.1),
+        *(RoleStatus(f"actor {i}", "working", busy, cores=actor_cores) for i, busy in enumerate(actors)),
+    )
+
+
+def judged(
+    who: tuple[RoleStatus, ...], *, learning: bool = True, usable_cores: int = 64, speed: float | None = 450.0
+) -> Verdict:
+    return verdict(who, learning=learning, usable_cores=usable_cores, steps_per_second=speed)
+
+
+@pytest.mark.parametrize(
+    ("shares", "limit", "role", "sentence"),
+    [
+        (
+            (0.9, 0.4, 0.5, 0.7),
+            "learner",
+            "learner",
+            "The learner limits the run: it is busy 90%, and the actors wait 40% of the time; "
+            "450 of about 500 steps/s that the learner alone allows (90%).",
+        ),
+        (
+            (0.5, 0.4, 0.9, 0.9),
+            "emulation",
+            "actors",
+            "Emulation limits the run: the actors are busy 90%, and the learner waits 50% of its time; "
+            "450 of about 500 steps/s that the actors alone allow (90%).",
+        ),
+        (
+            (0.3, 0.9, 0.4, 0.4),
+            "inference",
+            "inference",
+            "Inference limits the run: it is busy 90%, and the actors wait 60% of the time; "
+            "450 of about 500 steps/s that inference alone allows (90%).",
+        ),
+        (
+            (0.3, 0.2, 0.6, 0.3),
+            "none",
+            "actors",
+            "No role limits the run by itself (actors busy 45%, inference 20%, learner 30%): they wait for one "
+            "another; 450 of about 1,000 steps/s that the actors alone allow (45%).",
+        ),
+    ],
+)
+def test_the_role_that_limits_and_the_way_to_its_limit(
+    shares: tuple[float, ...], limit: str, role: str, sentence: str
+) -> None:
+    found = judged(roles(*shares))
+    assert (found.limit, found.role, found.sentence) == (limit, role, sentence)
+    assert found.share == busy_by_group(roles(*shares))[role]
+    assert found.steps_per_second == pytest.approx(450.0 / found.share)
+
+
+def test_one_slow_actor_for_which_all_others_wait_is_named() -> None:
+    found = judged(roles(0.6, 0.3, 0.5, 1.0))
+    assert (found.limit, found.role, found.share) == ("emulation", "actors", 0.75)
+    assert "the actors are busy 75%, actor 1 100%, and the learner waits 40% of its time" in found.sentence
+
+
+def test_who_is_busy_without_a_core_is_said_to_be() -> None:
+    assert "busy 95% (on a core 40%), and" in judged(roles(0.95, 0.3, 0.5, learner_cores=0.4)).sentence
+    assert "busy 96% (on a core 50%), and" in judged(roles(0.5, 0.3, 0.96, 0.96, actor_cores=0.5)).sentence
+    assert "on a core" not in judged(roles(0.95, 0.3, 0.5, learner_cores=1.9)).sentence
+
+
+def test_before_learning_the_learner_cannot_limit() -> None:
+    found = judged(roles(0.99, 0.4, 0.95), learning=False)
+    assert found.limit == "emulation"
+    assert "learner" not in found.sentence
+
+
+def test_when_all_cores_are_in_use_they_are_the_limit() -> None:
+    who = roles(0.97, 0.4, 0.9, learner_cores=0.6, actor_cores=0.3)
+    found = judged(who, usable_cores=2)
+    assert (found.limit, found.role, found.share) == ("cores", "inference", pytest.approx(0.95))
+    assert found.sentence == (
+        "All cores are in use (2): inference takes the most, 0.9, then learner 0.6, actors 0.3, scribe 0.1; "
+        "450 of about 474 steps/s that they allow (95%)."
+    )
+    assert judged(who, usable_cores=3).limit == "learner"
+
+
+def test_more_than_all_cores_is_a_matter_of_counting() -> None:
+    found = judged(roles(1.0, 0.4, 0.9, learner_cores=1.2), usable_cores=2)
+    assert (found.share, found.steps_per_second) == (1.0, 450.0)
+
+
+@pytest.mark.parametrize("speed", [None, 0.0])
+def test_without_a_speed_there_is_a_share_all_the_same(speed: float | None) -> None:
+    found = judged(roles(0.95, 0.3, 0.5), speed=speed)
+    assert (found.share, found.steps_per_second) == (0.95, None)
+    assert found.sentence.endswith("the actors wait 50% of the time.")
+
+
+def test_without_busy_shares_the_processes_are_starting() -> None:
+    blank = tuple(replace(role, busy=None) for role in roles(0.5, 0.5, 0.5))
+    for found in (judged(blank), judged((), learning=False)):
+        assert (found.limit, found.role, found.share) == ("starting", None, None)
