@@ -1,0 +1,243 @@
+"""NVIDIA's Multi-Process Service (MPS) for one run: learner and inference use the GPU at once, not in turns.
+
+Without it a GPU is given to one process for milliseconds at a time, and inference waits for the learner. The control
+daemon of a run is its own: pipes and logs lie in a private directory, and only processes that are given `environment`
+are its clients. Between the run and the daemon stands a *guardian*, a small process that ends the daemon when the run
+ends, however it ends: the guardian reads from a pipe that the run holds open.
+
+    run ──pipe──▶ guardian ──▶ nvidia-cuda-mps-control -f ──▶ nvidia-cuda-mps-server
+
+A fault of one client may take all clients of a server along, and the server takes no new ones until the faulty ones are
+gone: whoever restarts one restarts them all (supervisor.py).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+CONTROL = "nvidia-cuda-mps-control"
+START_SECONDS = 15.0
+CLIENT_SECONDS = 60.0
+QUIT_SECONDS = 5.0
+_READY = "ready"
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+
+_CLIENT = """
+import ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+device, context, address = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()
+assert cuda.cuInit(0) == 0
+assert cuda.cuDeviceGet(ctypes.byref(device), int(sys.argv[1])) == 0
+assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+assert cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(1 << 20)) == 0
+assert cuda.cuMemsetD8_v2(address, ctypes.c_ubyte(1), ctypes.c_size_t(1 << 20)) == 0
+assert cuda.cuCtxSynchronize() == 0
+"""
+
+
+class MpsError(RuntimeError):
+    """There is no working daemon. The message is a sentence saying why."""
+
+
+def environment_of(directory: Path) -> dict[str, str]:
+    """What makes a process a client of the daemon in a directory."""
+    return {"CUDA_MPS_PIPE_DIRECTORY": str(directory / "pipe"), "CUDA_MPS_LOG_DIRECTORY": str(directory / "log")}
+
+
+def client(device: int) -> list[str]:
+    """A command that uses a GPU as any client would; it succeeds or the daemon is of no use."""
+    return [sys.executable, "-c", _CLIENT, str(device)]
+
+
+class Service:
+    """The daemon of a run, as long as it lives."""
+
+    def __init__(self) -> None:
+        self._directory: Path | None = None
+        self._guardian: subprocess.Popen[str] | None = None
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the clients are to be given; nothing when there is no daemon."""
+        if self._guardian is None or self._guardian.poll() is not None or self._directory is None:
+            return {}
+        return environment_of(self._directory)
+
+    def start(self, trial: Sequence[str]) -> None:
+        """Start the daemon, and run `trial` as its first client.
+
+        Raises:
+            MpsError: the daemon does not start, or does not serve.
+        """
+        if shutil.which(CONTROL) is None:
+            raise MpsError(f"There is no {CONTROL} on the PATH.")
+        self._directory = Path(tempfile.mkdtemp(prefix="ringside-mps-"))  # for this user alone, mode 0700
+        self._guardian = subprocess.Popen(
+            [sys.executable, "-m", "shared.mps", str(self._directory)],
+            cwd=Path(__file__).resolve().parent.parent,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,  # a Ctrl-C is for the run to answer
+        )
+        assert self._guardian.stdout is not None, "it was asked for"
+        told = self._guardian.stdout.readline().strip()  # the guardian bounds its own wait
+        if told != _READY:
+            raise MpsError(told or f"{CONTROL} could not be started.")
+        try:
+            subprocess.run(
+                trial,
+                env={**os.environ, **self.environment},
+                check=True,
+                capture_output=True,
+                timeout=CLIENT_SECONDS,
+            )
+        except (subprocess.SubprocessError, OSError) as error:
+            raise MpsError(f"A first process could not use the GPU through MPS ({type(error).__name__}).") from error
+        if not (_command(self._directory, "get_server_list") or "").strip():
+            raise MpsError("A first process used the GPU, but not through MPS.")
+
+    def quit(self) -> None:
+        """End the daemon, if there is one, and leave nothing behind. Its clients should be gone."""
+        if self._guardian is not None:
+            assert self._guardian.stdin is not None, "it was asked for"
+            self._guardian.stdin.close()
+            try:
+                self._guardian.wait(4 * QUIT_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._guardian.kill()
+                self._guardian.wait()
+            assert self._guardian.stdout is not None, "it was asked for"
+            self._guardian.stdout.close()
+            self._guardian = None
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory = None
+
+
+@contextmanager
+def service(asked: str, device: str, note: Callable[[str], None]) -> Iterator[Service]:
+    """The daemon around the life of a run's processes; its `environment` stays empty where there is to be none.
+
+    Args:
+        asked: auto: where it can be started; on; off.
+        device: as resolved; only with "cuda:N" there is something to share.
+        note: is told when "auto" goes on without.
+
+    Raises:
+        MpsError: it was asked for and cannot be.
+    """
+    daemon = Service()
+    try:
+        index = device.partition(":")[2]
+        if asked != "off" and index and (asked == "on" or shutil.which(CONTROL)):
+            try:
+                daemon.start(client(int(index)))
+            except MpsError as error:
+                if asked == "on":
+                    raise
+                daemon.quit()
+                note(f"The GPU is shared in turns, without MPS: {error}")
+        yield daemon
+    finally:
+        daemon.quit()
+
+
+def _command(directory: Path, command: str) -> str | None:
+    """What the daemon answers to a command; None when it does not."""
+    try:
+        done = subprocess.run(
+            [CONTROL],
+            input=command + "\n",
+            env={**os.environ, **environment_of(directory)},
+            capture_output=True,
+            text=True,
+            timeout=QUIT_SECONDS,
+            check=True,
+        )
+    except (subprocess.SubprocessError, OSError):
+        return None
+    return done.stdout
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def _guard(directory: Path) -> None:
+    """The guardian: start the daemon, say so, wait for the end of the input or of the daemon, leave nothing behind."""
+    # What the daemon leaves when it dies, its servers, becomes a child of this process, which can then end it.
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    environment = {**os.environ, **environment_of(directory)}
+    # A daemon that sees fewer devices numbers them anew, and its clients would select among these once more.
+    environment.pop("CUDA_VISIBLE_DEVICES", None)
+    for name in ("pipe", "log"):
+        (directory / name).mkdir(mode=0o700)
+    daemon = None
+    try:
+        daemon = subprocess.Popen(
+            [CONTROL, "-f"],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=_die_with_parent,
+        )
+        if _answers(daemon, directory):
+            print(_READY, flush=True)
+            while daemon.poll() is None and not select.select([sys.stdin], [], [], 0.5)[0]:
+                pass
+            _command(directory, "quit")
+        elif daemon.poll() is not None:
+            print(f"{CONTROL} ended with code {daemon.returncode}.", flush=True)
+        else:
+            print(f"{CONTROL} did not answer within {START_SECONDS:.0f} s.", flush=True)
+    except OSError as error:
+        print(f"{CONTROL} could not be started: {error.strerror}.", flush=True)
+    finally:
+        if daemon is not None:
+            _end(daemon)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _answers(daemon: subprocess.Popen[bytes], directory: Path) -> bool:
+    """Whether a fresh daemon answers before it ends and before it is late."""
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if _command(directory, "get_server_list") is not None:
+            return True
+        with suppress(subprocess.TimeoutExpired):
+            daemon.wait(0.1)
+            return False
+    return False
+
+
+def _end(daemon: subprocess.Popen[bytes]) -> None:
+    """Wait for a daemon that was told to quit; kill it, and whatever it has left, when it does not."""
+    with suppress(subprocess.TimeoutExpired):
+        daemon.wait(QUIT_SECONDS)
+    daemon.kill()
+    daemon.wait()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            # "pid (name) state parent ...", where a name may hold anything
+            if int(path.read_text().rpartition(")")[2].split()[1]) == os.getpid():
+                os.kill(int(path.parent.name), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    _guard(Path(sys.argv[1]))
