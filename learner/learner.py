@@ -15,6 +15,7 @@ import torch
 from learner.device import prepare_torch
 from learner.update import RoundMetrics, Trainer
 from shared.board import METRIC_SPANS, Phase
+from shared.config import Config
 from shared.memory import Memory
 from shared.process import Birth, enter
 from shared.wait import Bell, Stopped, Waiter
@@ -150,29 +151,38 @@ class Rounds:
         queue.queued[0] += 1
 
 
+def prepare(config: Config) -> None:
+    """Have this process compute as configured. Call it before the first tensor operation."""
+    machine = config.machine
+    assert machine.learner_threads is not None, "the configuration is not resolved"
+    deterministic = machine.deterministic == "on"
+    prepare_torch(torch.device(machine.device), machine.precision, machine.learner_threads, deterministic=deterministic)
+
+
+def trainer_of(memory: Memory) -> Trainer:
+    """The trainer of a run, which `prepare` came before."""
+    config = memory.plan.config
+    return Trainer(
+        ring=memory.ring,
+        sizes=memory.sizes,
+        learn=config.learn,
+        seed=config.run.seed,
+        actions=memory.plan.actions,
+        device=torch.device(config.machine.device),
+        precision=config.machine.precision,
+        replay_on=config.machine.replay_on,
+        graph_updates=config.machine.graph_updates,
+    )
+
+
 def main(birth: Birth) -> None:
     """Learn until the last round is committed or the run stops."""
     memory, waiter = enter(birth)
-    config = memory.plan.config
-    assert config.machine.learner_threads is not None
-    device = torch.device(config.machine.device)
-    deterministic = config.machine.deterministic == "on"
-    prepare_torch(device, config.machine.precision, config.machine.learner_threads, deterministic=deterministic)
+    prepare(memory.plan.config)
     try:
         waiter.wait(lambda: bool(memory.board.prepared[0]))
-        trainer = Trainer(
-            ring=memory.ring,
-            sizes=memory.sizes,
-            learn=config.learn,
-            seed=config.run.seed,
-            actions=memory.plan.actions,
-            device=device,
-            precision=config.machine.precision,
-            replay_on=config.machine.replay_on,
-            graph_updates=config.machine.graph_updates,
-        )
         followers = [birth.bells.of(process) for process in range(len(birth.bells.fds)) if process != birth.process]
-        rounds = Rounds(memory, waiter, trainer, followers)
+        rounds = Rounds(memory, waiter, trainer_of(memory), followers)
         for round_ in range(rounds.begin(), memory.sizes.rounds):
             rounds.do(round_)
         memory.board.phase[birth.process] = Phase.DONE
