@@ -48,8 +48,8 @@ class Lanes:
 
     def expect(self) -> bool:
         """Make one env for the lanes that are to be this actor's. Returns False when none is missing."""
-        wanted = np.flatnonzero(self._wanted == self._actor)
-        self._envs = {index: envs for index, envs in self._envs.items() if index in wanted}
+        coming = np.flatnonzero((self._wanted == self._actor) | (self._owner == self._actor))
+        self._envs = {index: envs for index, envs in self._envs.items() if index in coming}
         lacking = self._lacking()
         if lacking is not None:
             self._make_one(lacking)

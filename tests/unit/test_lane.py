@@ -2,49 +2,17 @@
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from actors.env import Env, Outcome
 from actors.lane import Lane, RedoError
 from shared.config import Config
 from shared.memory import Memory, Plan
+from tests.counting_env import Counting
 
 TICKS = 30
-
-
-class Counting(Env):
-    """Ends every fifth step, truncates every third episode; a frame's pixels are the number of steps so far."""
-
-    actions = 4
-
-    def __init__(self, odd: int = 0) -> None:
-        self.count = 0
-        self.odd = odd
-
-    def _draw(self, frame: Any) -> None:
-        frame[:] = self.count % 251 + (self.odd if self.count == 17 else 0)
-
-    def reset(self, tick: int, frame: Any) -> None:
-        self.count += 100 - self.count % 100
-        self._draw(frame)
-
-    def step(self, tick: int, action: int, frame: Any) -> Outcome:
-        self.count += 1
-        self._draw(frame)
-        over = self.count % 100 == 5
-        truncated = over and self.count // 100 % 3 == 0
-        return Outcome(float(action), over and not truncated, truncated, self.count % 100 == 2)
-
-    def snapshot(self) -> bytes:
-        return struct.pack("<q", self.count)
-
-    def restore(self, data: bytes) -> None:
-        (self.count,) = struct.unpack("<q", data)
 
 
 def memory_of_lane() -> Memory:

@@ -1,0 +1,169 @@
+"""Who should play how many lanes: against all divisions there are, and in simulated runs with costs that vary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shared.balance import BUSY, GAIN, SPANS, Balancer, moves
+from shared.board import Role
+from shared.config import Config
+from shared.memory import Memory, Plan
+
+
+def divisions(lanes: int, actors: int) -> Iterator[list[int]]:
+    """Every way to give each actor at least one lane."""
+    if actors == 1:
+        yield [lanes]
+        return
+    for first in range(1, lanes - actors + 2):
+        for rest in divisions(lanes - first, actors - 1):
+            yield [first, *rest]
+
+
+def longest(costs: Sequence[float], lanes: Sequence[int]) -> float:
+    return max(cost * count for cost, count in zip(costs, lanes, strict=True))
+
+
+def after(lanes: Sequence[int], costs: Sequence[float]) -> list[int]:
+    counts = list(lanes)
+    for giver, taker in moves(costs, lanes):
+        counts[giver] -= 1
+        counts[taker] += 1
+    return counts
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_no_division_is_faster(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    actors = int(draw.integers(2, 5))
+    lanes = draw.integers(1, 5, size=actors).tolist()
+    costs = draw.uniform(1, 4, size=actors).tolist()
+    best = min(longest(costs, division) for division in divisions(sum(lanes), actors))
+    now = longest(costs, lanes)
+    found = after(lanes, costs)
+    assert min(found) >= 1
+    if best < (1 - GAIN) * now:
+        assert longest(costs, found) == pytest.approx(best)
+    else:
+        assert found == lanes
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_actors_that_differ_by_chance_keep_their_lanes(seed: int) -> None:
+    """Also where the lanes cannot be divided evenly."""
+    draw = np.random.default_rng(seed)
+    actors = int(draw.integers(1, 17))
+    lanes = int(draw.integers(actors, 97))
+    even = [(actor + 1) * lanes // actors - actor * lanes // actors for actor in range(actors)]
+    assert moves(draw.uniform(0.97, 1.03, size=actors).tolist(), even) == []
+
+
+def test_two_slow_actors_are_relieved_together() -> None:
+    assert after([4, 4, 4, 4, 4, 4], [2, 2, 1, 1, 1, 1]) == [2, 2, 5, 5, 5, 5]
+
+
+class Run:
+    """A board, and what actors of given costs would write there."""
+
+    def __init__(self, actors: int, lanes: int, *, waiting: bool = True, schedule: str = "concurrent") -> None:
+        config = Config().with_settings(
+            envs=lanes,
+            lane_envs=1,
+            schedule=schedule,
+            round_steps=100 * lanes,
+            total_steps=10_000 * lanes,
+            replay_size=100 * lanes,
+            network="small",
+            actors=actors,
+            run_dir=Path("."),
+        )
+        memory = Memory.create(Plan(config, 4))
+        self.board = memory.board
+        self.board.committed = 0
+        self.balancer = Balancer(self.board)
+        self.wanted: list[int] = []
+        self._waiting = waiting
+
+    @property
+    def lanes(self) -> list[int]:
+        return np.bincount(self.board.lane_owner).tolist()
+
+    def round(self, costs: Sequence[float]) -> None:
+        """All play a round of 100 ticks, `costs` seconds each; who was wanted elsewhere goes at its end."""
+        board, lanes = self.board, self.lanes
+        took = [cost * count * 100 for cost, count in zip(costs, lanes, strict=True)]
+        end = max(took) if self._waiting else 2 * max(took)
+        for actor, (busy, count) in enumerate(zip(took, lanes, strict=True)):
+            process = Role.ACTORS + actor
+            board.busy_ns[process] += int(busy * 1e9)
+            board.waited_ns[process] += int((end - busy) * 1e9)
+            board.furthest[process] = max(0, int(board.furthest[process])) + 100 * count
+        board.committed += 1
+        self.wanted.append(len(self.balancer.look()))
+        board.lane_owner[:] = board.lane_wanted
+        assert self.balancer.look() == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_it_converges_and_stops(seed: int) -> None:
+    """With costs that differ for good, and vary by 3%."""
+    draw = np.random.default_rng(seed)
+    actors = int(draw.integers(2, 17))
+    count = int(draw.integers(2 * actors, 6 * actors))
+    true = draw.choice([1.0, 1.0, 1.0, 1.5, 2.0, 3.0], size=actors) * 0.01
+    run = Run(actors, count)
+    for _ in range(400):
+        run.round((true * draw.uniform(0.97, 1.03, size=actors)).tolist())
+    best = [1] * actors
+    for _ in range(count - actors):
+        best[min(range(actors), key=lambda actor: true[actor] * (best[actor] + 1))] += 1
+    assert longest(true, run.lanes) <= longest(true, best) / (1 - GAIN) * 1.07
+    assert sum(run.wanted[60:]) == 0
+    assert run.board.moves[0] == sum(run.wanted)
+
+
+def test_speeds_that_keep_changing_move_fewer_and_fewer_lanes() -> None:
+    run = Run(2, 12)
+    draw = np.random.default_rng(0)
+    for _ in range(4_000):
+        run.round((draw.choice([1.0, 4.0], size=2) * 0.001).tolist())
+    batches = np.flatnonzero(run.wanted)
+    assert 1 <= len(batches) <= 12
+
+
+def test_a_slow_core_and_its_recovery() -> None:
+    run = Run(2, 12)
+    for _ in range(40):
+        run.round([0.03, 0.01])
+    assert run.lanes == [3, 9]
+    for _ in range(40):
+        run.round([0.01, 0.01])
+    assert run.lanes == [6, 6]
+
+
+def test_nothing_moves_while_the_actors_wait_for_others() -> None:
+    run = Run(2, 12, waiting=False)
+    for _ in range(40):
+        run.round([0.02, 0.01])
+    assert BUSY > 0.5
+    assert sum(run.wanted) == 0
+
+
+def test_a_measurement_takes_whole_spans_and_begins_anew_after_a_restart() -> None:
+    run = Run(2, 12)
+    for _ in range(1 + SPANS):
+        assert sum(run.wanted) == 0
+        run.round([0.02, 0.01])
+    assert sum(run.wanted) == 2
+    again = Run(2, 12)
+    for _ in range(SPANS):
+        again.round([0.02, 0.01])
+    again.board.restarts[Role.ACTORS] += 1
+    for _ in range(2 + SPANS):
+        assert sum(again.wanted) == 0
+        again.round([0.02, 0.01])
+    assert sum(again.wanted) == 2

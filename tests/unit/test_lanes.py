@@ -1,0 +1,259 @@
+"""Lanes that move between actors, and actors that die while they give or take: what is played stays the same.
+
+Actors are played here one turn at a time, in one process. A death is an exception instead of one of the writes to
+shared memory; whatever the actor had in its own memory is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from actors.lanes import Lanes
+from shared.config import Config
+from shared.memory import Memory, Plan
+from shared.wait import Bell
+from tests.counting_env import Counting
+
+ENVS, LANE_ENVS, ROUND_TICKS, ROUNDS = 8, 2, 6, 6
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+class Fragile(np.ndarray):
+    """An array of shared memory; a write may be the one that is not done any more."""
+
+    left: int | None = None
+    """Writes until the death; None: nobody dies."""
+    after: Callable[[], None] | None = None
+    """Called after the next write of a lane's owner, as if the writer were slow from there on."""
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if Fragile.left is not None:
+            Fragile.left -= 1
+            if Fragile.left < 0:
+                Fragile.left = None
+                raise Killed
+        super().__setitem__(key, value)
+
+
+class Owners(Fragile):
+    """The words that say whose the lanes are."""
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(key, value)
+        if Fragile.after is not None:
+            called, Fragile.after = Fragile.after, None
+            called()
+
+
+class World:
+    """A run of some actors, with inference and commits done by hand."""
+
+    def __init__(self, actors: int, schedule: str = "concurrent") -> None:
+        config = Config().with_settings(
+            envs=ENVS,
+            lane_envs=LANE_ENVS,
+            schedule=schedule,
+            round_steps=ROUND_TICKS * ENVS,
+            snapshot_every_steps=ROUND_TICKS * ENVS,  # `alternate`: rounds of a tick, a snapshot every so many
+            train_every=ENVS,
+            total_steps=ROUNDS * ROUND_TICKS * ENVS,
+            replay_size=ROUNDS * ROUND_TICKS * ENVS,
+            network="small",
+            actors=actors,
+            run_dir=Path("."),
+        )
+        self.memory = memory = Memory.create(Plan(config, 4))
+        self.ticks = memory.sizes.rounds * memory.sizes.round_ticks
+        board, snapshots = memory.board, memory.lane_snapshots
+        board.lane_owner = board.lane_owner.view(Owners)
+        for name in ("lane_life", "lane_logged", "lane_done", "lane_finished"):
+            setattr(board, name, getattr(board, name).view(Fragile))
+        for name in ("_data", "_length", "_number"):
+            setattr(snapshots, name, getattr(snapshots, name).view(Fragile))
+        memory.mailbox.request = memory.mailbox.request.view(Fragile)
+        memory.ring.field = {name: view.view(Fragile) for name, view in memory.ring.field.items()}
+        board.committed = 0
+        self.bells = [Bell.create() for _ in range(actors)]
+        self.actors = [self._born(actor) for actor in range(actors)]
+        for lanes in self.actors:
+            while lanes.expect():
+                pass
+
+    def _born(self, actor: int) -> Lanes:
+        return Lanes(self.memory, actor, lambda index: Counting(10 * index), self.bells)
+
+    def turn(self, actor: int, dies_after: int | None = None) -> bool:
+        """One turn of an actor, killed instead of a write if so wished. Returns whether it died."""
+        Fragile.left = dies_after
+        lanes = self.actors[actor]
+        try:
+            lanes.take()
+            for lane in tuple(lanes.played):
+                if lane.ready:
+                    lanes.advance(lane)
+            lanes.expect()
+        except Killed:
+            self.actors[actor] = self._born(actor)
+            return True
+        finally:
+            Fragile.left = None
+        played = sorted(lane.index for other in self.actors for lane in other.played)
+        assert len(played) == len(set(played)), "a lane is played by two actors"
+        return False
+
+    def others(self) -> None:
+        """Inference answers, the learner commits."""
+        memory, board = self.memory, self.memory.board
+        if board.lane_finished.min() > board.committed:
+            board.committed = int(board.lane_finished.min())
+        numbers = np.array(memory.mailbox.request)
+        ticks = memory.mailbox.tick_of(numbers)
+        rounds = ticks // memory.sizes.round_ticks
+        servable = (rounds < board.committed + memory.sizes.ahead) & (rounds < memory.sizes.rounds)
+        lanes = np.flatnonzero((numbers != memory.mailbox.reply) & servable)
+        actions = (ticks[lanes, None] + lanes[:, None] + np.arange(LANE_ENVS)) % 4
+        memory.mailbox.answer(lanes, numbers[lanes], actions.astype(np.uint8))
+
+    def finish(self) -> None:
+        """Go on, without deaths, until the last round is committed."""
+        for _ in range(200 * self.ticks):
+            self.others()
+            if self.memory.board.finished:
+                return
+            for actor in range(len(self.actors)):
+                self.turn(actor)
+        raise AssertionError("it never ends")
+
+    def until(self, tick: int) -> None:
+        """Go on until every lane has played the ticks before `tick`."""
+        while self.memory.board.lane_done.min() < tick:
+            self.others()
+            for actor, lanes in enumerate(self.actors):
+                if lanes.arrived or any(lane.ready and lane.tick < tick for lane in lanes.played):
+                    self.turn(actor)
+
+    def played(self) -> dict[str, np.ndarray]:
+        """All that the lanes left in the ring."""
+        assert self.ticks < self.memory.sizes.capacity
+        fields = {name: np.array(view[:, : self.ticks + 1]) for name, view in self.memory.ring.field.items()}
+        return {name: view if name in ("frame", "start", "valid") else view[:, :-1] for name, view in fields.items()}
+
+
+def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
+    return all(np.array_equal(one[name], other[name]) for name in one)
+
+
+@pytest.fixture(scope="module", params=["concurrent", "alternate", "free"])
+def undisturbed(request: pytest.FixtureRequest) -> tuple[str, dict[str, np.ndarray]]:
+    """A schedule, and what one actor plays under it."""
+    world = World(1, request.param)
+    world.finish()
+    return request.param, world.played()
+
+
+def test_the_comparison_can_fail(undisturbed: tuple[str, dict[str, np.ndarray]]) -> None:
+    schedule, expected = undisturbed
+    world = World(1, schedule)
+    world.until(3)
+    lane = world.actors[0].played[1]
+    lane.envs[1].more += 1  # type: ignore[attr-defined]
+    world.finish()
+    assert not same(world.played(), expected)
+
+
+def test_a_lane_moves_at_the_next_boundary_and_nothing_changes(undisturbed: tuple[str, dict[str, np.ndarray]]) -> None:
+    schedule, expected = undisturbed
+    world = World(2, schedule)
+    owner, wanted = world.memory.board.lane_owner, world.memory.board.lane_wanted
+    world.until(2)
+    wanted[1] = 1
+    world.until(ROUND_TICKS - 1)
+    assert owner.tolist() == [0, 0, 1, 1]
+    world.until(ROUND_TICKS + 1)
+    assert owner.tolist() == [0, 1, 1, 1]
+    assert [lane.index for lane in world.actors[0].played] == [0]
+    assert not world.actors[0]._envs
+    assert world.memory.board.lane_life.tolist() == [1, 2, 1, 1]
+    world.finish()
+    assert same(world.played(), expected)
+    assert sum(lanes.redone for lanes in world.actors) == 0
+
+
+@pytest.mark.parametrize("victim", ["giver", "taker"])
+def test_a_death_at_any_write_of_a_move_changes_nothing(
+    undisturbed: tuple[str, dict[str, np.ndarray]], victim: str
+) -> None:
+    schedule, expected = undisturbed
+    deaths = 0
+    while True:
+        world = World(2, schedule)
+        board = world.memory.board
+        world.until(2)
+        board.lane_wanted[1] = 1
+        world.until(ROUND_TICKS - 1)
+        world.others()
+        if victim == "giver":
+            died = world.turn(0, dies_after=deaths)  # the last tick of the round, snapshots, the word
+        else:
+            while board.lane_owner[1] == 0:
+                world.turn(0)
+                world.others()
+            died = world.turn(1, dies_after=deaths)
+        world.finish()
+        assert same(world.played(), expected), deaths
+        assert board.lane_owner.tolist() == [0, 1, 1, 1]
+        if not died:
+            break
+        deaths += 1
+    assert deaths >= (20 if victim == "giver" else 2)
+
+
+def test_a_lane_that_comes_back_at_once_is_not_played_twice(undisturbed: tuple[str, dict[str, np.ndarray]]) -> None:
+    """The giver is slow after the word; meanwhile the taker took the lane and gave it back."""
+    schedule, expected = undisturbed
+    world = World(2, schedule)
+    board = world.memory.board
+    lives = []
+
+    def meanwhile() -> None:
+        board.lane_wanted[1] = 0
+        while board.lane_owner[1] == 1:
+            world.actors[1].take()
+        lives.append(int(board.lane_life[1]))
+
+    world.until(1)
+    board.lane_wanted[1] = 1
+    Fragile.after = meanwhile
+    world.finish()
+    assert lives == [2]
+    assert board.lane_life[1] == 3
+    assert same(world.played(), expected)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_moves_and_deaths_at_random(undisturbed: tuple[str, dict[str, np.ndarray]], seed: int) -> None:
+    schedule, expected = undisturbed
+    draw = np.random.default_rng(seed)
+    world = World(3, schedule)
+    board = world.memory.board
+    moves = deaths = 0
+    owners = board.lane_owner.tolist()
+    while not board.finished:
+        if draw.random() < 0.3:
+            board.lane_wanted[draw.integers(len(owners))] = draw.integers(3)
+        deaths += world.turn(int(draw.integers(3)), int(draw.integers(60)) if draw.random() < 0.1 else None)
+        world.others()
+        moves += sum(one != other for one, other in zip(owners, board.lane_owner.tolist(), strict=True))
+        owners = board.lane_owner.tolist()
+    world.finish()
+    assert same(world.played(), expected)
+    assert moves >= 2
+    assert deaths >= 2
