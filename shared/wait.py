@@ -59,7 +59,8 @@ class Waiter:
         self.bell = bell
         self._mark = time.monotonic_ns()
         self._told = self._mark
-        self._former_cpu_ns = int(board.cpu_ns[process])  # of former incarnations
+        # From here on, like busy time, and on top of what former incarnations used.
+        self._cpu_ns_before = int(board.cpu_ns[process]) - time.process_time_ns()
 
     def beat(self) -> None:
         """A sign of life from the middle of work. Raises `Stopped` when the run is to end."""
@@ -93,7 +94,7 @@ class Waiter:
         self.board.heartbeat[self.process] = now
         if now - self._told >= TELL_NS:
             self._told = now
-            self.board.cpu_ns[self.process] = self._former_cpu_ns + time.process_time_ns()
+            self.board.cpu_ns[self.process] = self._cpu_ns_before + time.process_time_ns()
             self.board.private_bytes[self.process] = _private_bytes()
 
     def furthest(self, point: int) -> None:

@@ -92,9 +92,9 @@ class Observer:
             self._first_steps = sample.steps
             self._prepared = prepared
         self._samples.append(sample)
-        # Neither what is too old nor the time before the first step belongs to the speed.
-        while sample.at - self._samples[0].at > WINDOW_SECONDS * 1e9 or (
-            len(self._samples) > 2 and self._samples[0].steps == self._samples[1].steps == self._first_steps
+        # Neither what is too old nor the time before the first step, when processes prepare, belongs to the window.
+        while len(self._samples) > 1 and (
+            sample.at - self._samples[0].at > WINDOW_SECONDS * 1e9 or self._samples[0].steps == self._first_steps
         ):
             self._samples.popleft()
 
