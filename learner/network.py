@@ -14,6 +14,8 @@ one, so that nothing has to be moved around in an update:
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +24,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from learner.aside import Aside
 from shared.config import FRAME_SIDE, STACK, ConfigError
 from shared.parameters import CONVOLUTIONS, ParameterSpec, parameters_of
 from shared.random import Stream, bits
@@ -99,6 +102,7 @@ class Architecture:
         if layers[0][2] != BLOCK or layers[0][1] % BLOCK:
             raise ValueError(f"The first convolution of network {network} must have stride {BLOCK}.")
         self._order = self._inner_order()
+        self.convolution_parameters = sum(math.prod(shape) for name, shape in self.spec.shapes if name[:4] == "conv")
 
     def _inner_order(self) -> NDArray[np.int64]:
         """For every place of the inner order, its place in the outer one."""
@@ -187,49 +191,72 @@ class Pass(NamedTuple):
     """Q(s, .) float32[n, actions]."""
 
 
-def forward(weights: Weights, x: Tensor) -> Pass:
-    """Q(s, .) of `network_input`; the last layer is computed in float32."""
+def forward(weights: Weights, x: Tensor, settle: Callable[[], None] | None = None) -> Pass:
+    """Q(s, .) of `network_input`; the last layer is computed in float32.
+
+    Args:
+        settle: called before the weights behind the convolutions are read; until it returns they may still change.
+    """
     inputs = [x]
     for (weight, bias), stride in zip(weights.layers.convolutions, weights.architecture.strides, strict=True):
         inputs.append(F.conv2d(inputs[-1], weight, bias, stride).relu_())
+    if settle is not None:
+        settle()
     hidden = F.linear(_features(inputs[-1]), *weights.layers.hidden).relu_().float()
     return Pass(inputs, hidden, F.linear(hidden, *weights.layers.value))
 
 
-def backward(weights: Weights, past: Pass, gradient_q: Tensor, out: Views) -> None:
+def backward(weights: Weights, past: Pass, gradient_q: Tensor, out: Views, aside: Aside) -> None:
     """Write the gradient of sum(gradient_q * Q(s, .)) by all parameters into the views of a flat vector.
+
+    The way back through the layers is one chain; the gradients of the weights hang on it and are done aside, except
+    for the last ones.
 
     Args:
         past: of the forward pass with the same weights.
         gradient_q: float32[n, actions].
-        out: views of a vector [P] of the weights' dtype.
+        out: views of a vector [P] of the weights' dtype; whole after `aside.settle()`.
     """
     layers, hidden, features = weights.layers, past.hidden, _features(past.inputs[-1])
-    out.value[0].copy_(gradient_q.t() @ hidden)
-    out.value[1].copy_(gradient_q.sum(0))
     grad = _relu_backward(gradient_q @ layers.value[0], hidden).to(weights.dtype)
-    torch.mm(grad.t(), features, out=out.hidden[0])
-    torch.sum(grad, 0, out=out.hidden[1])
-    last = past.inputs[-1]
-    grad = (grad @ layers.hidden[0]).view(len(last), *last.shape[2:], last.shape[1]).permute(0, 3, 1, 2)
-    for i in reversed(range(len(layers.convolutions))):
-        grad = _relu_backward(grad, past.inputs[i + 1])
-        stride = weights.architecture.strides[i]
-        grad, weight, bias = _convolution_backward(
-            grad,
-            past.inputs[i],
-            layers.convolutions[i][0],
-            [grad.shape[1]],
-            [stride, stride],
-            [0, 0],
-            [1, 1],
-            False,
-            [0, 0],
-            1,
-            [i > 0, True, True],  # nobody asks for the gradient of the pixels
-        )
+
+    def of_matrices(grad: Tensor) -> None:
+        out.value[0].copy_(gradient_q.t() @ hidden)
+        out.value[1].copy_(gradient_q.sum(0))
+        torch.mm(grad.t(), features, out=out.hidden[0])
+        torch.sum(grad, 0, out=out.hidden[1])
+
+    def of_convolution(i: int, grad: Tensor) -> None:
+        _, weight, bias = _backward_of(weights, past, i, grad, inputs=False)
         out.convolutions[i][0].copy_(weight if i else weight * PIXEL)
         out.convolutions[i][1].copy_(bias)
+
+    aside.do(partial(of_matrices, grad))
+    last = past.inputs[-1]
+    grad = (grad @ layers.hidden[0]).view(len(last), *last.shape[2:], last.shape[1]).permute(0, 3, 1, 2)
+    for i in reversed(range(1, len(layers.convolutions))):
+        grad = _relu_backward(grad, past.inputs[i + 1])
+        aside.do(partial(of_convolution, i, grad))
+        grad, _, _ = _backward_of(weights, past, i, grad, inputs=True)
+    of_convolution(0, _relu_backward(grad, past.inputs[1]))  # nobody asks for the gradient of the pixels
+
+
+def _backward_of(weights: Weights, past: Pass, i: int, grad: Tensor, *, inputs: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradient of convolution `i` by its inputs, or else that by its weight and bias, from that of its output."""
+    stride = weights.architecture.strides[i]
+    return _convolution_backward(
+        grad,
+        past.inputs[i],
+        weights.layers.convolutions[i][0],
+        [grad.shape[1]],
+        [stride, stride],
+        [0, 0],
+        [1, 1],
+        False,
+        [0, 0],
+        1,
+        [inputs, not inputs, not inputs],
+    )
 
 
 def _features(last: Tensor) -> Tensor:
@@ -263,7 +290,7 @@ def check_arithmetic(network: str, actions: int, device: torch.device, precision
         weights.load(parameters)
         past = forward(weights, network_input(pixels.to(device), 0, weights.dtype))
         gradient = torch.zeros_like(weights.shadow)
-        backward(weights, past, gradient_q, architecture.views(gradient))
+        backward(weights, past, gradient_q, architecture.views(gradient), Aside())
         results.append([past.q, *(view.float() for pair in _pairs(architecture.views(gradient)) for view in pair)])
     for exact, rounded in zip(*results, strict=True):
         off = float((rounded - exact).norm() / exact.norm())

@@ -8,12 +8,16 @@ PyTorch operations, fit for capture into a graph: the number of the step is a te
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 import torch
 from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
+from learner.aside import Aside
 from learner.network import Weights
 from shared.config import Learn
 
@@ -103,40 +107,53 @@ class Optimizer:
         self._learn = learn
         self._steps = torch.zeros((), dtype=torch.float64, device=weights.master.device)
         self._compiled = weights.master.device.type == "cpu"
+        cut = weights.architecture.convolution_parameters
+        self._parts = slice(0, cut), slice(cut, None)
 
     def begin(self, steps: int) -> None:
         """State how many steps were done before; Adam corrects its moments by it."""
         self._steps.fill_(steps)
 
-    def step(self) -> None:
-        """Move the weights by the gradient and bring their shadow up to date."""
+    def step(self, aside: Aside) -> None:
+        """Move the weights by the gradient and bring their shadow up to date.
+
+        On a CPU, those behind the convolutions are moved aside: nobody reads them until `aside.settle()`.
+        """
         self._steps += 1
         if self._compiled:
-            self.compiled_step()
+            convolutions, matrices = self._parts
+            move = self.compiled_step()
+            aside.do(partial(move, matrices))
+            move(convolutions)
+            self._weights.scale_first()
         else:
             self.torch_step()
 
-    def compiled_step(self) -> None:
-        """The step in one pass over memory."""
-        weights, learn = self._weights, self._learn
-        vectors = (
-            weights.master.numpy(),
-            _bits(weights.shadow),
-            self.gradient.numpy() if self.gradient.dtype == torch.float32 else np.empty(0, np.float32),
-            _bits(self.gradient),
-            self.mean.numpy(),
-            self.square.numpy(),
-            np.float32(learn.optimizer_decay),
-        )
+    def compiled_step(self) -> Callable[[slice], None]:
+        """The step in one pass over memory: what moves a part of the weights."""
+        learn = self._learn
         rate, epsilon = learn.learning_rate, np.float32(learn.optimizer_epsilon)
+        decay = np.float32(learn.optimizer_decay)
         if learn.optimizer == "rmsprop":
-            _rmsprop(*vectors, np.float32(rate), epsilon)
-        else:
-            t = self._steps.item()
-            rate /= 1.0 - ADAM_MEAN_DECAY**t
-            correction = np.float32(1.0 / (1.0 - learn.optimizer_decay**t))
-            _adam(*vectors, np.float32(rate), epsilon, np.float32(ADAM_MEAN_DECAY), correction)
-        weights.scale_first()
+            return lambda part: _rmsprop(*self._vectors(part), decay, np.float32(rate), epsilon)
+        t = self._steps.item()
+        rate /= 1.0 - ADAM_MEAN_DECAY**t
+        correction = np.float32(1.0 / (1.0 - learn.optimizer_decay**t))
+        rest = (decay, np.float32(rate), epsilon, np.float32(ADAM_MEAN_DECAY), correction)
+        return lambda part: _adam(*self._vectors(part), *rest)
+
+    def _vectors(self, part: slice) -> tuple[NDArray, ...]:
+        """What the compiled loops read and write."""
+        weights = self._weights
+        narrow = self.gradient.dtype == torch.bfloat16
+        return (
+            weights.master[part].numpy(),
+            _bits(weights.shadow[part]),
+            np.empty(0, np.float32) if narrow else self.gradient[part].numpy(),
+            _bits(self.gradient[part]),
+            self.mean[part].numpy(),
+            self.square[part].numpy(),
+        )
 
     def torch_step(self) -> None:
         """The step in PyTorch's operations."""

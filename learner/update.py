@@ -6,8 +6,9 @@ of them at once, and only then come its updates, one by one. Chunks are counted 
 always have the same size; how the round is cut into calls of `run` changes no number.
 
 Nothing of a chunk's preparation depends on the updates before it: a second thread prepares a chunk while the first
-updates with the one before (learner/ahead.py). On a GPU both have a stream of their own, and target values and updates
-are captured into graphs; within a round nothing waits for the GPU.
+updates with the one before (learner/ahead.py). On a CPU a third thread takes a part of every update (learner/aside.py).
+On a GPU each has a stream of its own, and target values and updates are captured into graphs; within a round nothing
+waits for the GPU.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from learner.ahead import Ahead, Graphs
+from learner.aside import Aside
 from learner.loss import bellman_target, clipped_error
 from learner.network import (
     CELL,
@@ -123,6 +125,7 @@ class Trainer:
         self._plan: Batch | None = None
         self._round = self._done = self._planned = self._loaded = 0
         self._ahead = Ahead(device)
+        self._aside = Aside(own_thread=device.type == "cpu")
         self._foreseen: tuple[int, int, Batch] | None = None
         self._piece = min(graph_updates, self._chunk)
         self._graphs: Graphs | None = None
@@ -322,21 +325,24 @@ class Trainer:
         """Updates [first, last) of the chunk in a buffer."""
         for index in range(first, last):
             self._update(self._chunks[buffer], index)
+        self._aside.settle()
 
     def _update(self, chunk: Chunk, index: int) -> None:
         """One gradient update."""
         size, online = self._learn.batch_size, self._online
         part = slice(index * size, (index + 1) * size)
-        past = forward(online, network_input(chunk.blocks[part], 0, online.dtype))
+        past = forward(online, network_input(chunk.blocks[part], 0, online.dtype), self._aside.settle)
         chosen = chunk.chosen[part]
         loss, gradient = clipped_error((past.q * chosen).sum(1), chunk.y[part])
-        backward(online, past, gradient[:, None] * chosen * self._optimizer.gradient_scale, self._gradients)
+        gradient_q = gradient[:, None] * chosen * self._optimizer.gradient_scale
+        backward(online, past, gradient_q, self._gradients, self._aside)
+        self._aside.settle()
+        self._optimizer.step(self._aside)
         self._sums[0] += loss.mean()
         self._sums[1] += past.q.amax(1).mean()
         if index == 0:
             norm = torch.linalg.vector_norm(self._optimizer.gradient, dtype=torch.float32)
             self._sums[2] += norm / (self._optimizer.gradient_scale * size)
-        self._optimizer.step()
 
 
 def _upload(field: Tensor, device: torch.device) -> Tensor:

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from learner.aside import Aside
 from learner.network import (
     CELL,
     GRID,
@@ -80,7 +81,7 @@ def test_values_and_gradients_are_those_of_the_reference(network: str, precision
     with torch.inference_mode():
         past = forward(weights, _input(stacks, weights.dtype))
         inner = torch.zeros_like(weights.shadow)
-        backward(weights, past, gradient_q, architecture.views(inner))
+        backward(weights, past, gradient_q, architecture.views(inner), Aside())
     gradient = np.zeros_like(flat)
     architecture.to_outer(inner.float(), gradient)
 

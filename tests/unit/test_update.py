@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from learner.aside import Aside
 from learner.network import Architecture, Weights, initial_parameters
 from learner.optimizer import Optimizer
 from learner.replay import draw
@@ -182,6 +183,33 @@ def test_where_frames_lie_and_who_draws_ahead_changes_nothing() -> None:
             assert np.array_equal(states[0][name], state[name]), name
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("optimizer", ["rmsprop", "adam"])
+def test_what_is_done_aside_changes_nothing(optimizer: str, precision: str) -> None:
+    config = small_config(optimizer=optimizer, optimizer_decay=0.95)
+    played = _played(config)
+    states = []
+    for own_thread in (True, False):
+        trainer = _trainer(played, config, precision)
+        trainer._aside = Aside(own_thread=own_thread)
+        trainer.begin_round(3, 3 * played.sizes.round_ticks)
+        trainer.run(12)
+        trainer.end_round()
+        states.append(_stored(trainer, config.learn))
+    for name in STATE_NAMES:
+        assert np.array_equal(states[0][name], states[1][name]), name
+
+
+def test_what_fails_aside_is_raised_where_it_is_waited_for() -> None:
+    aside, done = Aside(own_thread=True), []
+    aside.do(lambda: done.append(1 // 0))
+    aside.do(lambda: done.append(2))
+    with pytest.raises(ZeroDivisionError):
+        aside.settle()
+    aside.settle()
+    assert done == [2]
+
+
 def test_what_was_foreseen_for_another_round_is_not_used() -> None:
     config = small_config()
     played = _played(config)
@@ -201,7 +229,7 @@ def test_both_forms_of_the_optimiser_agree(optimizer: str, precision: str) -> No
     learn = small_config(optimizer=optimizer, optimizer_decay=0.95).learn
     flat = initial_parameters(parameters_of("small", ACTIONS), 1)
     results = []
-    for form in (Optimizer.compiled_step, Optimizer.torch_step):
+    for compiled in (True, False):
         weights = Weights(Architecture("small", ACTIONS), CPU, precision)
         weights.load(flat)
         optimizer_ = Optimizer(weights, learn)
@@ -209,8 +237,8 @@ def test_both_forms_of_the_optimiser_agree(optimizer: str, precision: str) -> No
         generator = torch.Generator().manual_seed(0)
         for _ in range(3):
             optimizer_.gradient.copy_(torch.randn(len(flat), generator=generator))
-            optimizer_._steps += 1
-            form(optimizer_)
+            optimizer_._compiled = compiled
+            optimizer_.step(Aside())
         results.append((weights, optimizer_))
     (weights, compiled), (other_weights, plain) = results
     torch.testing.assert_close(weights.master, other_weights.master, rtol=1e-5, atol=1e-6)
