@@ -1,92 +1,216 @@
-"""Ringside beside Stable-Baselines3's DQN: the same game, batch and ratio, on this machine, in one call.
+"""Ringside beside other systems: the same game at the same ratio, on this machine, in one call.
 
-    python -m benchmarks.peers --game breakout --seconds 60 --repeats 3 --json benchmarks/results/peers.json
+Peers, for --only:
 
-The peer is installed into an environment of its own (`.venv-peers`) and measured with one thread and with as many as
-there are cores; its better setting counts. Ringside is measured as a user gets it, and in fp32. Measurements alternate,
-so that a machine that changes its pace changes it for all.
+  sb3      Stable-Baselines3's DQN
+  pfrl     PFRL's DQN, by its reproduction of Mnih et al. 2015: one process, as CleanRL's
+  cleanrl  CleanRL's dqn_atari, which no package brings to the Pythons that Ringside needs; the report says so
+  ale      ale-py's AtariVectorEnv, in C++ threads
+  sync     Gymnasium's SyncVectorEnv over its AtariPreprocessing and frame stack, in one process
+  async    Gymnasium's AsyncVectorEnv over the same, in processes
+
+The first three play one env and learn, from 32 samples every 4 steps, as Ringside does; they get one thread and as many
+as there are cores, and Ringside is compared with the better of the two, as it comes and in fp32. The others play at
+random; beside them stand Ringside's actors, answered at random, in one process and in one on every core. Resets are
+counted in on all sides. Packages go into an environment of their own, .venv-peers, in the versions of requirements.lock
+where it names them. What the peers say they did is checked: steps, updates, the shape of what they showed.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
-import subprocess
 import sys
-import venv
-from pathlib import Path
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 
-from rich.console import Console
-from rich.table import Table
-
-from benchmarks.runs import ROOT, measure
+from actors.atari import game_name
+from actors.env import EnvError
+from benchmarks.command import Common
+from benchmarks.peer_environment import Environment, last_line
+from benchmarks.report import CannotRun, Report, WrongResult
+from benchmarks.runs import measure as measure_run
+from benchmarks.turns import Contender, chosen, in_turn
 from shared import machine
+from shared.config import ConfigError
 
-PEERS = ROOT / ".venv-peers"
-PEER_PACKAGES = ("stable-baselines3==2.9.2", "ale-py", "gymnasium", "opencv-python-headless")
+SB3 = ("stable-baselines3==2.9.2", "ale-py", "gymnasium", "opencv-python-headless")
+PFRL = ("pfrl==0.4.0", "packaging", "ale-py", "gymnasium", "opencv-python-headless")  # PFRL names `packaging` nowhere
+VECTORS = ("ale-py", "gymnasium", "opencv-python-headless")
+LEARNERS = {"sb3": ("Stable-Baselines3 DQN", SB3), "pfrl": ("PFRL DQN", PFRL)}
+"""Name and packages of those that learn."""
+NO_CLEANRL = (
+    "cleanrl 1.2.0, the newest package with its dqn_atari, is for Python 3.7 to 3.10; older ones need a gym of 2021. "
+    "PFRL's DQN stands for one process with published settings."
+)
+NAMES = ("sb3", "pfrl", "cleanrl", "ale", "sync", "async")
+TRAIN_EVERY = 4
+ENVS_A_THREAD = {"ale": 16, "async": 4}
+"""Envs for each thread, or core: of the numbers tried, those that were fastest."""
+SYNC_ENVS = 8
 
 
-def peer_python() -> Path:
-    """The interpreter of the peers' environment, made and filled when it is not there."""
-    python = PEERS / "bin" / "python"
-    if not python.exists():
-        venv.create(PEERS, with_pip=True)
-        torch = next(
-            line for line in (ROOT / "requirements.lock").read_text().splitlines() if line.startswith("torch==")
+@dataclass(frozen=True)
+class Options(Common):
+    """Options of `launch.py bench peers`."""
+
+    only: str = "all"
+    """Peers to be measured, separated by commas."""
+    game: str = "breakout"
+    """Game, as in ale-py."""
+    seconds: float = 30.0
+    """Seconds of one measurement of Ringside, in whole rounds."""
+    peer_steps: int = 4_000
+    """Steps of one measurement of a peer that learns."""
+    env_seconds: float = 5.0
+    """Seconds of one measurement of envs that play at random."""
+    round_steps: int = 2_000
+    """Steps of a round of Ringside; fewer than by default, so that several fit into the time."""
+
+
+def measure(options: Options, report: Report) -> None:
+    """Both tables, each where one of its peers can be had."""
+    names = chosen(options.only, NAMES, "--only")
+    try:
+        game = game_name(options.game)
+    except EnvError as error:
+        raise ConfigError(str(error)) from error
+    environment = Environment()
+    if "cleanrl" in names:
+        with report.measuring("CleanRL"):
+            raise CannotRun(NO_CLEANRL)
+    _learning(options, report, environment, game, names)
+    _playing(options, report, environment, game, names)
+
+
+# --- agents that learn
+
+
+def _learning(options: Options, report: Report, environment: Environment, game: str, names: Sequence[str]) -> None:
+    """The peers that learn, and Ringside beside them."""
+    title = f"DQN on {game}, 32 samples every {TRAIN_EVERY} steps"
+    peers: dict[str, list[str]] = {}
+    contenders = []
+    for name in [each for each in LEARNERS if each in names]:
+        label, packages = LEARNERS[name]
+        with report.measuring(label):
+            environment.install(*packages)
+            for threads in sorted({1, machine.usable_cores()}):
+                speed = partial(_peer_dqn, environment, name, game, threads, options.peer_steps)
+                contenders.append(Contender(f"{label}, {_count(threads, 'thread')}", speed, label))
+                peers.setdefault(label, []).append(contenders[-1].name)
+    if not contenders:
+        return
+    ours = {"Ringside": [], "Ringside, fp32": ["--precision", "fp32"]}
+    for label, words in ours.items():
+        contenders.append(Contender(label, partial(_ringside, options, game, words)))
+    reached = in_turn(report, contenders, options.repeats)
+    with report.measuring(title):
+        _add(report, reached)
+        for settings in peers.values():
+            there = [setting for setting in settings if setting in reached]
+            if there:
+                best = max(there, key=lambda setting: statistics.median(reached[setting]))
+                _add_ratios(report, reached, ours, best)
+
+
+def _peer_dqn(environment: Environment, name: str, game: str, threads: int, steps: int) -> float:
+    """Steps/s of a peer that learns."""
+    title = "".join(part.capitalize() for part in game.split("_"))
+    words = [name, "--game", title, "--threads", str(threads), "--steps", str(steps)]
+    told = environment.told("peer_dqn.py", words, seconds=float(steps))  # a step a second is no speed
+    expected = steps // TRAIN_EVERY
+    if told["steps"] != steps or abs(told["updates"] - expected) > 1 or told["threads"] != threads:
+        raise WrongResult(
+            f"{told['package']} says {told['steps']} steps and {told['updates']} updates with {told['threads']} "
+            f"threads where {steps}, {expected} and {threads} were asked for."
         )
-        for packages in ((torch,), PEER_PACKAGES):
-            subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True)
-    return python
+    return float(steps / told["seconds"])
 
 
-def peer_speed(python: Path, game: str, threads: int, steps: int) -> float:
-    """Steps/s of the peer."""
-    name = "".join(part.capitalize() for part in game.split("_"))
-    script = str(ROOT / "benchmarks" / "peer_sb3.py")
-    done = subprocess.run(
-        [python, script, "--game", name, "--threads", str(threads), "--steps", str(steps)],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return float(json.loads(done.stdout.splitlines()[-1])["steps_per_second"])
+def _ringside(options: Options, game: str, words: Sequence[str]) -> float:
+    """Steps/s of a run, which checks itself."""
+    shape = ["--round-steps", str(options.round_steps), "--train-every", str(TRAIN_EVERY)]
+    return measure_run(game, options.seconds, [*shape, *words]).steps_per_second
 
 
-def main() -> None:
-    """Measure everybody in turn, several times; print a table with medians and spread."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--game", default="breakout")
-    parser.add_argument("--seconds", type=float, default=60.0, help="of one measurement of Ringside")
-    parser.add_argument("--peer-steps", type=int, default=4_000, help="of one measurement of the peer")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("words", nargs="*", help="further flags of launch.py, after --")
-    options = parser.parse_args()
-    python, cores = peer_python(), machine.usable_cores()
-    figures: dict[str, list[float]] = {}
-    for _ in range(options.repeats):
-        for threads in sorted({1, cores}):
-            speed = peer_speed(python, options.game, threads, options.peer_steps)
-            figures.setdefault(f"Stable-Baselines3 DQN, {threads} thread(s)", []).append(speed)
-        for label, words in (("Ringside", []), ("Ringside, fp32", ["--precision", "fp32"])):
-            speed = measure(options.game, options.seconds, [*words, *options.words]).steps_per_second
-            figures.setdefault(label, []).append(speed)
-    medians = {label: statistics.median(speeds) for label, speeds in figures.items()}
-    peer = max(value for label, value in medians.items() if label.startswith("Stable"))
-    table = Table("", "steps/s, median", "least", "most", "ratio to the peer's best", title=f"DQN on {options.game}")
-    for label, speeds in figures.items():
-        row = (medians[label], min(speeds), max(speeds))
-        table.add_row(label, *(f"{value:.0f}" for value in row), f"{medians[label] / peer:.2f}")
-    Console().print(table)
-    if options.json:
-        result = {
-            "command": " ".join(["python -m benchmarks.peers", *sys.argv[1:]]),
-            "game": options.game,
-            "steps_per_second": figures,
-        }
-        options.json.write_text(json.dumps(result | {"machine": machine.describe()}, indent=1))
+# --- envs that play at random
 
 
-if __name__ == "__main__":
-    main()
+def _playing(options: Options, report: Report, environment: Environment, game: str, names: Sequence[str]) -> None:
+    """The peers' envs, and Ringside's actors beside them."""
+    cores = machine.usable_cores()
+    sizes = sorted({1, cores})
+    peers: dict[str, int] = {}
+    contenders = []
+
+    def add(kind: str, label: str, envs: int, workers: int) -> None:
+        speed = partial(_peer_envs, environment, kind, game, envs, workers, options.env_seconds)
+        contenders.append(Contender(label, speed))
+        peers[label] = workers
+
+    for kind in [each for each in ("ale", "sync", "async") if each in names]:
+        with report.measuring({"ale": "AtariVectorEnv", "sync": "SyncVectorEnv", "async": "AsyncVectorEnv"}[kind]):
+            environment.install(*VECTORS)
+            if kind == "sync":
+                add(kind, "SyncVectorEnv", SYNC_ENVS, 1)
+            elif kind == "ale":
+                for threads in sizes:
+                    add(kind, f"AtariVectorEnv, {_count(threads, 'thread')}", ENVS_A_THREAD[kind] * threads, threads)
+            else:
+                envs = ENVS_A_THREAD[kind] * cores
+                add(kind, f"AsyncVectorEnv, {_count(envs, 'process')}", envs, cores)
+    if not contenders:
+        return
+    ours = {f"Ringside's actors, {_count(size, 'process')}": size for size in sizes}
+    for label, size in ours.items():
+        contenders.append(Contender(label, partial(_actors_alone, game, size, options.env_seconds)))
+    reached = in_turn(report, contenders, options.repeats)
+    with report.measuring(f"envs of {game} at random"):
+        _add(report, reached)
+        for label, workers in peers.items():
+            if label in reached:
+                _add_ratios(report, reached, [name for name, size in ours.items() if size == workers], label)
+
+
+def _peer_envs(environment: Environment, kind: str, game: str, envs: int, threads: int, seconds: float) -> float:
+    """Steps/s of a peer's vector of envs."""
+    words = [kind, "--game", game, "--envs", str(envs), "--threads", str(threads), "--seconds", str(seconds)]
+    told = environment.told("peer_envs.py", words, seconds)
+    if told["steps"] % envs or told["seen"] != told["looks"] or not told["looks"]:
+        raise WrongResult(
+            f"{told['packages']} played {told['steps']} steps of {envs} envs; {told['seen']} of {told['looks']} looks "
+            "found stacks of four frames with something in them."
+        )
+    return float(told["steps"] / told["seconds"])
+
+
+def _actors_alone(game: str, processes: int, seconds: float) -> float:
+    """Steps/s of Ringside's actors."""
+    words = ["--game", game, "--processes", str(processes), "--seconds", str(seconds)]
+    told = last_line([sys.executable, "-m", "benchmarks.actors_alone", *words], 60.0 + 2 * seconds)
+    if told["steps"] != told["logged"]:
+        raise WrongResult(f"Actors played {told['steps']} steps, and {told['logged']} are in their rings.")
+    return float(told["steps_per_second"])
+
+
+# --- rows
+
+
+def _add(report: Report, reached: dict[str, list[float]]) -> None:
+    for name, values in reached.items():
+        report.add(name, "steps/s", values)
+
+
+def _add_ratios(report: Report, reached: dict[str, list[float]], ours: Iterable[str], peer: str) -> None:
+    """How many times faster ours are than a peer, repeat by repeat."""
+    for name in ours:
+        if name in reached:
+            ratios = [mine / other for mine, other in zip(reached[name], reached[peer], strict=True)]
+            report.add(f"{name} : {peer}", "times", ratios)
+
+
+def _count(number: int, noun: str) -> str:
+    """ "1 thread", "2 processes"."""
+    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{number} {noun if number == 1 else plural}"

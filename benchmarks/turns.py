@@ -1,0 +1,47 @@
+"""Things that are compared, measured in turn, repeat by repeat: a machine that changes its pace changes it for all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.report import Report
+from shared.config import ConfigError
+from shared.validate import nearest
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One of the things compared."""
+
+    name: str
+    """Of its row; no other has it."""
+    measure: Callable[[], Any]
+    """Measures once: a speed, or all that is known of it. Raises `CannotRun` or `WrongResult`."""
+    part: str = ""
+    """What is reported as missing or wrong when it fails; default: its name."""
+
+
+def in_turn(report: Report, contenders: Sequence[Contender], repeats: int) -> dict[str, list[Any]]:
+    """What every contender reached, by name, one value for each repeat.
+
+    One that cannot run, or computes something wrong, is not asked again and not returned; the report says why.
+    """
+    reached: dict[str, list[Any]] = {contender.name: [] for contender in contenders}
+    for repeat in range(repeats):
+        for contender in contenders:
+            values = reached[contender.name]
+            if len(values) == repeat:
+                with report.measuring(contender.part or contender.name):
+                    values.append(contender.measure())
+    return {name: values for name, values in reached.items() if len(values) == repeats}
+
+
+def chosen(words: str, known: Sequence[str], flag: str) -> list[str]:
+    """The names in a list with commas, in the order of `known`; "all" stands for all. Raises `ConfigError`."""
+    names = known if words == "all" else [word.strip() for word in words.split(",")]
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"{flag} {name} is not one of {', '.join(known)}{nearest(name, known)}")
+    return [name for name in known if name in names]
