@@ -9,10 +9,10 @@ BENCH  ?= frame_path segments runs
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help install run eval test check stress bench clean
+.PHONY: help install run run-cgroup doctor eval test check stress bench clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## make .venv and install what requirements.lock names
 
@@ -30,6 +30,13 @@ $(STAMP): requirements.lock setup.cfg pyproject.toml
 run: ARGS := $(if $(ARGS),$(ARGS),--actors 12 --game breakout)
 run: install ## train; ARGS="--actors 12 --game breakout" unless given
 	$(BIN)/python launch.py $(ARGS)
+
+run-cgroup: ARGS := $(if $(ARGS),$(ARGS),--actors 12 --game breakout)
+run-cgroup: install ## train as one systemd unit; ARGS="--cpus 8 --memory 16G --actors 6"
+	$(BIN)/python launch.py --cgroup $(ARGS)
+
+doctor: install ## examine the machine; ARGS="--actors 12 --game breakout"
+	$(BIN)/python launch.py doctor $(ARGS)
 
 eval: install ## evaluate; ARGS="--load RUN_OR_CHECKPOINT --episodes 30"
 	$(BIN)/python launch.py eval $(ARGS)

@@ -3,6 +3,7 @@
     python launch.py --actors 12 --game breakout
     python launch.py eval --load runs/breakout-20260101-120000 --episodes 30
     python launch.py bench limits
+    python launch.py doctor
 
 Every child process imports this module again, so that it loads nothing of weight: imports stand inside functions
 (tests/boundary).
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TypeVar, get_args
 
@@ -20,14 +21,42 @@ from shared.config import Config, ConfigError, PresetName
 
 PROGRAM = "launch.py"
 _Options = TypeVar("_Options")
+_Choices = TypeVar("_Choices", bound="Choices")
 
 
 @dataclass(frozen=True)
-class Training(Config):
-    """The options of `train`."""
+class Choices(Config):
+    """The options of `train` that make a configuration."""
 
     preset: PresetName = "nature"
     """Defaults of all options below; nature: Mnih et al. 2015; quick: a short run, an hour rather than days."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """A control group for the run."""
+
+    cgroup: bool = False
+    """Start the run as one systemd scope: everything in it ends with it."""
+    cpus: float | None = None
+    """With --cgroup: processor time that the run may use, in cores."""
+    memory: str | None = None
+    """With --cgroup: memory that the run may use, like 16G; too much has one of its processes killed."""
+
+
+@dataclass(frozen=True)
+class Training(Choices):
+    """The options of `train`."""
+
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True)
+class Diagnosis(Choices):
+    """The options of `doctor`."""
+
+    json: Path | None = None
+    """Write the findings to this file, too."""
 
 
 @dataclass(frozen=True)
@@ -48,28 +77,16 @@ class Evaluation:
 
 def configuration(arguments: Sequence[str]) -> Config:
     """What the options of `train` say, unchecked. Raises `ConfigError`; exits with code 2 on an unknown word."""
-    import ringside
-
-    preset, resume = _ahead(arguments)
-    start = ringside.starting_point(preset, resume)
-    sections = {item.name: getattr(start, item.name) for item in fields(Config)}
-    others = ", ".join(task for task in TASKS if task != "train")
-    options = _parse(
-        Training,
-        arguments,
-        PROGRAM,
-        "Train an Atari agent. A step is one action of the agent, four frames of the emulator. Other tasks, as the "
-        f"first word: {others}; python {PROGRAM} TASK --help explains one.",
-        Training(**sections, preset=preset),
-    )
-    return Config(**{name: getattr(options, name) for name in sections})
+    return _config_of(_parse_training(arguments))
 
 
 def train(arguments: Sequence[str]) -> int:
     """Train an agent. Returns 1 when the run ended early through a fault."""
+    options = _parse_training(arguments)
+    _confine(options.limits)
     import ringside
 
-    plan = ringside.plan(configuration(arguments))
+    plan = ringside.plan(_config_of(options))
     from shared.arena import ArenaError
     from supervisor import RunFailed
     from watch.display import open_display
@@ -124,6 +141,23 @@ def evaluate(arguments: Sequence[str]) -> int:
     return 0
 
 
+def doctor(arguments: Sequence[str]) -> int:
+    """Examine the machine. Returns 1 when a run could not work on it."""
+    import doctor
+
+    unusable = doctor.unusable()
+    if unusable is not None:
+        print(f"{PROGRAM}: {unusable}", file=sys.stderr)
+        return 1
+    options = _parse_choices(
+        Diagnosis,
+        arguments,
+        f"{PROGRAM} doctor",
+        "Examine whether this machine can do a run: the one that these options of training say.",
+    )
+    return doctor.examine(_config_of(options), arguments, options.json)
+
+
 def bench(arguments: Sequence[str]) -> int:
     """Measure this machine. Returns 1 when something that was timed computed a wrong result."""
     from benchmarks import command
@@ -139,7 +173,7 @@ def bench(arguments: Sequence[str]) -> int:
     return command.run(benchmark, options, rest)
 
 
-TASKS: dict[str, Callable[[Sequence[str]], int]] = {"train": train, "eval": evaluate, "bench": bench}
+TASKS: dict[str, Callable[[Sequence[str]], int]] = {"train": train, "eval": evaluate, "bench": bench, "doctor": doctor}
 """What the first word of the command line can be."""
 
 
@@ -162,6 +196,49 @@ def main(arguments: Sequence[str]) -> int:
         return 130
 
 
+def _parse_training(arguments: Sequence[str]) -> Training:
+    others = ", ".join(task for task in TASKS if task != "train")
+    return _parse_choices(
+        Training,
+        arguments,
+        PROGRAM,
+        "Train an Atari agent. A step is one action of the agent, four frames of the emulator. Other tasks, as the "
+        f"first word: {others}; python {PROGRAM} TASK --help explains one.",
+    )
+
+
+def _parse_choices(kind: type[_Choices], arguments: Sequence[str], program: str, description: str) -> _Choices:
+    """Parse options that default to what --preset or --resume say."""
+    import ringside
+
+    preset, resume = _ahead(arguments)
+    start = ringside.starting_point(preset, resume)
+    sections = {item.name: getattr(start, item.name) for item in fields(Config)}
+    return _parse(kind, arguments, program, description, kind(**sections, preset=preset))
+
+
+def _config_of(options: Choices) -> Config:
+    return Config(**{item.name: getattr(options, item.name) for item in fields(Config)})
+
+
+def _confine(limits: Limits) -> None:
+    """With --cgroup: go on in a scope and, once there, say which limits are really in force."""
+    if not limits.cgroup:
+        if limits.cpus is not None or limits.memory is not None:
+            raise ConfigError("--cpus and --memory limit the run's control group: say --cgroup, too.")
+        return
+    import scope
+    from shared.cgroup import in_force
+
+    asked = scope.limits_of(limits.cpus, limits.memory)
+    if not scope.inside():
+        scope.enter(asked, [sys.executable, *sys.orig_argv[1:]])
+    found = in_force()
+    print(f"In force: {found}.", flush=True)
+    for sentence in asked.missing(found):
+        print(f"{PROGRAM}: {sentence}", file=sys.stderr)
+
+
 def _ahead(arguments: Sequence[str]) -> tuple[PresetName, str | None]:
     """The two options that choose what all others default to. Their mistakes are left to the full parser."""
     import argparse
@@ -182,7 +259,7 @@ def _parse(
     import tyro
 
     registry = tyro.constructors.ConstructorRegistry()
-    names = {int: "INT", str: "TEXT", Path: "PATH"}
+    names = {int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH"}
 
     @registry.primitive_rule
     def number_or_unset(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec | None:

@@ -226,7 +226,9 @@ def device(asked: str, gpus: Sequence[machine.Gpu], cuda_devices: int, build: st
         found, advice = "No NVIDIA driver is loaded; training runs on the CPU.", ""
     if asked.startswith("cuda"):
         return Check("GPU", "red", found, advice or f"Say --device cpu rather than --device {asked}.")
-    return Check("GPU", "yellow" if driver and asked == "auto" else "green", found, advice)
+    if driver and asked == "auto":
+        return Check("GPU", "yellow", found, advice)
+    return Check("GPU", "green", found)
 
 
 def mps(*, installed: bool) -> Check:

@@ -175,11 +175,6 @@ def gpus() -> list[Gpu]:
     return found
 
 
-def has_mps() -> bool:
-    """Whether the driver's multi-process service, with which processes share a GPU at the same time, is installed."""
-    return shutil.which("nvidia-cuda-mps-control") is not None
-
-
 def describe(root: Path = ROOT) -> dict[str, Any]:
     """What a result should say about its machine: JSON values only."""
     cpu = _cpuinfo(root)

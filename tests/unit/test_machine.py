@@ -118,17 +118,12 @@ def test_tasks_of_the_user_and_of_the_groups_above(tmp_path: Path) -> None:
 def test_gpus_as_the_driver_lists_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert machine.gpus() == []
-    assert not machine.has_mps()
-    for name, script in (
-        ("nvidia-smi", "echo 'NVIDIA H200, 570.1, 143771, 143000'\necho 'NVIDIA T4, 570.1, [N/A], 10'"),
-        ("nvidia-cuda-mps-control", "exit 1"),
-    ):
-        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
-        (tmp_path / name).chmod(0o755)
+    script = "echo 'NVIDIA H200, 570.1, 143771, 143000'; echo 'NVIDIA T4, 570.1, [N/A], 10'"
+    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
     first, second = machine.gpus()
     assert first == machine.Gpu("NVIDIA H200", "570.1", 143771 << 20, 143000 << 20)
     assert (second.memory, second.free) == (0, 10 << 20)
-    assert machine.has_mps()
 
 
 def test_amx_is_a_flag_of_the_processor(tmp_path: Path) -> None:

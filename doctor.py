@@ -1,0 +1,237 @@
+"""`launch.py doctor`: can this machine do the run that the options say? Green, yellow, red, and what to do.
+
+The checks that cost nothing are those of every start (shared/checks.py). Here they are shown together with slower
+ones, last of all a small real run from beginning to end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import configparser
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import re
+import shlex
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from shared import cgroup, checks, machine, mps
+from shared.checks import Check
+from shared.config import Config, ConfigError
+from shared.memory import Plan
+
+PROJECT = Path(__file__).resolve().parent
+_WRITTEN = 32 << 20
+"""Bytes of the test of the disk."""
+_NEEDED = (
+    "tyro",
+    "rich",
+    "numpy",
+    "numba",
+    "ale_py",
+    "gymnasium",
+    "psutil",
+    "setproctitle",
+    "safetensors",
+    "zstandard",
+)
+"""Modules without which no options are parsed, no run is planned and no table is shown."""
+_COLOURS = ("green", "yellow", "red")
+
+
+def unusable() -> str | None:
+    """A sentence when packages are missing that the doctor needs itself; None: it can begin."""
+    found = _packages()
+    return found.sentence if found.colour == "red" and not _can_show() else None
+
+
+def examine(config: Config, words: Sequence[str], json_path: Path | None) -> int:
+    """Check, show, write the findings where asked; returns the exit code: 1 when something is red.
+
+    Args:
+        config: what the options say.
+        words: the options as typed, for the command line that is suggested.
+        json_path: file to write.
+
+    Raises:
+        ConfigError: the options contradict each other, or the file cannot be written.
+    """
+    if json_path is not None and not json_path.absolute().parent.is_dir():
+        raise ConfigError(f"--json {json_path} cannot be written: its directory does not exist.")
+    answers, suggested = diagnose(config, words)
+    show(answers, suggested)
+    if json_path is not None:
+        try:
+            json_path.write_text(json.dumps(to_json(answers, suggested), indent=1) + "\n")
+        except OSError as error:
+            raise ConfigError(f"--json {json_path} cannot be written: {error.strerror}.") from error
+    return 1 if worst(answers) == "red" else 0
+
+
+def diagnose(config: Config, words: Sequence[str]) -> tuple[list[Check], str]:
+    """All checks, and the command line that suits this machine.
+
+    Raises `ConfigError` when the options contradict each other.
+    """
+    import ringside
+    import selftest
+    from actors.atari import games
+
+    gpu = checks.device(
+        config.machine.device,
+        machine.gpus(),
+        devices := machine.cuda_devices(),
+        machine.torch_cuda_version(),
+        driver=machine.has_nvidia_driver(),
+    )
+    if gpu.colour == "red":  # the rest can be said all the same
+        config = config.with_settings(device="cpu", precision="auto", replay_on="auto", mps="auto")
+    plan = ringside.check(config)
+    run_dir = plan.config.run.run_dir
+    assert run_dir is not None, "a checked configuration is resolved"
+    answers = [
+        checks.python(platform.python_version(), _requirements()["python_requires"].strip()),
+        _packages(),
+        checks.games(len(games()), plan.config.play.env or plan.config.play.game),
+        gpu,
+    ]
+    if devices:
+        answers.append(checks.mps(installed=shutil.which(mps.CONTROL) is not None))
+    answers += checks.before_start(plan, continues=ringside.continues(plan))
+    answers.append(checks.locked_memory(machine.locked_memory()))
+    with _working("disk"):
+        answers.append(_disk_speed(checks.nearest_directory(run_dir)))
+    with _working("self-test: a small run"):
+        answers.append(selftest.check(plan))
+    return answers, suggestion(plan, words)
+
+
+def worst(answers: Sequence[Check]) -> str:
+    """The worst colour."""
+    return max((answer.colour for answer in answers), key=_COLOURS.index)
+
+
+# Checks that take a moment
+
+
+def _requirements() -> configparser.SectionProxy:
+    """What setup.cfg requires."""
+    parser = configparser.ConfigParser()
+    parser.read(PROJECT / "setup.cfg")
+    return parser["options"]
+
+
+def _packages() -> Check:
+    ranges: dict[str, str] = {}
+    installed: dict[str, str | None] = {}
+    for requirement in _requirements()["install_requires"].split():
+        name, found = re.split(r"(?=[<>=])", requirement, maxsplit=1)
+        ranges[name] = found
+        try:
+            installed[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            installed[name] = None
+    return checks.packages(ranges, installed)
+
+
+def _can_show() -> bool:
+    """Whether what parses the options, plans a run and prints the table is installed."""
+    return all(importlib.util.find_spec(name) is not None for name in _NEEDED)
+
+
+def _disk_speed(directory: Path) -> Check:
+    """Write a file without a name and force it to the disk."""
+    block = os.urandom(1 << 20)
+    begun = time.monotonic()
+    try:
+        with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
+            for _ in range(_WRITTEN // len(block)):
+                file.write(block)
+            os.fsync(file.fileno())
+    except OSError as error:
+        return Check(
+            "disk speed", "red", f"{directory} cannot be written: {error.strerror}.", "Name another --run-dir."
+        )
+    return checks.disk_speed(_WRITTEN / (time.monotonic() - begun))
+
+
+# Answers
+
+
+def suggestion(plan: Plan, words: Sequence[str]) -> str:
+    """The command line for this machine: as typed, but with actors and a replay that fit it."""
+    from shared.resolve import actors_of
+    from shared.validate import replay_that_fits
+
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for flag in ("--json", "--actors", "--replay-size"):
+        parser.add_argument(flag)
+    kept = parser.parse_known_args(words)[1]
+    settings = plan.config.machine
+    assert settings.learner_threads is not None, "a checked configuration is resolved"
+    assert settings.inference_threads is not None, "a checked configuration is resolved"
+    spare = machine.usable_cores() - settings.learner_threads - settings.inference_threads
+    suggested = ["python", "launch.py", "--actors", str(actors_of(plan.config.play, spare))]
+    if not any(word.split("=")[0] in ("--game", "--env", "--resume") for word in kept):
+        suggested += ["--game", plan.config.play.game]
+    fits = replay_that_fits(plan, int(checks.TIGHT * machine.usable_memory()))
+    if fits is not None and (fits < plan.config.learn.replay_size or "--replay-size" in words):
+        suggested += ["--replay-size", f"{fits:_}"]
+    return shlex.join([*suggested, *kept])
+
+
+def to_json(answers: Sequence[Check], suggested: str) -> dict[str, Any]:
+    """Everything as JSON values."""
+    return {
+        "colour": worst(answers),
+        "checks": [asdict(answer) for answer in answers],
+        "suggested": suggested,
+        "control_group": asdict(cgroup.in_force()),
+        "machine": machine.describe(),
+    }
+
+
+def show(answers: Sequence[Check], suggested: str) -> None:
+    """The table, the verdict and the command line."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
+    for answer in answers:
+        said = Text(answer.found)
+        if answer.advice:
+            said.append(f"\n{answer.advice}", style=answer.colour)
+        table.add_row(Text(answer.colour, style=answer.colour), answer.name, said)
+    console.print(table)
+    verdict = {
+        "green": "All is well.",
+        "yellow": "Runs work; what is yellow could be better.",
+        "red": "A run would fail: mend what is red.",
+    }
+    console.print()
+    console.print(verdict[worst(answers)], style=f"bold {worst(answers)}")
+    console.print("For this machine:")
+    console.print(f"    {suggested}", soft_wrap=True, highlight=False, markup=False)
+
+
+@contextmanager
+def _working(what: str) -> Iterator[None]:
+    """Say on the terminal, for as long as it takes, what is being done."""
+    from rich.console import Console
+
+    with Console(stderr=True).status(f"{what} ..."):
+        yield

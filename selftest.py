@@ -1,0 +1,130 @@
+"""A small real run from beginning to end, as `launch.py doctor` makes it on a machine that it examines."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+from shared.checkpoint import CheckpointWriter
+from shared.checks import Check
+from shared.memory import Plan
+
+ROUNDS = 4
+"""Rounds of the run; all but the first learn."""
+ROUND_STEPS = 160
+SECONDS = 300.0
+"""From when on it counts as hung; it takes two seconds and its start, and more where kernels are compiled first."""
+LEAVE_SECONDS = 5.0
+"""How long its processes may take to go once it has ended."""
+_LAUNCHER = Path(__file__).resolve().parent / "launch.py"
+_SHARED_MEMORY = Path("/dev/shm")
+_OURS = ("sem.mp-", "psm_", "ringside")
+"""What Python and we would call things in /dev/shm."""
+
+
+def check(plan: Plan) -> Check:
+    """Run it: every round committed, weights moved, no process and no shared memory left behind.
+
+    Game, network, device and precision are those of the plan.
+    """
+    begun, before = time.monotonic(), _shared_memory()
+    with tempfile.TemporaryDirectory(prefix="ringside-doctor-") as scratch:
+        run_dir = Path(scratch) / "run"
+        first, digest = _first_weights(Path(scratch), plan)
+        process = subprocess.Popen(
+            [sys.executable, str(_LAUNCHER), *_words(plan), f"--run-dir={run_dir}", f"--init-from={first}"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # by which its processes are found again
+        )
+        try:
+            _, errors = process.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            return _failed(f"A small run did not end within {SECONDS:.0f} s.")
+        finally:
+            process.kill()  # its children die with it
+            process.wait()
+        if process.returncode:
+            return _failed(f"A small run ended with code {process.returncode}: {errors.strip()}")
+        summary = json.loads((run_dir / "summary.json").read_text())
+    if summary["rounds"] != ROUNDS or not summary["updates"]:
+        return _failed(f"A small run committed {summary['rounds']} of {ROUNDS} rounds, {summary['updates']} updates.")
+    if summary["weights_sha256"] == digest:
+        return _failed("A small run did not change the weights.")
+    left = [*_processes_of(process.pid), *sorted(_shared_memory() - before)]
+    if left:
+        return _failed(f"A small run left behind: {', '.join(left)}.")
+    return Check(
+        "self-test",
+        "green",
+        f"A small run on {summary['device']} in {summary['precision']}: {ROUNDS} rounds committed, weights moved, "
+        f"nothing left behind, {time.monotonic() - begun:.1f} s in all.",
+    )
+
+
+def _failed(found: str) -> Check:
+    return Check("self-test", "red", found, "If all else is green, this is a bug: please report it with this table.")
+
+
+def _first_weights(scratch: Path, plan: Plan) -> tuple[Path, str]:
+    """A file of random weights to begin with, and their SHA-256 as summaries give it."""
+    flat = np.random.default_rng(1).normal(0.0, 0.02, plan.parameters.count).astype(np.float32)
+    writer = CheckpointWriter(scratch / "first", plan.config, plan.sizes, plan.actions)
+    writer.save_best(flat, version=0, mean_return=0.0)
+    return scratch / "first" / "checkpoints" / "best.safetensors", hashlib.sha256(flat.tobytes()).hexdigest()
+
+
+def _words(plan: Plan) -> list[str]:
+    """Options of the run."""
+    play, machine = plan.config.play, plan.config.machine
+    flags = {
+        "--game" if play.env is None else "--env": play.env or play.game,
+        "--protocol": play.protocol,
+        "--envs": 8,
+        "--lane-envs": 2,
+        "--actors": 2,
+        "--inference-batch": 4,
+        "--round-steps": ROUND_STEPS,
+        "--learning-starts": ROUND_STEPS,
+        "--total-steps": ROUNDS * ROUND_STEPS,
+        "--replay-size": ROUNDS * ROUND_STEPS,
+        "--train-every": 16,
+        "--network": plan.config.learn.network,
+        "--device": machine.device,
+        "--precision": machine.precision,
+        "--deterministic": machine.deterministic,
+        "--mps": machine.mps,
+        "--pin": "off",
+    }
+    return ["train", "--plain", *(f"{flag}={value}" for flag, value in flags.items())]
+
+
+def _shared_memory() -> set[str]:
+    """Names in /dev/shm that could be ours."""
+    if not _SHARED_MEMORY.is_dir():
+        return set()
+    return {f"{_SHARED_MEMORY}/{name}" for name in os.listdir(_SHARED_MEMORY) if name.startswith(_OURS)}
+
+
+def _processes_of(session: int) -> list[str]:
+    """Processes of a session that do not go."""
+    members = []
+    for process in psutil.process_iter():
+        try:
+            if os.getsid(process.pid) == session:
+                members.append(process)
+        except (ProcessLookupError, PermissionError):
+            continue
+    _, alive = psutil.wait_procs(members, timeout=LEAVE_SECONDS)
+    return [f"process {process.pid}" for process in alive]

@@ -1,0 +1,148 @@
+"""Every check in every colour, on facts that are made up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import ringside
+from shared import checks
+from shared.checks import GB, MB, Check
+from shared.config import Config, ConfigError
+from shared.machine import Gpu
+from shared.memory import Plan
+
+H200 = Gpu("NVIDIA H200", "570.1", 140 * GB, 139 * GB)
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    """A run of 100,000 steps of replay (0.7 GB) with 12 actors."""
+    return ringside.check(
+        Config().with_settings(game="pong", replay_size=100_000, actors=12, device="cpu", run_dir="r")
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "ranges", "inside"),
+    [
+        ("3.11.7", ">=3.11,<3.14", True),
+        ("3.10.9", ">=3.11,<3.14", False),
+        ("3.14.0rc1", ">=3.11,<3.14", False),
+        ("2.13.0+cpu", ">=2.11", True),
+        ("2.9.1", ">=2.11", False),
+        ("6", ">=6", True),
+        ("unknown", ">=6", False),
+    ],
+)
+def test_versions(version: str, ranges: str, inside: bool) -> None:
+    assert checks.within(version, ranges) is inside
+    assert checks.python(version, ranges).colour == ("green" if inside else "red")
+
+
+def test_packages() -> None:
+    ranges = {"torch": ">=2.11", "numpy": ">=2.1"}
+    assert checks.packages(ranges, {"torch": "2.13.0+cpu", "numpy": "2.4.6"}).colour == "green"
+    old = checks.packages(ranges, {"torch": "2.1.0", "numpy": "2.4.6"})
+    assert (old.colour, old.found) == ("red", "Of another version: torch 2.1.0.")
+    missing = checks.packages(ranges, {"torch": None, "numpy": "2.4.6"})
+    assert (missing.colour, missing.found) == ("red", "Not installed: torch.")
+
+
+def test_more_actors_than_cores_take_turns() -> None:
+    assert checks.cores(12, 16, 32).found == "16 of 32 processors may be used, by 12 actors and the learner's side."
+    assert checks.cores(2, 2, 2).colour == "green"
+    few = checks.cores(12, 2, 32)
+    assert (few.colour, few.found) == ("yellow", "--actors 12 share 2 cores.")
+
+
+def test_memory(plan: Plan) -> None:
+    need = plan.layout().size + checks.validate.own_bytes(plan)
+    assert checks.memory(plan, 2 * need, 64 * GB).colour == "green"
+    tight = checks.memory(plan, need, None)
+    assert (tight.colour, "--replay-size" in tight.advice) == ("yellow", True)
+    over = checks.memory(plan, need - 1, None)
+    assert over.colour == "red"
+    assert "would fit" in over.found
+
+
+def test_open_files(plan: Plan) -> None:
+    assert checks.descriptors(plan, 128, 4096).colour == "green"
+    assert checks.descriptors(plan, -1, -1).colour == "green"
+    low = checks.descriptors(plan, 127, 4096)
+    assert (low.colour, low.advice) == ("red", "Say first: ulimit -n 128")
+    assert "Fewer --actors" in checks.descriptors(plan, 20, 20).advice
+
+
+def test_processes(plan: Plan) -> None:
+    assert checks.tasks(plan, None).colour == "green"
+    assert checks.tasks(plan, 1_000).colour == "green"
+    assert checks.tasks(plan, 50).colour == "red"
+
+
+def test_locked_memory_is_never_in_the_way() -> None:
+    assert checks.locked_memory(8 << 20).found == "8 MB allowed; none is needed."
+    assert checks.locked_memory(None).colour == "green"
+
+
+@pytest.mark.parametrize(
+    ("asked", "gpus", "devices", "build", "driver", "colour", "says"),
+    [
+        ("auto", [], 0, None, False, "green", "runs on the CPU"),
+        ("cuda:0", [], 0, "13.0", False, "red", "No NVIDIA driver"),
+        ("auto", [], 0, None, True, "yellow", "built without CUDA"),
+        ("cpu", [], 0, None, True, "green", "built without CUDA"),
+        ("cuda", [H200], 0, "13.0", True, "red", "no device to this process"),
+        ("auto", [H200], 1, "13.0", True, "green", "NVIDIA H200 with 139.0 of 140.0 GB free, driver 570.1"),
+        ("auto", [], 1, "13.0", True, "green", "1 CUDA devices"),
+        ("auto", [Gpu("T4", "1", 16 * GB, GB)], 1, "13.0", True, "yellow", "T4 with 1.0 of 16.0 GB free"),
+    ],
+)
+def test_devices(
+    asked: str, gpus: list[Gpu], devices: int, build: str | None, driver: bool, colour: str, says: str
+) -> None:
+    answer = checks.device(asked, gpus, devices, build, driver=driver)
+    assert (answer.colour, says in answer.found) == (colour, True), answer
+    assert bool(answer.advice) is (colour != "green")
+
+
+def test_mps_is_no_must() -> None:
+    assert checks.mps(installed=True).colour == "green"
+    assert checks.mps(installed=False).colour == "yellow"
+
+
+def test_disk(plan: Plan) -> None:
+    assert checks.disk_space(plan, 10 * GB).colour == "green"
+    assert checks.disk_space(plan, 110 * MB).colour == "yellow"
+    assert checks.disk_space(plan, 99 * MB).colour == "red"
+    assert checks.disk_speed(200 * MB).colour == "green"
+    assert checks.disk_speed(2 * MB).colour == "yellow"
+
+
+def test_run_directory(tmp_path: Path) -> None:
+    assert checks.run_directory(tmp_path / "a" / "b", continues=False).colour == "green"
+    assert checks.nearest_directory(tmp_path / "a" / "b") == tmp_path
+    (tmp_path / "file").write_text("")
+    assert checks.run_directory(tmp_path / "file", continues=False).colour == "red"
+
+
+def test_games() -> None:
+    assert checks.games(104, "pong").colour == "green"
+    assert checks.games(0, "pong").colour == "red"
+
+
+def test_the_first_red_refuses_a_start() -> None:
+    green, yellow = Check("a", "green", "Fine."), Check("b", "yellow", "Odd.", "Look.")
+    checks.refuse([green, yellow])
+    with pytest.raises(ConfigError, match=r"^Bad\. Mend it\.$"):
+        checks.refuse([green, Check("c", "red", "Bad.", "Mend it."), Check("d", "red", "Worse.")])
+
+
+def test_a_start_asks_the_same_checks(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = plan.config.with_settings(run_dir=tmp_path / "run", actors=2)
+    names = [answer.name for answer in checks.before_start(ringside.check(config), continues=False)]
+    assert names == ["cores", "memory", "open files", "processes", "run directory", "disk space"]
+    monkeypatch.setattr(checks.machine, "descriptors", lambda: (20, 20))
+    with pytest.raises(ConfigError, match="opens up to"):
+        ringside.plan(config)
