@@ -1,0 +1,201 @@
+"""A learner and an inference server, each in a process of its own as a run sets them up, alone or side by side."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import multiprocess
+import numpy as np
+from multiprocess.connection import Connection
+
+from benchmarks.report import CannotRun, WrongResult
+from shared.arena import ArenaError
+from shared.config import FRAME_SIDE, STACK, Config
+from shared.memory import Memory, Plan
+
+ACTIONS = 4
+SEED = 1
+START_SECONDS = 120.0
+"""Most that a process may take beyond the time that it was given."""
+DIGEST_UPDATES = 40
+"""After how many updates parameters are compared: several chunks, and a part of one."""
+WARM_ANSWERS = 20
+
+
+class Updates(NamedTuple):
+    """What a learner did."""
+
+    per_second: float
+    digest: str
+    """Of the parameters after `DIGEST_UPDATES` updates."""
+
+    def check(self, first: dict[tuple[Any, ...], str], same: tuple[Any, ...]) -> None:
+        """Compare with the first of those that must be equal. Raises `WrongResult`."""
+        if first.setdefault(same, self.digest) != self.digest:
+            raise WrongResult("Its parameters differ from those of a learner with the same numbers.")
+
+
+class Answers(NamedTuple):
+    """How long an inference server took."""
+
+    median_us: float
+    late_us: float
+    """99th percentile."""
+    beside: float = 0.0
+    """Updates a second of the learner beside it."""
+
+
+def updates(config: Config, seconds: float) -> Updates:
+    """A learner alone for `seconds`. Raises `CannotRun` and `WrongResult`."""
+    with Child(_learn, (config, seconds), {}) as child:
+        return Updates(*child.answer(seconds))
+
+
+def answers(config: Config, seconds: float, environment: dict[str, str]) -> Answers:
+    """An inference server that answers all envs, over and over. Raises `CannotRun` and `WrongResult`."""
+    with Child(_answer, (config, seconds), environment) as child:
+        return Answers(*child.answer(seconds))
+
+
+class Child:
+    """A process that sends what a function returns, or the exception to be raised. Its end is that of the block."""
+
+    def __init__(self, work: Callable[..., None], arguments: tuple[Any, ...], environment: dict[str, str]) -> None:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before the child could initialise CUDA
+        context = multiprocess.get_context("spawn")
+        self._ours, theirs = context.Pipe()
+        self._process = context.Process(target=_child, args=(theirs, work, arguments, environment), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def answer(self, seconds: float = 0.0) -> Any:
+        """What it sends next. Raises what it sends, or `CannotRun` when it sends nothing."""
+        try:
+            told = self._ours.recv() if self._ours.poll(seconds + START_SECONDS) else None
+        except EOFError:
+            told = None
+        if told is None:
+            raise CannotRun("Its process ended early, or did not answer.")
+        if isinstance(told, Exception):
+            raise told
+        return told
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ours.close()
+        self._process.kill()
+        self._process.join()
+
+
+class Beside:
+    """A learner that updates without pause from `__enter__` on, as long as the block lasts."""
+
+    def __init__(self, config: Config, environment: dict[str, str]) -> None:
+        self._child = Child(_learn, (config, float("inf")), environment)
+
+    def per_second(self) -> float:
+        """Its speed up to now, since it was last told. Raises `CannotRun` and `WrongResult`."""
+        self._child._ours.send("tell")
+        return float(self._child.answer())
+
+    def __enter__(self) -> Beside:
+        try:
+            self._child.answer()  # it is warm
+        except BaseException:
+            self._child.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._child.__exit__(kind, error, trace)
+
+
+def _child(connection: Connection, work: Callable[..., None], arguments: tuple[Any, ...], env: dict[str, str]) -> None:
+    """The process."""
+    os.environ.update(env)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the benchmark decides what it means
+    import torch
+
+    from learner.update import NonFiniteError
+
+    try:
+        work(connection, *arguments)
+    except (CannotRun, WrongResult) as error:
+        connection.send(error)
+    except (ArenaError, torch.OutOfMemoryError) as error:
+        connection.send(CannotRun(f"There is too little memory: {error}"))
+    except NonFiniteError as error:
+        connection.send(WrongResult(str(error)))
+
+
+def _learn(connection: Connection, config: Config, seconds: float) -> None:
+    """Rounds of updates on a filled window, for ever if `seconds` is infinite; commits and lanes are left away."""
+    from benchmarks.memory_paths import fill
+    from learner.learner import SLICE_UPDATES, prepare, trainer_of
+
+    prepare(config)
+    memory = Memory.create(Plan(config, ACTIONS))
+    fill(memory.ring, ACTIONS)
+    sizes, trainer = memory.sizes, trainer_of(memory)
+    trainer.initialise()
+    round_ = sizes.first_learning_round + sizes.window_ticks // sizes.round_ticks
+    trainer.begin_round(round_, round_ * sizes.round_ticks)
+    trainer.run(DIGEST_UPDATES)
+    parameters = np.zeros(memory.plan.parameters.count, np.float32)
+    trainer.online_into(parameters)
+    digest = hashlib.sha256(parameters.tobytes()).hexdigest()
+    if seconds == float("inf"):
+        connection.send("warm")
+    began, done = time.perf_counter(), 0
+    while time.perf_counter() - began < seconds:
+        round_ += 1
+        asked = trainer.begin_round(round_, round_ * sizes.round_ticks)
+        for _ in range(0, asked, SLICE_UPDATES):
+            trainer.run(SLICE_UPDATES)
+        trainer.foresee(round_ + 1, (round_ + 1) * sizes.round_ticks)
+        done += trainer.end_round().updates  # waits for the GPU
+        trainer.update_target()
+        if connection.poll():
+            connection.recv()
+            connection.send(done / (time.perf_counter() - began))
+    connection.send((done / (time.perf_counter() - began), digest))
+
+
+def _answer(connection: Connection, config: Config, seconds: float) -> None:
+    """Answers, each compared with the first."""
+    import torch
+
+    from learner.learner import prepare
+    from learner.network import Policy, initial_parameters
+    from shared.parameters import parameters_of
+
+    prepare(config)
+    batch, network, machine = config.play.envs, config.learn.network, config.machine
+    policy = Policy(network, ACTIONS, torch.device(machine.device), machine.precision, batch)
+    policy.load(initial_parameters(parameters_of(network, ACTIONS), SEED))
+    stacks = np.random.default_rng(SEED).integers(0, 256, (batch, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
+    wanted = policy.q_values(stacks)
+    for _ in range(WARM_ANSWERS):
+        policy.q_values(stacks)
+    times: list[int] = []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or not times:
+        began = time.perf_counter_ns()
+        values = policy.q_values(stacks)
+        times.append(time.perf_counter_ns() - began)
+        if not np.array_equal(values, wanted):
+            raise WrongResult("The same stacks were answered with other values.")
+    median, late = np.percentile(times, [50, 99]) / 1e3
+    connection.send((float(median), float(late)))
