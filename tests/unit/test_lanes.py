@@ -238,6 +238,22 @@ def test_a_lane_that_comes_back_at_once_is_not_played_twice(undisturbed: tuple[s
     assert same(world.played(), expected)
 
 
+def test_the_word_is_the_last_that_the_giver_writes() -> None:
+    world = World(2)
+    world.until(2)
+    world.memory.board.lane_wanted[1] = 1
+    world.until(ROUND_TICKS - 1)
+    world.others()
+    (lane,) = (lane for lane in world.actors[0].played if lane.index == 1)
+    Fragile.after = lambda: setattr(Fragile, "left", 0)
+    try:
+        lane.advance()
+        assert Fragile.left == 0
+    finally:
+        Fragile.left = Fragile.after = None
+    assert lane.heir == 1
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_moves_and_deaths_at_random(undisturbed: tuple[str, dict[str, np.ndarray]], seed: int) -> None:
     schedule, expected = undisturbed
