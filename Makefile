@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/installed
 ARGS   ?=
-BENCH  ?= frame_path segments runs
+BENCH  ?= limits
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
@@ -53,9 +53,8 @@ check: install ## lint, types, tests
 stress: install ## the long tests
 	$(BIN)/python -m pytest -m stress $(ARGS)
 
-# peers, which installs another system to compare with, is run by its name: BENCH=peers.
-bench: install ## the benchmarks; BENCH="runs" ARGS="--game pong" for one of them
-	set -e; for name in $(BENCH); do $(BIN)/python -m benchmarks.$$name $(ARGS); done
+bench: install ## measure this machine; BENCH=throughput ARGS="--json FILE" for another benchmark
+	$(BIN)/python launch.py bench $(BENCH) $(ARGS)
 
 clean: ## remove caches, build products and .venv; runs/ stays
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -1,9 +1,10 @@
 """The bare emulator: four `act` calls a step and the emulator's own resets, nothing looked at; in one process, and in
-one process a core at once. No actor can be faster.
+one process a core at once, where what hyper-threads and shared caches cost shows. No actor can be faster.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
@@ -16,29 +17,32 @@ from ale_py import ALEInterface, LoggerMode, roms
 from multiprocess.connection import Connection
 
 from actors.atari import game_name
-from benchmarks.report import CannotRun, WrongResult
+from benchmarks.limits import Options
+from benchmarks.report import CannotRun, Report, WrongResult
 from shared.config import FRAME_SKIP
+from shared.machine import usable_cores
+from shared.process import die_with
 from shared.protocols import PROTOCOLS
 from shared.random import Stream, below
 
 RULES = PROTOCOLS["nature"]
-BLOCK_STEPS = 250
-"""Steps between two looks at the clock."""
+BLOCK_TICKS = 250
+"""Ticks between two looks at the clock."""
 START_SECONDS = 60.0
-"""Most that a process may take to start, or to end beyond the time that it was given."""
+"""Most that a process may take to start, or to answer beyond the time that it was given."""
 
 
 class Bare:
-    """One emulator under uniformly random actions, a function of the seed.
+    """One emulator, played as a lane plays an env: the tick after an end resets, and its action is ignored.
 
     Attributes:
         ale: the emulator.
-        steps: steps played.
+        steps: steps played, resets not counted.
         reset_seconds: CPU time that went into resets.
     """
 
-    def __init__(self, game: str, seed: int) -> None:
-        """Load `game`, a name as `actors.atari.game_name` gives it."""
+    def __init__(self, game: str, seed: int, index: int = 0) -> None:
+        """Load `game`, a name as `actors.atari.game_name` gives it, and begin at tick 0 as env `index` would."""
         ALEInterface.setLoggerMode(LoggerMode.Error)
         self.ale = ALEInterface()
         self.ale.setFloat("repeat_action_probability", 0.0)
@@ -50,45 +54,47 @@ class Bare:
         self.steps = 0
         self.reset_seconds = 0.0
         self._numbers = [action.value for action in self.ale.getMinimalActionSet()]
-        self._seed = seed
+        self._seed, self._index = seed, index
         self._noops = self._episodes = 0
-        self.reset(0)
+        self._over = False
+        self._reset(0)
 
-    @property
-    def actions(self) -> int:
-        """Size of the action set."""
-        return len(self._numbers)
-
-    def reset(self, tick: int) -> None:
-        """Reset for real, and play the no-ops that env 0 of a run would draw at this tick."""
+    def _reset(self, tick: int) -> None:
+        """Reset for real, and play the no-ops of this tick."""
         began = time.thread_time()
         self.ale.reset_game()
-        noops = 1 + below(RULES.noop_max, self._seed, Stream.NOOPS, 0, tick)
+        noops = 1 + below(RULES.noop_max, self._seed, Stream.NOOPS, self._index, tick)
         for _ in range(noops):
             self.ale.act(0)
         self._noops += noops
         self._episodes += 1
+        self._over = False
         self.reset_seconds += time.thread_time() - began
 
     def play(self, tick: int, actions: Sequence[int]) -> None:
-        """One step for each action, the first at `tick`."""
+        """One tick for each action, the first of them `tick`."""
         act, over, numbers = self.ale.act, self.ale.game_over, self._numbers
+        resets = 0
         for offset, action in enumerate(actions):
+            if self._over:
+                self._reset(tick + offset)
+                resets += 1
+                continue
             number = numbers[action]
             act(number)
             act(number)
             act(number)
             act(number)
-            if over():
-                self.reset(tick + offset)
-        self.steps += len(actions)
+            self._over = over()
+        self.steps += len(actions) - resets
 
     def play_for(self, seconds: float) -> float:
-        """Play for so long, by the clock on the wall; returns steps a second."""
+        """Play at random for so long, by the clock on the wall; returns steps a second."""
         random = np.random.default_rng(self._seed)
-        before, began = self.steps, time.perf_counter()
+        before, began, tick = self.steps, time.perf_counter(), self.steps
         while time.perf_counter() - began < seconds:
-            self.play(self.steps, random.integers(self.actions, size=BLOCK_STEPS).tolist())
+            self.play(tick, random.integers(len(self._numbers), size=BLOCK_TICKS).tolist())
+            tick += BLOCK_TICKS
         speed = (self.steps - before) / (time.perf_counter() - began)
         self.check()
         return speed
@@ -108,7 +114,7 @@ def bare_speed(game: str, seconds: float, seed: int = 1) -> float:
         WrongResult: the emulator did not play what was asked.
     """
     bare = Bare(game_name(game), seed)
-    bare.play(0, [0] * BLOCK_STEPS)
+    bare.play(0, [0] * BLOCK_TICKS)
     return bare.play_for(seconds)
 
 
@@ -131,7 +137,7 @@ def crew(game: str, processes: int) -> Iterator[list[Connection]]:
     try:
         for index in range(processes):
             ours, theirs = context.Pipe()
-            child = context.Process(target=_member, args=(theirs, game, index + 1), daemon=True)
+            child = context.Process(target=_member, args=(theirs, game, index + 1, os.getpid()), daemon=True)
             child.start()
             theirs.close()
             connections.append(ours)
@@ -140,13 +146,11 @@ def crew(game: str, processes: int) -> Iterator[list[Connection]]:
             _receive(connection, START_SECONDS)
         yield connections
     finally:
+        for child in children:
+            child.kill()  # it holds nothing that could be left behind
+            child.join()
         for connection in connections:
             connection.close()
-        for child in children:
-            child.join(START_SECONDS)
-            if child.is_alive():
-                child.kill()
-                child.join()
 
 
 def speeds_of(connections: Sequence[Connection], seconds: float) -> list[float]:
@@ -160,6 +164,24 @@ def speeds_of(connections: Sequence[Connection], seconds: float) -> list[float]:
     return answers
 
 
+def measure(options: Options, report: Report) -> None:
+    """The part `emulator` of `launch.py bench limits`."""
+    cores = usable_cores()
+    threads = report.machine["threads_per_core"]
+    for game in options.game_names:
+        with report.measuring(f"emulator, {game}"), crew(game, cores) as connections:
+            alone, together = [], []
+            for _ in range(options.repeats):
+                alone += speeds_of(connections[:1], options.seconds)
+                together.append(sum(speeds_of(connections, options.seconds)))
+            limit = f"{game}: bare emulator"
+            report.add(limit, "steps/s", alone)
+            ratios = [all_ / (cores * one) for all_, one in zip(together, alone, strict=True)]
+            note = "hyper-threads" if threads and threads > 1 else ""
+            name = f"{game}: {cores} at once"
+            report.add(name, "steps/s", together, limit=f"{cores} x alone", ratios=ratios, note=note)
+
+
 def _receive(connection: Connection, seconds: float) -> Any:
     """What a member of the crew sends."""
     try:
@@ -170,17 +192,15 @@ def _receive(connection: Connection, seconds: float) -> Any:
     raise CannotRun(f"A process that plays the bare emulator did not answer within {seconds:.0f} s.")
 
 
-def _member(connection: Connection, game: str, seed: int) -> None:
-    """A process of the crew: says that it is ready, then plays for as long as it is told, until nobody tells it."""
+def _member(connection: Connection, game: str, seed: int, parent: int) -> None:
+    """A process of the crew: says that it is ready, then plays for as long as it is told, until it is ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the benchmark decides what it means
+    die_with(parent)
     bare = Bare(game, seed)
-    bare.play(0, [0] * BLOCK_STEPS)
+    bare.play(0, [0] * BLOCK_TICKS)
     connection.send("ready")
     while True:
-        try:
-            seconds = connection.recv()
-        except EOFError:
-            return
+        seconds = connection.recv()
         try:
             connection.send(bare.play_for(seconds))
         except WrongResult as error:

@@ -107,6 +107,8 @@ class Report:
 
         The values of both are speeds then (more is better), with one value for each repeat.
         """
+        if any(row.name == name for row in self.rows):
+            raise ValueError(f"There are two rows named {name!r}; a limit could be either.")
         if limit is not None and not ratios:
             above = self.row(limit)
             ratios = [value / most for value, most in zip(values, above.values, strict=True)]

@@ -1,294 +1,145 @@
-"""What one gradient update costs: `python -m benchmarks.update`.
+"""One gradient update alone, by batch and precision: the trainer of `learner/update.py` on a full window.
 
-The trainer of `learner/update.py`, on a full window of random frames, against a plain form of the same update: PyTorch
-layers in channels-last, autograd (autocast for bfloat16), the target network asked in every update, the optimiser in
-vector operations. Both sample the same transitions; their losses must agree before anything is timed. They take turns,
-chunk by chunk, and the best chunk of each counts; `cpu` is the CPU time of the best one by that clock, which says more
-on a busy machine. With --neighbour, another process keeps one core busy half of the time.
+Above it stand its *passes*: the target network's over a chunk, and the online network's forward and backward, of the
+right shapes, with nothing gathered, no loss and no optimiser; above these the matrix *products* in them, one after the
+other. On a CPU a run prepares targets in a second thread and moves weights in a third: where cores are free, an update
+can be faster than its passes, and these than their products. Below stands the *plain* form
+(benchmarks/plain_update.py), whose losses must agree with the trainer's.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Literal
-
 import numpy as np
 import torch
-import torch.nn.functional as F
-import tyro
-from rich.console import Console
-from rich.table import Table
-from torch import Tensor
 
-from learner.device import prepare_torch
-from learner.loss import bellman_target
-from learner.network import backward, forward, initial_parameters, network_input
-from learner.replay import HostFrames, Replay
+from benchmarks.devices import Device, devices
+from benchmarks.limits import Options
+from benchmarks.memory_paths import ACTIONS, SEED, filled_memory
+from benchmarks.plain_update import AGREEMENT, PlainTrainer
+from benchmarks.products import Products
+from benchmarks.report import Report, WrongResult
+from benchmarks.timing import seconds_per_call
+from learner.aside import Aside
+from learner.gather import GRID
+from learner.network import (
+    CELL,
+    Architecture,
+    Weights,
+    backward,
+    forward,
+    initial_parameters,
+    network_input,
+)
+from learner.replay import FRAMES
 from learner.update import CHUNK_UPDATES, Trainer
-from shared.arena import Arena
-from shared.config import FRAME_SIDE, STACK, Config, Learn, Play
-from shared.layout import Layout
-from shared.machine import describe
-from shared.parameters import CONVOLUTIONS, parameters_of
-from shared.ring import Ring, ring_fields
-from shared.sizes import Sizes, sizes_of
+from shared.machine import usable_cores
+from shared.memory import Memory
+from shared.resolve import learner_threads_of
 
-ACTIONS = 4
-SEED = 1
-AGREEMENT = 0.02
-"""Relative difference that the losses of the two may have, bfloat16 included."""
-
-_NEIGHBOUR = """
-import os, time
-os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-while os.getppid() == PARENT:
-    end = time.perf_counter() + 0.005
-    while time.perf_counter() < end:
-        pass
-    time.sleep(0.005)
-"""
+BATCHES = (32, 128)
+"""Transitions in an update; 32 as in Mnih et al. 2015."""
 
 
-@dataclass(frozen=True)
-class Arguments:
-    """Time gradient updates of Nature DQN on the CPU."""
-
-    threads: tuple[int, ...] = (1,)
-    """Numbers of threads."""
-    precision: tuple[Literal["fp32", "bf16"], ...] = ("fp32", "bf16")
-    """Arithmetic."""
-    optimizer: Literal["rmsprop", "adam"] = "rmsprop"
-    """Optimiser."""
-    window_steps: int = 100_000
-    """Size of the window; 7 KB of memory each."""
-    chunks: int = 12
-    """Chunks of updates of each that are timed."""
-    neighbour: bool = False
-    """Have another process keep one core busy half of the time."""
-    json: Path | None = None
-    """Write the figures here, too."""
+def measure(options: Options, report: Report) -> None:
+    """The part `update` of `launch.py bench limits`."""
+    for device in devices("update", report):
+        on_cpu = device.torch.type == "cpu"
+        threads = options.learner_threads or (learner_threads_of(usable_cores()) if on_cpu else 1)
+        for precision in device.precisions:
+            for batch in BATCHES:
+                with (
+                    report.measuring(device.named(f"update, {precision}, {batch}")),
+                    filled_memory(options.window_steps, batch_size=batch) as memory,
+                ):
+                    device.prepare(precision, threads)
+                    _measure(options, report, device, precision, memory)
 
 
-@dataclass(frozen=True)
-class Figures:
-    """Milliseconds per update."""
+class Rounds:
+    """A trainer at work, chunk after chunk and round after round, on a window that stays as it is."""
 
-    threads: int
-    precision: str
-    ours: float
-    ours_cpu: float
-    gather: float
-    target: float
-    passes: float
-    optimizer: float
-    plain: float
-    plain_cpu: float
+    def __init__(self, memory: Memory, device: Device, precision: str) -> None:
+        self._sizes = memory.sizes
+        self.trainer = Trainer(
+            ring=memory.ring,
+            sizes=memory.sizes,
+            learn=memory.plan.config.learn,
+            seed=SEED,
+            actions=ACTIONS,
+            device=device.torch,
+            precision=precision,
+        )
+        self.trainer.initialise()
+        self.round = memory.sizes.first_learning_round
+        self.window_end = memory.sizes.window_ticks
+        self.updates = self.trainer.begin_round(self.round, self.window_end)
+        self._left = self.updates
 
-    @property
-    def samples_per_second(self) -> float:
-        """Transitions learnt from in a second."""
-        return 32_000 / self.ours
-
-    @property
-    def ratio(self) -> float:
-        """How many times faster than the plain form."""
-        return self.plain / self.ours
-
-
-class Plain:
-    """The same updates as anybody would write them first, with some care for layout."""
-
-    def __init__(self, ring: Ring, learn: Learn, precision: str) -> None:
-        self._ring, self._learn = ring, learn
-        self._bf16 = precision == "bf16"
-        self._shapes = parameters_of(learn.network, ACTIONS).shapes
-        start = torch.from_numpy(initial_parameters(parameters_of(learn.network, ACTIONS), SEED))
-        self._target = self._split(start.clone())
-        self._flat = start.clone().requires_grad_()
-        self._mean, self._square = torch.zeros_like(start), torch.zeros_like(start)
-        self._replay = Replay(ring, HostFrames(ring), batch=learn.batch_size, discount=learn.discount, seed=SEED)
-        self._frames = torch.from_numpy(ring.flat["frame"])
-        self.losses: list[float] = []
-
-    def begin_round(self, round_: int, window_end: int, updates: int) -> None:
-        """Draw the transitions of a round."""
-        self._plan = self._replay.plan(round_, window_end, updates, updates)
-        self._done = 0
-
-    def run(self, count: int) -> None:
-        """The next `count` updates."""
-        for _ in range(count):
-            self._update()
-            self._done += 1
-
-    def _split(self, flat: Tensor) -> dict[str, Tensor]:
-        views, offset = {}, 0
-        for name, shape in self._shapes:
-            size = int(np.prod(shape))
-            views[name] = flat[offset : offset + size].view(shape)
-            offset += size
-        return views
-
-    def _values(self, w: dict[str, Tensor], stacks: Tensor) -> Tensor:
-        x = (stacks.float() / 255.0).contiguous(memory_format=torch.channels_last)
-        for i, (_, _, stride) in enumerate(CONVOLUTIONS[self._learn.network][0], start=1):
-            x = F.relu(F.conv2d(x, w[f"conv{i}.weight"], w[f"conv{i}.bias"], stride))
-        x = F.relu(F.linear(x.flatten(1), w["hidden.weight"], w["hidden.bias"]))
-        return F.linear(x, w["value.weight"], w["value.bias"])
-
-    def _update(self) -> None:
-        learn, size = self._learn, self._learn.batch_size
-        batch = self._plan.part(self._done * size, (self._done + 1) * size)
-        frames = self._frames.index_select(0, batch.rows.view(-1)).view(size, STACK + 1, FRAME_SIDE, FRAME_SIDE)
-        frames.mul_(batch.keep)
-        with torch.autocast("cpu", torch.bfloat16, enabled=self._bf16):
-            with torch.no_grad():
-                future = self._values(self._target, frames[:, 1:]).float().amax(1)
-            q = self._values(self._split(self._flat), frames[:, :-1]).float()
-        chosen = q.gather(1, batch.action[:, None])[:, 0]
-        y = bellman_target(batch.reward, batch.discount, future)
-        loss = F.huber_loss(chosen, y, reduction="sum")
-        self.losses.append(float(loss.detach()) / size)
-        (g,) = torch.autograd.grad(loss, self._flat)
-        with torch.no_grad():
-            decay = learn.optimizer_decay
-            self._square.mul_(decay).addcmul_(g, g, value=1.0 - decay)
-            if learn.optimizer == "rmsprop":
-                self._mean.mul_(decay).add_(g, alpha=1.0 - decay)
-                root = torch.addcmul(self._square, self._mean, self._mean, value=-1.0).add_(learn.optimizer_epsilon)
-                self._flat.addcdiv_(g, root.sqrt_(), value=-learn.learning_rate)
-            else:  # timed only; without the corrections of the first steps
-                self._mean.mul_(0.9).add_(g, alpha=0.1)
-                root = self._square.sqrt().add_(learn.optimizer_epsilon)
-                self._flat.addcdiv_(self._mean, root, value=-learn.learning_rate)
+    def chunk(self) -> None:
+        """The next updates, `CHUNK_UPDATES` of them but at the end of a round."""
+        if self._left < CHUNK_UPDATES:
+            self.round += 1
+            self._left = self.trainer.begin_round(self.round, self.window_end)
+        self.trainer.run(CHUNK_UPDATES)
+        self._left -= CHUNK_UPDATES
 
 
-def full_ring(config: Config) -> tuple[Ring, Sizes]:
-    """A ring with random frames, actions and rewards in every slot, one long episode."""
-    sizes = sizes_of(config)
-    ring = Ring(Arena.create(Layout(ring_fields(sizes))), sizes)
-    random = np.random.default_rng(SEED)
-    frames = ring.flat["frame"]
-    for part in range(0, len(frames), 4096):
-        shape = frames[part : part + 4096].shape
-        frames[part : part + 4096] = random.integers(0, 256, shape, dtype=np.uint8)
-    rows = len(frames)
-    ring.flat["valid"][:] = 1
-    ring.flat["action"][:] = random.integers(0, ACTIONS, rows)
-    ring.flat["raw_reward"][:] = random.integers(-1, 2, rows)
-    return ring, sizes
+class Passes:
+    """The passes of a chunk of updates, without what lies between them."""
+
+    def __init__(self, network: str, batch: int, device: Device, precision: str) -> None:
+        architecture = Architecture(network, ACTIONS)
+        self._weights = Weights(architecture, device.torch, precision)
+        self._weights.load(initial_parameters(architecture.spec, SEED))
+        self._gradients = architecture.views(torch.zeros_like(self._weights.shadow))
+        shape = CHUNK_UPDATES * batch, GRID, GRID, FRAMES * CELL
+        self._aside = Aside(own_thread=device.torch.type == "cpu")
+        self._blocks = torch.randint(0, 256, shape, dtype=torch.uint8, device=device.torch)
+        self._gradient_q = torch.randn(batch, ACTIONS, device=device.torch)
+
+    def run(self) -> None:
+        """One pass of the target network, and `CHUNK_UPDATES` forward and backward of the online one."""
+        weights, batch = self._weights, len(self._gradient_q)
+        forward(weights, network_input(self._blocks, 1, weights.dtype))
+        for first in range(0, len(self._blocks), batch):
+            past = forward(weights, network_input(self._blocks[first : first + batch], 0, weights.dtype))
+            backward(weights, past, self._gradient_q, self._gradients, self._aside)
+            self._aside.settle()
 
 
-def best(action: Callable[[], object], times: int) -> tuple[float, float]:
-    """The least wall-clock and the least CPU time of an action, in milliseconds."""
-    wall = cpu = float("inf")
-    for _ in range(times):
-        clocks = time.perf_counter(), time.process_time()
-        action()
-        wall = min(wall, time.perf_counter() - clocks[0])
-        cpu = min(cpu, time.process_time() - clocks[1])
-    return wall * 1e3, cpu * 1e3
-
-
-def measure(arguments: Arguments, threads: int, precision: str) -> Figures:
-    """Compare and time both forms."""
-    config = Config(
-        play=Play(envs=96),
-        learn=Learn(replay_size=arguments.window_steps, learning_starts=10_000, optimizer=arguments.optimizer),
-    )
-    device = torch.device("cpu")
-    prepare_torch(device, precision, threads)
-    ring, sizes = full_ring(config)
-    trainer = Trainer(
-        ring=ring, sizes=sizes, learn=config.learn, seed=SEED, actions=ACTIONS, device=device, precision=precision
-    )
-    trainer.initialise()
-    plain = Plain(ring, config.learn, precision)
-    round_ = sizes.first_learning_round + sizes.window_ticks // sizes.round_ticks
-    updates = trainer.begin_round(round_, round_ * sizes.round_ticks)
-    plain.begin_round(round_, round_ * sizes.round_ticks, updates)
-    trainer.run(CHUNK_UPDATES)
+def _measure(options: Options, report: Report, device: Device, precision: str, memory: Memory) -> None:
+    learn = memory.plan.config.learn
+    rounds = Rounds(memory, device, precision)
+    plain = PlainTrainer(memory.ring, learn, SEED, ACTIONS, device.torch, precision)
+    plain.begin_round(rounds.round, rounds.window_end, rounds.updates)
+    rounds.chunk()
     plain.run(CHUNK_UPDATES)
-    ours, theirs = trainer.end_round().loss, float(np.mean(plain.losses))
-    if arguments.optimizer == "rmsprop" and abs(ours - theirs) > AGREEMENT * theirs:
-        raise SystemExit(f"The losses differ, {ours} and {theirs}: the two do not compute the same.")
-
-    wall = cpu = plain_wall = plain_cpu = float("inf")
-    for _ in range(arguments.chunks):
-        w, c = best(lambda: trainer.run(CHUNK_UPDATES), 1)
-        wall, cpu = min(wall, w), min(cpu, c)
-        w, c = best(lambda: plain.run(CHUNK_UPDATES), 1)
-        plain_wall, plain_cpu = min(plain_wall, w), min(plain_cpu, c)
-    parts = breakdown(trainer, 4 * arguments.chunks)
-    per = 1.0 / CHUNK_UPDATES
-    return Figures(threads, precision, wall * per, cpu * per, *parts, plain_wall * per, plain_cpu * per)
-
-
-def breakdown(trainer: Trainer, times: int) -> tuple[float, float, float, float]:
-    """Best milliseconds per update of the trainer's parts: gather, target, forward and backward, optimiser."""
-    online, target, per = trainer._online, trainer._target, 1.0 / CHUNK_UPDATES
-    gradient_q = trainer._chunks[0].chosen[: trainer._learn.batch_size]
-
-    def passes() -> None:
-        past = forward(online, network_input(trainer._chunks[0].blocks[: len(gradient_q)], 0, online.dtype))
-        backward(online, past, gradient_q, trainer._gradients)
+    ours, theirs = rounds.trainer.end_round().loss, float(np.mean(plain.losses))
+    if not abs(ours - theirs) < AGREEMENT * theirs:
+        raise WrongResult(f"The mean loss of the first {CHUNK_UPDATES} updates is {ours:.5f}, not {theirs:.5f}.")
 
     with torch.inference_mode():
-        gather, _ = best(lambda: trainer._gather(0, trainer._chunks[0]), times)
-        future, _ = best(lambda: forward(target, network_input(trainer._chunks[0].blocks, 1, target.dtype)), times)
-        both, _ = best(passes, times)
-        step, _ = best(trainer._optimizer.step, times)
-    return gather * per, future * per, both, step
+        passes = Passes(learn.network, learn.batch_size, device, precision)
+        like = torch.zeros((), dtype=torch.bfloat16 if precision == "bf16" else torch.float32, device=device.torch)
+        target = Products(learn.network, ACTIONS, CHUNK_UPDATES * learn.batch_size, like, backward=False)
+        online = Products(learn.network, ACTIONS, learn.batch_size, like, backward=True)
+        target.check()
+        online.check()
 
+        def products() -> None:
+            target.run()
+            for _ in range(CHUNK_UPDATES):
+                online.run()
 
-def neighbour(wanted: bool) -> AbstractContextManager[object]:
-    """A process that keeps one core busy half of the time, as long as this one lives and the block lasts."""
-    if not wanted:
-        return nullcontext()
-    process = subprocess.Popen([sys.executable, "-c", _NEIGHBOUR.replace("PARENT", str(os.getpid()))])
-
-    class Ends:
-        def __enter__(self) -> None:
-            return None
-
-        def __exit__(self, *_: object) -> None:
-            process.kill()
-            process.wait()
-
-    return Ends()
-
-
-def main() -> None:
-    """Measure, print a table, and write the figures."""
-    arguments = tyro.cli(Arguments, description=__doc__)
-    rows = []
-    with neighbour(arguments.neighbour):
-        for precision in arguments.precision:
-            for threads in arguments.threads:
-                rows.append(measure(arguments, threads, precision))
-    table = Table(title="Milliseconds per update of 32 transitions")
-    names = ("precision", "threads", "ours", "cpu", "gather", "target", "passes", "step", "samples/s", "plain", "times")
-    for name in names:
-        table.add_column(name, justify="right")
-    for f in rows:
-        cells = [f.ours, f.ours_cpu, f.gather, f.target, f.passes, f.optimizer]
-        texts = [f"{cell:.2f}" for cell in cells]
-        table.add_row(
-            f.precision, str(f.threads), *texts, f"{f.samples_per_second:,.0f}", f"{f.plain:.2f}", f"{f.ratio:.2f}"
-        )
-    Console(width=120).print(table)
-    if arguments.json:
-        report = {"machine": describe(), "arguments": asdict(arguments), "figures": [asdict(f) for f in rows]}
-        arguments.json.write_text(json.dumps(report, indent=2, default=str) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+        computing = [device.captured(torch.inference_mode()(body)) for body in (products, passes.run)]
+    actions = (*computing, rounds.chunk, lambda: plain.run(CHUNK_UPDATES))
+    times = np.array([seconds_per_call(actions, options.seconds, device.settle) for _ in range(options.repeats)])
+    speeds = (CHUNK_UPDATES / times.T).tolist()
+    kinds = ("products of update", "passes of update", "update", "plain update")
+    names = [device.named(f"{kind}, {precision}, {learn.batch_size}") for kind in kinds]
+    operations = target.operations + CHUNK_UPDATES * online.operations
+    rate = operations / float(np.median(times[:, 0])) / 1e9
+    report.add(names[0], "updates/s", speeds[0], note=f"{rate:,.0f} GFLOP/s")
+    report.add(names[1], "updates/s", speeds[1], limit=names[0])
+    report.add(names[2], "updates/s", speeds[2], limit=names[1], note=f"{1e3 / float(np.median(speeds[2])):.2f} ms")
+    report.add(names[3], "updates/s", speeds[3], limit=names[2])

@@ -1,0 +1,65 @@
+"""What the parts that compute with networks need of a device: settings, waiting, graphs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from benchmarks.report import Report
+from learner.device import prepare_torch
+from shared import machine
+from shared.config import Precision
+from shared.resolve import precision_of
+
+
+@dataclass(frozen=True)
+class Device:
+    """One device and the arithmetic to be measured on it."""
+
+    torch: torch.device
+    precisions: list[Precision]
+    """What a run would take, and float32."""
+
+    def prepare(self, precision: str, threads: int) -> None:
+        """The settings of a run for this process, before what is measured is built."""
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before CUDA is initialised
+        prepare_torch(self.torch, precision, threads)
+
+    def named(self, row: str) -> str:
+        """A row's name with the device, unless that is the CPU."""
+        return row if self.torch.type == "cpu" else f"{row}, CUDA"
+
+    def settle(self) -> None:
+        """Wait until what was begun is done."""
+        if self.torch.type == "cuda":
+            torch.cuda.synchronize(self.torch)
+
+    def captured(self, body: Callable[[], object]) -> Callable[[], object]:
+        """`body` as a run does it: on CUDA, captured into a graph."""
+        if self.torch.type == "cpu":
+            return body
+        side = torch.cuda.Stream(self.torch)
+        with torch.cuda.stream(side):  # libraries set themselves up in a first pass, which a capture cannot hold
+            body()
+        side.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            body()
+        return graph.replay
+
+
+def devices(part: str, report: Report) -> list[Device]:
+    """The CPU, and a GPU if there is one; if not, the report says why."""
+    names = ["cpu"]
+    if machine.cuda_devices():
+        names.append("cuda:0")
+    elif not machine.has_nvidia_driver():
+        report.missing[f"{part} on CUDA"] = "No NVIDIA driver is loaded."
+    elif machine.torch_cuda_version() is None:
+        report.missing[f"{part} on CUDA"] = "The installed torch was built without CUDA."
+    else:
+        report.missing[f"{part} on CUDA"] = "The NVIDIA driver shows no device to this process."
+    return [Device(torch.device(name), list(dict.fromkeys((precision_of("auto", name), "fp32")))) for name in names]

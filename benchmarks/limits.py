@@ -1,0 +1,111 @@
+"""What the parts of this machine can do, each against the limit above it.
+
+Parts, for --parts:
+
+  emulator   four act calls a step and nothing else: one process, and one on every core at once
+  actors     env (frame, reward, end) and actor loop (lane, ring, mailbox, answered at once) against the bare emulator
+  memory     ring write, gathers of learner and inference, publication of weights, against memcpy of as many bytes
+  mailbox    request and reply between two processes, against two bare event descriptors
+  inference  answers by batch and precision, against the matrix products in them
+  update     gradient updates by batch and precision, against their passes alone, and these against their products
+
+A share says how much of the limit is reached; the two are measured in turn, slice by slice. Results are compared with
+those of a slow and obvious way; of what gives wrong ones no speed is shown.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+
+from benchmarks.command import Common
+from benchmarks.report import Report
+from shared.config import ConfigError
+from shared.validate import nearest
+
+PARTS = {
+    "emulator": "benchmarks.emulator",
+    "actors": "benchmarks.actor_side",
+    "memory": "benchmarks.memory_paths",
+    "mailbox": "benchmarks.round_trip",
+    "inference": "benchmarks.inference",
+    "update": "benchmarks.update",
+}
+"""The module of each part; its `measure` takes `Options` and a report. Loaded only when it is asked for."""
+
+TEN_GAMES = (
+    "breakout",
+    "pong",
+    "space_invaders",
+    "seaquest",
+    "beam_rider",
+    "enduro",
+    "qbert",
+    "ms_pacman",
+    "montezuma_revenge",
+    "asteroids",
+)
+
+
+LEAST_WINDOW_STEPS = 2_000
+"""Enough for two rounds of ten ticks."""
+
+
+@dataclass(frozen=True)
+class Options(Common):
+    """Options of `launch.py bench limits`."""
+
+    parts: str = "all"
+    """Parts to be measured, separated by commas."""
+    games: str = "breakout"
+    """Games of emulator and actors, separated by commas; ten: ten games of all kinds."""
+    seconds: float = 1.0
+    """Seconds for each figure of each repeat."""
+    window_steps: int = 100_000
+    """Steps in the ring that memory and update read; 7 KB each."""
+    learner_threads: int | None = None
+    """CPU threads of update; default: what a run would take here."""
+    inference_threads: int | None = None
+    """CPU threads of inference; default: what a run would take here."""
+
+    @property
+    def game_names(self) -> list[str]:
+        """The games. Raises `ConfigError` for one that does not exist."""
+        from actors.atari import game_name
+        from actors.env import EnvError
+
+        try:
+            return [game_name(name) for name in (TEN_GAMES if self.games == "ten" else self.games.split(","))]
+        except EnvError as error:
+            raise ConfigError(str(error)) from error
+
+    @property
+    def part_names(self) -> list[str]:
+        """The parts, in the order of `PARTS`. Raises `ConfigError` for one that does not exist."""
+        asked = list(PARTS) if self.parts == "all" else self.parts.split(",")
+        for name in asked:
+            if name not in PARTS:
+                raise ConfigError(f"--parts: there is no part {name!r}{nearest(name, PARTS)}")
+        return [name for name in PARTS if name in asked]
+
+
+def measure(options: Options, report: Report) -> None:
+    """Measure the parts that are asked for. Raises `ConfigError` before anything runs."""
+    _check(options)
+    for name in options.part_names:
+        importlib.import_module(PARTS[name]).measure(options, report)
+
+
+def _check(options: Options) -> None:
+    for flag, value in (
+        ("--learner-threads", options.learner_threads),
+        ("--inference-threads", options.inference_threads),
+    ):
+        if value is not None and value < 1:
+            raise ConfigError(f"{flag} {value} must be at least 1.")
+    if not 0 < options.seconds < float("inf"):
+        raise ConfigError(f"--seconds {options.seconds} must be above 0.")
+    if options.window_steps < LEAST_WINDOW_STEPS:
+        raise ConfigError(f"--window-steps {options.window_steps:_} is too small; {LEAST_WINDOW_STEPS:_} is the least.")
+    assert options.part_names
+    assert options.game_names

@@ -1,0 +1,37 @@
+"""Timing of what is compared: in turn, slice by slice, so that whatever else the machine does meets all alike."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+SLICE_SECONDS = 0.01
+"""A slice holds as many calls as fit, one at least."""
+
+
+def seconds_per_call(
+    actions: Sequence[Callable[[], object]], seconds: float, settle: Callable[[], None] = lambda: None
+) -> list[float]:
+    """Mean wall-clock seconds of a call of each action, timed in turn until each had `seconds`; one call warms up.
+
+    `settle` waits until what a slice began is done, as work on a GPU is begun only.
+    """
+    counts = [0] * len(actions)
+    spent = [0.0] * len(actions)
+    per_slice = []
+    for action in actions:
+        action()
+        settle()
+        began = time.perf_counter()
+        action()
+        settle()
+        per_slice.append(max(1, int(SLICE_SECONDS / max(1e-9, time.perf_counter() - began))))
+    while min(spent) < seconds:
+        for index, action in enumerate(actions):
+            began = time.perf_counter()
+            for _ in range(per_slice[index]):
+                action()
+            settle()
+            spent[index] += time.perf_counter() - began
+            counts[index] += per_slice[index]
+    return [total / count for total, count in zip(spent, counts, strict=True)]
