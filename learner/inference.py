@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from learner.device import prepare_torch
 from learner.network import Policy, greedy
 from shared.board import Phase, Role
-from shared.config import FRAME_SIDE, STACK
 from shared.mailbox import Mailbox
 from shared.memory import Memory
 from shared.process import Birth, enter
@@ -22,7 +21,7 @@ from shared.wait import Stopped
 
 
 class Server:
-    """Groups of lanes, and the buffer of stacks that all groups share."""
+    """Groups of lanes, answered by one policy: a row's place in the batch is the same in every group."""
 
     def __init__(self, memory: Memory, policy: Policy, batch: int, *, partial: bool) -> None:
         sizes = memory.sizes
@@ -32,7 +31,7 @@ class Server:
         self._lane_envs = sizes.lane_envs
         lanes = batch // sizes.lane_envs
         self._groups = [np.arange(first, first + lanes) for first in range(0, sizes.lanes, lanes)]
-        self._stacks = np.zeros((batch, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
+        self._batch = batch
         self._loaded = -1
         self.served = 0  # rows, in all lives of the process
 
@@ -61,11 +60,8 @@ class Server:
         envs = (lanes[:, None] * self._lane_envs + np.arange(self._lane_envs)).ravel()
         ticks = np.repeat(Mailbox.tick_of(numbers), self._lane_envs)
         rows, mask = memory.ring.stack_rows(envs, ticks)
-        stacks = memory.ring.flat["frame"][rows]
-        stacks[~mask] = 0
-        places = envs % len(self._stacks)
-        self._stacks[places] = stacks
-        actions = greedy(self._policy.q_values(self._stacks))[places]
+        places = envs % self._batch
+        actions = greedy(self._policy.q_values_of(memory.ring.flat["frame"], rows, mask, places))[places]
         memory.mailbox.answer(lanes, numbers, actions.reshape(len(lanes), self._lane_envs).astype(np.uint8))
         self.served += len(envs)
 
@@ -99,7 +95,8 @@ def main(birth: Birth) -> None:
     assert machine.inference_threads is not None
     assert machine.inference_batch is not None
     device = torch.device(machine.device)
-    prepare_torch(device, machine.precision, machine.inference_threads)
+    deterministic = machine.deterministic == "on"
+    prepare_torch(device, machine.precision, machine.inference_threads, deterministic=deterministic)
 
     def policy(batch: int) -> Policy:
         return Policy(config.learn.network, memory.plan.actions, device, machine.precision, batch)

@@ -24,15 +24,13 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from learner.ahead import Graphs
 from learner.aside import Aside
+from learner.gather import BLOCK, GRID, select_to
 from shared.config import FRAME_SIDE, STACK, ConfigError
 from shared.parameters import CONVOLUTIONS, ParameterSpec, parameters_of
 from shared.random import Stream, bits
 
-BLOCK = 4
-"""Pixels along a side of a block."""
-GRID = FRAME_SIDE // BLOCK
-"""Blocks along a side of a frame."""
 CELL = BLOCK * BLOCK
 """Pixels of a block."""
 PIXEL = 1.0 / 255.0
@@ -313,11 +311,14 @@ class Policy:
         check_arithmetic(network, actions, device, precision, batch)
         self._weights = Weights(Architecture(network, actions), device, precision)
         self._batch = batch
-        pinned = device.type == "cuda"
-        self._stacks = torch.zeros(batch, STACK, FRAME_SIDE, FRAME_SIDE, dtype=torch.uint8, pin_memory=pinned)
-        self._values = torch.zeros(batch, actions, pin_memory=pinned)
-        self._blocks = torch.zeros(batch, GRID, GRID, STACK * CELL, dtype=torch.uint8, device=device)
-        self._graph: torch.cuda.CUDAGraph | None = self._capture() if pinned else None
+        cuda = device.type == "cuda"
+        self._host = torch.zeros(batch, GRID, GRID, STACK * CELL, dtype=torch.uint8, pin_memory=cuda)
+        self._words = self._host.numpy().view(np.uint32).reshape(batch, GRID, GRID, STACK, BLOCK)
+        self._values = torch.zeros(batch, actions, pin_memory=cuda)
+        self._blocks = torch.zeros_like(self._host, device=device) if cuda else self._host
+        self._graphs = Graphs(device) if cuda else None
+        if self._graphs is not None:
+            self._graphs.capture("answer", self._answer)
 
     @torch.inference_mode()
     def load(self, flat: NDArray[np.float32]) -> None:
@@ -331,32 +332,38 @@ class Policy:
         Raises:
             ValueError: the batch has another shape; results may depend on the shape, so it never changes.
         """
-        if stacks.shape != self._stacks.shape:
+        if stacks.shape != (self._batch, STACK, FRAME_SIDE, FRAME_SIDE):
             raise ValueError(f"The policy answers batches of {self._batch} stacks; this one has shape {stacks.shape}.")
-        self._stacks.numpy()[:] = stacks
-        if self._graph is None:
+        places = np.arange(self._batch)
+        rows = np.arange(self._batch * STACK).reshape(self._batch, STACK)
+        frames = np.ascontiguousarray(stacks).reshape(-1, FRAME_SIDE, FRAME_SIDE)
+        return self.q_values_of(frames, rows, np.ones(rows.shape, bool), places)
+
+    @torch.inference_mode()
+    def q_values_of(
+        self, frames: NDArray[np.uint8], rows: NDArray[np.int64], keep: NDArray[np.bool_], places: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        """Q(s, .) float32[batch, actions] of a batch in which some rows are new, gathered in one pass over memory.
+
+        Args:
+            frames: uint8[R, 84, 84], of which the new stacks are `rows`, int64[n, 4]; where `keep`, bool[n, 4], is
+                False, a frame counts as zeros.
+            places: int64[n], the rows of the batch that are new; the others hold what they held.
+        """
+        select_to(frames.view(np.uint32), rows, keep, places, self._words)
+        if self._graphs is None:
             self._answer()
         else:
-            self._graph.replay()
+            self._graphs.replay("answer")
             torch.cuda.current_stream().synchronize()
         return self._values.numpy().copy()
 
     def _answer(self) -> None:
-        """From the buffer of stacks to that of values: the body of the graph."""
-        stacks = blocks(self._stacks.to(self._blocks.device, non_blocking=True), self._blocks)
-        q = forward(self._weights, network_input(stacks, 0, self._weights.dtype)).q
+        """From the buffer of blocks to that of values: the body of the graph."""
+        if self._blocks is not self._host:
+            self._blocks.copy_(self._host, non_blocking=True)
+        q = forward(self._weights, network_input(self._blocks, 0, self._weights.dtype)).q
         self._values.copy_(q, non_blocking=True)
-
-    @torch.inference_mode()
-    def _capture(self) -> torch.cuda.CUDAGraph:
-        side = torch.cuda.Stream()
-        with torch.cuda.stream(side):  # libraries set themselves up in a first pass, which a capture cannot hold
-            self._answer()
-        side.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self._answer()
-        return graph
 
 
 def greedy(q: NDArray[np.float32]) -> NDArray[np.int64]:

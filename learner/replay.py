@@ -8,11 +8,11 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
-from learner.network import BLOCK, GRID, blocks
+from learner.gather import BLOCK, GRID, select
+from learner.network import blocks
 from shared.config import FRAME_SIDE, STACK
 from shared.random import Stream, bits
 from shared.ring import Ring
@@ -108,27 +108,6 @@ class Frames(Protocol):
         """Write the batch's frames as blocks uint8[n, 21, 21, 5 * 16] on the learner's device."""
 
 
-@njit(error_model="numpy", cache=True, nogil=True)
-def _select(lines, rows, keep, out):  # type: ignore[no-untyped-def]
-    """Blocks of frames, in one pass over memory; four pixels of a line are one word.
-
-    Args:
-        lines: uint32[R, 84, 21], all frames.
-        rows, keep: int64 and uint8[n, 5].
-        out: uint32[n, 21, 21, 5, 4].
-    """
-    for i in range(rows.shape[0]):
-        for k in range(rows.shape[1]):
-            if keep[i, k]:
-                frame = lines[rows[i, k]]
-                for y in range(GRID):
-                    for x in range(GRID):
-                        for line in range(BLOCK):
-                            out[i, y, x, k, line] = frame[BLOCK * y + line, x]
-            else:
-                out[i, :, :, k] = 0
-
-
 class HostFrames:
     """The frames of the ring in shared memory, for a learner on the CPU or a window that does not fit on the GPU."""
 
@@ -153,7 +132,7 @@ class HostFrames:
 
     def _gather(self, batch: Batch, out: Tensor) -> None:
         words = out.numpy().view(np.uint32).reshape(len(out), GRID, GRID, FRAMES, BLOCK)
-        _select(self._lines, batch.rows.numpy(), batch.keep.numpy()[:, :, 0, 0], words)
+        select(self._lines, batch.rows.numpy(), batch.keep.numpy()[:, :, 0, 0], words)
 
 
 class Pinned:

@@ -24,10 +24,10 @@ from torch import Tensor
 
 from learner.ahead import Ahead, Graphs
 from learner.aside import Aside
+from learner.gather import GRID
 from learner.loss import bellman_target, clipped_error
 from learner.network import (
     CELL,
-    GRID,
     Architecture,
     Weights,
     backward,

@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from learner.aside import Aside
+from learner.gather import GRID
 from learner.network import (
     CELL,
-    GRID,
     Architecture,
     Policy,
     Weights,
@@ -163,3 +163,17 @@ def test_a_wrong_kernel_is_noticed(network: str, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(F, "conv2d", wrong)
     with pytest.raises(ConfigError, match="--precision fp32"):
         check_arithmetic(network, ACTIONS, CPU, "bf16", 8)
+
+
+def test_new_rows_come_to_their_places_and_masked_frames_are_zeros() -> None:
+    policy = Policy("small", ACTIONS, CPU, "fp32", 4)
+    policy.load(initial_parameters(parameters_of("small", ACTIONS), 1))
+    stacks = _stacks(4)
+    policy.q_values(stacks)
+    frames = np.random.default_rng(2).integers(0, 256, (9, 84, 84), dtype=np.uint8)
+    rows, keep = np.array([[5, 0, 7, 8], [1, 1, 2, 3]]), np.array([[False, False, True, True], [True] * 4])
+    mixed = stacks.copy()
+    mixed[[2, 0]] = frames[rows]
+    mixed[2, :2] = 0
+    found = policy.q_values_of(frames, rows, keep, np.array([2, 0]))
+    assert np.array_equal(found, policy.q_values(mixed))

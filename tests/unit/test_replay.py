@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from learner.network import CELL, GRID, network_input
+from learner.gather import GRID
+from learner.network import CELL, network_input
 from learner.replay import FRAMES, Batch, DeviceFrames, Frames, HostFrames, Replay, Starts, draw
 from shared.config import STACK
 from tests.played_ring import PlayedRing, small_config
