@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ BENCHMARKS = {
     "limits": "what the parts can do: emulator, frames, memory, network, each against the limit above it",
     "throughput": "a whole run at steady state against its actors alone and its learner alone",
     "scaling": "actors alone with 1, 2, 4, ... processes",
+    "balance": "one core slowed down: lanes that move to faster actors against lanes that stay",
     "gpu": "a GPU's learner by setting, and inference beside a busy learner, in turns and under MPS",
     "ladder": "concurrent or not, synchronised or not, one env or many, parallel or not: the classical tables",
     "peers": "other systems on the same game at the same ratio",
@@ -60,6 +62,8 @@ def run(benchmark: Benchmark, options: Common, words: Sequence[str]) -> int:
         raise ConfigError(f"--repeats {options.repeats} measures nothing; it must be 1 or more.")
     if options.json is not None and not options.json.absolute().parent.is_dir():
         raise ConfigError(f"--json {options.json} cannot be written: its directory does not exist.")
+    # Told to end, it ends what it started, as when interrupted.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     report = Report(benchmark.name, benchmark.explanation.splitlines()[0], [benchmark.name, *words])
     try:
         benchmark.measure(options, report)

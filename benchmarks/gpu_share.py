@@ -1,0 +1,50 @@
+"""The share of the time in which the GPU works, as the driver's own tool tells it once a second."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import subprocess
+from types import TracebackType
+
+from shared import machine
+
+INTERVAL_MS = 1_000
+"""Between two samples; each is the share of the driver's last sample period."""
+
+
+class GpuShare:
+    """Samples of the first GPU's use from `begin` on. Where there is none, or no tool, nothing happens."""
+
+    def __init__(self) -> None:
+        tool = shutil.which("nvidia-smi")
+        self._tool = tool if machine.has_nvidia_driver() else None
+        self._process: subprocess.Popen[str] | None = None
+
+    def begin(self) -> None:
+        """Begin to sample, unless that was done."""
+        if self._tool is None or self._process is not None:
+            return
+        query = ["--id=0", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", f"--loop-ms={INTERVAL_MS}"]
+        self._process = subprocess.Popen(
+            [self._tool, *query], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+
+    def share(self) -> float | None:
+        """Stop, and return the mean of the samples, in [0, 1]; None: there are none."""
+        if self._process is None:
+            return None
+        self._process.terminate()
+        said, _ = self._process.communicate()
+        samples = [float(line) for line in said.splitlines() if line.strip().isdecimal()]
+        return statistics.fmean(samples) / 100 if samples else None
+
+    def __enter__(self) -> GpuShare:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()

@@ -1,0 +1,137 @@
+"""The learner with nobody beside it: its own rounds on a replay of noise, in a process of its own, as a run sets it up.
+
+Also the matrix products that no learner can do an update without, over and over.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import replace
+from typing import NamedTuple
+
+import multiprocess
+from multiprocess.connection import Connection
+
+from benchmarks.report import CannotRun, WrongResult
+from shared.board import Role
+from shared.memory import Memory, Plan
+from shared.wait import Bell, Waiter
+
+WINDOW_STEPS = 100_000
+"""Most steps of the replay; 0.7 GB, far beyond any cache, where a million would take long to fill."""
+PRODUCTS_SHARE = 0.25
+"""Of the seconds for the learner, for its products alone."""
+START_SECONDS = 120.0
+"""Most that the process may take beyond the time that it was given."""
+
+
+class Alone(NamedTuple):
+    """What the learner did alone."""
+
+    updates_per_second: float
+    products_per_second: float
+    """Matrix products of an update."""
+
+
+def learner_alone(plan: Plan, seconds: float) -> Alone:
+    """Learn for `seconds` with the device, precision, threads and sizes of a run.
+
+    Raises:
+        CannotRun: memory does not suffice, or the process ended early.
+        WrongResult: its numbers ceased to be finite, or it did another number of updates than it was asked for.
+    """
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before the child could initialise CUDA
+    context = multiprocess.get_context("spawn")
+    ours, theirs = context.Pipe()
+    child = context.Process(target=_child, args=(theirs, plan, seconds), daemon=True)
+    child.start()
+    theirs.close()
+    try:
+        answer = ours.recv() if ours.poll(seconds * (1 + PRODUCTS_SHARE) + START_SECONDS) else None
+    except EOFError:
+        answer = None
+    finally:
+        ours.close()
+        child.kill()
+        child.join()
+    if answer is None:
+        raise CannotRun("The learner's process ended early, or did not answer.")
+    if isinstance(answer, Exception):
+        raise answer
+    return Alone(*answer)
+
+
+def learner_pace(plan: Plan, seconds: float) -> float:
+    """Steps/s that the learner alone can follow, in the shortest rounds, so that none takes long. Raises as above."""
+    config = plan.config.with_settings(round_steps=plan.config.play.envs)
+    return learner_alone(Plan(config, plan.actions), seconds).updates_per_second * config.learn.train_every
+
+
+def _child(connection: Connection, plan: Plan, seconds: float) -> None:
+    """The process: send an `Alone`, or the exception to be raised."""
+    import torch
+
+    from learner.update import NonFiniteError
+    from shared.arena import ArenaError
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the benchmark decides what it means
+    try:
+        connection.send(tuple(_learn(plan, seconds)))
+    except (ArenaError, torch.OutOfMemoryError) as error:
+        connection.send(CannotRun(f"There is too little memory for the learner alone: {error}"))
+    except NonFiniteError as error:
+        connection.send(WrongResult(str(error)))
+    except WrongResult as error:
+        connection.send(error)
+
+
+def _learn(plan: Plan, seconds: float) -> Alone:
+    """Whole rounds of the learner's own loop, commits included; the lanes say that they have finished all of them."""
+    from benchmarks.memory_paths import fill
+    from learner.learner import Rounds, prepare, trainer_of
+
+    config = plan.config
+    prepare(config)
+    window = min(config.learn.replay_size, max(WINDOW_STEPS, 2 * plan.sizes.round_steps))
+    memory = Memory.create(Plan(replace(config, learn=replace(config.learn, replay_size=window)), plan.actions))
+    fill(memory.ring, plan.actions)
+    board, sizes = memory.board, memory.sizes
+    board.lane_finished[:] = sizes.rounds
+    rounds = Rounds(memory, Waiter(board, Role.LEARNER, Bell.create()), trainer_of(memory), [])
+    rounds.begin()
+    first = round_ = sizes.first_learning_round + sizes.window_ticks // sizes.round_ticks
+    rounds.do(round_)  # warms up
+    before, began = int(board.updates[0]), time.perf_counter()
+    while (took := time.perf_counter() - began) < seconds:
+        round_ += 1
+        rounds.do(round_)
+    asked, done = sizes.updates_before(round_ + 1) - sizes.updates_before(first + 1), int(board.updates[0]) - before
+    if done != asked:
+        raise WrongResult(f"The learner did {done:,} updates instead of {asked:,}.")
+    return Alone(done / took, _products(plan, PRODUCTS_SHARE * seconds))
+
+
+def _products(plan: Plan, seconds: float) -> float:
+    """Updates a second of nothing but their matrix products: target values forward, then forward and backward."""
+    import torch
+
+    from benchmarks.devices import Device
+    from benchmarks.products import Products
+    from benchmarks.timing import seconds_per_call
+
+    learn, machine = plan.config.learn, plan.config.machine
+    device = Device(torch.device(machine.device), [machine.precision])
+    like = torch.zeros(1, device=device.torch, dtype=torch.bfloat16 if machine.precision == "bf16" else torch.float32)
+    shape = learn.network, plan.actions, learn.batch_size, like
+    target, both = Products(*shape, backward=False), Products(*shape, backward=True)
+    target.check()
+    both.check()
+
+    def update() -> None:
+        target.run()
+        both.run()
+
+    (each,) = seconds_per_call([device.captured(update)], seconds, device.settle)
+    return 1 / each

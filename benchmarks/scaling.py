@@ -1,0 +1,127 @@
+"""Actors alone with 1, 2, 4, ... processes, up to the usable cores.
+
+Real runs that do not learn yet: they play, and inference answers, so its cores are counted in. Each is compared with
+the bare emulator in as many processes at once, measured just before it. With --whole also runs that learn, each
+against its actors alone. What follows -- goes to launch.py:
+
+  python launch.py bench scaling --whole -- --envs 192
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import tyro
+
+from benchmarks.command import Common
+from benchmarks.emulator import bare_speed, bare_speeds
+from benchmarks.learner_alone import learner_pace
+from benchmarks.report import CannotRun, Report
+from benchmarks.runs import BARE_SHARE, NEVER_LEARNS, PROBE_SHARE, plan_of, rounds_that_fit, says_round, tell_rounds
+from benchmarks.runs import measure as run
+from benchmarks.turns import Contender, in_turn
+from shared.config import ConfigError
+from shared.machine import usable_cores
+from shared.memory import Plan
+
+
+@dataclass(frozen=True)
+class Options(Common):
+    """Options of `launch.py bench scaling`."""
+
+    words: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Flags of launch.py for all runs, after --."""
+    game: str = "breakout"
+    """Atari game."""
+    seconds: float = 15.0
+    """Seconds of whole rounds of each run, after it has warmed up."""
+    whole: bool = False
+    """Measure whole runs, too, which learn."""
+
+
+def actor_counts(cores: int, lanes: int) -> list[int]:
+    """1, 2, 4, ... and the cores themselves; no more than there are lanes to play."""
+    powers = [1 << power for power in range(cores.bit_length())]
+    return [count for count in sorted({*powers, cores}) if count <= min(cores, lanes)]
+
+
+def measure(options: Options, report: Report) -> None:
+    """Measure every number of actors in turn. Raises `ConfigError` before anything runs when a setting cannot work."""
+    if not 0 < options.seconds < float("inf"):
+        raise ConfigError(f"--seconds {options.seconds} must be above 0.")
+    if any(word.partition("=")[0] == "--actors" for word in options.words):
+        raise ConfigError("--actors is what this benchmark varies: leave it away.")
+    with report.measuring("settings"):
+        plan = plan_of(options.game, [*options.words, "--actors", "1"])
+        if plan.config.play.env is not None:
+            raise CannotRun("Only games of ale-py have a bare emulator to compare with.")
+    if report.missing:
+        return
+    cores, lanes = usable_cores(), plan.sizes.lanes
+    if lanes < cores:
+        report.note(f"The run has {lanes} lanes, which no more actors than that can play; more --envs have more.")
+    pace, learner = _paces(options, plan)
+    words = {
+        count: rounds_that_fit(
+            plan, [*options.words, "--actors", str(count)], options.seconds, min(count * pace, learner)
+        )
+        for count in actor_counts(cores, lanes)
+    }
+    tell_rounds(report, plan, plan_of(options.game, words[1]), options.seconds)
+    _add(report, words, in_turn(report, list(_contenders(options, plan, words)), options.repeats))
+
+
+def _paces(options: Options, plan: Plan) -> tuple[float, float]:
+    """Steps/s that an actor and, where it is measured, the learner can do at most; infinite where nobody asks."""
+    seconds = PROBE_SHARE * options.seconds
+    if says_round(options.words):
+        return float("inf"), float("inf")
+    learner = learner_pace(plan, seconds) if options.whole else float("inf")
+    return bare_speed(plan.config.play.game, seconds), learner
+
+
+def _contenders(options: Options, plan: Plan, words: Mapping[int, Sequence[str]]) -> Iterator[Contender]:
+    """For every number of actors: the bare emulator, the actors alone, and the whole run if asked for."""
+    for count, flags in words.items():
+        yield Contender(_bare(count), partial(_emulation, plan.config.play.game, BARE_SHARE * options.seconds, count))
+        yield Contender(
+            _alone(count), partial(run, options.game, options.seconds, [*flags, *NEVER_LEARNS], learning=False)
+        )
+        if options.whole:
+            yield Contender(_whole(count), partial(run, options.game, options.seconds, flags))
+
+
+def _add(report: Report, words: Mapping[int, Sequence[str]], found: Mapping[str, list[Any]]) -> None:
+    """The rows of every number of actors that could be measured."""
+    for count in words:
+        bare, alone, whole = (found.get(name(count)) for name in (_bare, _alone, _whole))
+        with report.measuring(f"{count} actors"):
+            if bare:
+                report.add(_bare(count), "steps/s", bare)
+            if alone:
+                shares = [each.played_per_second / most for each, most in zip(alone, bare, strict=True)] if bare else []
+                speeds = [each.steps_per_second for each in alone]
+                report.add(_alone(count), "steps/s", speeds, limit=_bare(count) if bare else None, ratios=shares)
+            if whole:
+                speeds = [each.steps_per_second for each in whole]
+                report.add(_whole(count), "steps/s", speeds, limit=_alone(count) if alone else None)
+
+
+def _emulation(game: str, seconds: float, processes: int) -> float:
+    """Steps/s of the bare emulator in so many processes together."""
+    return sum(bare_speeds(game, seconds, processes))
+
+
+def _bare(count: int) -> str:
+    return f"bare emulator, {count}"
+
+
+def _alone(count: int) -> str:
+    return f"actors alone, {count}"
+
+
+def _whole(count: int) -> str:
+    return f"whole run, {count}"

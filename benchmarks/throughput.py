@@ -1,0 +1,218 @@
+"""End to end at steady state, against the actors alone and the learner alone.
+
+Parts, for --parts:
+
+  speed        a real run; its actors alone (a run that does not learn yet), bounded by the bare emulator on all cores;
+               and its learner alone (on a replay of noise), bounded by the matrix products in its updates
+  evaluation   the price of evaluation beside training: the run again, with one evaluation under way all the time
+  round        the price of the round: with its barrier (concurrent) against without (free), as it is, where on a small
+               machine everybody waits for the learner, and with an update every 400 steps, where emulation is
+
+All of a repeat is measured one after the other, and compared within the repeat. Runs are checked for the work that they
+were asked for; resets, commits and the segments of checkpoints are counted in. What follows -- goes to launch.py:
+
+  python launch.py bench throughput --game pong --seconds 60 -- --actors 12 --envs 192
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import tyro
+
+from benchmarks.command import Common
+from benchmarks.emulator import bare_speeds
+from benchmarks.learner_alone import learner_alone, learner_pace
+from benchmarks.report import CannotRun, Report, WrongResult
+from benchmarks.runs import (
+    BARE_SHARE,
+    NEVER_LEARNS,
+    PROBE_SHARE,
+    Throughput,
+    plan_of,
+    rounds_that_fit,
+    says_round,
+    tell_rounds,
+)
+from benchmarks.runs import measure as run
+from benchmarks.turns import Contender, chosen, in_turn
+from shared.config import ConfigError
+from shared.machine import usable_cores
+from shared.memory import Plan
+
+PARTS = ("speed", "evaluation", "round")
+ROUNDS_BETWEEN_EVALUATIONS = 3
+"""So that in a measurement fewer than four wait, for which the learner would, and one is always under way."""
+CASES: dict[str, tuple[str, ...]] = {"as it is": (), "an update every 400 steps": ("--train-every", "400")}
+"""Words of the two cases of the price of the round."""
+
+END_TO_END, SMALLER = "end to end", "the smaller of the two alone"
+BARE, ACTORS, PRODUCTS, LEARNER = (
+    "bare emulator, all cores",
+    "actors alone",
+    "matrix products of the updates",
+    "learner alone",
+)
+EVALUATED = "end to end, with an evaluation"
+
+
+@dataclass(frozen=True)
+class Options(Common):
+    """Options of `launch.py bench throughput`."""
+
+    words: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Flags of launch.py for all runs, after --."""
+    game: str = "breakout"
+    """Atari game."""
+    seconds: float = 30.0
+    """Seconds of whole rounds of each run, after it has warmed up, and of the learner alone."""
+    parts: str = "speed,evaluation"
+    """Parts to be measured, separated by commas; all: all of them."""
+
+
+def measure(options: Options, report: Report) -> None:
+    """Measure what is asked for. Raises `ConfigError` before anything runs when a setting cannot work."""
+    if not 0 < options.seconds < float("inf"):
+        raise ConfigError(f"--seconds {options.seconds} must be above 0.")
+    parts = chosen(options.parts, PARTS, "--parts")
+    with report.measuring("settings"):
+        plan = plan_of(options.game, options.words)
+    if report.missing:
+        return
+    words = _fitted(options, plan, report)
+    plan = plan_of(options.game, words)
+    found = in_turn(report, list(_contenders(options, parts, words, plan)), options.repeats)
+    if "speed" in parts:
+        _add_sides(report, found, plan)
+    _add_run(report, found.get(END_TO_END, []), plan)
+    _add_evaluation(report, found)
+    _add_round(report, found)
+
+
+def _contenders(options: Options, parts: Sequence[str], words: Sequence[str], plan: Plan) -> Iterator[Contender]:
+    """Whatever is measured in each repeat, in this order."""
+
+    def running(name: str, *more: str, learning: bool = True) -> Contender:
+        flags = [*words, *more]
+        return Contender(name, partial(run, options.game, options.seconds, flags, learning=learning))
+
+    if "speed" in parts:
+        yield Contender(BARE, partial(_bare, plan, BARE_SHARE * options.seconds))
+        yield running(ACTORS, *NEVER_LEARNS, learning=False)
+        yield Contender(LEARNER, partial(learner_alone, plan, options.seconds))
+    if "speed" in parts or "evaluation" in parts:
+        yield running(END_TO_END)
+    if "evaluation" in parts:
+        yield running(EVALUATED, "--eval-every-steps", str(ROUNDS_BETWEEN_EVALUATIONS * plan.sizes.round_steps))
+    if "round" in parts:
+        for case, flags in CASES.items():
+            for schedule in ("free", "concurrent"):
+                yield running(f"{schedule}, {case}", *flags, "--schedule", schedule)
+
+
+def _fitted(options: Options, plan: Plan, report: Report) -> list[str]:
+    """The words of the runs, with rounds that fit into a measurement at the pace of the slower side."""
+    words, seconds = list(options.words), PROBE_SHARE * options.seconds
+    if not says_round(words):
+        paces = []
+        with report.measuring(LEARNER):
+            paces.append(learner_pace(plan, seconds))
+        with report.measuring(BARE):
+            paces.append(_bare(plan, seconds))
+        words = rounds_that_fit(plan, words, options.seconds, min(paces)) if paces else words
+    tell_rounds(report, plan, plan_of(options.game, words), options.seconds)
+    return words
+
+
+def _bare(plan: Plan, seconds: float) -> float:
+    """Steps/s of the bare emulator on all cores at once."""
+    if plan.config.play.env is not None:
+        raise CannotRun("Only games of ale-py have a bare emulator to compare with.")
+    return sum(bare_speeds(plan.config.play.game, seconds, usable_cores()))
+
+
+def _add_sides(report: Report, found: Mapping[str, list[Any]], plan: Plan) -> None:
+    """Each side against what bounds it, and the run against the smaller of them."""
+    every = plan.config.learn.train_every
+    with report.measuring("speed"):
+        bare, actors, learner = (found.get(name, []) for name in (BARE, ACTORS, LEARNER))
+        if bare:
+            report.add(BARE, "steps/s", bare, note=f"{usable_cores()} processes")
+        if actors:
+            speeds = [each.steps_per_second for each in actors]
+            shares = [each.played_per_second / most for each, most in zip(actors, bare, strict=True)] if bare else []
+            report.add(
+                ACTORS, "steps/s", speeds, limit=BARE if bare else None, ratios=shares, note=f"{plan.actors} actors"
+            )
+        if learner:
+            report.add(PRODUCTS, "steps/s", [each.products_per_second * every for each in learner])
+            report.add(LEARNER, "steps/s", [each.updates_per_second * every for each in learner], limit=PRODUCTS)
+        if actors and learner:
+            sides = zip(report.row(ACTORS).values, report.row(LEARNER).values, strict=True)
+            report.add(SMALLER, "steps/s", [min(pair) for pair in sides])
+
+
+def _add_run(report: Report, runs: Sequence[Throughput], plan: Plan) -> None:
+    """The run: speed, samples a step, resets, busy shares, memory, and what limits it in its own words."""
+    if not runs:
+        return
+    with report.measuring("the run"):
+        known = any(row.name == SMALLER for row in report.rows)
+        report.add(END_TO_END, "steps/s", [each.steps_per_second for each in runs], limit=SMALLER if known else None)
+        learn = plan.config.learn
+        report.add(
+            "samples a step",
+            "samples",
+            [each.samples_per_step for each in runs],
+            note=f"asked: {learn.batch_size / learn.train_every:g}",
+        )
+        report.add("episodes ended", "", [each.episodes for each in runs])
+        report.add("from the command to the first round", "s", [each.first_step_seconds for each in runs])
+    with report.measuring("busy share"):
+        for role in runs[0].busy:
+            report.add(role, "of the time", [each.busy[role] for each in runs])
+        gpu = [each.gpu for each in runs if each.gpu is not None]
+        if len(gpu) == len(runs):
+            report.add("GPU", "of the time", gpu)
+    with report.measuring("memory"):
+        memory = [each.summary["memory"] for each in runs]
+        report.add("shared region", "MB", [each["shared_bytes"] / 1e6 for each in memory])
+        for role in ("learner", "inference", "actor", "scribe"):
+            private = [largest(each["private_bytes"], role) / 1e6 for each in memory]
+            report.add(f"private, {role}", "MB", private, note="the largest" if role == "actor" else "")
+    report.note(f"What the run says of itself: {runs[-1].summary['limit']['sentence']}")
+    if not any(each.episodes for each in runs):
+        report.note("No episode ended while a run was measured: its speed is without resets; more --seconds have them.")
+    if plan.config.machine.device == "cpu":
+        report.note(
+            "Without a GPU actors, inference and learner share the cores: together they cannot do what each does alone."
+        )
+
+
+def largest(private_bytes: Mapping[str, int], role: str) -> int:
+    """The most private bytes of a process of this role; names are those of `shared.process.role_name`."""
+    return max(size for name, size in private_bytes.items() if name.split(" ")[0] == role)
+
+
+def _add_evaluation(report: Report, found: Mapping[str, list[Any]]) -> None:
+    """What evaluation costs."""
+    if runs := found.get(EVALUATED):
+        with report.measuring(EVALUATED):
+            if not all(each.summary["roles"]["evaluator"]["busy"] for each in runs):
+                raise WrongResult("The evaluator was never at work while its price was measured.")
+            speeds = [each.steps_per_second for each in runs]
+            report.add(EVALUATED, "steps/s", speeds, limit=END_TO_END if END_TO_END in found else None)
+
+
+def _add_round(report: Report, found: Mapping[str, list[Any]]) -> None:
+    """What the barrier costs."""
+    for case in CASES:
+        free, concurrent = (found.get(f"{schedule}, {case}") for schedule in ("free", "concurrent"))
+        if free and concurrent:
+            with report.measuring("round"):
+                above = report.add(f"free, {case}", "steps/s", [each.steps_per_second for each in free])
+                speeds = [each.steps_per_second for each in concurrent]
+                report.add(f"concurrent, {case}", "steps/s", speeds, limit=above.name)

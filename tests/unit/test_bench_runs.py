@@ -1,0 +1,73 @@
+"""What the benchmarks of runs check, choose and count, without a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from benchmarks.report import WrongResult
+from benchmarks.runs import ROUNDS, check, plan_of, rounds_that_fit
+from benchmarks.scaling import actor_counts
+from shared.config import Config
+from shared.sizes import sizes_of
+
+CONFIG = Config().with_settings(envs=8, round_steps=480, learning_starts=960, train_every=4, batch_size=32)
+SIZES = sizes_of(CONFIG)
+
+
+def record(round_: int) -> dict[str, Any]:
+    """What the scribe writes of a round of two seconds, in which one episode ends and is reset."""
+    stop = round_ + 1
+    return {
+        "round": round_,
+        "steps": stop * 480,
+        "updates": SIZES.updates_before(stop),
+        "steps_per_second": 240.0,
+        "updates_per_second": SIZES.updates_in(round_) / 2,
+        "valid_steps": 479,
+        "episodes": stop,
+    }
+
+
+def checked(**changes: Any) -> None:
+    """Check rounds 3 to 5, with changes in the record of round 5."""
+    records = [record(round_) for round_ in (2, 3, 4, 5)]
+    records[-1] |= changes
+    check(SIZES, records[0], records[1:], {"steps": 6 * 480, "rounds": 6})
+
+
+def test_a_run_that_did_its_work_passes() -> None:
+    checked()
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"steps": 6 * 480 + 8}, "rounds have 480"),
+        ({"round": 6}, "after round 4"),
+        ({"updates": 479}, "479 in all instead of 480"),
+        ({"updates_per_second": 59.5}, "did 119 updates instead of 120"),
+        ({"valid_steps": 400}, "3 episodes ended, but there were 82 resets"),
+    ],
+)
+def test_other_work_is_seen(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(WrongResult, match=says):
+        checked(**changes)
+
+
+def test_rounds_become_shorter_only_and_only_unasked() -> None:
+    plan = plan_of("breakout", ["--device", "cpu"])
+    assert rounds_that_fit(plan, [], 30, 100_000) == []
+    assert rounds_that_fit(plan, [], 30, 400) == ["--round-steps", str(30 * 400 // ROUNDS)]
+    assert rounds_that_fit(plan, [], 1, 1) == ["--round-steps", "960"]
+    assert rounds_that_fit(plan, ["--round-steps=9_000"], 30, 400) == ["--round-steps=9_000"]
+    assert rounds_that_fit(plan_of("breakout", ["--schedule", "alternate"]), [], 30, 400) == []
+
+
+@pytest.mark.parametrize(
+    ("cores", "lanes", "counts"),
+    [(1, 48, [1]), (2, 48, [1, 2]), (6, 48, [1, 2, 4, 6]), (16, 48, [1, 2, 4, 8, 16]), (16, 6, [1, 2, 4])],
+)
+def test_numbers_of_actors(cores: int, lanes: int, counts: list[int]) -> None:
+    assert actor_counts(cores, lanes) == counts
