@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.report import ROOT, CannotRun, WrongResult
+from benchmarks.outside import last_line, said_by
+from benchmarks.report import ROOT, CannotRun
 
 PEERS = ROOT / ".venv-peers"
 LOCK = ROOT / "requirements.lock"
@@ -41,7 +40,7 @@ class Environment:
         if not self._made:
             try:
                 if not self._python.exists():
-                    _succeed([sys.executable, "-m", "venv", str(self._directory)])
+                    said_by([sys.executable, "-m", "venv", str(self._directory)], INSTALL_SECONDS)
                 self._pip(next(line for line in LOCK.read_text().splitlines() if line.startswith("torch==")))
             except CannotRun as error:  # asked once: without a network pip takes its time to say so
                 self._refusal = error
@@ -62,38 +61,4 @@ class Environment:
 
     def _pip(self, *packages: str) -> None:
         options = ["--quiet", "--disable-pip-version-check", "--constraint", str(LOCK)]
-        _succeed([str(self._python), "-m", "pip", "install", *options, *packages])
-
-
-def last_line(command: Sequence[str], seconds: float) -> dict[str, Any]:
-    """The JSON object in the last line that a command prints.
-
-    Raises:
-        CannotRun: it failed, or took longer than `seconds`.
-        WrongResult: its last line is something else.
-    """
-    said = _run(command, seconds)
-    try:
-        result: dict[str, Any] = json.loads(said.splitlines()[-1])
-    except (IndexError, ValueError):
-        raise WrongResult(f"{Path(command[0]).name} {' '.join(command[1:])} printed no result.") from None
-    return result
-
-
-def _succeed(command: Sequence[str]) -> None:
-    _run(command, INSTALL_SECONDS)
-
-
-def _run(command: Sequence[str], seconds: float) -> str:
-    """What a command prints. Raises `CannotRun` with the last thing that it complains about."""
-    try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds, check=False)
-    except subprocess.TimeoutExpired:
-        raise CannotRun(f"{' '.join(command[1:])} did not end within {seconds:.0f} s.") from None
-    except OSError as error:
-        raise CannotRun(f"{command[0]} cannot be started: {error.strerror}.") from error
-    if done.returncode:
-        complaints = [line.strip() for line in done.stderr.splitlines() if line.strip()] or ["it said nothing"]
-        errors = [line for line in complaints if line.startswith("ERROR")] or complaints
-        raise CannotRun(f"{' '.join(command[1:])} failed: {errors[-1]}")
-    return done.stdout
+        said_by([str(self._python), "-m", "pip", "install", *options, *packages], INSTALL_SECONDS)

@@ -27,7 +27,8 @@ from functools import partial
 from actors.atari import game_name
 from actors.env import EnvError
 from benchmarks.command import Common
-from benchmarks.peer_environment import Environment, last_line
+from benchmarks.outside import last_line
+from benchmarks.peer_environment import Environment
 from benchmarks.report import CannotRun, Report, WrongResult
 from benchmarks.runs import measure as measure_run
 from benchmarks.turns import Contender, chosen, in_turn
