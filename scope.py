@@ -28,6 +28,7 @@ OOM_POLICY_SINCE = 253
 """The first version of systemd whose scopes know OOMPolicy; those before end a scope at the first kill."""
 _INSIDE = "RINGSIDE_SCOPE"
 """Environment variable: the scope that a launcher was put into. It names the process, so that none can inherit it."""
+_MAY_NOT = "systemd may not limit {} here; as root, or with control groups of version 2, it can."
 _WITHOUT = (
     "Leave --cgroup away: a run respects the limits of any control group that it is started in, and its processes end "
     "with it (docs/reliability.md)."
@@ -47,9 +48,9 @@ class Limits:
         """Sentences: what was asked for and is not in force."""
         said = []
         if self.cpus is not None and (found.cores is None or found.cores > self.cpus * 1.01):
-            said.append(f"--cpus {self.cpus:g} is not in force: systemd may not limit processor time here.")
+            said.append(f"--cpus {self.cpus:g} is not in force: {_MAY_NOT.format('processor time')}")
         if self.memory is not None and (found.memory is None or found.memory > self.memory):
-            said.append(f"--memory {self.memory / 1e9:.1f} GB is not in force: systemd may not limit memory here.")
+            said.append(f"--memory of {self.memory / 1e9:.1f} GB is not in force: {_MAY_NOT.format('memory')}")
         return said
 
 

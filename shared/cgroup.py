@@ -34,8 +34,10 @@ class InForce:
 
     def __str__(self) -> str:
         parts = (
-            "no limit of processor time" if self.cores is None else f"{self.cores:g} cores",
-            "no limit of memory" if self.memory is None else f"{self.memory / 1e9:.1f} GB",
+            "no limit of processor time"
+            if self.cores is None
+            else f"processor time of {self.cores:g} {'core' if self.cores == 1 else 'cores'}",
+            "no limit of memory" if self.memory is None else f"memory of {self.memory / 1e9:.1f} GB",
             "no limit of tasks" if self.tasks is None else f"{self.tasks:,} tasks",
         )
         return f"{', '.join(parts)} ({self.group})"

@@ -16,7 +16,7 @@ def test_limits_in_force_of_version_2(tmp_path: Path) -> None:
     tree(root, {"sys/fs/cgroup/user.slice/pids.max": "33000", "sys/fs/cgroup/user.slice/cpu.max": "400000 100000"})
     found = cgroup.in_force(root)
     assert found == cgroup.InForce(GROUP, 1.5, 16 * GB, 33_000)
-    assert str(found) == f"1.5 cores, 16.0 GB, 33,000 tasks ({GROUP})"
+    assert str(found) == f"processor time of 1.5 cores, memory of 16.0 GB, 33,000 tasks ({GROUP})"
 
 
 def test_limits_in_force_of_version_1(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_limits_in_force_of_version_1(tmp_path: Path) -> None:
     )
     found = cgroup.in_force(root)
     assert found == cgroup.InForce("/a", 8.0, None, 512)
-    assert str(found) == "8 cores, no limit of memory, 512 tasks (/a)"
+    assert str(found) == "processor time of 8 cores, no limit of memory, 512 tasks (/a)"
 
 
 def test_a_machine_without_control_groups(tmp_path: Path) -> None:
