@@ -20,6 +20,8 @@ from shared.wait import Bell, Waiter
 
 FATAL = 3
 """Exit code of a child whose trouble a restart cannot mend; its last line of log is the sentence for the user."""
+NICENESS = 10
+"""By how much actors and scribe give way, on cores that they share, to learner and inference, for whom all wait."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -88,6 +90,8 @@ def run_role(module: str, birth: Birth) -> None:
     os.dup2(log, 2)
     os.close(log)
     os.environ.update(birth.environment)
+    if birth.process not in (Role.LEARNER, Role.INFERENCE):
+        os.nice(NICENESS)
     if birth.cores:
         os.sched_setaffinity(0, birth.cores)
     try:
