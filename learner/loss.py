@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -16,6 +17,4 @@ def clipped_error(q: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         loss float32[n] and d loss / d q float32[n].
     """
-    error = q - y
-    gradient = error.clamp(-1.0, 1.0)
-    return gradient * (error - 0.5 * gradient), gradient
+    return F.huber_loss(q, y, reduction="none"), (q - y).clamp_(-1.0, 1.0)

@@ -170,7 +170,7 @@ class Weights:
 
     def scale_first(self) -> None:
         """Bring the first weights, which divide the pixels by 255, up to date with the master."""
-        self._first.copy_(self._first_master * PIXEL)
+        torch.mul(self._first_master, PIXEL, out=self._first)
 
     def load(self, outer: NDArray[np.float32]) -> None:
         """Take parameters float32[P] in outer order."""
@@ -219,15 +219,22 @@ def backward(weights: Weights, past: Pass, gradient_q: Tensor, out: Views, aside
     grad = _relu_backward(gradient_q @ layers.value[0], hidden).to(weights.dtype)
 
     def of_matrices(grad: Tensor) -> None:
-        out.value[0].copy_(gradient_q.t() @ hidden)
-        out.value[1].copy_(gradient_q.sum(0))
+        if out.value[0].dtype == gradient_q.dtype:
+            torch.mm(gradient_q.t(), hidden, out=out.value[0])
+            torch.sum(gradient_q, 0, out=out.value[1])
+        else:
+            out.value[0].copy_(gradient_q.t() @ hidden)
+            out.value[1].copy_(gradient_q.sum(0))
         torch.mm(grad.t(), features, out=out.hidden[0])
         torch.sum(grad, 0, out=out.hidden[1])
 
     def of_convolution(i: int, grad: Tensor) -> None:
         _, weight, bias = _backward_of(weights, past, i, grad, inputs=False)
-        out.convolutions[i][0].copy_(weight if i else weight * PIXEL)
-        out.convolutions[i][1].copy_(bias)
+        if i:
+            torch._foreach_copy_(out.convolutions[i], (weight, bias))
+        else:
+            torch.mul(weight, PIXEL, out=out.convolutions[0][0])
+            out.convolutions[0][1].copy_(bias)
 
     aside.do(partial(of_matrices, grad))
     last = past.inputs[-1]

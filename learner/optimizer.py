@@ -105,7 +105,7 @@ class Optimizer:
         self.gradient_scale = 1.0 if learn.optimizer == "rmsprop" else 1.0 / learn.batch_size
         self._weights = weights
         self._learn = learn
-        self._steps = torch.zeros((), dtype=torch.float64, device=weights.master.device)
+        self._steps = torch.zeros((), device=weights.master.device)
         self._compiled = weights.master.device.type == "cpu"
         cut = weights.architecture.convolution_parameters
         self._parts = slice(0, cut), slice(cut, None)
@@ -119,7 +119,8 @@ class Optimizer:
 
         On a CPU, those behind the convolutions are moved aside: nobody reads them until `aside.settle()`.
         """
-        self._steps += 1
+        if self._learn.optimizer == "adam":
+            self._steps += 1
         if self._compiled:
             convolutions, matrices = self._parts
             move = self.compiled_step()
@@ -160,15 +161,25 @@ class Optimizer:
         weights, learn = self._weights, self._learn
         gradient = self.gradient.float()
         decay = learn.optimizer_decay
-        self.square.mul_(decay).addcmul_(gradient, gradient, value=1.0 - decay)
         if learn.optimizer == "rmsprop":
-            self.mean.mul_(decay).add_(gradient, alpha=1.0 - decay)
+            self.square.mul_(decay).addcmul_(gradient, gradient, value=1.0 - decay)
+            self.mean.lerp_(gradient, 1.0 - decay)
             root = torch.addcmul(self.square, self.mean, self.mean, value=-1.0).add_(learn.optimizer_epsilon).sqrt_()
             weights.master.addcdiv_(gradient, root, value=-learn.learning_rate)
         else:
-            self.mean.mul_(ADAM_MEAN_DECAY).add_(gradient, alpha=1.0 - ADAM_MEAN_DECAY)
-            correction = (1.0 - torch.pow(decay, self._steps)).reciprocal_().float()
-            rate = (learn.learning_rate / (1.0 - torch.pow(ADAM_MEAN_DECAY, self._steps))).float()
-            root = (self.square * correction).sqrt_().add_(learn.optimizer_epsilon)
-            weights.master.sub_(self.mean.mul(rate).div_(root))
+            torch._fused_adam_(
+                [weights.master],
+                [gradient],
+                [self.mean],
+                [self.square],
+                [],
+                [self._steps],
+                lr=learn.learning_rate,
+                beta1=ADAM_MEAN_DECAY,
+                beta2=decay,
+                weight_decay=0.0,
+                eps=learn.optimizer_epsilon,
+                amsgrad=False,
+                maximize=False,
+            )
         weights.cast()

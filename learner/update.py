@@ -121,7 +121,8 @@ class Trainer:
         self._chunk = min(CHUNK_UPDATES, -(-sizes.round_steps // learn.train_every))
         self._chunks = [Chunk.of(self._chunk * learn.batch_size, actions, device) for _ in range(2)]
         self._actions = torch.arange(actions, device=device)
-        self._sums = torch.zeros(3, dtype=torch.float64, device=device)
+        # Of loss and maximal Q by place in the batch, and of the gradient's norm in the first place.
+        self._sums = torch.zeros(3, learn.batch_size, dtype=torch.float64, device=device)
         self._plan: Batch | None = None
         self._round = self._done = self._planned = self._loaded = 0
         self._ahead = Ahead(device)
@@ -232,8 +233,8 @@ class Trainer:
             NonFiniteError: the loss, the gradient or a parameter is not finite; nothing may be published then.
         """
         self._check()
-        loss, max_q, norm = self._sums.tolist()
-        updates = max(1, self._done)
+        loss, max_q, norm = self._sums.sum(1).tolist()
+        updates = max(1, self._done * self._learn.batch_size)
         norms = max(1, -(-self._done // self._chunk))
         return RoundMetrics(self._done, loss / updates, max_q / updates, norm / norms)
 
@@ -245,7 +246,7 @@ class Trainer:
 
     def _check(self) -> None:
         """Raise `NonFiniteError` unless all is finite. What is not stays so in the sums, so one look suffices."""
-        loss, max_q, norm, parameters = torch.cat([self._sums, self._online.master.sum()[None]]).tolist()
+        loss, max_q, norm, parameters = torch.cat([self._sums.sum(1), self._online.master.sum()[None]]).tolist()
         if not np.isfinite([loss, max_q, norm, parameters]).all():
             raise NonFiniteError(
                 f"In round {self._round}, within its first {self._done} updates, the learner's numbers ceased to be "
@@ -334,15 +335,17 @@ class Trainer:
         past = forward(online, network_input(chunk.blocks[part], 0, online.dtype), self._aside.settle)
         chosen = chunk.chosen[part]
         loss, gradient = clipped_error((past.q * chosen).sum(1), chunk.y[part])
-        gradient_q = gradient[:, None] * chosen * self._optimizer.gradient_scale
+        gradient_q = gradient[:, None] * chosen
+        if self._optimizer.gradient_scale != 1.0:
+            gradient_q.mul_(self._optimizer.gradient_scale)
         backward(online, past, gradient_q, self._gradients, self._aside)
         self._aside.settle()
         self._optimizer.step(self._aside)
-        self._sums[0] += loss.mean()
-        self._sums[1] += past.q.amax(1).mean()
+        self._sums[0].add_(loss)
+        self._sums[1].add_(past.q.amax(1))
         if index == 0:
             norm = torch.linalg.vector_norm(self._optimizer.gradient, dtype=torch.float32)
-            self._sums[2] += norm / (self._optimizer.gradient_scale * size)
+            self._sums[2, 0].add_(norm, alpha=1.0 / (self._optimizer.gradient_scale * size))
 
 
 def _upload(field: Tensor, device: torch.device) -> Tensor:

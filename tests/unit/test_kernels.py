@@ -1,0 +1,86 @@
+"""How many kernels an update starts on a GPU: each costs it two or three microseconds, whatever little it does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from learner.aside import Aside
+from learner.update import Trainer
+from tests.played_ring import ACTIONS, PlayedRing, small_config
+
+VIEWS = {
+    "alias",
+    "as_strided",
+    "detach",
+    "expand",
+    "permute",
+    "select",
+    "slice",
+    "squeeze",
+    "t",
+    "transpose",
+    "unsqueeze",
+    "view",
+    "_reshape_alias",
+    "_unsafe_view",
+    "empty",
+    "empty_strided",
+    "empty_like",
+}
+"""Operations that start nothing."""
+KERNELS = {"convolution": 2}
+"""What starts more than one: cuDNN's convolution leaves the bias to PyTorch. Libraries may start one more each to put
+data into another order, or to add up what several blocks found."""
+
+
+class Count(TorchDispatchMode):
+    """Counts the kernels that the operations within would start on a GPU, by operation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernels: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        if name == "convolution_backward":
+            inputs, weight, bias = args[-1]
+            self.kernels[name] += inputs + weight + bias
+        elif name not in VIEWS:
+            self.kernels[name] += KERNELS.get(name, 1)
+        return func(*args, **(kwargs or {}))
+
+
+def _kernels(optimizer: str, precision: str) -> Counter[str]:
+    """Those of one update of the Nature network, as it runs on a GPU; not the first of a chunk."""
+    config = small_config(network="nature", optimizer=optimizer)
+    played = PlayedRing(config)
+    played.play(4 * played.sizes.round_ticks)
+    trainer = Trainer(
+        ring=played.ring,
+        sizes=played.sizes,
+        learn=config.learn,
+        seed=1,
+        actions=ACTIONS,
+        device=torch.device("cpu"),
+        precision=precision,
+    )
+    trainer.initialise()
+    trainer.begin_round(4, played.ticks)
+    trainer.run(1)
+    trainer._optimizer._compiled = False
+    trainer._aside = Aside()
+    with torch.no_grad(), Count() as count:
+        trainer._update(trainer._chunks[0], 1)
+    return count.kernels
+
+
+@pytest.mark.parametrize(("optimizer", "precision", "most"), [("rmsprop", "fp32", 52), ("adam", "fp32", 48)])
+def test_an_update_starts_few_kernels(optimizer: str, precision: str, most: int) -> None:
+    kernels = _kernels(optimizer, precision)
+    assert kernels["convolution"] == 2 * 3  # the counting sees what is there
+    assert kernels.total() <= most, kernels
