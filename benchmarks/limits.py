@@ -63,6 +63,8 @@ class Options(Common):
     """Seconds for each figure of each repeat."""
     window_steps: int = 100_000
     """Steps in the ring that memory and update read; 7 KB each."""
+    batches: str = "32,128"
+    """Batch sizes of update, separated by commas."""
     learner_threads: int | None = None
     """CPU threads of update; default: what a run would take here."""
     inference_threads: int | None = None
@@ -75,7 +77,8 @@ class Options(Common):
         from actors.env import EnvError
 
         try:
-            return [game_name(name) for name in (TEN_GAMES if self.games == "ten" else self.games.split(","))]
+            names = TEN_GAMES if self.games == "ten" else self.games.split(",")
+            return list(dict.fromkeys(game_name(name) for name in names))
         except EnvError as error:
             raise ConfigError(str(error)) from error
 
@@ -87,6 +90,15 @@ class Options(Common):
             if name not in PARTS:
                 raise ConfigError(f"--parts: there is no part {name!r}{nearest(name, PARTS)}")
         return [name for name in PARTS if name in asked]
+
+    @property
+    def batch_sizes(self) -> list[int]:
+        """The batch sizes. Raises `ConfigError` for what is none."""
+        words = self.batches.split(",")
+        for word in words:
+            if not word.isdecimal() or int(word) < 1:
+                raise ConfigError(f"--batches {self.batches}: {word!r} is no batch size.")
+        return list(dict.fromkeys(int(word) for word in words))
 
 
 def measure(options: Options, report: Report) -> None:
@@ -107,5 +119,5 @@ def _check(options: Options) -> None:
         raise ConfigError(f"--seconds {options.seconds} must be above 0.")
     if options.window_steps < LEAST_WINDOW_STEPS:
         raise ConfigError(f"--window-steps {options.window_steps:_} is too small; {LEAST_WINDOW_STEPS:_} is the least.")
-    assert options.part_names
-    assert options.game_names
+    for checked in (options.part_names, options.batch_sizes, options.game_names):
+        assert checked, "a list of words is never empty"

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from benchmarks.limits import Options
 from benchmarks.report import CannotRun, Report, WrongResult
 from benchmarks.timing import seconds_per_call
-from learner.gather import BLOCK, GRID
+from learner.gather import BLOCK, GRID, select_to
 from learner.inference import Server
 from learner.network import Architecture, Policy, Weights, initial_parameters
 from learner.replay import FRAMES, HostFrames, Replay
@@ -162,8 +162,7 @@ def _learner_gather(paths: Paths, memory: Memory) -> None:
 
     frames.select(parts[0], out)
     chosen = flat[parts[0].rows.numpy()] * parts[0].keep.numpy()
-    cut = chosen.reshape(n, FRAMES, GRID, BLOCK, GRID, BLOCK).transpose(0, 2, 4, 1, 3, 5)
-    if not np.array_equal(out.numpy(), cut.reshape(out.shape)):
+    if not np.array_equal(out.numpy(), _cut(chosen)):
         raise WrongResult("The learner gathers other blocks than those of the frames that were sampled.")
     paths.add(
         ("memcpy out of the ring", "learner's gather"),
@@ -173,15 +172,25 @@ def _learner_gather(paths: Paths, memory: Memory) -> None:
     )
 
 
+def _cut(frames: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Frames uint8[n, k, 84, 84] as blocks uint8[n, 21, 21, k * 16] (learner/network.py), the obvious way."""
+    n, k = frames.shape[:2]
+    cells = frames.reshape(n, k, GRID, BLOCK, GRID, BLOCK).transpose(0, 2, 4, 1, 3, 5)
+    return cells.reshape(n, GRID, GRID, k * BLOCK * BLOCK)
+
+
 class _Silent:
-    """A policy that thinks nothing, and keeps what it was asked."""
+    """A policy that gathers what it is asked, as `Policy` does, and thinks nothing."""
 
     def __init__(self, batch: int) -> None:
-        self.asked = np.empty(0, np.uint8)
+        self.blocks = np.zeros((batch, GRID, GRID, STACK * BLOCK), np.uint32)
+        self._words = self.blocks.reshape(batch, GRID, GRID, STACK, BLOCK)
         self._values = np.zeros((batch, ACTIONS), np.float32)
 
-    def q_values(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32]:
-        self.asked = stacks
+    def q_values_of(
+        self, frames: NDArray[np.uint8], rows: NDArray[np.int64], keep: NDArray[np.bool_], places: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        select_to(frames.view(np.uint32), rows, keep, places, self._words)
         return self._values
 
 
@@ -203,9 +212,9 @@ def _inference_gather(paths: Paths, memory: Memory) -> None:
 
     for now in (1, sizes.window_ticks - 1):
         answer(now)
-        for env in range(batch):
-            if not np.array_equal(policy.asked[env], _stack(ring, env, now)):
-                raise WrongResult(f"Inference gathers another stack than that of env {env} at tick {now}.")
+        stacks = np.stack([_stack(ring, env, now) for env in range(batch)])
+        if not np.array_equal(policy.blocks.view(np.uint8), _cut(stacks)):
+            raise WrongResult(f"Inference gathers other blocks than those of the stacks of tick {now}.")
     paths.add(
         ("memcpy of stacks", "inference's gather"),
         (copy, lambda: answer(next(tick))),

@@ -36,9 +36,6 @@ from shared.machine import usable_cores
 from shared.memory import Memory
 from shared.resolve import learner_threads_of
 
-BATCHES = (32, 128)
-"""Transitions in an update; 32 as in Mnih et al. 2015."""
-
 
 def measure(options: Options, report: Report) -> None:
     """The part `update` of `launch.py bench limits`."""
@@ -46,7 +43,7 @@ def measure(options: Options, report: Report) -> None:
         on_cpu = device.torch.type == "cpu"
         threads = options.learner_threads or (learner_threads_of(usable_cores()) if on_cpu else 1)
         for precision in device.precisions:
-            for batch in BATCHES:
+            for batch in options.batch_sizes:
                 with (
                     report.measuring(device.named(f"update, {precision}, {batch}")),
                     filled_memory(options.window_steps, batch_size=batch) as memory,

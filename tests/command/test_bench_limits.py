@@ -1,0 +1,41 @@
+"""`launch.py bench limits` as a user types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.conftest import Launch
+
+QUICK = ("--repeats", "1", "--seconds", "0.01", "--window-steps", "2_000", "--batches", "4")
+
+
+def test_every_part_is_measured_and_verified(launch: Launch, tmp_path: Path) -> None:
+    done = launch("bench", "limits", *QUICK, "--games", "pong", "--json", "limits.json", timeout=110)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    held = json.loads((tmp_path / "limits.json").read_text())
+    assert held["wrong"] == {}
+    assert set(held["missing"]) <= {"inference on CUDA", "update on CUDA"}
+    rows = {row["name"]: row for row in held["rows"]}
+    for name in ("pong: env", "pong: actor loop", "ring write", "weights published", "request and reply"):
+        assert rows[name]["ratio"] > 0
+    assert rows["update, fp32, 4"]["limit"] == "passes of update, fp32, 4"
+    assert rows["inference, fp32, 8"]["limit"] == "products of inference, fp32, 8"
+    assert all(value > 0 for row in held["rows"] for value in row["values"])
+    assert done.stdout.startswith("What the parts of this machine can do")
+
+
+def test_mistakes_are_one_sentence(launch: Launch, tmp_path: Path) -> None:
+    for words, says in (
+        (("limits", "--games", "pong,brakout"), "no game 'brakout'; did you mean 'breakout'?"),
+        (("limits", "--parts", "emulator,netwrk"), "no part 'netwrk'"),
+        (("limits", "--json", "nowhere/file"), "--json nowhere/file cannot be written"),
+        (("limtis",), "no benchmark 'limtis'; did you mean limits?"),
+    ):
+        done = launch("bench", *words)
+        assert done.returncode == 2
+        assert done.stdout == ""
+        assert done.stderr.startswith("launch.py: ")
+        assert done.stderr.count("\n") == 1
+        assert says in done.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,166 @@
+"""Reports of benchmarks: shares, what could not run, what was wrong, JSON; and the benchmarks' own checks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+
+from benchmarks.command import Benchmark, Common, run
+from benchmarks.emulator import Bare
+from benchmarks.limits import Options
+from benchmarks.report import CannotRun, Report, WrongResult
+from shared.config import ConfigError
+
+QUICK = Options(repeats=1, seconds=0.001, window_steps=2_000)
+
+
+@pytest.fixture
+def report() -> Report:
+    return Report("limits", "Limits.", ["limits"], console=Console(quiet=True), machine={"threads_per_core": 1})
+
+
+def test_shares_are_taken_repeat_by_repeat(report: Report) -> None:
+    report.add("memcpy", "GB/s", [10.0, 20.0, 40.0])
+    row = report.add("gather", "GB/s", [5.0, 15.0, 10.0], limit="memcpy")
+    assert row.ratios == (0.5, 0.75, 0.25)
+    assert (row.median, row.ratio) == (10.0, 0.5)
+    given = report.add("env", "steps/s", [100.0], limit="bare emulator", ratios=[0.9])
+    assert given.ratio == 0.9
+    assert report.row("gather") is row
+
+
+def test_a_name_stands_for_one_row(report: Report) -> None:
+    report.add("memcpy", "GB/s", [10.0])
+    with pytest.raises(ValueError, match="two rows named 'memcpy'"):
+        report.add("memcpy", "GB/s", [20.0])
+
+
+def test_what_lacks_its_limit_is_missing_and_the_rest_goes_on(report: Report) -> None:
+    with report.measuring("first"):
+        report.add("gather", "GB/s", [5.0], limit="memcpy")
+    with report.measuring("second"):
+        raise CannotRun("There is no GPU.")
+    with report.measuring("third"):
+        report.add("memcpy", "GB/s", [10.0])
+    assert report.missing == {
+        "first": "It is measured against 'memcpy', which is missing.",
+        "second": "There is no GPU.",
+    }
+    assert [(row.part, row.name) for row in report.rows] == [("third", "memcpy")]
+    assert report.code == 0
+
+
+def test_a_wrong_part_loses_its_rows_and_the_command_fails(report: Report) -> None:
+    with report.measuring("right"):
+        report.add("memcpy", "GB/s", [10.0])
+    with report.measuring("wrong"):
+        report.add("gather", "GB/s", [9.0])
+        raise WrongResult("Other frames came out.")
+    assert [row.name for row in report.rows] == ["memcpy"]
+    assert report.wrong == {"wrong": "Other frames came out."}
+    assert report.code == 1
+
+
+def test_the_file_holds_all_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def measure(options: Common, report: Report) -> None:
+        with report.measuring("memory"):
+            report.add("memcpy", "GB/s", [10.0, 30.0])
+            report.add("gather", "GB/s", [5.0, 6.0], limit="memcpy", note="cold")
+        with report.measuring("broken"):
+            raise WrongResult("It is wrong.")
+        report.note("A sentence.")
+        raise KeyboardInterrupt
+
+    path = tmp_path / "report.json"
+    benchmark = Benchmark("limits", "Title.\n\nMore.", Common, measure)
+    assert run(benchmark, Common(repeats=2, json=path), ["--repeats", "2"]) == 1
+    held = json.loads(path.read_text())
+    assert held["command"] == "python launch.py bench limits --repeats 2"
+    assert [(row["name"], row["median"], row["ratio"]) for row in held["rows"]] == [
+        ("memcpy", 20.0, None),
+        ("gather", 5.5, pytest.approx(0.35)),
+    ]
+    assert held["missing"] == {"the rest": "It was interrupted."}
+    assert held["wrong"] == {"broken": "It is wrong."}
+    assert held["notes"] == ["A sentence."]
+    assert held["machine"]["usable_cores"] >= 1
+    shown = capsys.readouterr().out
+    for words in ("Title.", "gather  cold", "0.350", "wrong broken: It is wrong.", "A sentence."):
+        assert words in shown
+    assert "More." not in shown
+
+
+def test_an_emulator_that_stands_still_is_seen() -> None:
+    bare = Bare("pong", seed=1)
+    bare.play(0, [1] * 50)
+    bare.check()
+    bare.steps += 10
+    with pytest.raises(WrongResult, match="instead of"):
+        bare.check()
+
+
+def test_frames_of_another_way_are_seen(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    from benchmarks import actor_side
+
+    right = actor_side.slow_step
+    monkeypatch.setattr(actor_side, "slow_step", lambda ale, number: (right(ale, number)[0] ^ 1, 0.0))
+    actor_side.measure(QUICK, report)
+    assert report.wrong == {"actors, breakout": "The frame of step 0 differs from that of the slow way."}
+    assert not report.rows
+
+
+def test_a_gather_of_other_frames_is_seen(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    from benchmarks import memory_paths
+
+    monkeypatch.setattr(memory_paths.HostFrames, "select", lambda self, batch, out: out.fill_(1))
+    memory_paths.measure(QUICK, report)
+    assert "other blocks" in report.wrong["memory"]
+    assert not report.rows
+
+
+def test_wrong_products_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    from benchmarks.products import Products
+
+    products = Products("small", 4, 2, torch.zeros(()), backward=True)
+    products.check()
+    with monkeypatch.context() as patch:
+        patch.setattr(Products, "run", lambda self: [each.out.zero_() for each in self._products])
+        with pytest.raises(WrongResult, match="100% off"):
+            products.check()
+
+
+def test_operations_are_those_of_the_layers() -> None:
+    from benchmarks.products import Products, layer_sizes
+
+    sizes = layer_sizes("nature", 4)
+    assert sizes == [(400, 256, 32), (81, 512, 64), (49, 576, 64), (1, 3136, 512), (1, 512, 4)]
+    forward = 2 * sum(int(np.prod(size)) for size in sizes)
+    assert Products("nature", 4, 3, torch.zeros(()), backward=False).operations == 3 * forward
+    both = Products("nature", 4, 1, torch.zeros(()), backward=True).operations
+    assert both == 3 * forward - 2 * 400 * 256 * 32
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (Options(games="brakout"), "no game 'brakout'; did you mean 'breakout'?"),
+        (Options(games=""), "no game ''"),
+        (Options(parts="memory,emulater"), "no part 'emulater'; did you mean emulator?"),
+        (Options(seconds=0.0), "--seconds 0.0"),
+        (Options(window_steps=10), "2_000 is the least"),
+        (Options(batches="32,x"), "'x' is no batch size"),
+        (Options(learner_threads=0), "--learner-threads 0"),
+    ],
+)
+def test_impossible_options_are_refused_before_anything_runs(options: Options, says: str, report: Report) -> None:
+    from benchmarks.limits import measure
+
+    with pytest.raises(ConfigError) as raised:
+        measure(options, report)
+    assert says in str(raised.value)
+    assert not report.rows
