@@ -45,8 +45,9 @@ class Sample:
         """The words now, at `at` ns. What a process has not counted yet is what its phase says, since its heartbeat."""
         board = memory.board
         since = np.maximum(at - board.heartbeat, 0)
-        busy = board.busy_ns + since * np.isin(board.phase, (Phase.WORKING, Phase.REDOING))
-        waited = board.waited_ns + since * (board.phase == Phase.WAITING)
+        phase = board.phase.copy()  # `isin` looks twice, and fails when a word changed in between
+        busy = board.busy_ns + since * np.isin(phase, (Phase.WORKING, Phase.REDOING))
+        waited = board.waited_ns + since * (phase == Phase.WAITING)
         moment = [at, int(board.lane_done.sum()) * memory.sizes.lane_envs, int(board.updates[0])]
         return cls(np.concatenate([np.array(moment, np.int64), busy, waited, board.cpu_ns]))
 
