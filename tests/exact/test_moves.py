@@ -1,0 +1,100 @@
+"""Lanes that move between actors, with and without deaths, change nothing. Lanes are wanted elsewhere by the test."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+
+import numpy as np
+import pytest
+
+from shared.memory import Memory
+from tests.runs import finish, kill, memory_of, start, summary, wait_until
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The weights of a run in which no lane moves."""
+    run_dir = tmp_path_factory.mktemp("undisturbed") / "run"
+    finish(start(run_dir, balance="off"))
+    return str(summary(run_dir)["weights_sha256"])
+
+
+@contextmanager
+def moving(process: subprocess.Popen[str], memory: Memory) -> Iterator[list[int]]:
+    """Want every lane at the next actor, over and over; yields how many lanes have moved so often."""
+    board, ended, moved = memory.board, Event(), list[int]()
+    actors = memory.plan.actors
+
+    def turn() -> None:
+        while not ended.wait(0.002):
+            if np.array_equal(board.lane_owner, board.lane_wanted):
+                board.lane_wanted[:] = (board.lane_owner + 1) % actors
+                moved.append(len(board.lane_owner))
+
+    thread = Thread(target=turn)
+    thread.start()
+    try:
+        yield moved
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_all_lanes_move_at_every_boundary(undisturbed: str, tmp_path: Path) -> None:
+    process = start(tmp_path / "run", balance="off", actors="3")
+    with moving(process, memory_of(process, tmp_path / "run")) as moved:
+        finish(process)
+    last = summary(tmp_path / "run")
+    assert len(moved) >= 9
+    assert last["weights_sha256"] == undisturbed
+    assert (last["redone_ticks"], last["restarts"]) == (0, 0)
+
+
+def test_stopped_among_moves_and_resumed(undisturbed: str, tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    process = start(run_dir, balance="off")
+    memory = memory_of(process, run_dir)
+    with moving(process, memory) as moved:
+        wait_until(process, lambda: memory.board.committed >= 4)
+        process.send_signal(signal.SIGTERM)
+        finish(process)
+    assert len(moved) >= 4
+    finish(start(run_dir, "--resume", str(run_dir), balance="auto", actors="4"))
+    assert summary(run_dir)["rounds"] == 10
+    assert summary(run_dir)["weights_sha256"] == undisturbed
+
+
+def test_giver_and_taker_die_around_a_move(undisturbed: str, tmp_path: Path) -> None:
+    process = start(tmp_path / "run", balance="off")
+    board = memory_of(process, tmp_path / "run").board
+
+    def want(actor: int) -> None:
+        """Want lane 1 there, in mid-round."""
+        round_ = board.committed
+        wait_until(process, lambda: board.committed > round_)
+        board.lane_wanted[1] = actor
+
+    def moved() -> None:
+        wait_until(process, lambda: board.lane_owner[1] == board.lane_wanted[1])
+
+    want(1)
+    kill(process, "actor 0")  # it comes back as the owner, and gives
+    moved()
+    want(0)
+    moved()
+    kill(process, "actor 0")  # it makes emulators, or has just begun
+    want(1)
+    finished = int(board.lane_finished[1])
+    wait_until(process, lambda: board.lane_finished[1] > finished)
+    kill(process, "actor 0")
+    kill(process, "actor 1")
+    moved()
+    finish(process)
+    last = summary(tmp_path / "run")
+    assert last["weights_sha256"] == undisturbed
+    assert last["restarts"] == 4
