@@ -173,9 +173,9 @@ def suggestion(plan: Plan, words: Sequence[str]) -> str:
     from shared.validate import replay_that_fits
 
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for flag in ("--json", "--actors", "--replay-size"):
+    for flag in ("--json", "--actors", "--replay-size", "--device", "--precision"):
         parser.add_argument(flag)
-    kept = parser.parse_known_args(words)[1]
+    typed, kept = parser.parse_known_args(words)
     settings = plan.config.machine
     assert settings.learner_threads is not None, "a checked configuration is resolved"
     assert settings.inference_threads is not None, "a checked configuration is resolved"
@@ -184,8 +184,12 @@ def suggestion(plan: Plan, words: Sequence[str]) -> str:
     if not any(word.split("=")[0] in ("--game", "--env", "--resume") for word in kept):
         suggested += ["--game", plan.config.play.game]
     fits = replay_that_fits(plan, int(checks.TIGHT * machine.usable_memory()))
-    if fits is not None and (fits < plan.config.learn.replay_size or "--replay-size" in words):
+    if fits is not None and (fits < plan.config.learn.replay_size or typed.replay_size):
         suggested += ["--replay-size", f"{fits:_}"]
+    if typed.device:  # which is not the plan's where it is not there
+        suggested += ["--device", settings.device]
+    if typed.precision:
+        suggested += ["--precision", settings.precision]
     return shlex.join([*suggested, *kept])
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tests.pixel_game import Catch
+
+MEAL = 4 << 30
+"""Bytes."""
 
 
 class Failing(Catch):
@@ -26,3 +31,24 @@ class Failing(Catch):
 def raises() -> Failing:
     """`--env tests.crash.failing:raises`."""
     return Failing()
+
+
+class Hungry(Catch):
+    """Once in a run takes more memory than it may, at its fiftieth step."""
+
+    def __init__(self, mark: Path) -> None:
+        super().__init__()
+        self._mark = mark
+        self._steps = 0
+
+    def step(self, action: np.int64) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self._steps += 1
+        if self._steps == 50 and not self._mark.exists():
+            self._mark.touch()
+            np.ones(MEAL, np.uint8)
+        return super().step(action)
+
+
+def hungry() -> Hungry:
+    """`--env tests.crash.failing:hungry`; the environment variable MARK names a file that says that it has eaten."""
+    return Hungry(Path(os.environ["MARK"]))

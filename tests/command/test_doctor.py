@@ -1,0 +1,104 @@
+"""`launch.py doctor` as a user types it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+import doctor
+from shared.checks import Check
+from shared.config import Config
+from tests.command.test_arguments import refusal
+from tests.conftest import Launch
+
+SMALL = ("--game", "pong", "--network", "small", "--device", "cpu", "--replay-size", "20_000")
+NAMES = (
+    *("Python", "packages", "games", "GPU", "cores", "memory", "open files", "processes", "run directory"),
+    *("disk space", "locked memory", "disk speed", "self-test"),
+)
+
+
+def test_a_good_machine(launch: Launch, tmp_path: Path) -> None:
+    done = launch("doctor", *SMALL, "--actors", "1", "--json", "found.json", timeout=400)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert tuple(each["name"] for each in found["checks"]) == NAMES
+    assert found["colour"] in ("green", "yellow")
+    assert "4 rounds committed, weights moved, nothing left behind" in found["checks"][-1]["found"]
+    assert found["suggested"].startswith("python launch.py --actors ")
+    assert "--game pong" in found["suggested"]
+    assert "--json" not in found["suggested"]
+    assert found["suggested"] in done.stdout
+    for name in NAMES:
+        assert name in done.stdout
+    assert os.listdir(tmp_path) == ["found.json"]  # no run directory was made
+
+
+def test_what_is_red_is_said_beside_the_rest_and_in_the_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("selftest.check", lambda plan: Check("self-test", "green", "It works."))
+    monkeypatch.setenv("COLUMNS", "80")
+    config = Config().with_settings(
+        device="cuda:99",
+        precision="tf32",
+        game="pong",
+        replay_size=10**11,
+        total_steps=10**12,
+        run_dir=tmp_path / "run",
+    )
+    words = ["--game", "pong", "--replay-size", "100_000_000_000", "--json=x", "--device", "cuda:99"]
+    assert doctor.examine(config, words, tmp_path / "found.json") == 1
+    found = json.loads((tmp_path / "found.json").read_text())
+    colours = {each["name"]: each["colour"] for each in found["checks"]}
+    assert [name for name, colour in colours.items() if colour == "red"] == ["GPU", "memory"]
+    assert found["colour"] == "red"
+    assert "100_000_000_000" not in found["suggested"]
+    assert "--device cpu" in found["suggested"]
+    assert "--replay-size" in found["suggested"]
+    printed = capsys.readouterr().out
+    assert "mend what is red" in printed
+    table = printed[: printed.index("A run would fail")]
+    assert max(map(len, table.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("doctor", "--game", "brakout"), "did you mean 'breakout'?"),
+        (("doctor", "--envs", "97"), "--envs 97 cannot be divided"),
+        (("doctor", "--json", "no/such/directory.json"), "--json no/such/directory.json cannot be written"),
+        (("doctor", "--resume", "nowhere"), "--resume nowhere"),
+        (("--cgroup", "--memory", "much"), "--memory much is no amount of memory"),
+        (("--cgroup", "--cpus", "0"), "--cpus 0 is no number of cores"),
+        (("--memory", "4G"), "say --cgroup, too"),
+    ],
+)
+def test_options_that_contradict_themselves(launch: Launch, arguments: tuple[str, ...], says: str) -> None:
+    assert says in refusal(launch, *arguments)
+
+
+def test_help(launch: Launch) -> None:
+    printed = launch("doctor", "--help").stdout
+    assert "Examine whether this machine can do a run" in printed
+    assert "--json PATH" in printed
+    assert "--cgroup" not in printed
+    assert "limits options" in launch("--help").stdout
+
+
+def test_missing_packages_are_said_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert doctor.unusable() is None
+    known = doctor.importlib.metadata.version
+
+    def version(name: str) -> str:
+        if name == "rich":
+            raise doctor.importlib.metadata.PackageNotFoundError(name)
+        return known(name)
+
+    find = doctor.importlib.util.find_spec
+    monkeypatch.setattr(doctor.importlib.metadata, "version", version)
+    monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: None if name == "rich" else find(name))
+    assert doctor.unusable() == "Not installed: rich. Install what requirements.lock names: make install"

@@ -1,0 +1,76 @@
+"""A run in a control group that the test makes: its limits are respected, and a death for want of memory is named.
+
+It needs the right to make control groups (root, with the memory controller at hand), and is skipped without.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from shared import cgroup
+from tests.runs import finish, gone, start, summary
+
+LIMIT = 3 << 30
+"""Bytes: enough for the run, and less than the meal of `tests.crash.failing.Hungry`."""
+
+
+@pytest.fixture
+def group() -> Iterator[Path]:
+    """A control group with a limit of memory."""
+    own = next(cgroup.groups(cgroup.ROOT, "memory"), None)
+    if own is None:
+        pytest.skip("no memory controller is mounted here")
+    version_2 = (own / "cgroup.controllers").exists()
+    made = own / f"ringside-test-{os.getpid()}"
+    try:
+        made.mkdir()
+    except OSError as error:
+        pytest.skip(f"control groups cannot be made here: {error.strerror}")
+    try:
+        limit = made / ("memory.max" if version_2 else "memory.limit_in_bytes")
+        try:
+            limit.write_text(str(LIMIT))
+        except OSError as error:
+            pytest.skip(f"memory cannot be limited here: {error.strerror}")
+        with suppress(OSError):  # no swap is accounted for here
+            (made / "memory.swap.max").write_text("0")
+        yield made
+    finally:
+        made.rmdir()
+
+
+def start_inside(group: Path, run_dir: Path, **changes: str) -> subprocess.Popen[str]:
+    """Start a run and move it into the group before it has begun with anything."""
+    process = start(run_dir, actors="1", **changes)
+    (group / "cgroup.procs").write_text(str(process.pid))
+    return process
+
+
+def test_a_death_for_want_of_memory_is_named_and_changes_nothing(
+    group: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MARK", str(tmp_path / "eaten"))
+    hungry = {"env": "tests.crash.failing:hungry", "total_steps": "2_400"}
+    process = start_inside(group, tmp_path / "fed", **hungry)
+    output = finish(process)
+    assert (tmp_path / "eaten").exists()
+    assert "actor 0 was killed for want of memory" in output
+    assert f"limited to {LIMIT / 1e9:.1f} GB" in output
+    assert "--replay-size" in output
+    assert summary(tmp_path / "fed")["restarts"] >= 1
+    assert gone(process)
+    finish(start(tmp_path / "sated", actors="1", **hungry))  # it has eaten already
+    assert summary(tmp_path / "fed")["weights_sha256"] == summary(tmp_path / "sated")["weights_sha256"]
+
+
+def test_the_limit_of_a_foreign_group_is_respected_unasked(group: Path, tmp_path: Path) -> None:
+    process = start_inside(group, tmp_path / "run", total_steps="1_000_000", replay_size="1_000_000")
+    output = finish(process, code=2)
+    assert "GB are free; --replay-size" in output
+    assert not (tmp_path / "run").exists()
