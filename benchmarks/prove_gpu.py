@@ -149,7 +149,8 @@ def solve(stage: Stage) -> None:
     with tempfile.TemporaryDirectory(prefix="ringside-prove-") as scratch:
         for seed in SEEDS:
             run_dir = Path(scratch) / f"pong-{seed}"
-            words = f"launch.py --plain --game pong --preset quick --seed {seed} --run-dir {run_dir}".split()
+            words = f"launch.py --plain --game pong --preset quick --total-steps 5_000_000 --seed {seed}".split()
+            words += ["--run-dir", str(run_dir)]
             began, seen = time.monotonic(), list[float]()
 
             def look(run_dir: Path = run_dir, began: float = began, seen: list[float] = seen) -> bool:

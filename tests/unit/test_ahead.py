@@ -1,0 +1,159 @@
+"""Working ahead of a GPU, with a stand-in that writes down who waits for what; graphs, their warm-up and stream."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+
+from learner import ahead
+from learner.ahead import Ahead, Graphs
+
+CUDA = torch.device("cuda:0")
+
+
+class _Cuda:
+    """What `torch.cuda` is asked for, written down; the current stream is kept by thread, as there."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self._here = threading.local()
+        self._streams = 0
+
+    def _note(self, call: str) -> None:
+        self.calls.append(call)
+
+    def current_stream(self) -> Any:
+        if not hasattr(self._here, "stream"):
+            self._here.stream = _Stream(self, "main")
+        return self._here.stream
+
+    @contextmanager
+    def stream(self, stream: Any) -> Iterator[None]:
+        former, self._here.stream = self.current_stream(), stream
+        yield
+        self._here.stream = former
+
+    @contextmanager
+    def graph(self, graph: Any, pool: Any, stream: Any) -> Iterator[None]:
+        self._note(f"{stream.name} begins a capture in pool {pool}")
+        with self.stream(stream):
+            yield
+        self._note("the capture ends")
+
+    def Stream(self, device: torch.device) -> Any:
+        assert device == CUDA
+        self._streams += 1
+        return _Stream(self, f"side {self._streams}")
+
+    def Event(self) -> Any:
+        return _Event(self)
+
+    def CUDAGraph(self) -> Any:
+        return _Graph(self)
+
+    def graph_pool_handle(self) -> int:
+        return 7
+
+    def set_device(self, device: torch.device) -> None:
+        assert threading.current_thread() is not threading.main_thread()
+        self._note(f"device {device}")
+
+
+class _Stream:
+    def __init__(self, cuda: _Cuda, name: str) -> None:
+        self._cuda, self.name = cuda, name
+
+    def wait_event(self, event: _Event) -> None:
+        self._cuda._note(f"{self.name} waits for {event.name}")
+
+    def wait_stream(self, other: _Stream) -> None:
+        self._cuda._note(f"{self.name} waits for {other.name}")
+
+    def synchronize(self) -> None:
+        self._cuda._note(f"all wait for {self.name}")
+
+
+class _Event:
+    def __init__(self, cuda: _Cuda) -> None:
+        self._cuda, self.name = cuda, ""
+
+    def record(self) -> None:
+        self.name = f"what {self._cuda.current_stream().name} had at {len(self._cuda.calls)}"
+
+
+class _Graph:
+    def __init__(self, cuda: _Cuda) -> None:
+        self._cuda = cuda
+
+    def replay(self) -> None:
+        self._cuda._note(f"a graph in {self._cuda.current_stream().name}")
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> _Cuda:
+    """A stand-in for a GPU."""
+    stand_in = _Cuda()
+    monkeypatch.setattr(ahead.torch, "cuda", stand_in)
+    return stand_in
+
+
+def test_on_a_gpu_order_is_kept_by_events_and_nobody_waits(cuda: _Cuda) -> None:
+    work = Ahead(CUDA)
+    for number in range(2):
+        work.begin(lambda number=number: cuda._note(f"work {number} in {cuda.current_stream().name}"))
+        assert work.begun
+    work.settle()
+    work.settle()
+    assert not work.begun
+    assert cuda.calls == [
+        "device cuda:0",
+        "side 1 waits for what main had at 0",
+        "work 0 in side 1",
+        "main waits for what side 1 had at 3",
+        "side 1 waits for what main had at 4",
+        "work 1 in side 1",
+        "main waits for what side 1 had at 6",
+    ]
+
+
+def test_what_fails_ahead_is_raised_where_it_is_needed() -> None:
+    work = Ahead(torch.device("cpu"))
+    work.begin(lambda: (_ for _ in ()).throw(ValueError("there is nothing")))
+    with pytest.raises(ValueError, match="there is nothing"):
+        work.settle()
+
+
+def test_ahead_of_a_cpu_there_is_a_thread_with_as_many_threads_and_no_gradients() -> None:
+    seen: list[tuple[bool, bool, int]] = []
+    work = Ahead(torch.device("cpu"))
+
+    def look() -> None:
+        here = threading.current_thread() is threading.main_thread()
+        seen.append((here, torch.is_inference_mode_enabled(), torch.get_num_threads()))
+
+    work.begin(look)
+    work.settle()
+    assert seen == [(False, True, torch.get_num_threads())]
+
+
+def test_graphs_are_warmed_up_and_captured_in_a_stream_of_their_own(cuda: _Cuda) -> None:
+    graphs = Graphs(CUDA)
+    done: list[str] = []
+    graphs.capture("a", lambda: done.append(cuda.current_stream().name))
+    assert done == ["side 1", "side 1"]
+    assert cuda.calls == [
+        "side 1 waits for main",
+        "all wait for side 1",
+        "side 1 begins a capture in pool 7",
+        "the capture ends",
+    ]
+    assert "a" in graphs
+    assert "b" not in graphs
+    graphs.replay("a")
+    assert cuda.calls[-1] == "a graph in main"
+    assert len(done) == 2
