@@ -1,0 +1,105 @@
+"""Cores for actors: one thread of every core first, whole cores left for learner and inference, claims held apart."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shared.cores import Claims, cores_of, cores_of_actors, threads_for_actors
+
+
+def machine(root: Path, cores: int, threads: int) -> Path:
+    """A tree of /sys for `cores` cores; thread `t` belongs to core `t % cores`, as Linux numbers them on Intel."""
+    for thread in range(cores * threads):
+        folder = root / f"sys/devices/system/cpu/cpu{thread}/topology"
+        folder.mkdir(parents=True)
+        siblings = ",".join(str(thread % cores + layer * cores) for layer in range(threads))
+        (folder / "thread_siblings_list").write_text(siblings + "\n")
+    return root
+
+
+@pytest.fixture
+def claims() -> Iterator[Claims]:
+    """Claims that are given back after the test."""
+    held = Claims()
+    yield held
+    held.close()
+
+
+def see(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
+    """Let this process have the affinity of a machine of so many threads, of numbers that no run on this one uses."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(threads)))
+
+
+def test_threads_are_grouped_by_core(tmp_path: Path) -> None:
+    machine(tmp_path, cores=8, threads=2)
+    assert cores_of(range(16), tmp_path) == [[core, core + 8] for core in range(8)]
+    assert cores_of({1, 9, 10}, tmp_path) == [[1, 9], [10]]  # of core 2 only the second thread is ours
+    assert cores_of({3, 5}, tmp_path / "nowhere") == [[3], [5]]
+
+
+def test_neighbouring_numbers_may_be_siblings(tmp_path: Path) -> None:
+    for thread in range(4):
+        folder = tmp_path / f"sys/devices/system/cpu/cpu{thread}/topology"
+        folder.mkdir(parents=True)
+        (folder / "thread_siblings_list").write_text(f"{thread // 2 * 2}-{thread // 2 * 2 + 1}\n")
+    assert cores_of(range(4), tmp_path) == [[0, 1], [2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("actors", "threads"),
+    [
+        (4, [0, 1, 2, 3]),  # a core each
+        (6, [0, 1, 2, 3, 4, 5]),
+        (8, [0, 1, 2, 3, 4, 5, 8, 9]),  # then second threads, before the last two cores are touched
+        (12, [0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13]),
+        (14, [0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 14]),  # one core of two threads is left
+        (15, []),
+    ],
+)
+def test_sixteen_threads_on_eight_cores(actors: int, threads: list[int]) -> None:
+    cores = [[core, core + 8] for core in range(8)]
+    assert threads_for_actors(actors, cores)[:actors] == threads
+
+
+def test_two_cores_of_one_thread_are_left() -> None:
+    cores = [[core] for core in range(16)]
+    assert threads_for_actors(14, cores) == list(range(14))
+    assert threads_for_actors(15, cores) == []
+    assert threads_for_actors(1, cores[:2]) == []
+
+
+def test_every_actor_gets_a_thread_that_no_other_run_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claims: Claims
+) -> None:
+    machine(tmp_path, cores=8, threads=2)
+    # Numbers far beyond this machine's, so that a run of its own cannot have claimed them.
+    monkeypatch.setattr("shared.cores.cores_of", lambda threads, root: [[9_000 + c, 9_008 + c] for c in range(8)])
+    see(monkeypatch, 16)
+    assert cores_of_actors(4, claims, tmp_path) == [frozenset({9_000 + core}) for core in range(4)]
+    other = Claims()
+    assert cores_of_actors(7, other, tmp_path) == [frozenset({9_000 + core}) for core in (4, 5, 8, 9, 10, 11, 12)]
+    third = Claims()
+    assert cores_of_actors(4, third, tmp_path) == [None] * 4
+    assert third.cores == []  # what it could have is not kept from others
+    other.close()
+    assert cores_of_actors(4, third, tmp_path) == [frozenset({9_000 + core}) for core in (4, 5, 8, 9)]
+    third.close()
+
+
+def test_no_fixed_places_under_a_small_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claims: Claims) -> None:
+    machine(tmp_path, cores=16, threads=1)
+    see(monkeypatch, 16)
+    asked = []
+
+    def quota(root: Path, affinity: int) -> int:
+        asked.append((root, affinity))
+        return 5
+
+    monkeypatch.setattr("shared.cores.usable_cores", quota)
+    assert cores_of_actors(4, claims, tmp_path) == [None] * 4
+    assert asked == [(tmp_path, 16)]
+    assert claims.cores == []
