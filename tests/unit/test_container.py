@@ -1,0 +1,98 @@
+"""The Dockerfile, as far as it can be judged without building it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+import pytest
+
+from shared.checks import within
+from tests.conftest import ROOT
+
+KNOWN = {"ARG", "FROM", "RUN", "ENV", "USER", "WORKDIR", "COPY", "VOLUME", "ENTRYPOINT", "CMD"}
+
+
+class Instruction(NamedTuple):
+    """One line of a Dockerfile, its continuations joined."""
+
+    name: str
+    words: str
+
+
+def instructions() -> list[Instruction]:
+    """The Dockerfile without comments."""
+    lines = [line for line in (ROOT / "Dockerfile").read_text().splitlines() if not line.startswith("#")]
+    joined = "\n".join(lines).replace("\\\n", " ")
+    return [Instruction(*line.split(maxsplit=1)) for line in joined.splitlines() if line.strip()]
+
+
+def named(name: str) -> list[str]:
+    """The words of all instructions of one name."""
+    return [words for each, words in instructions() if each == name]
+
+
+def test_every_instruction_is_known() -> None:
+    assert {each.name for each in instructions()} == KNOWN
+
+
+def test_images_are_public_and_their_python_suits() -> None:
+    stages = {words.split(" AS ")[1] for words in named("FROM") if " AS " in words}
+    foreign = [words.split()[0] for words in named("FROM") if words.split()[0] not in stages]
+    assert foreign == ["docker.io/library/python:3.11-slim", "${DEVICE}"]
+    assert stages == {"cpu", "gpu"}
+    assert "DEVICE=cpu" in named("ARG")
+    ranges = re.search(r"python_requires = (\S+)", (ROOT / "setup.cfg").read_text())
+    assert ranges is not None
+    assert within("3.11", ranges[1])
+
+
+def test_it_installs_what_is_locked_as_the_makefile_does() -> None:
+    assert [words for words in named("RUN") if "make install" in words]
+    assert "pip install" not in " ".join(named("RUN"))
+    makefile = (ROOT / "Makefile").read_text()
+    assert re.search(r"^install: ", makefile, re.MULTILINE)
+    assert "-r requirements.lock" in makefile
+
+
+def test_it_runs_as_an_ordinary_user_who_owns_its_files() -> None:
+    order = [each.name for each in instructions()]
+    assert named("USER") == ["ringside"]
+    assert "useradd --create-home --uid 1000 ringside" in named("RUN")[0]
+    assert order.index("USER") < order.index("COPY")
+    assert all(words.startswith("--chown=ringside:ringside ") for words in named("COPY"))
+
+
+def test_what_is_copied_is_there_and_what_is_run_is_copied() -> None:
+    for words in named("COPY"):
+        *sources, _ = words.split()[1:]
+        assert all((ROOT / source).exists() for source in sources)
+    python, script = json.loads(named("ENTRYPOINT")[0])
+    assert (ROOT / script).is_file()
+    venv = re.search(r"^VENV +:= (\S+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert venv is not None
+    assert python == f"{venv[1]}/bin/python"
+    assert json.loads(named("CMD")[0]) == ["doctor"]
+    assert PurePosixPath(named("VOLUME")[0]) == PurePosixPath(named("WORKDIR")[0]) / "runs"
+
+
+def test_what_belongs_to_this_machine_stays_out() -> None:
+    left_out = {line.removeprefix("**/") for line in (ROOT / ".dockerignore").read_text().split()}
+    assert left_out >= {".git", ".venv", "runs", "__pycache__"}
+    for needed in ("launch.py", "requirements.lock", "setup.cfg", "pyproject.toml", "Makefile", "README.md"):
+        assert needed not in left_out
+
+
+def test_it_asks_for_no_privileges() -> None:
+    said = "\n".join(words for _, words in instructions())
+    for word in ("shm-size", "privileged", "sudo", "cap-add", "chmod 777"):
+        assert word not in said
+
+
+@pytest.mark.skipif(shutil.which("hadolint") is None, reason="hadolint is not installed")
+def test_hadolint() -> None:
+    subprocess.run(["hadolint", "--ignore=DL3008", "Dockerfile"], cwd=ROOT, timeout=60, check=True)
