@@ -62,10 +62,15 @@ class Asker:
         if not heard:
             raise CannotRun("The process at the other end of the mailbox ended, or does not answer.")
 
+    def _begin(self, kind: str) -> None:
+        """Have the other side serve `kind`. A ring that nobody waited for is taken away: it would merge with the next."""
+        self._pipe.send(kind)
+        self.heard()
+        self._mine.wait(0.0)
+
     def bells(self) -> None:
         """`TRIPS` times there and back."""
-        self._pipe.send("bells")
-        self.heard()
+        self._begin("bells")
         for _ in range(TRIPS):
             self._other.ring()
             self._mine.wait(LOOK_SECONDS)
@@ -74,8 +79,7 @@ class Asker:
         """`TRIPS` requests and replies; raises `WrongResult` for a reply that is not this tick's."""
         mailbox, wait = self._memory.mailbox, self._waiter.wait
         first, self._tick = self._tick, self._tick + TRIPS
-        self._pipe.send("mailbox")
-        self.heard()
+        self._begin("mailbox")
         got = []
         for tick in range(first, self._tick):
             mailbox.ask(0, 0, tick)
@@ -127,6 +131,7 @@ def _serve(pipe: Connection, plan: Plan, parent: int) -> None:
     pipe.send("ready")
     while True:
         kind = pipe.recv()
+        mine.wait(0.0)  # as in `Asker._begin`
         pipe.send(kind)
         for _ in range(TRIPS):
             if kind == "bells":
