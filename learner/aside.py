@@ -1,9 +1,9 @@
-"""A second thread for the parts of an update that its chain of layers does not wait for.
+"""A second lane for the parts of an update that its chain of layers does not wait for.
 
-On a CPU the gradient goes back through the layers in one thread, while another computes the gradients of the weights
-and moves most of them: two cores share one update, without threads that wait for each other in every operation. Each
-operation is the same in either thread, so no number depends on it. On a GPU, and where numbers are compared,
-everything is done at once, in the caller's thread.
+The gradient goes back through the layers in one chain, while the gradients of the weights are computed beside it: on a
+CPU in another thread, which also moves most of the weights; on a GPU in another stream, which becomes a branch of the
+graph that is captured. Two cores, or more of the GPU, share one update, without threads that wait for each other in
+every operation. Each operation is the same in either lane, so no number depends on it.
 """
 
 from __future__ import annotations
@@ -17,20 +17,32 @@ import torch
 class Aside:
     """Jobs, done in the order in which they are handed out."""
 
-    def __init__(self, *, own_thread: bool = False) -> None:
+    def __init__(self, *, own_thread: bool = False, stream: torch.cuda.Stream | None = None) -> None:
+        """With neither a thread nor a stream of its own, everything is done at once."""
         self._thread = ThreadPoolExecutor(1, "aside", torch.set_num_threads, (torch.get_num_threads(),))
         self._own_thread = own_thread
+        self._stream = stream
         self._jobs: list[Future[None]] = []
+        # What a job in another stream reads must not be given back before it is done: its memory would be used again.
+        self._kept: list[Callable[[], None]] = []
 
     def do(self, job: Callable[[], None]) -> None:
         """Do `job` beside the caller, or at once. It may read what the caller leaves alone until `settle`."""
         if self._own_thread:
             self._jobs.append(self._thread.submit(torch.inference_mode()(job)))
+        elif self._stream is not None:
+            self._stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self._stream):
+                job()
+            self._kept.append(job)
         else:
             job()
 
     def settle(self) -> None:
-        """Wait for all jobs handed out so far; raises what one of them raised."""
+        """Wait for all jobs handed out so far (on a GPU, have its stream wait); raises what one of them raised."""
         jobs, self._jobs = self._jobs, []
         for job in jobs:
             job.result()
+        if self._kept and self._stream is not None:
+            torch.cuda.current_stream().wait_stream(self._stream)
+            self._kept.clear()

@@ -126,7 +126,8 @@ class Trainer:
         self._plan: Batch | None = None
         self._round = self._done = self._planned = self._loaded = 0
         self._ahead = Ahead(device)
-        self._aside = Aside(own_thread=device.type == "cpu")
+        on_cpu = device.type == "cpu"
+        self._aside = Aside(own_thread=on_cpu, stream=None if on_cpu else torch.cuda.Stream(device))
         self._foreseen: tuple[int, int, Batch] | None = None
         self._piece = min(graph_updates, self._chunk)
         self._graphs: Graphs | None = None

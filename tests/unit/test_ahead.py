@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ import torch
 
 from learner import ahead
 from learner.ahead import Ahead, Graphs
+from learner.aside import Aside
 
 CUDA = torch.device("cuda:0")
 
@@ -157,3 +160,19 @@ def test_graphs_are_warmed_up_and_captured_in_a_stream_of_their_own(cuda: _Cuda)
     graphs.replay("a")
     assert cuda.calls[-1] == "a graph in main"
     assert len(done) == 2
+
+
+def test_jobs_aside_wait_for_what_they_read_which_is_kept_until_they_are_waited_for(cuda: _Cuda) -> None:
+    class Read:
+        """A tensor that a job reads."""
+
+    aside = Aside(stream=cuda.Stream(CUDA))
+    read = Read()
+    kept = weakref.ref(read)
+    aside.do(partial(lambda read: cuda._note(f"job in {cuda.current_stream().name}"), read))
+    del read
+    assert kept() is not None
+    aside.settle()
+    assert kept() is None
+    aside.settle()
+    assert cuda.calls == ["side 1 waits for main", "job in side 1", "main waits for side 1"]
