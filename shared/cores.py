@@ -17,7 +17,8 @@ from collections.abc import Iterable
 from itertools import zip_longest
 from pathlib import Path
 
-from shared.machine import ROOT, usable_cores
+from shared.cgroup import ROOT
+from shared.machine import usable_cores
 
 RESERVED = 2
 """Cores that are left to everything that is not an actor; one of two threads where there are not enough for that."""
