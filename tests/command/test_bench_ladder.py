@@ -1,0 +1,28 @@
+"""`launch.py bench ladder` as a user types it: one rung in one process and one run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.conftest import Launch
+
+TINY = ("--seconds", "1", "--repeats", "1", "--round-steps", "64", "--device", "cpu")
+
+
+def test_a_serial_and_a_parallel_rung(launch: Launch, tmp_path: Path) -> None:
+    done = launch("bench", "ladder", "--only", "gradients,ringside", *TINY, "--json", "ladder.json", timeout=110)
+    assert done.returncode == 0, done.stderr
+    written = json.loads((tmp_path / "ladder.json").read_text())
+    assert not written["missing"], written["missing"]
+    first, second = written["rows"]
+    assert (first["name"], first["unit"], first["limit"]) == ("gradients", "steps/s", None)
+    assert (second["name"], second["limit"]) == ("ringside", "gradients")
+    assert first["median"] > 0
+    assert second["ratio"] > 0
+
+
+def test_a_rung_that_does_not_exist(launch: Launch) -> None:
+    done = launch("bench", "ladder", "--only", "paralel")
+    assert done.returncode == 2
+    assert "did you mean parallel?" in done.stderr

@@ -1,0 +1,44 @@
+"""One process that plays and learns in turns computes what the processes of a run compute."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+import ringside
+from benchmarks.serial import Serial
+from learner.learner import prepare
+from learner.network import Policy
+from shared.config import CONFIG_FILE, Config
+from tests.runs import finish, start, summary
+
+
+def test_serial_loop_gives_the_weights_of_a_run(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    settings = {"envs": "1", "lane_envs": "1", "actors": "1", "inference_batch": "1", "schedule": "alternate"}
+    sizes = {"total_steps": "960", "learning_starts": "480", "snapshot_every_steps": "480", "replay_size": "720"}
+    finish(start(run_dir, **settings, **sizes))
+    config = Config.from_json(json.loads((run_dir / CONFIG_FILE).read_text()))
+    plan, threads = ringside.check(config), torch.get_num_threads()
+    prepare(plan.config)
+    try:
+        network = Policy("small", plan.actions, torch.device(config.machine.device), config.machine.precision, 1)
+        serial = Serial(plan, network)
+        while serial.round < serial.sizes.rounds:
+            serial.play_round()
+    finally:
+        torch.set_num_threads(threads)
+    serial.check()
+    assert serial.updates == summary(run_dir)["updates"] == (960 - 480) // 4
+    digests = []
+
+    def digest(flat: NDArray[np.float32]) -> None:
+        digests.append(hashlib.sha256(flat.tobytes()).hexdigest())
+
+    serial.memory.weights.read(digest)
+    assert digests == [summary(run_dir)["weights_sha256"]]

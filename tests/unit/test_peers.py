@@ -1,0 +1,167 @@
+"""Other systems beside Ringside: what cannot be installed is named, what they say is checked, all of it takes turns."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import command, outside, peer_environment, peers
+from benchmarks.outside import last_line
+from benchmarks.peer_environment import Environment
+from benchmarks.report import CannotRun, Report, WrongResult
+from benchmarks.turns import Contender, chosen, in_turn
+from shared.config import ConfigError
+
+REFUSAL = "pip install torch failed: ERROR: No matching distribution found for torch"
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing can be installed."""
+
+    def refuse(self: Environment, *packages: str) -> None:
+        raise CannotRun(REFUSAL)
+
+    monkeypatch.setattr(Environment, "install", refuse)
+
+
+@pytest.mark.usefixtures("offline")
+def test_what_cannot_be_installed_is_named_and_the_rest_goes_on(tmp_path: Path) -> None:
+    file = tmp_path / "peers.json"
+    assert command.run(command.find("peers"), peers.Options(json=file), ["--json", str(file)]) == 0
+    written = json.loads(file.read_text())
+    assert written["rows"] == [], "without a peer there is nothing to compare Ringside with"
+    vectors = ("AtariVectorEnv", "SyncVectorEnv", "AsyncVectorEnv")
+    assert written["missing"].keys() == {"Stable-Baselines3 DQN", "PFRL DQN", "CleanRL", *vectors}
+    assert "Python 3.7 to 3.10" in written["missing"].pop("CleanRL")
+    assert set(written["missing"].values()) == {REFUSAL}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (peers.Options(only="sb4"), "--only sb4 is not one of sb3, pfrl"),
+        (peers.Options(only="sb3,ringside"), "--only ringside"),
+        (peers.Options(game="brakout"), "no game 'brakout'"),
+    ],
+)
+def test_impossible_options(options: peers.Options, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        peers.measure(options, Report("peers", "title"))
+
+
+def fake_python(directory: Path, script: str) -> Path:
+    """An interpreter that does what a shell script says."""
+    python = directory / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f"#!/bin/sh\n{script}\n")
+    python.chmod(0o755)
+    return directory
+
+
+def test_pip_is_quoted_and_not_asked_again(tmp_path: Path) -> None:
+    script = f"echo asked >> {tmp_path}/asked; echo 'ERROR: No network' >&2; echo 'notice: a new pip' >&2; exit 1"
+    environment = Environment(fake_python(tmp_path / "venv", script))
+    for _ in range(2):
+        with pytest.raises(CannotRun, match=r"torch==.* failed: ERROR: No network$"):
+            environment.install("stable-baselines3")
+    assert (tmp_path / "asked").read_text() == "asked\n"
+
+
+def test_torch_comes_first_and_alone(tmp_path: Path) -> None:
+    environment = Environment(fake_python(tmp_path / "venv", f'echo "$@" >> {tmp_path}/asked'))
+    environment.install("pfrl==0.4.0", "ale-py")
+    environment.install("gymnasium")
+    first, second, third = (line.split()[7:] for line in (tmp_path / "asked").read_text().splitlines())
+    assert [package.partition("==")[0] for package in first] == ["torch"]
+    assert second == ["pfrl==0.4.0", "ale-py"]
+    assert third == ["gymnasium"]
+
+
+def test_an_environment_that_cannot_be_made_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_environment.sys, "executable", str(tmp_path / "nowhere"))
+    with pytest.raises(CannotRun, match=r"nowhere cannot be started: No such file or directory\."):
+        Environment(tmp_path / "venv").install("ale-py")
+
+
+def test_the_last_line_is_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outside, "ROOT", Path(os.sep))
+    assert last_line(["echo", 'chatter\n{"steps": 3}'], 10.0) == {"steps": 3}
+    with pytest.raises(WrongResult, match="printed no result"):
+        last_line(["echo", "chatter"], 10.0)
+    with pytest.raises(CannotRun, match=r"did not end within 0 s\."):
+        last_line(["sleep", "10"], 0.1)
+
+
+class Telling(Environment):
+    """An environment whose peers say what they are told to say."""
+
+    def __init__(self, **says: Any) -> None:
+        self.says = says
+
+    def told(self, script: str, words: Sequence[str], seconds: float) -> dict[str, Any]:
+        return self.says
+
+
+DONE = {"package": "sb3 2", "steps": 400, "updates": 100, "seconds": 4.0, "threads": 2}
+SEEN = {"packages": "ale-py 0", "steps": 320, "seconds": 4.0, "looks": 10, "seen": 10}
+
+
+def test_a_peer_that_learns_is_checked() -> None:
+    assert peers._peer_dqn(Telling(**DONE), "sb3", "pong", 2, 400) == 100.0
+    for wrong in ({"updates": 98}, {"updates": 102}, {"steps": 399}, {"threads": 1}):
+        with pytest.raises(WrongResult, match="were asked for"):
+            peers._peer_dqn(Telling(**(DONE | wrong)), "sb3", "pong", 2, 400)
+
+
+def test_a_peer_that_plays_is_checked() -> None:
+    assert peers._peer_envs(Telling(**SEEN), "ale", "pong", 32, 2, 4.0) == 80.0
+    for wrong in ({"seen": 9}, {"steps": 321}, {"looks": 0, "seen": 0}):
+        with pytest.raises(WrongResult, match="played"):
+            peers._peer_envs(Telling(**(SEEN | wrong)), "ale", "pong", 32, 2, 4.0)
+
+
+def test_ours_is_compared_with_the_better_setting_of_each_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+    speeds = {("sb3", 1): 50.0, ("sb3", 3): 100.0, ("pfrl", 1): 80.0, ("pfrl", 3): 40.0}
+    monkeypatch.setattr(Environment, "install", lambda self, *packages: None)
+    monkeypatch.setattr(peers.machine, "usable_cores", lambda *_: 3)
+    monkeypatch.setattr(peers, "_peer_dqn", lambda env, name, game, threads, steps: speeds[name, threads])
+    monkeypatch.setattr(peers, "_ringside", lambda options, game, words: 200.0 if words else 400.0)
+    report = Report("peers", "title")
+    peers.measure(peers.Options(only="sb3,pfrl", repeats=2), report)
+    ratios = {row.name: row.values for row in report.rows if row.unit == "times"}
+    assert ratios == {
+        "Ringside : Stable-Baselines3 DQN, 3 threads": (4.0, 4.0),
+        "Ringside, fp32 : Stable-Baselines3 DQN, 3 threads": (2.0, 2.0),
+        "Ringside : PFRL DQN, 1 thread": (5.0, 5.0),
+        "Ringside, fp32 : PFRL DQN, 1 thread": (2.5, 2.5),
+    }
+
+
+def test_contenders_take_turns_and_who_fails_is_left_out() -> None:
+    asked = []
+
+    def measure(name: str, fails_at: int) -> float:
+        asked.append(name)
+        if asked.count(name) == fails_at:
+            raise (CannotRun if name == "b" else WrongResult)(f"{name} failed.")
+        return float(asked.count(name))
+
+    contenders = [Contender(name, lambda n=name, f=at: measure(n, f)) for name, at in (("a", 0), ("b", 2), ("c", 1))]
+    report = Report("peers", "title")
+    assert in_turn(report, contenders, 3) == {"a": [1.0, 2.0, 3.0]}
+    assert asked == ["a", "b", "c", "a", "b", "a"]
+    assert report.missing == {"b": "b failed."}
+    assert report.wrong == {"c": "c failed."}
+
+
+def test_names_are_chosen_in_the_known_order() -> None:
+    assert chosen("all", ["a", "b"], "--only") == ["a", "b"]
+    assert chosen("b, a", ["a", "b", "c"], "--only") == ["a", "b"]
+    with pytest.raises(ConfigError, match="--only d is not one of a, b"):
+        chosen("a,d", ["a", "b"], "--only")
