@@ -15,6 +15,7 @@ import re
 import select
 import shutil
 import subprocess
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,8 @@ TASKS = 4096
 """Processes and threads: many times what a run needs, and a bound to what may go wrong."""
 OOM_POLICY_SINCE = 253
 """The first version of systemd whose scopes know OOMPolicy; those before end a scope at the first kill."""
+LEAVE_SECONDS = 5.0
+"""How long what outlives the launcher may clean up (the guardian of MPS does), before it is killed."""
 _INSIDE = "RINGSIDE_SCOPE"
 """Environment variable: the scope that a launcher was put into. It names the process, so that none can inherit it."""
 _MAY_NOT = "systemd may not limit {} here; as root, or with control groups of version 2, it can."
@@ -154,4 +157,9 @@ def _leave_guard(manager: str) -> None:
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)
     select.select([me], [], [])
-    os.execvp("systemctl", ["systemctl", manager, "kill", "--signal=SIGKILL", unit])
+    deadline = time.monotonic() + LEAVE_SECONDS
+    while subprocess.run(["systemctl", manager, "is-active", "--quiet", unit], check=False).returncode == 0:
+        if time.monotonic() > deadline:
+            os.execvp("systemctl", ["systemctl", manager, "kill", "--signal=SIGKILL", unit])
+        time.sleep(0.1)
+    os._exit(0)
