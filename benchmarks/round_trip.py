@@ -63,7 +63,7 @@ class Asker:
             raise CannotRun("The process at the other end of the mailbox ended, or does not answer.")
 
     def _begin(self, kind: str) -> None:
-        """Have the other side serve `kind`. A ring that nobody waited for is taken away: it would merge with the next."""
+        """Have the other side serve `kind`. A ring left over is taken away: it would merge with the next."""
         self._pipe.send(kind)
         self.heard()
         self._mine.wait(0.0)
