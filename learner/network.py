@@ -100,6 +100,7 @@ class Architecture:
         if layers[0][2] != BLOCK or layers[0][1] % BLOCK:
             raise ValueError(f"The first convolution of network {network} must have stride {BLOCK}.")
         self._order = self._inner_order()
+        self._on_device: dict[torch.device, tuple[Tensor, Tensor]] = {}
         self.convolution_parameters = sum(math.prod(shape) for name, shape in self.spec.shapes if name[:4] == "conv")
 
     def _inner_order(self) -> NDArray[np.int64]:
@@ -122,11 +123,25 @@ class Architecture:
 
     def to_inner(self, outer: NDArray[np.float32], inner: Tensor) -> None:
         """Write parameters of the outer order into a vector of the inner one, float32[P] both."""
-        inner.copy_(torch.from_numpy(outer[self._order]))
+        order, _ = self._orders(inner.device)
+        inner.copy_(torch.from_numpy(outer).to(inner.device).index_select(0, order))
 
     def to_outer(self, inner: Tensor, outer: NDArray[np.float32]) -> None:
         """Write parameters of the inner order into an array of the outer one, float32[P] both."""
-        outer[self._order] = inner.cpu().numpy()
+        _, places = self._orders(inner.device)
+        torch.from_numpy(outer).copy_(inner.index_select(0, places))
+
+    def _orders(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """For places of the inner order those of the outer one, and the other way round, int32[P] on a device.
+
+        There, because everybody waits while a GPU's parameters are published, and a GPU moves them in no time.
+        """
+        if device not in self._on_device:
+            places = np.empty(len(self._order), np.int32)
+            places[self._order] = np.arange(len(places))
+            order = torch.from_numpy(self._order.astype(np.int32))
+            self._on_device[device] = order.to(device), torch.from_numpy(places).to(device)
+        return self._on_device[device]
 
     def views(self, flat: Tensor) -> Views:
         """The layers' parts of a vector [P] in inner order."""
