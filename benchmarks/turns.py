@@ -10,6 +10,9 @@ from benchmarks.report import Report
 from shared.config import ConfigError
 from shared.validate import nearest
 
+INTERRUPTED = "the rest"
+"""What is reported as missing when somebody interrupts."""
+
 
 @dataclass(frozen=True)
 class Contender:
@@ -26,16 +29,23 @@ class Contender:
 def in_turn(report: Report, contenders: Sequence[Contender], repeats: int) -> dict[str, list[Any]]:
     """What every contender reached, by name, one value for each repeat.
 
-    One that cannot run, or computes something wrong, is not asked again and not returned; the report says why.
+    One that cannot run, or computes something wrong, is not asked again and not returned; the report says why. When it
+    is interrupted, the whole repeats so far count, or what there is of the first; nothing is measured after that.
     """
     reached: dict[str, list[Any]] = {contender.name: [] for contender in contenders}
-    for repeat in range(repeats):
-        for contender in contenders:
-            values = reached[contender.name]
-            if len(values) == repeat:
-                with report.measuring(contender.part or contender.name):
-                    values.append(contender.measure())
-    return {name: values for name, values in reached.items() if len(values) == repeats}
+    whole = 0
+    try:
+        while whole < repeats and INTERRUPTED not in report.missing:
+            for contender in contenders:
+                values = reached[contender.name]
+                if len(values) == whole:
+                    with report.measuring(contender.part or contender.name):
+                        values.append(contender.measure())
+            whole += 1
+    except KeyboardInterrupt:
+        report.missing[INTERRUPTED] = "It was interrupted."
+    count = max(1, whole)
+    return {name: values[:count] for name, values in reached.items() if len(values) >= count}
 
 
 def chosen(words: str, known: Sequence[str], flag: str) -> list[str]:
