@@ -77,11 +77,11 @@ def log_path(run_dir: Path, process: int) -> Path:
 def run_role(module: str, birth: Birth) -> None:
     """Become the child: signals, death with the parent, title, log, cores; then run `module.main(birth)`.
 
-    Ctrl-C reaches the whole foreground group; only the supervisor decides what it means. The module is named, not
-    passed, so that whoever starts it need not import it.
+    Ctrl-C reaches the whole foreground group, and systemd and batch systems ask every process to end; only the
+    supervisor decides what it means. The module is named, not passed, so that whoever starts it need not import it.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    for asked in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(asked, signal.SIG_IGN)
     die_with(birth.parent)
     setproctitle(f"ringside {birth.name}")
     os.umask(PRIVATE_UMASK)

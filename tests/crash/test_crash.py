@@ -67,6 +67,16 @@ def test_twice_ends_at_once(tmp_path: Path, early: bool) -> None:
     assert gone(process)
 
 
+def test_everybody_is_asked_to_end_and_the_supervisor_answers(tmp_path: Path) -> None:
+    process = start(tmp_path / "run", total_steps="1_000_000")
+    memory = memory_of(process, tmp_path / "run")
+    wait_until(process, lambda: all_there(process) and memory.board.committed >= 1)
+    os.killpg(process.pid, signal.SIGTERM)  # as systemd and batch systems do
+    finish(process)
+    assert summary(tmp_path / "run")["restarts"] == 0
+    assert gone(process)
+
+
 def test_actors_are_light_and_named(tmp_path: Path) -> None:
     process = start(tmp_path / "run", total_steps="1_000_000")
     memory = memory_of(process, tmp_path / "run")

@@ -139,7 +139,8 @@ def test_what_is_left_in_the_scope_is_killed_when_the_launcher_has_ended(
     script = f'#!/bin/sh\n[ $2 = is-active ] || echo "$@" "{state}" > {told}\n'
     (tmp_path / "systemctl").write_text(script)
     (tmp_path / "systemctl").chmod(0o755)
-    enter = "import scope, sys, pathlib; scope.LEAVE_SECONDS = 0.2; scope.enter(scope.Limits(None, None), ['cat'], pathlib.Path(sys.argv[1]))"
+    enter = "import scope, sys, pathlib; scope.LEAVE_SECONDS = 0.2; "
+    enter += "scope.enter(scope.Limits(None, None), ['cat'], pathlib.Path(sys.argv[1]))"
     process = subprocess.Popen([sys.executable, "-c", enter, str(tmp_path)], cwd=ROOT, stdin=subprocess.PIPE)
     with subprocess.Popen(["cat", str(told)], stdout=subprocess.PIPE, text=True) as reader:
         while not (tmp_path / "asked").exists():
