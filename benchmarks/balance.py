@@ -72,7 +72,8 @@ def measure(options: Options, report: Report) -> None:
     if report.missing:
         return
     pace = SHARE_OF_BARE * sum(bare_speeds(options.game, PROBE_SHARE * options.seconds, plan.actors))
-    round_steps = max(10 * plan.sizes.envs, int(pace * options.seconds) // ROUNDS)
+    # At least one update in each round: rounds without are not counted.
+    round_steps = max(10 * plan.sizes.envs, plan.config.learn.train_every, int(pace * options.seconds) // ROUNDS)
     words += ["--round-steps", str(round_steps), "--learning-starts", str(2 * round_steps)]
     words += ["--total-steps", str(ROUNDS * round_steps)]
     weights = set[str]()

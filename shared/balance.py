@@ -21,7 +21,7 @@ GAIN = 0.1
 BUSY = 0.7
 """Busy share from which the slowest actor counts as what the others wait for."""
 SPANS = 2
-"""Spans (rounds between two snapshots) that a measurement takes at least."""
+"""Spans (rounds between two snapshots) that a measurement takes at least. Two measurements must agree."""
 FIRST_SECONDS, LONGEST_SECONDS = 2.0, 300.0
 """How long the first measurement takes at least, and how long any. Each time that lanes move the next one takes twice
 as long, so that actors whose speed keeps changing do not pass lanes to and fro all the time."""
@@ -76,6 +76,7 @@ class Balancer:
         self._restarts = 0
         self._unsettled = -1  # the newest span in which something was not as usual
         self._begun: _Mark | None = None
+        self._suspect: int | None = None  # the slowest actor of the last measurement, if it should have given lanes
         self._seconds = FIRST_SECONDS
 
     def look(self) -> list[Move]:
@@ -87,7 +88,7 @@ class Balancer:
         restarts = int(board.restarts[Role.ACTORS :].sum())
         span = board.committed // board.sizes.snapshot_rounds
         if restarts != self._restarts or (owners != board.lane_wanted).any():
-            self._restarts, self._unsettled, self._begun = restarts, span, None
+            self._restarts, self._unsettled, self._begun, self._suspect = restarts, span, None, None
             return []
         if span <= self._unsettled:  # a boundary later, all lanes were begun and no actor still makes emulators
             return []
@@ -104,7 +105,7 @@ class Balancer:
         return _Mark(span, board.busy_ns[actors].copy(), board.waited_ns[actors].copy(), ticks)
 
     def _judge(self, old: _Mark, new: _Mark) -> list[Move]:
-        """Want the moves that what happened between two marks speaks for."""
+        """Want the moves that what happened between two marks speaks for, if it spoke so of the same actor before."""
         busy, waited, ticks = new.busy - old.busy, new.waited - old.waited, new.ticks - old.ticks
         if (busy + waited).max() < self._seconds * 1e9 or ticks.min() <= 0:
             return []
@@ -112,13 +113,15 @@ class Balancer:
         lanes = np.bincount(self._owners, minlength=len(busy))
         costs = busy / ticks
         slowest = int(np.argmax(costs * lanes))
+        found = moves(costs.tolist(), lanes.tolist())
         if busy[slowest] < BUSY * (busy[slowest] + waited[slowest]):
+            found = []
+        former, self._suspect = self._suspect, slowest if found else None
+        if not found or former != slowest:
             return []
-        wanted = moves(costs.tolist(), lanes.tolist())
-        if wanted:
-            self._seconds = min(2 * self._seconds, LONGEST_SECONDS)
-            self._want(wanted)
-        return wanted
+        self._seconds = min(2 * self._seconds, LONGEST_SECONDS)
+        self._want(found)
+        return found
 
     def _want(self, wanted: list[Move]) -> None:
         """Choose the lanes: those that lie nearest to the taker's own, by number."""

@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 
 from shared.config import Config
+from shared.layout import LayoutError
 from shared.memory import Memory, Plan
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -91,7 +92,7 @@ def memory_of(process: subprocess.Popen[str], run_dir: Path, actions: int = 4, s
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and process.poll() is None:
         for link in Path(f"/proc/{process.pid}/fd").iterdir():
-            with suppress(FileNotFoundError):  # closed since it was listed
+            with suppress(FileNotFoundError, LayoutError):  # closed since it was listed, or not written to yet
                 if os.readlink(link).startswith("/memfd:ringside") and link.stat().st_size:
                     config = Config.from_json(json.loads((run_dir / "config.json").read_text()))
                     return Memory.attach(os.open(link, os.O_RDWR), Plan(config, actions))

@@ -145,6 +145,14 @@ def test_a_slow_core_and_its_recovery() -> None:
     assert run.lanes == [6, 6]
 
 
+def test_one_measurement_alone_moves_nothing() -> None:
+    run = Run(2, 12)
+    for round_ in range(60):
+        slow = round_ // SPANS % 2
+        run.round([0.02, 0.01] if slow else [0.01, 0.02])
+    assert sum(run.wanted) == 0
+
+
 def test_nothing_moves_while_the_actors_wait_for_others() -> None:
     run = Run(2, 12, waiting=False)
     for _ in range(40):
@@ -155,7 +163,7 @@ def test_nothing_moves_while_the_actors_wait_for_others() -> None:
 
 def test_a_measurement_takes_whole_spans_and_begins_anew_after_a_restart() -> None:
     run = Run(2, 12)
-    for _ in range(1 + SPANS):
+    for _ in range(1 + 2 * SPANS):
         assert sum(run.wanted) == 0
         run.round([0.02, 0.01])
     assert sum(run.wanted) == 2
@@ -163,7 +171,7 @@ def test_a_measurement_takes_whole_spans_and_begins_anew_after_a_restart() -> No
     for _ in range(SPANS):
         again.round([0.02, 0.01])
     again.board.restarts[Role.ACTORS] += 1
-    for _ in range(2 + SPANS):
+    for _ in range(2 + 2 * SPANS):
         assert sum(again.wanted) == 0
         again.round([0.02, 0.01])
     assert sum(again.wanted) == 2
