@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from actors.action_log import ActionLog
 from actors.env import Env, EnvError, Frame, Outcome
-from actors.frames import IDENTITY, SCREEN_WIDTH, Shrinker, as_words
+from actors.frames import SCREEN_WIDTH, Shrinker, pair_table, shrink_area
 from actors.palette import grey_table
 from shared.config import FRAME_SKIP
 from shared.protocols import Protocol
@@ -95,15 +95,9 @@ def _action_numbers(ale: ALEInterface, protocol: Protocol) -> tuple[int, ...]:
 
 
 @cache
-def _shrinker(height: int) -> Shrinker:
-    """From colour indices to frames; one for all envs of a process."""
-    return Shrinker(height, grey_table(height))
-
-
-@cache
-def _grey_shrinker(height: int) -> Shrinker:
-    """From pooled greys to frames."""
-    return Shrinker(height, IDENTITY)
+def _grey_pairs(height: int) -> NDArray[np.uint16]:
+    """The greys of pairs of pixels on a screen of `height` lines; one table for all envs of a process."""
+    return pair_table(grey_table(height))
 
 
 @dataclass(frozen=True)
@@ -118,6 +112,10 @@ class _Start:
 
 _starts: dict[tuple[str, Protocol], list[_Start]] = {}
 """The starts of a game after 0, 1, ... no-ops, shared by the envs of a process (1.5 MB)."""
+
+
+_UNEVENTFUL = Outcome(0, False, False, False)
+"""What most steps bring; making a tuple for each takes a third of a microsecond."""
 
 
 class AtariEnv(Env):
@@ -148,11 +146,9 @@ class AtariEnv(Env):
         if width != SCREEN_WIDTH:
             raise EnvError(f"The screen of {self.game} is {width} pixels wide; only {SCREEN_WIDTH} can be shrunk.")
         self._greys = grey_table(height)
-        self._shrink = _shrinker(height)
-        # The screens of the newest observation, and room for those of the next one; they change places at each step.
-        self._shown = _Screens(height)
-        self._next = _Screens(height)
-        # The newest observation's pooled grey, where it did not come from `_shown`; else None.
+        self._shrink = Shrinker(height, _grey_pairs(height))
+        self._third, self._fourth = self._shrink.screens  # a step's last two screens, of which its frame is made
+        # The newest observation's pooled grey, where it is not that of the screens last shrunk; else None.
         self._pooled: NDArray[np.uint8] | None = None
         self._repeated = NOOP  # what a sticky action repeats
         self._lives = 0
@@ -173,22 +169,21 @@ class AtariEnv(Env):
         """Begin an episode: the protocol's no-ops, as many as (seed, index, tick) say, and FIRE if it asks for it."""
         noop_max = self._protocol.noop_max
         noops = 1 + below(noop_max, self._seed, Stream.NOOPS, self._index, tick) if noop_max else 0
-        shown = self._shown
         if self.game in RESET_ANEW:
             self._reset_emulator(noops)
-            self._ale.getScreen(shown.first)
+            self._ale.getScreen(self._third)
             self._lives = self._ale.lives()
         else:
             start = self._starts[noops]
             self._ale.restoreState(start.state)
-            shown.first[:] = start.screen
+            self._third[:] = start.screen
             self._lives = start.lives
-        shown.second[:] = shown.first
+        self._fourth[:] = self._third
         self._pooled = None
         self._repeated = FIRE if self._fires else NOOP
         if self._log is not None:
             self._log.begin(tick)
-        self._shrink(shown.first_words, shown.second_words, frame)
+        self._shrink(frame)
 
     def _reset_emulator(self, noops: int) -> None:
         """Reset for real. A game that ends within its no-ops is reset again, and the no-ops go on."""
@@ -226,60 +221,51 @@ class AtariEnv(Env):
         number = self.numbers[action]
         if self._log is not None:
             self._log.append(tick, action)
-        reward = 0
-        following = self._next
-        if self._sticky:
-            draws = bits(self._seed, Stream.STICKY, self._index, tick)  # 16 bits for each emulator frame
-            repeated = self._repeated
-            for skipped in range(FRAME_SKIP):
-                if draws >> (16 * skipped) & 0xFFFF >= self._sticky:
-                    repeated = number
-                reward += ale.act(repeated)
-                if ale.game_over():
-                    return self._end(reward, skipped, frame)
-                if skipped == FRAME_SKIP - 2:
-                    ale.getScreen(following.first)
-            self._repeated = repeated
-        else:
-            for skipped in range(FRAME_SKIP):
-                reward += ale.act(number)
-                if ale.game_over():
-                    return self._end(reward, skipped, frame)
-                if skipped == FRAME_SKIP - 2:
-                    ale.getScreen(following.first)
-        ale.getScreen(following.second)
-        self._next, self._shown = self._shown, following
+        first, second, third, fourth = self._stick(tick, number) if self._sticky else (number,) * FRAME_SKIP
+        act = ale.act
+        # The emulator plays nothing beyond an end, so one look tells of three frames.
+        reward = act(first) + act(second) + act(third)
+        if ale.game_over():
+            return self._end(reward, self._pooled_grey(), frame)
+        ale.getScreen(self._third)
+        reward += act(fourth)
+        if ale.game_over():
+            return self._end(reward, np.maximum(self._pooled_grey(), self._greys[self._third]), frame)
+        ale.getScreen(self._fourth)
+        self._shrink(frame)
         self._pooled = None
-        self._shrink(following.first_words, following.second_words, frame)
-        lives = ale.lives()
-        lost = lives < self._lives
-        self._lives = lives
-        return Outcome(reward, False, False, lost and self._reports_lives)
+        lost = self._loses_life()
+        return Outcome(reward, False, False, lost) if reward or lost else _UNEVENTFUL
 
-    def _end(self, reward: int, skipped: int, frame: Frame) -> Outcome:
-        """The outcome of a step whose emulator frame number `skipped` ended the episode."""
+    def _stick(self, tick: int, number: int) -> list[int]:
+        """The actions of a step's emulator frames where `number` is asked for, and actions are sticky."""
+        draws = bits(self._seed, Stream.STICKY, self._index, tick)  # 16 bits for each emulator frame
+        played = []
+        for frame in range(FRAME_SKIP):
+            if draws >> (16 * frame) & 0xFFFF >= self._sticky:
+                self._repeated = number
+            played.append(self._repeated)
+        return played
+
+    def _loses_life(self) -> bool:
+        """Count the lives; whether the return ends with one that was lost."""
+        before, self._lives = self._lives, self._ale.lives()
+        return self._reports_lives and self._lives < before
+
+    def _end(self, reward: int, pooled: NDArray[np.uint8], frame: Frame) -> Outcome:
+        """The outcome of a step that ended the episode; `pooled` is the last observation in grey."""
         self._check_colours()
-        pooled = self._pooled_grey()
-        if skipped == FRAME_SKIP - 1:
-            pooled = np.maximum(pooled, self._greys[self._next.first])
-        self._show(pooled, frame)
-        lives = self._ale.lives()
-        lost = lives < self._lives
-        self._lives = lives
-        terminated = self._ale.game_over(with_truncation=False)
-        return Outcome(reward, terminated, self._ale.game_truncated(), lost and self._reports_lives)
-
-    def _show(self, pooled: NDArray[np.uint8], frame: Frame) -> None:
-        """Make a pooled grey image the newest observation."""
         self._pooled = pooled
-        words = as_words(pooled)
-        _grey_shrinker(len(pooled))(words, words, frame)
+        shrink_area(pooled, frame)
+        terminated = self._ale.game_over(with_truncation=False)
+        return Outcome(reward, terminated, self._ale.game_truncated(), self._loses_life())
 
     def _pooled_grey(self) -> NDArray[np.uint8]:
         """The newest observation before it is shrunk: uint8[height, 160]."""
         if self._pooled is not None:
             return self._pooled
-        return np.maximum(self._greys[self._shown.first], self._greys[self._shown.second])
+        first, second = self._shrink.shown
+        return np.maximum(self._greys[first], self._greys[second])
 
     def _check_colours(self) -> None:
         """Raise `EnvError` unless the emulator's own grey screen is what the table of greys says."""
@@ -303,12 +289,12 @@ class AtariEnv(Env):
         if self._log is not None:
             self._replay(data)
             return
-        pixels = self._greys[self._shown.first].size
+        pixels = self._third.size
         if len(data) <= _STATE.size + pixels or data[:4] != _STATE_MAGIC:
             raise EnvError(f"The {len(data)} bytes to restore are no snapshot of {self.game}.")
         _, self._repeated, self._lives = _STATE.unpack_from(data)
         state = _STATE.size + pixels
-        self._pooled = np.frombuffer(data[_STATE.size : state], np.uint8).reshape(self._shown.first.shape)
+        self._pooled = np.frombuffer(data[_STATE.size : state], np.uint8).reshape(self._third.shape)
         self._ale.restoreState(ALEState(data[state:]))
 
     def _replay(self, data: bytes) -> None:
@@ -319,13 +305,3 @@ class AtariEnv(Env):
         self.reset(reset_tick, frame)
         for tick, action in enumerate(data[_REPLAY.size :], start=first_tick):
             self.step(tick, action, frame)
-
-
-class _Screens:
-    """Two screens of the emulator, as pixels and as the words that the kernel reads."""
-
-    def __init__(self, height: int) -> None:
-        self.first = np.zeros((height, SCREEN_WIDTH), np.uint8)
-        self.second = np.zeros((height, SCREEN_WIDTH), np.uint8)
-        self.first_words = as_words(self.first)
-        self.second_words = as_words(self.second)

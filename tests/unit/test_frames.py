@@ -12,11 +12,13 @@ import cv2
 import numpy as np
 import pytest
 
-from actors.frames import IDENTITY, SCREEN_WIDTH, Shrinker, area_weights, as_words, pair_table, shrink_area
+from actors.frames import SCREEN_WIDTH, Shrinker, area_weights, pair_table, shrink_area
 
 ROOT = Path(__file__).resolve().parents[2]
 HEIGHTS = (210, 214, 220, 230, 250)
 """All that occur among the games of ale-py."""
+IDENTITY = np.arange(256, dtype=np.uint8)
+"""The greys of a screen that is grey already."""
 
 
 def opencv(grey: np.ndarray) -> np.ndarray:
@@ -42,18 +44,19 @@ def screens(height: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("height", HEIGHTS)
 def test_pooled_and_shrunk_as_opencv_does(height: int) -> None:
     greys = np.random.default_rng(height).permutation(256).astype(np.uint8)
-    shrink = Shrinker(height, greys)
+    shrink = Shrinker(height, pair_table(greys))
     out = np.empty((84, 84), np.uint8)
     for seed in range(120):
         a, b = screens(height, seed)
-        shrink(as_words(a), as_words(b), out)
+        shrink.screens[:] = a, b
+        shrink(out)
         assert np.array_equal(out, opencv(np.maximum(greys[a], greys[b]))), f"seed {seed}"
 
 
 @pytest.mark.parametrize("height", [210, 250])
 def test_halves_fall_as_in_opencv(height: int) -> None:
     """Greys that make many exact halves: every difference of two rows and two columns near them."""
-    shrink = Shrinker(height, IDENTITY)
+    shrink = Shrinker(height, pair_table(IDENTITY))
     out = np.empty((84, 84), np.uint8)
     rng = np.random.default_rng(1)
     halves = 0
@@ -61,7 +64,8 @@ def test_halves_fall_as_in_opencv(height: int) -> None:
         grey = (rng.integers(0, 5, (height, SCREEN_WIDTH)) * 5 + rng.integers(0, 200)).astype(np.uint8)
         exact = weights(height) @ grey.astype(np.float64) @ weights(SCREEN_WIDTH).T
         halves += int((np.abs(exact % 1 - 0.5) < 1e-4).sum())
-        shrink(as_words(grey), as_words(grey), out)
+        shrink.screens[:] = grey
+        shrink(out)
         assert np.array_equal(out, opencv(grey))
     assert halves > 500
 
@@ -78,18 +82,50 @@ def weights(source: int) -> np.ndarray:
 def test_writes_its_slot_and_nothing_beside_it() -> None:
     slots = np.full((3, 84, 84), 77, np.uint8)
     a, b = screens(210, 1)
-    Shrinker(210, IDENTITY)(as_words(a), as_words(b), slots[1])
+    shrink = Shrinker(210, pair_table(IDENTITY))
+    shrink.screens[:] = a, b
+    shrink(slots[1])
     assert (slots[[0, 2]] == 77).all()
     assert np.array_equal(slots[1], opencv(np.maximum(a, b)))
 
 
-def test_nothing_of_a_screen_remains_for_the_next() -> None:
-    shrink = Shrinker(210, IDENTITY)
-    first, second = np.empty((2, 84, 84), np.uint8)
-    noise, flat = screens(210, 4)[0], np.full((210, SCREEN_WIDTH), 9, np.uint8)
-    shrink(as_words(noise), as_words(noise), first)
-    shrink(as_words(flat), as_words(flat), second)
-    assert (second == 9).all()
+@pytest.mark.parametrize("height", HEIGHTS)
+def test_what_stays_the_same_is_kept_and_nothing_else(height: int) -> None:
+    """Screens of which a little changes at a time: in both, in one, back again, where one row makes two lines."""
+    greys = np.random.default_rng(height).permutation(256).astype(np.uint8)
+    shrink = Shrinker(height, pair_table(greys))
+    out = np.empty((84, 84), np.uint8)
+    rng = np.random.default_rng(7)
+    current = np.zeros((2, height, SCREEN_WIDTH), np.uint8)
+    seen = [current.copy()]
+    for step in range(400):
+        match step % 8:
+            case 0 | 1 | 2:  # one pixel of both screens
+                current[:, rng.integers(height), rng.integers(SCREEN_WIDTH)] = rng.integers(256)
+            case 3 | 4:  # one pixel of one screen
+                current[rng.integers(2), rng.integers(height), rng.integers(SCREEN_WIDTH)] = rng.integers(256)
+            case 5:  # the screens change places
+                current = current[::-1].copy()
+            case 6:  # nothing
+                pass
+            case 7:  # all, to what was seen before or to one colour
+                current = seen[rng.integers(len(seen))].copy() if step % 3 else np.full_like(current, rng.integers(256))
+        seen.append(current.copy())
+        shrink.screens[:] = current
+        shrink(out)
+        assert np.array_equal(out, opencv(np.maximum(greys[current[0]], greys[current[1]]))), f"step {step}"
+        assert np.array_equal(np.maximum(*greys[shrink.shown]), np.maximum(*greys[current]))
+
+
+@pytest.mark.parametrize("height", HEIGHTS)
+def test_the_first_screens_may_be_of_one_colour(height: int) -> None:
+    """Nothing is stale then: the frame that a shrinker begins with must be the right one."""
+    for colour in (0, 9):
+        shrink = Shrinker(height, pair_table(IDENTITY[::-1].copy()))
+        out = np.empty((84, 84), np.uint8)
+        shrink.screens[:] = colour
+        shrink(out)
+        assert (out == 255 - colour).all()
 
 
 def test_pairs_keep_the_order_of_pixels() -> None:
