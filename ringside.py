@@ -222,7 +222,7 @@ def evaluate(
     from actors.env import EnvError, action_count
     from actors.evaluation import play_episodes
     from learner.device import prepare_torch
-    from learner.network import Policy, greedy
+    from learner.policy import Policy, greedy
     from shared import machine
     from shared.config import FRAME_SIDE, STACK
     from shared.protocols import PROTOCOLS
@@ -271,7 +271,7 @@ class Agent:
     def __init__(self, weights: Weights, device: str) -> None:
         import torch
 
-        from learner.network import Policy
+        from learner.policy import Policy
         from shared.resolve import device_of
 
         self.game = weights.game
@@ -282,7 +282,7 @@ class Agent:
 
     def act(self, stack: NDArray[np.uint8]) -> int:
         """The greedy action for the last four frames, uint8[4, 84, 84], oldest first."""
-        from learner.network import greedy
+        from learner.policy import greedy
 
         return int(greedy(self._policy.q_values(stack[None]))[0])
 

@@ -178,7 +178,8 @@ def _answer(connection: Connection, config: Config, seconds: float) -> None:
     import torch
 
     from learner.learner import prepare
-    from learner.network import Policy, initial_parameters
+    from learner.network import initial_parameters
+    from learner.policy import Policy
     from shared.parameters import parameters_of
 
     prepare(config)

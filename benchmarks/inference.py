@@ -15,7 +15,8 @@ from benchmarks.plain_update import AGREEMENT, plain_values
 from benchmarks.products import Products
 from benchmarks.report import Report, WrongResult
 from benchmarks.timing import seconds_per_call
-from learner.network import Policy, initial_parameters
+from learner.network import initial_parameters
+from learner.policy import Policy
 from shared.config import FRAME_SIDE, STACK, Config
 from shared.parameters import parameters_of
 

@@ -21,7 +21,8 @@ from benchmarks.report import CannotRun, Report, WrongResult
 from benchmarks.timing import seconds_per_call
 from learner.gather import BLOCK, GRID, select_to
 from learner.inference import Server
-from learner.network import Architecture, Policy, Weights, initial_parameters
+from learner.network import Architecture, Weights, initial_parameters
+from learner.policy import Policy
 from learner.replay import FRAMES, HostFrames, Replay
 from learner.update import CHUNK_UPDATES
 from shared.arena import ArenaError

@@ -29,7 +29,7 @@ from actors.env import make_env
 from actors.lane import Lane
 from benchmarks.report import WrongResult
 from learner.learner import prepare, trainer_of
-from learner.network import Policy, greedy
+from learner.policy import Policy, greedy
 from shared.arena import ArenaError
 from shared.config import FRAME_SIDE, STACK, ConfigError
 from shared.mailbox import Mailbox

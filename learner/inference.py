@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from learner.device import prepare_torch
-from learner.network import Policy, greedy
+from learner.policy import Policy, greedy
 from shared.board import Phase, Role
 from shared.mailbox import Mailbox
 from shared.memory import Memory

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import ringside
 from benchmarks.serial import Serial
 from learner.learner import prepare
-from learner.network import Policy
+from learner.policy import Policy
 from shared.config import CONFIG_FILE, Config
 from tests.runs import finish, start, summary
 

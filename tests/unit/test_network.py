@@ -13,16 +13,15 @@ from learner.gather import GRID
 from learner.network import (
     CELL,
     Architecture,
-    Policy,
     Weights,
     backward,
     blocks,
     check_arithmetic,
     forward,
-    greedy,
     initial_parameters,
     network_input,
 )
+from learner.policy import Policy, greedy
 from shared.config import STACK, ConfigError
 from shared.parameters import CONVOLUTIONS, parameters_of
 

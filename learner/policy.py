@@ -1,0 +1,88 @@
+"""Networks that answer: values of actions in batches of a fixed shape, and the best action."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from learner.ahead import Graphs
+from learner.gather import BLOCK, GRID, select_to
+from learner.network import CELL, Architecture, Weights, check_arithmetic, forward, network_input
+from shared.config import FRAME_SIDE, STACK
+
+
+class Policy:
+    """A network that answers a fixed number of stacks with the values of their actions."""
+
+    def __init__(self, network: str, actions: int, device: torch.device, precision: str, batch: int) -> None:
+        check_arithmetic(network, actions, device, precision, batch)
+        self._weights = Weights(Architecture(network, actions), device, precision)
+        self._batch = batch
+        cuda = device.type == "cuda"
+        self._host = torch.zeros(batch, GRID, GRID, STACK * CELL, dtype=torch.uint8, pin_memory=cuda)
+        self._words = self._host.numpy().view(np.uint32).reshape(batch, GRID, GRID, STACK, BLOCK)
+        self._values = torch.zeros(batch, actions, pin_memory=cuda)
+        self._blocks = torch.zeros_like(self._host, device=device) if cuda else self._host
+        self._graphs = Graphs(device) if cuda else None
+        if self._graphs is not None:
+            self._graphs.capture("answer", self._answer)
+
+    @torch.inference_mode()
+    def load(self, flat: NDArray[np.float32]) -> None:
+        """Take a new version of the parameters, float32[P] in the order of `shared.parameters`."""
+        self._weights.load(flat)
+
+    @torch.inference_mode()
+    def q_values(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Q(s, .) float32[batch, actions] of stacks uint8[batch, 4, 84, 84].
+
+        Raises:
+            ValueError: the batch has another shape; results may depend on the shape, so it never changes.
+        """
+        if stacks.shape != (self._batch, STACK, FRAME_SIDE, FRAME_SIDE):
+            raise ValueError(f"The policy answers batches of {self._batch} stacks; this one has shape {stacks.shape}.")
+        places = np.arange(self._batch)
+        rows = np.arange(self._batch * STACK).reshape(self._batch, STACK)
+        frames = np.ascontiguousarray(stacks).reshape(-1, FRAME_SIDE, FRAME_SIDE)
+        return self.q_values_of(frames, rows, np.ones(rows.shape, bool), places)
+
+    @torch.inference_mode()
+    def q_values_of(
+        self, frames: NDArray[np.uint8], rows: NDArray[np.int64], keep: NDArray[np.bool_], places: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        """Q(s, .) float32[batch, actions] of a batch in which some rows are new, gathered in one pass over memory.
+
+        Args:
+            frames: uint8[R, 84, 84], of which the new stacks are `rows`, int64[n, 4]; where `keep`, bool[n, 4], is
+                False, a frame counts as zeros.
+            places: int64[n], the rows of the batch that are new; the others hold what they held.
+        """
+        select_to(frames.view(np.uint32), rows, keep, places, self._words)
+        if self._graphs is None:
+            self._answer()
+        else:
+            self._graphs.replay("answer")
+            torch.cuda.current_stream().synchronize()
+        return self._values.numpy().copy()
+
+    def _answer(self) -> None:
+        """From the buffer of blocks to that of values: the body of the graph."""
+        if self._blocks is not self._host:
+            self._blocks.copy_(self._host, non_blocking=True)
+        q = forward(self._weights, network_input(self._blocks, 0, self._weights.dtype)).q
+        self._values.copy_(q, non_blocking=True)
+
+
+def greedy(q: NDArray[np.float32]) -> NDArray[np.int64]:
+    """The first best action int64[n] of each row of q float32[n, actions].
+
+    Raises:
+        FloatingPointError: a value is not a number or infinite; argmax alone would pick it silently.
+    """
+    finite = np.isfinite(q).all(axis=1)
+    if not finite.all():
+        row = int(np.flatnonzero(~finite)[0])
+        raise FloatingPointError(f"The network answered row {row} with {q[row].tolist()}; its parameters are broken.")
+    best: NDArray[np.int64] = q.argmax(axis=1)
+    return best
