@@ -94,6 +94,7 @@ class Supervisor:
         self._failure: str | None = None
         self._killed_scribe = False
         self._stop_deadline = float("inf")
+        self._oom_kills = OomKills()
         self._memory = Memory.create(plan)
         self._board = self._memory.board
         self._balancer = Balancer(self._board) if plan.config.machine.balance == "auto" else None
@@ -102,7 +103,6 @@ class Supervisor:
         self._context = multiprocess.get_context("spawn")
         self._children: dict[int, _Child] = {}
         self._claims = Claims()
-        self._oom_kills = OomKills()
         self._cores: list[frozenset[int] | None] = [None] * plan.actors
         if plan.config.machine.pin == "auto":
             self._cores = cores_of_actors(plan.actors, self._claims)

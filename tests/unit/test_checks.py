@@ -89,7 +89,7 @@ def test_locked_memory_is_never_in_the_way() -> None:
 @pytest.mark.parametrize(
     ("asked", "gpus", "devices", "build", "driver", "colour", "says"),
     [
-        ("auto", [], 0, None, False, "green", "the CPU does it all"),
+        ("auto", [], 0, None, False, "green", "No NVIDIA driver is loaded."),
         ("cuda:0", [], 0, "13.0", False, "red", "No NVIDIA driver"),
         ("auto", [], 0, None, True, "yellow", "built without CUDA"),
         ("cpu", [], 0, None, True, "green", "built without CUDA"),
