@@ -223,10 +223,7 @@ def device(asked: str, gpus: Sequence[machine.Gpu], cuda_devices: int, build: st
         found = f"The driver shows no device to this process, or is too old for CUDA {build}."
         advice = "Look at CUDA_VISIBLE_DEVICES, at the container's GPU option and at nvidia-smi."
     else:
-        found, advice = (
-            "No NVIDIA driver is loaded" + ("." if asked.startswith("cuda") else "; the CPU does it all."),
-            "",
-        )
+        found, advice = "No NVIDIA driver is loaded.", ""
     if asked.startswith("cuda"):
         return Check("GPU", "red", found, advice or f"Say --device cpu rather than --device {asked}.")
     if driver and asked == "auto":
