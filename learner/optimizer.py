@@ -24,6 +24,7 @@ from shared.config import Learn
 ADAM_MEAN_DECAY = 0.9
 """Adam's beta1; beta2 is `Learn.optimizer_decay`."""
 
+_Vectors = tuple[NDArray, NDArray, NDArray, NDArray, NDArray, NDArray]
 _ONE = np.float32(1.0)
 _HALF = np.uint32(16)
 _ROUND = np.uint32(0x7FFF)
@@ -143,7 +144,7 @@ class Optimizer:
         rest = (decay, np.float32(rate), epsilon, np.float32(ADAM_MEAN_DECAY), correction)
         return lambda part: _adam(*self._vectors(part), *rest)
 
-    def _vectors(self, part: slice) -> tuple[NDArray, ...]:
+    def _vectors(self, part: slice) -> _Vectors:
         """What the compiled loops read and write."""
         weights = self._weights
         narrow = self.gradient.dtype == torch.bfloat16
