@@ -42,7 +42,7 @@ from actors.atari import game_name
 from actors.env import EnvError
 from benchmarks.command import Common
 from benchmarks.outside import last_line
-from benchmarks.report import CannotRun, Report, WrongResult
+from benchmarks.report import INTERRUPTED, CannotRun, Report, WrongResult
 from benchmarks.runs import measure as measure_run
 from benchmarks.solve import Learnt, solve_run
 from benchmarks.turns import Contender, chosen, in_turn
@@ -147,7 +147,7 @@ def measure(options: Options, report: Report) -> None:
                 report.add(name, "steps/s", reached[name], limit=there[0] if name != there[0] else None)
     if any(rung.table == FAST_DQN for rung in wanted):
         report.note(PUBLISHED)
-    if options.solve:
+    if options.solve and INTERRUPTED not in report.missing:
         _solve_all(wanted, options, game, report)
 
 
