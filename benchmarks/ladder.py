@@ -42,10 +42,10 @@ from actors.atari import game_name
 from actors.env import EnvError
 from benchmarks.command import Common
 from benchmarks.outside import last_line
-from benchmarks.report import INTERRUPTED, CannotRun, Report, WrongResult
+from benchmarks.report import CannotRun, Report, WrongResult
 from benchmarks.runs import measure as measure_run
 from benchmarks.solve import Learnt, solve_run
-from benchmarks.turns import Contender, chosen, in_turn
+from benchmarks.turns import INTERRUPTED, Contender, chosen, in_turn
 from shared import machine
 from shared.config import ConfigError
 from shared.presets import QUICK
