@@ -18,8 +18,9 @@ from shared.board import Board, Role
 
 GAIN = 0.1
 """Share by which the longest of the actors' times must shrink for lanes to move: more than costs vary by chance."""
-BUSY = 0.7
-"""Busy share from which the slowest actor counts as what the others wait for."""
+BUSY = 0.5
+"""Busy share from which the slowest actor counts as what the others wait for. It is well below 1: with inference on a
+CPU even the slowest waits for replies."""
 SPANS = 2
 """Spans (rounds between two snapshots) that a measurement takes at least. Two measurements must agree."""
 FIRST_SECONDS, LONGEST_SECONDS = 2.0, 300.0
