@@ -70,7 +70,7 @@ def game_name(name: str) -> str:
 
 
 def _load(game: str, protocol: Protocol) -> ALEInterface:
-    """An emulator with the game loaded, before its first reset (90 ms)."""
+    """An emulator with the game loaded, before its first reset (90 ms, mostly for a table that is not used here)."""
     ALEInterface.setLoggerMode(LoggerMode.Error)
     ale = ALEInterface()
     ale.setFloat("repeat_action_probability", 0.0)  # sticky actions are drawn by `AtariEnv`
