@@ -52,6 +52,7 @@ class Lane:
         self._life = -1
         self._board = memory.board
         self._mailbox = memory.mailbox
+        self._batch = plan.answered_with(index)
         self._snapshots = memory.lane_snapshots
         self._sizes = memory.sizes
         self._explore: Explore = plan.config.explore
@@ -111,6 +112,11 @@ class Lane:
     def ready(self) -> bool:
         """Whether this tick can be played now."""
         return self.redoing or self._mailbox.answered(self.index)
+
+    @property
+    def batch_asks(self) -> bool:
+        """Whether all lanes that are answered together with this one have asked, as far as can be seen here."""
+        return self._mailbox.all_ask(self._batch)
 
     # --- playing
 

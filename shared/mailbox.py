@@ -48,6 +48,10 @@ class Mailbox:
         """Whether the reply to the last request of this life of the lane is there."""
         return bool(self.reply[lane] == self.request[lane])
 
+    def all_ask(self, lanes: slice) -> bool:
+        """Whether every one of these lanes waits for a reply."""
+        return bool((self.request[lanes] != self.reply[lanes]).all())
+
     @staticmethod
     def tick_of(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Ticks of request numbers."""

@@ -57,6 +57,17 @@ class Plan:
         """The actor that owns each lane in the beginning; later `Board.lane_owner` says it."""
         return [actor for actor in range(self.actors) for _ in self.lanes_of(actor)]
 
+    def answered_with(self, lane: int) -> slice:
+        """The lanes that must all have asked before inference answers `lane`: on a CPU those of its batch.
+
+        On a GPU inference answers whoever has asked.
+        """
+        machine = self.config.machine
+        assert machine.inference_batch is not None, "the configuration is not resolved"
+        together = machine.inference_batch // self.config.play.lane_envs if machine.device == "cpu" else 1
+        first = lane - lane % together
+        return slice(first, first + together)
+
     def layout(self) -> Layout:
         """The shared region's layout; words first, the rings last."""
         sizes, parameters = self.sizes, self.parameters.count

@@ -24,6 +24,8 @@ def memory_of_lane() -> Memory:
         replay_size=400,
         network="small",
         actors=1,
+        inference_batch=4,
+        device="cpu",
         run_dir=Path("."),
     )
     memory = Memory.create(Plan(config, 4))
@@ -121,3 +123,15 @@ def test_a_second_life_is_not_answered_by_an_old_reply(played: tuple[Memory, dic
     lane.begin()
     assert lane.tick == 30
     assert not lane.ready
+
+
+def test_a_batch_asks_when_all_of_its_lanes_do() -> None:
+    memory = memory_of_lane()
+    first, second = (Lane(memory, index, [Counting(), Counting()], actor=0) for index in (0, 1))
+    first.begin()
+    assert not first.batch_asks
+    second.begin()
+    assert first.batch_asks
+    assert second.batch_asks
+    memory.mailbox.answer(np.array([0]), memory.mailbox.request[:1].copy(), np.zeros((1, 2), np.uint8))
+    assert not second.batch_asks

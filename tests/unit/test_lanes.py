@@ -68,6 +68,8 @@ class World:
             replay_size=ROUNDS * ROUND_TICKS * ENVS,
             network="small",
             actors=actors,
+            inference_batch=ENVS,
+            device="cpu",
             run_dir=Path("."),
         )
         self.memory = memory = Memory.create(Plan(config, 4))
