@@ -23,21 +23,19 @@ from shared.balance import Balancer
 from shared.board import Phase, Role, Stop
 from shared.cgroup import OomKills
 from shared.cores import Claims, cores_of_actors
+from shared.deaths import Cause, Deaths
 from shared.memory import Memory, Plan
-from shared.process import FATAL, Bells, Birth, log_path, role_name, run_role
+from shared.process import DEVICE_FAULT, FATAL, Bells, Birth, log_path, role_name, run_role
+from shared.vigil import Vigil, sight
 from shared.wait import Bell
 
-DEATHS_IN_A_ROW = 5
-"""Deaths of one role without progress between them that end the run."""
-HUNG_SECONDS = 60.0
-"""Without a sign of life for so long, a process counts as hung and is replaced."""
 GRACE_SECONDS = 8.0
 """How long a process may take to leave when asked."""
 SAVE_SECONDS = 120.0
 """How long the scribe may take for the last checkpoint."""
+REAP_SECONDS = 30.0
+"""How long a killed process may take to end; one that waits for a disk or a driver ends only when that answers."""
 LOOK_SECONDS = 0.25
-ASLEEP_SECONDS = 5.0
-"""The supervisor looks far more often; a longer gap means that it was stopped (Ctrl-Z) or had no processor."""
 SECOND_AFTER_SECONDS = 1.0
 """From when on a second signal counts as asking again: terminals and `timeout` send one twice."""
 
@@ -51,7 +49,7 @@ MODULES = {
 GPU_ROLES = (Role.LEARNER, Role.INFERENCE)
 """Clients of MPS, where there is one: they share the faults of the GPU, so they live and die together."""
 GIVE_UP_MPS = 2
-"""Deaths in a row without progress after which `--mps auto` goes on without."""
+"""Deaths in a row without progress, through no fault from outside, after which `--mps auto` goes on without."""
 
 
 class RunFailed(RuntimeError):
@@ -67,13 +65,14 @@ class _Inherited(int):
 
 @dataclass
 class _Child:
-    """One role's process, and its former lives."""
+    """One role's process, and what is known of its former lives."""
 
     process: multiprocess.Process
     incarnation: int = 0
-    deaths_in_a_row: int = 0
-    furthest: int = -1
-    started: float = field(default_factory=time.monotonic)
+    deaths: Deaths = field(default_factory=Deaths)
+    vigil: Vigil = field(default_factory=Vigil)
+    killed_at: float | None = None
+    """When it was killed because it hung."""
 
 
 class Supervisor:
@@ -90,7 +89,7 @@ class Supervisor:
         self._gpu = gpu
         self._signals = 0
         self._asked_at = 0.0
-        self._looked_at = self._awake_since = time.monotonic()
+        self._looked_at = time.monotonic()
         self._failure: str | None = None
         self._killed_scribe = False
         self._stop_deadline = float("inf")
@@ -135,18 +134,15 @@ class Supervisor:
     def _look(self) -> None:
         """Wait a moment for deaths and signals, and answer them."""
         now = time.monotonic()
-        if now - self._looked_at > ASLEEP_SECONDS:
-            self._awake_since = now  # we were stopped ourselves, and so perhaps was everybody
-        self._looked_at = now
+        since, self._looked_at = now - self._looked_at, now
         dead = wait_for([child.process.sentinel for child in self._children.values()], LOOK_SECONDS)
         for number, child in list(self._children.items()):
             if self._children.get(number) is not child:
                 continue  # it was started again together with another
             if child.process.sentinel in dead:
                 self._bury(number, child)
-            elif self._hung(number, child):
-                self._note(f"{role_name(number)} gave no sign of life for {HUNG_SECONDS:.0f} s and is replaced.")
-                child.process.kill()
+            elif not self._stopping or number == Role.SCRIBE:  # who may not go on is not waited for
+                self._watch(number, child, since)
         if self._signals and not self._stopping:
             self._note("Stopping: the round is abandoned, the last boundary is saved. Once more ends at once.")
             self._stop()
@@ -186,8 +182,8 @@ class Supervisor:
         former = self._children.get(number)
         self._children[number] = _Child(process, incarnation)
         if former:
-            self._children[number].deaths_in_a_row = former.deaths_in_a_row
-            self._children[number].furthest = former.furthest
+            self._children[number].deaths, self._children[number].vigil = former.deaths, former.vigil
+            former.vigil.begin()
 
     def _bury(self, number: int, child: _Child) -> None:
         """A process has ended: let it go, start it again, or end the run."""
@@ -199,15 +195,17 @@ class Supervisor:
         if self._stopping and (number != Role.SCRIBE or self._out_of_patience):
             del self._children[number]
             return
-        furthest = int(self._board.furthest[number])
-        child.deaths_in_a_row = 1 if furthest > child.furthest else child.deaths_in_a_row + 1
-        child.furthest = furthest
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-        if code == -signal.SIGKILL:
-            how = self._oom_kills.explain() or how
-        if code == FATAL or child.deaths_in_a_row >= DEATHS_IN_A_ROW:
+        cause = Cause.DEVICE if code == DEVICE_FAULT else Cause.OWN
+        if child.killed_at is not None:
+            how = "hung"
+        elif code == -signal.SIGKILL:
+            starved = self._oom_kills.explain()
+            how, cause = (starved, cause) if starved else (how, Cause.OUTSIDE)
+        count = child.deaths.add(cause, int(self._board.furthest[number]))
+        if code == FATAL or (count >= cause.value and not (cause is Cause.DEVICE and self._may_give_up_mps(number))):
             del self._children[number]
-            self._fail(self._obituary(number, child, how, fatal=code == FATAL))
+            self._fail(self._obituary(number, how, count, code))
             return
         self._note(f"{role_name(number)} {how}; it starts again from its snapshot.")
         self._restart(number, child)
@@ -220,32 +218,48 @@ class Supervisor:
         together, given_up = [number], False
         if number in GPU_ROLES and self._gpu.environment:
             together = [role for role in GPU_ROLES if role in self._children]
-            if child.deaths_in_a_row >= GIVE_UP_MPS and self._plan.config.machine.mps == "auto":
+            if child.deaths.by_fault >= GIVE_UP_MPS and self._may_give_up_mps(number):
                 self._note("From here on the GPU is shared in turns, without MPS.")
                 given_up = True
         for each in together:
-            self._children[each].process.kill()
-            self._children[each].process.join()
+            if not _end(self._children[each].process):
+                self._fail(_beyond_reach(each))
+                return
         if given_up:
             self._gpu.quit()
         for each in together:
             self._board.restarts[each] += 1
             self._start(each, self._children[each].incarnation + 1)
 
-    def _obituary(self, number: int, child: _Child, how: str, *, fatal: bool) -> str:
+    def _may_give_up_mps(self, number: int) -> bool:
+        """Whether a role uses the GPU through MPS and may do so without."""
+        return number in GPU_ROLES and bool(self._gpu.environment) and self._plan.config.machine.mps == "auto"
+
+    def _obituary(self, number: int, how: str, count: int, code: int) -> str:
         log = log_path(self._run_dir, number)
         lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
         last = lines[-1] if lines else "it left no message"
-        if fatal:
+        if code == FATAL:
             return last
+        how = "met a fault of the GPU" if code == DEVICE_FAULT else how
         return (
-            f"{role_name(number)} {how}, {child.deaths_in_a_row} times in a row without progress. "
+            f"{role_name(number)} {how}, {count} times in a row without progress. "
             f"Its last words: {last} (traceback in {log})"
         )
 
-    def _hung(self, number: int, child: _Child) -> bool:
-        silent = time.monotonic() - max(self._board.heartbeat[number] / 1e9, child.started, self._awake_since)
-        return silent > HUNG_SECONDS and not self._stopping
+    def _watch(self, number: int, child: _Child, since: float) -> None:
+        """Kill a process that hangs; whoever finds it dead starts the next. `since`: seconds since the last look."""
+        if child.killed_at is not None:
+            if time.monotonic() - child.killed_at > REAP_SECONDS:
+                del self._children[number]
+                self._fail(_beyond_reach(number))
+            return
+        phase, beat = Phase(int(self._board.phase[number])), int(self._board.heartbeat[number])
+        why = child.vigil.look(beat, phase, since, lambda: sight(child.process.pid))
+        if why:
+            self._note(f"{role_name(number)} {why}; it is killed and replaced.")
+            child.killed_at = time.monotonic()
+            child.process.kill()
 
     # --- endings
 
@@ -282,7 +296,7 @@ class Supervisor:
         for child in self._children.values():
             child.process.kill()
         for child in self._children.values():
-            child.process.join()
+            _end(child.process)
         for bell in self._bells:
             os.close(bell.fd)
         self._on_look(self._memory)
@@ -308,6 +322,20 @@ class Supervisor:
         finally:
             for number, handler in former.items():
                 signal.signal(number, handler)
+
+
+def _end(process: multiprocess.Process) -> bool:
+    """Kill a process, if it lives, and reap it; False: it does not end."""
+    process.kill()
+    process.join(REAP_SECONDS)
+    return process.exitcode is not None
+
+
+def _beyond_reach(number: int) -> str:
+    return (
+        f"{role_name(number)} was killed and does not end: it waits in the kernel for a disk or a driver that does not "
+        "answer. The kernel log may say which."
+    )
 
 
 def train(plan: Plan, on_look: Callable[[Memory], None], note: Callable[[str], None]) -> bool:

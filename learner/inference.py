@@ -7,11 +7,14 @@ that no row is computed in vain; on a GPU one batch of all envs answers whoever 
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from learner.device import prepare_torch
+from learner.faults import device_faults_named
 from learner.policy import Policy, greedy
 from shared.board import Phase, Role
 from shared.mailbox import Mailbox
@@ -89,7 +92,16 @@ class EvaluationServer:
 
 
 def main(birth: Birth) -> None:
-    """Serve until the last round is committed and evaluated, or the run stops."""
+    """Serve until the last round is committed and evaluated, or the run stops.
+
+    Raises:
+        DeviceFault: the GPU does not do its part.
+    """
+    with suppress(Stopped), device_faults_named():
+        _serve(birth)
+
+
+def _serve(birth: Birth) -> None:
     memory, waiter = enter(birth)
     board, config, machine = memory.board, memory.plan.config, memory.plan.config.machine
     assert machine.inference_threads is not None
@@ -109,21 +121,18 @@ def main(birth: Birth) -> None:
     def finished() -> bool:
         return board.finished and not memory.evaluations.pending
 
-    try:
-        board.phase[birth.process] = Phase.WORKING
-        while not finished():
-            due = server.due()
-            for lanes, numbers in due:
-                server.answer(lanes, numbers)
-                for actor in np.unique(board.lane_owner[lanes]):
-                    actors[actor].ring()
-                waiter.beat()
-            waiter.furthest(server.served)
-            if evaluation.due():
-                evaluation.answer()
-                evaluator.ring()
-            elif not due:
-                waiter.wait(lambda: finished() or evaluation.due() or bool(server.due()))
-        board.phase[birth.process] = Phase.DONE
-    except Stopped:
-        pass
+    board.phase[birth.process] = Phase.WORKING
+    while not finished():
+        due = server.due()
+        for lanes, numbers in due:
+            server.answer(lanes, numbers)
+            for actor in np.unique(board.lane_owner[lanes]):
+                actors[actor].ring()
+            waiter.beat()
+        waiter.furthest(server.served)
+        if evaluation.due():
+            evaluation.answer()
+            evaluator.ring()
+        elif not due:
+            waiter.wait(lambda: finished() or evaluation.due() or bool(server.due()))
+    board.phase[birth.process] = Phase.DONE

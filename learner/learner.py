@@ -8,11 +8,13 @@ nothing of them is published twice.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 import numpy as np
 import torch
 
 from learner.device import prepare_torch
+from learner.faults import device_faults_named
 from learner.update import RoundMetrics, Trainer
 from shared.board import METRIC_SPANS, Phase
 from shared.config import Config
@@ -176,15 +178,17 @@ def trainer_of(memory: Memory) -> Trainer:
 
 
 def main(birth: Birth) -> None:
-    """Learn until the last round is committed or the run stops."""
+    """Learn until the last round is committed or the run stops.
+
+    Raises:
+        DeviceFault: the GPU does not do its part. NonFiniteError: the numbers are of no use any more.
+    """
     memory, waiter = enter(birth)
-    prepare(memory.plan.config)
-    try:
+    followers = [birth.bells.of(process) for process in range(len(birth.bells.fds)) if process != birth.process]
+    with suppress(Stopped), device_faults_named():
+        prepare(memory.plan.config)
         waiter.wait(lambda: bool(memory.board.prepared[0]))
-        followers = [birth.bells.of(process) for process in range(len(birth.bells.fds)) if process != birth.process]
         rounds = Rounds(memory, waiter, trainer_of(memory), followers)
         for round_ in range(rounds.begin(), memory.sizes.rounds):
             rounds.do(round_)
         memory.board.phase[birth.process] = Phase.DONE
-    except Stopped:
-        pass

@@ -1,4 +1,4 @@
-"""What no restart can mend."""
+"""Troubles that processes tell apart, because the answer to each is another."""
 
 from __future__ import annotations
 
@@ -8,3 +8,7 @@ class Unmendable(Exception):
 
     A child that meets it leaves the sentence in its log and the run ends with it; in the launcher it ends the command.
     """
+
+
+class DeviceFault(Exception):
+    """The GPU is out of memory, faulty or lost. The message is a sentence. A new process may find it well again."""

@@ -7,19 +7,22 @@ import importlib
 import os
 import signal
 import sys
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
 from setproctitle import setproctitle
 
 from shared.board import Phase, Role
-from shared.errors import Unmendable
+from shared.errors import DeviceFault, Unmendable
 from shared.files import PRIVATE_UMASK
 from shared.memory import Memory, Plan
 from shared.wait import Bell, Waiter
 
 FATAL = 3
 """Exit code of a child whose trouble a restart cannot mend; its last line of log is the sentence for the user."""
+DEVICE_FAULT = 4
+"""Exit code of a child that the GPU has failed; its last line of log is the sentence for the user."""
 NICENESS = 10
 """By how much actors and scribe give way, on cores that they share, to learner and inference, for whom all wait."""
 _PR_SET_PDEATHSIG = 1
@@ -99,6 +102,10 @@ def run_role(module: str, birth: Birth) -> None:
     except Unmendable as error:
         print(error, file=sys.stderr, flush=True)
         sys.exit(FATAL)
+    except DeviceFault as error:
+        traceback.print_exc()
+        print(error, file=sys.stderr, flush=True)
+        os._exit(DEVICE_FAULT)  # to give back what lies on a faulty device would fail, and end with another code
 
 
 def die_with(parent: int) -> None:

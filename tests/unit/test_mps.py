@@ -18,6 +18,7 @@ import pytest
 
 from shared import mps
 from shared.board import Role
+from shared.deaths import Cause
 from supervisor import Supervisor, _Child
 from tests.played_ring import small_config
 
@@ -175,7 +176,11 @@ class _Process:
     def kill(self) -> None:
         self.killed = True
 
-    def join(self) -> None:
+    @property
+    def exitcode(self) -> int | None:
+        return -signal.SIGKILL if self.killed else None
+
+    def join(self, seconds: float) -> None:
         assert self.killed
 
 
@@ -193,7 +198,8 @@ def _restarted(asked: str, dead: Role, deaths: int, *, there: bool) -> tuple[lis
     """Which processes a supervisor starts again after a death, and whether MPS is still there."""
     config = small_config().with_settings(mps=asked, actors=1)
     children = {role: _Child(cast(Any, _Process())) for role in (Role.SCRIBE, Role.LEARNER, Role.INFERENCE)}
-    children[dead].deaths_in_a_row = deaths
+    for _ in range(deaths):
+        children[dead].deaths.add(Cause.OWN, -1)
     gpu, started = _Gpu(there=there), []
 
     def start(number: int, incarnation: int) -> None:
@@ -209,6 +215,7 @@ def _restarted(asked: str, dead: Role, deaths: int, *, there: bool) -> tuple[lis
         _note=lambda sentence: None,
         _start=start,
     )
+    stand_in._may_give_up_mps = lambda number: Supervisor._may_give_up_mps(cast(Supervisor, stand_in), number)
     Supervisor._restart(cast(Supervisor, stand_in), dead, children[dead])
     return started, bool(gpu.environment)
 

@@ -1,0 +1,31 @@
+"""How many deaths in a row end a run, by whose fault they were."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.deaths import Cause, Deaths
+
+
+@pytest.mark.parametrize("cause", list(Cause))
+def test_deaths_without_progress_add_up_by_cause(cause: Cause) -> None:
+    deaths = Deaths()
+    assert [deaths.add(cause, -1) for _ in range(cause.value)] == list(range(1, cause.value + 1))
+    assert deaths.add(cause, 0) == 1  # beyond where it ever was
+    assert deaths.add(cause, 0) == 2
+
+
+def test_kills_from_outside_neither_hide_a_fault_nor_count_as_one() -> None:
+    deaths = Deaths()
+    counts = []
+    for _ in range(Cause.OWN.value):
+        deaths.add(Cause.OUTSIDE, 7)
+        counts.append(deaths.add(Cause.OWN, 7))
+    assert counts == list(range(1, Cause.OWN.value + 1))
+    assert deaths.by_fault == Cause.OWN.value
+    deaths.add(Cause.DEVICE, 8)
+    assert deaths.by_fault == 1
+
+
+def test_causes_from_outside_are_forgiven_more_often_and_the_device_least() -> None:
+    assert Cause.DEVICE.value < Cause.OWN.value < Cause.OUTSIDE.value

@@ -1,0 +1,192 @@
+"""Who hangs and who does not: every kind of silence, late looks, the pace of a role, and what the kernel tells."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from shared import vigil
+from shared.board import Phase
+from shared.vigil import Sight, Vigil, sight
+
+LOOK = 0.25
+
+
+class _Process:
+    """A process that is looked at every quarter of a second."""
+
+    def __init__(self, watch: Vigil | None = None) -> None:
+        self.watch = watch or Vigil()
+        self.beat, self.cpu_seconds, self.seconds = 1, 0.0, 0.0
+
+    def lives(self, seconds: float, every: float = LOOK, phase: Phase = Phase.WORKING) -> None:
+        """It gives a sign of life `every` so many seconds."""
+        for look in range(round(seconds / LOOK)):
+            self.beat += look % round(every / LOOK) == 0
+            assert self.watch.look(self.beat, phase, LOOK, self._see("S", 0.0)) is None
+
+    def silent(
+        self, seconds: float, state: str = "S", share: float = 0.0, phase: Phase = Phase.WORKING, late: float = LOOK
+    ) -> str | None:
+        """It gives none; it gets a `share` of a processor. Why it hangs, and `self.seconds` when that is said."""
+        for look in range(1, round(seconds / late) + 1):
+            why = self.watch.look(self.beat, phase, late, self._see(state, share * late))
+            if why:
+                self.seconds = look * late
+                return why
+        return None
+
+    def _see(self, state: str, used: float) -> Callable[[], Sight]:
+        self.cpu_seconds += used
+        return lambda: Sight(state, self.cpu_seconds)
+
+
+def _known(every: float = LOOK) -> _Process:
+    """A process whose pace is known."""
+    process = _Process()
+    process.lives(every * (vigil.KNOWN_LOOKS + 2), every)
+    process.lives(LOOK)
+    return process
+
+
+def test_who_is_silent_for_a_multiple_of_its_pace_hangs() -> None:
+    quick, slow = _known(), _known(every=3.0)
+    assert "no sign of life" in (quick.silent(100) or "")
+    assert quick.seconds <= vigil.FLOOR_SECONDS + 2 * LOOK
+    assert "no sign of life" in (slow.silent(100) or "")
+    assert 3.0 * (vigil.MULTIPLE - 1) < slow.seconds <= 3.0 * vigil.MULTIPLE + 2 * LOOK
+
+
+def test_an_endless_loop_hangs_and_a_starving_process_does_not() -> None:
+    assert _known().silent(10 * vigil.FLOOR_SECONDS, "R", share=1.0)
+    assert not _known().silent(10 * vigil.FLOOR_SECONDS, "R", share=0.0)
+    overloaded = _known()
+    assert overloaded.silent(100 * vigil.FLOOR_SECONDS, "R", share=0.05)
+    assert overloaded.seconds > 10 * vigil.FLOOR_SECONDS
+
+
+def test_stopped_is_noticed_at_once_in_every_phase() -> None:
+    for phase in (Phase.STARTING, Phase.WORKING, Phase.REDOING, Phase.WAITING):
+        process = _Process()
+        assert "SIGSTOP" in (process.silent(100, "T", phase=phase) or "")
+        assert process.seconds <= vigil.STOPPED_SECONDS + vigil.LATE_SECONDS + LOOK
+
+
+def test_a_stop_that_ends_in_time_counts_for_nothing() -> None:
+    process = _known()
+    for _ in range(20):
+        assert not process.silent(vigil.STOPPED_SECONDS - LOOK, "T")
+        assert not process.silent(vigil.FLOOR_SECONDS / 4)  # it goes on, and has not come to its next sign of life
+        process.lives(LOOK)
+
+
+@pytest.mark.parametrize("state", ["D", "t"])
+def test_what_is_not_in_its_hands_has_a_long_bound(state: str) -> None:
+    process = _known()
+    assert not process.silent(vigil.BLOCKED_SECONDS - 1, state)
+    assert f"state {state}" in (process.silent(10, state) or "")
+
+
+def test_a_start_and_work_done_again_have_a_longer_grace() -> None:
+    for phase in (Phase.STARTING, Phase.REDOING):
+        process = _known()
+        process.lives(LOOK, phase=phase)
+        assert not process.silent(vigil.GRACE_SECONDS - 1, phase=phase)
+        assert process.silent(10, phase=phase)
+
+
+def test_until_the_pace_is_known_the_bound_is_the_ceiling() -> None:
+    process = _Process()
+    process.lives(2.0)
+    assert process.watch.bound(Phase.WORKING) == vigil.CEILING_SECONDS
+    process.lives(vigil.KNOWN_LOOKS * LOOK)
+    assert process.watch.bound(Phase.WORKING) == vigil.FLOOR_SECONDS
+    slow = _known(every=30.0)
+    assert slow.watch.bound(Phase.WORKING) == vigil.CEILING_SECONDS
+
+
+def test_a_late_look_counts_little() -> None:
+    """Ctrl-Z of the whole group, a suspended machine, a supervisor without a processor: no false alarm."""
+    process = _known()
+    assert not process.silent(10_000, late=10_000.0)
+    assert not process.silent(20_000, "T", late=10_000.0)
+    process.lives(1.0)
+
+
+def test_a_clock_that_jumps_is_a_sign_of_life_like_any_other() -> None:
+    process = _known()
+    for beat in (10**18, 5, -(10**18)):
+        assert not process.silent(vigil.FLOOR_SECONDS - 1)
+        process.beat = beat
+        assert not process.silent(LOOK)
+
+
+def test_who_was_called_hung_in_vain_has_longer_in_its_next_life() -> None:
+    process = _known()
+    lived = [0.0]
+    for _ in range(3):
+        assert process.silent(1_000)
+        assert process.seconds > lived[-1]
+        lived.append(process.seconds)
+        process.watch.begin()
+        process.lives(1.0)
+    assert lived[-1] <= vigil.CEILING_SECONDS + 2 * LOOK
+
+
+def test_a_process_that_is_gone_does_not_hang() -> None:
+    watch = Vigil()
+    watch.look(1, Phase.WORKING, LOOK, lambda: None)
+    assert not any(watch.look(1, Phase.WORKING, 1.0, lambda: None) for _ in range(1_000))
+
+
+def _seen(process: int, state: str) -> Sight:
+    """Look until the process is in a state."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        seen = sight(process)
+        assert seen is not None
+        if seen.state == state:
+            return seen
+    raise AssertionError(f"it does not come to state {state}")
+
+
+def test_states_and_processor_time_are_read_of_all_threads() -> None:
+    program = "import threading; t = threading.Thread(target=lambda: [0 for _ in iter(int, 1)]); t.start()"
+    busy = subprocess.Popen([sys.executable, "-c", program])  # its first thread sleeps
+    try:
+        before = _seen(busy.pid, "R")
+        while _seen(busy.pid, "R").cpu_seconds <= before.cpu_seconds:
+            pass
+        busy.send_signal(signal.SIGSTOP)
+        _seen(busy.pid, "T")
+    finally:
+        busy.kill()
+        busy.wait()
+    assert sight(busy.pid) is None
+
+
+def test_a_sleeper_sleeps_and_a_name_may_hold_anything() -> None:
+    idle = threading.Event()
+    thread = threading.Thread(target=idle.wait)
+    thread.start()
+    try:
+        Path("/proc/self/comm").write_text(") R 1 (")
+        assert _seen(os.getpid(), "R").cpu_seconds > 0  # this thread looks
+    finally:
+        Path("/proc/self/comm").write_text("python")
+        idle.set()
+        thread.join()
+    sleeper = subprocess.Popen(["sleep", "60"])
+    try:
+        assert _seen(sleeper.pid, "S").cpu_seconds < 1
+    finally:
+        sleeper.kill()
+        sleeper.wait()
