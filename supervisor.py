@@ -18,7 +18,7 @@ import multiprocess
 from multiprocess import reduction
 from multiprocess.connection import wait as wait_for
 
-from shared import mps
+from shared import mps, trouble
 from shared.balance import Balancer
 from shared.board import Phase, Role, Stop
 from shared.cgroup import OomKills
@@ -236,6 +236,9 @@ class Supervisor:
         return number in GPU_ROLES and bool(self._gpu.environment) and self._plan.config.machine.mps == "auto"
 
     def _obituary(self, number: int, how: str, count: int, code: int) -> str:
+        if code == FATAL and number == Role.SCRIBE and self._board.trouble[0]:
+            # Its log lies on the disk that is in trouble.
+            return trouble.without_checkpoint(int(self._board.trouble[0]), self._run_dir)
         log = log_path(self._run_dir, number)
         lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
         last = lines[-1] if lines else "it left no message"

@@ -21,6 +21,8 @@ METRICS = ("loss", "mean_q", "gradient_norm", "updates", "committed_at")
 """Means over a span's updates, their number, and the moment of its commit in seconds of CLOCK_MONOTONIC."""
 BEFORE = ("seconds", "restarts", "redone_ticks", "redone_updates")
 """What former sittings of a resumed run add to its summary."""
+CHECKPOINT = ("bytes", "seconds", "at_steps")
+"""Of the newest checkpoint of this sitting: size with its replay, time that it took, and the clock of its boundary."""
 
 SAMPLES = 2
 """Samples of the growing words that the scribe keeps: at the beginning of learning, and at the newest record."""
@@ -89,6 +91,7 @@ def board_fields(sizes: Sizes, processes: int) -> list[Field]:
         Field("scribe.best_return", "f8", (1,), "scribe"),
         Field("scribe.saved", "i8", (1,), "scribe"),
         Field("scribe.trouble", "i8", (1,), "scribe"),
+        Field("scribe.checkpoint", "f8", (len(CHECKPOINT),), "scribe"),
         Field("scribe.samples", "i8", (SAMPLES, MOMENT_WORDS + COUNTED_WORDS * processes), "scribe"),
     ]
 
@@ -128,6 +131,7 @@ class Board:
         self.best_return = arena["scribe.best_return"]
         self.saved = arena["scribe.saved"]
         self.trouble = arena["scribe.trouble"]
+        self.checkpoint = arena["scribe.checkpoint"]
         self.samples = arena["scribe.samples"]
 
     def clear(self, actors: Sequence[int]) -> None:
@@ -139,7 +143,7 @@ class Board:
         self.saved[0] = -1
         self.furthest[:] = -1
         self.mean_return_100[0] = self.best_return[0] = float("nan")
-        self.metrics[:] = float("nan")
+        self.metrics[:] = self.checkpoint[:] = float("nan")
 
     @property
     def committed(self) -> int:

@@ -117,7 +117,18 @@ class CheckpointWriter:
         """Segments of the window of `boundary` that are not on the disk: those to add before `save`."""
         if not self._config.run.checkpoint_replay:
             return []
-        return [index for index in segments_needed(self._sizes, boundary) if index not in self._segments]
+        needed = segments_needed(self._sizes, boundary)
+        for index in needed:
+            if index in self._segments and not self._is_there(self._segments[index]):
+                del self._segments[index]  # somebody else took it away
+        return [index for index in needed if index not in self._segments]
+
+    def _is_there(self, piece: Piece) -> bool:
+        """Whether a piece lies on the disk with its size."""
+        try:
+            return (self.directory / piece.name).lstat().st_size == piece.bytes
+        except FileNotFoundError:
+            return False
 
     def add_segment(self, index: int, ring: Mapping[str, np.ndarray]) -> None:
         """Compress a segment from the ring, once; then delete those that neither a checkpoint nor the next one names.
@@ -150,7 +161,7 @@ class CheckpointWriter:
         arrays: Mapping[str, np.ndarray],
         weights: NDArray[np.float32],
         counters: Mapping[str, int | float],
-    ) -> Path:
+    ) -> int:
         """Write the checkpoint of a boundary, then delete what it made needless. Doing it again changes nothing.
 
         Args:
@@ -160,7 +171,7 @@ class CheckpointWriter:
             counters: numbers that go on counting.
 
         Returns:
-            The manifest's path.
+            The bytes of all its pieces.
 
         Raises:
             ValueError: a segment of the window was not added, or the boundary has no snapshot.
@@ -207,7 +218,7 @@ class CheckpointWriter:
                 write_atomic(self.directory / name, data)
         write_atomic(path, json.dumps(values, indent=1).encode())
         self.prune()
-        return path
+        return sum(piece.bytes for piece in pieces)
 
     def save_best(self, weights: NDArray[np.float32], version: int, mean_return: float) -> bool:
         """Keep the parameters of an evaluated version if it beat all before it; an equal one does not.

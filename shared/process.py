@@ -88,7 +88,7 @@ def run_role(module: str, birth: Birth) -> None:
     die_with(birth.parent)
     setproctitle(f"ringside {birth.name}")
     os.umask(PRIVATE_UMASK)
-    log = os.open(log_path(birth.run_dir, birth.process), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    log = _open_log(log_path(birth.run_dir, birth.process))
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
@@ -106,6 +106,14 @@ def run_role(module: str, birth: Birth) -> None:
         traceback.print_exc()
         print(error, file=sys.stderr, flush=True)
         os._exit(DEVICE_FAULT)  # to give back what lies on a faulty device would fail, and end with another code
+
+
+def _open_log(path: Path) -> int:
+    """A descriptor for the output of a process; of nowhere when there can be no log: that must not end a run."""
+    try:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    except OSError:
+        return os.open(os.devnull, os.O_WRONLY)
 
 
 def die_with(parent: int) -> None:

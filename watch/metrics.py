@@ -1,4 +1,4 @@
-"""What a run writes down about itself: metrics.jsonl, and the same as TensorBoard events.
+"""What a run writes down about itself: metrics.jsonl. The same as TensorBoard events: watch/events.py.
 
 metrics.jsonl has one JSON object a line:
 
@@ -10,8 +10,6 @@ The episodes that a round finished stand before it: a round's own line says that
 writer left unfinished is cut off when the file is opened again, and nothing is written twice. So the file, and every
 statistic made from it, is a function of the committed rounds alone, but for what is measured: seconds, speeds, and the
 busy share of each group of roles since the record before. Evaluations may stand later than their round.
-
-The x axis of all events is steps.
 """
 
 from __future__ import annotations
@@ -19,18 +17,15 @@ from __future__ import annotations
 import json
 import math
 import os
-import socket
-import time
+import shutil
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
 import numpy as np
-from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-from tensorboard.compat.proto.summary_pb2 import Summary
-from tensorboard.summary.writer.record_writer import RecordWriter
 
 from shared.errors import Unmendable
 from shared.files import write_atomic
@@ -168,7 +163,8 @@ class MetricsLog:
         self.best_return: float | None = None
         self.evaluations: set[int] = set()
         self._recent: deque[float] = deque(maxlen=MEAN_OVER)
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        self._path = path
+        self._fd = _open(path)
         self._size = 0
         position = 0
         pending: list[float] = []
@@ -249,8 +245,27 @@ class MetricsLog:
         return True
 
     def sync(self) -> None:
-        """Force the file to the disk: before a checkpoint, which must not be ahead of it."""
+        """Force the file to the disk: before a checkpoint, which must not be ahead of it.
+
+        If it was moved or removed, it is written again under its name: all of it is still behind the descriptor.
+
+        Raises:
+            OSError: as the system says it.
+        """
+        if not self._in_place():
+            with open(os.dup(self._fd), "rb") as former:
+                former.seek(0)
+                write_atomic(self._path, partial(shutil.copyfileobj, former))
+            gone, self._fd = self._fd, _open(self._path)
+            os.close(gone)
         os.fsync(self._fd)
+
+    def _in_place(self) -> bool:
+        """Whether the file's name still leads to it."""
+        try:
+            return os.path.samestat(os.stat(self._path), os.fstat(self._fd))
+        except FileNotFoundError:
+            return False
 
     def close(self) -> None:
         """Close the file."""
@@ -283,80 +298,13 @@ class MetricsLog:
         self._size += len(data)
 
 
+def _open(path: Path) -> int:
+    """A descriptor of the file, made if need be, that reads anywhere and writes at its end."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+
+
 def _finite(record: Mapping[str, Any]) -> dict[str, Any]:
     """A record that any reader of JSON takes: neither NaN nor infinity."""
     return {
         name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in record.items()
     }
-
-
-ROUND_TAGS = {
-    "mean_return_100": "charts/mean_return_100",
-    "steps_per_second": "charts/steps_per_second",
-    "frames_per_second": "charts/frames_per_second",
-    "updates_per_second": "charts/updates_per_second",
-    "samples_per_step": "charts/samples_per_step",
-    "epsilon": "charts/epsilon",
-    "loss": "losses/td_loss",
-    "mean_q": "losses/q_values",
-    "gradient_norm": "losses/gradient_norm",
-    "learner_busy": "busy/learner",
-    "inference_busy": "busy/inference",
-    "actors_busy": "busy/actors",
-}
-"""TensorBoard's names for the values of a round: where there are any, those that people's dashboards know."""
-
-
-class EventLog:
-    """TensorBoard events in a directory, a new file for every life of the writer.
-
-    Events are flushed with every round. One that is lost or doubled by a kill is lost or doubled in the charts only;
-    metrics.jsonl has it right.
-    """
-
-    def __init__(self, directory: Path, steps: int) -> None:
-        """Open a new file of events.
-
-        Args:
-            steps: the clock at which the run goes on; TensorBoard drops what older files have beyond it.
-
-        Raises:
-            OSError: as the system says it.
-        """
-        directory.mkdir(parents=True, exist_ok=True)
-        now = time.time_ns()
-        path = directory / f"events.out.tfevents.{now // 10**9}.{socket.gethostname()}.{os.getpid()}.{now % 10**9}"
-        self._writer = RecordWriter(open(path, "xb"))  # noqa: SIM115  (closed by `close`)
-        self._write(Event(file_version="brain.Event:2"))
-        self._write(Event(session_log=SessionLog(status=SessionLog.START), step=steps + 1))
-        self._writer.flush()
-
-    def round(self, steps: int, values: Values, episodes: Iterable[Episode], envs: int) -> None:
-        """The same as `MetricsLog.log_round` takes; values without a name in `ROUND_TAGS` are left out."""
-        for episode in episodes:
-            totals = {"charts/episodic_return": episode.total, "charts/episodic_length": episode.length}
-            self._scalars((episode.tick + 1) * envs, totals)
-        self._scalars(steps, {tag: values.get(name) for name, tag in ROUND_TAGS.items()})
-        self._writer.flush()
-
-    def evaluation(self, steps: int, values: Values) -> None:
-        """Everything in `values` that is a number, under eval/."""
-        self._scalars(steps, {f"eval/{name}": value for name, value in values.items()})
-        self._writer.flush()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._writer.close()
-
-    def _scalars(self, steps: int, scalars: Values) -> None:
-        values = [
-            Summary.Value(tag=tag, simple_value=value)
-            for tag, value in scalars.items()
-            if isinstance(value, int | float) and math.isfinite(value)
-        ]
-        if values:
-            self._write(Event(step=steps, summary=Summary(value=values)))
-
-    def _write(self, event: Event) -> None:
-        event.wall_time = time.time()
-        self._writer.write(event.SerializeToString())

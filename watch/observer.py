@@ -9,6 +9,7 @@ import math
 import time
 from collections import deque
 
+from shared import trouble
 from shared.board import METRIC_SPANS, METRICS
 from shared.config import FRAME_SKIP
 from shared.machine import usable_cores
@@ -116,9 +117,9 @@ class Observer:
         return EvaluationStatus(int(queue.step[place]), len(queue.returns[place]), mean, self._best_evaluation)
 
     def _warnings(self) -> tuple[str, ...]:
-        if self._memory.board.trouble[0]:
-            return ("The scribe cannot write (see logs/scribe.log). Training goes on; it is tried again.",)
-        return ()
+        number, run_dir = int(self._memory.board.trouble[0]), self._config.run.run_dir
+        assert run_dir is not None, "the configuration is not resolved"
+        return (trouble.warning(number, run_dir),) if number else ()
 
 
 def _known(value: float) -> float | None:

@@ -7,6 +7,7 @@ a span is one round, and the number of a record's round is that of the span's fi
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import sys
@@ -17,25 +18,28 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.board import BEFORE, METRIC_SPANS, METRICS, Phase, Role
+from shared import trouble
+from shared.board import BEFORE, Phase, Role
 from shared.boundary import Moved, capture, newest_boundary, restore
-from shared.checkpoint import CheckpointWriter
-from shared.config import FRAME_SKIP
 from shared.errors import Unmendable
 from shared.files import write_atomic
 from shared.manifest import DIRECTORY, Manifest, find_checkpoint, load_boundary, load_segments, load_weights
 from shared.memory import Memory
 from shared.process import Birth, enter
 from shared.segments import segment_ticks
-from shared.wait import Stopped
-from watch.load import LEARNING, NEWEST, Sample, roles_between
-from watch.metrics import Episode, EventLog, MetricsLog, cut_metrics, episodes_in
+from shared.wait import Stopped, Waiter
+from watch.files import RunFiles
+from watch.load import LEARNING, NEWEST, Sample
+from watch.metrics import Episode, MetricsLog, cut_metrics, episodes_in
+from watch.rounds import values_of
 from watch.scores import summarise
-from watch.status import busy_by_group
 from watch.summary import counters_of, summary_of
 
+FIRST_RETRY_SECONDS = 1.0
 RETRY_SECONDS = 30.0
-"""Between two tries to write when the first failed (a full disk)."""
+"""Between two tries to write when the disk refuses: from the first, twice as long each time, up to the second."""
+PATIENCE_SECONDS = 600.0
+"""How long the last checkpoint is tried again after the last round; a run that is asked to stop tries once more."""
 
 
 class Scribe:
@@ -47,13 +51,13 @@ class Scribe:
         self._sizes = memory.sizes
         self._config = memory.plan.config
         self._run_dir = run_dir
-        self._writer = CheckpointWriter(run_dir, self._config, memory.sizes, memory.plan.actions)
+        self._files = RunFiles(memory, run_dir)
         if not self._board.prepared[0]:
             self._prepare()
-        self._logs: tuple[MetricsLog, EventLog] | None = None
         self._said: set[str] = set()
         self._saved_at = time.monotonic()
         self._retry_at = 0.0
+        self._retry_seconds = FIRST_RETRY_SECONDS
 
     # --- beginnings
 
@@ -71,7 +75,7 @@ class Scribe:
             self._board.before[:] = [float(manifest.counters.get(name, 0.0)) for name in BEFORE]
         else:
             # What a run that never came to a checkpoint left in this directory.
-            self._writer.cut_back(0)
+            self._files.checkpoints.cut_back(0)
             cut_metrics(self._run_dir / "metrics.jsonl", 0)
         if run.init_from is not None and run.resume is None:
             weights = load_weights(run.init_from)
@@ -96,8 +100,8 @@ class Scribe:
             for name in ("metrics.jsonl", f"{DIRECTORY}/best.safetensors"):
                 if (former / name).exists():
                     shutil.copyfile(former / name, self._run_dir / name)
-        self._writer.adopt(manifest)
-        self._writer.cut_back(manifest.boundary)
+        self._files.checkpoints.adopt(manifest)
+        self._files.checkpoints.cut_back(manifest.boundary)
         cut_metrics(self._run_dir / "metrics.jsonl", manifest.boundary)
 
     # --- looking
@@ -107,18 +111,18 @@ class Scribe:
         return self._spans_due() or self._evaluation_due() or self._save_due()
 
     def _spans_due(self) -> bool:
-        return bool(self._may_try() and self._board.written[0] < newest_boundary(self._memory))
+        return bool(self.may_try() and self._board.written[0] < newest_boundary(self._memory))
 
     def _evaluation_due(self) -> bool:
         evaluations = self._memory.evaluations
-        return bool(self._may_try() and evaluations.logged[0] < evaluations.done[0])
+        return bool(self.may_try() and evaluations.logged[0] < evaluations.done[0])
 
     def _save_due(self) -> bool:
         every = self._config.run.checkpoint_every_minutes * 60.0
         behind = self._board.saved[0] < newest_boundary(self._memory)
-        return bool(behind and self._may_try() and time.monotonic() - self._saved_at >= every)
+        return bool(behind and self.may_try() and time.monotonic() - self._saved_at >= every)
 
-    def _may_try(self) -> bool:
+    def may_try(self) -> bool:
         """Whether the disk is not in trouble, or was so long ago."""
         return time.monotonic() >= self._retry_at
 
@@ -133,17 +137,12 @@ class Scribe:
                 self._evaluation(int(self._memory.evaluations.logged[0]))
             elif self._save_due():
                 self.save()
+            else:
+                return
             self._board.trouble[0] = 0
+            self._retry_seconds = FIRST_RETRY_SECONDS
         except OSError as error:
-            self._report(error)
-
-    def _open_logs(self) -> tuple[MetricsLog, EventLog]:
-        """The metrics and the events, opened when the disk allows it."""
-        if self._logs is None:
-            log = MetricsLog(self._run_dir / "metrics.jsonl")
-            steps = int(self._board.written[0]) * self._sizes.round_steps
-            self._logs = log, EventLog(self._run_dir / "tensorboard", steps)
-        return self._logs
+            self.report(error)
 
     def _held_from(self) -> int:
         """The oldest tick that nobody can be writing over: lanes play a round beyond the commit, with `free` two."""
@@ -155,7 +154,7 @@ class Scribe:
         Raises:
             OSError: the disk refuses; nothing is forgotten, and all of it is tried again.
         """
-        log, events = self._open_logs()
+        log, events = self._files.metrics, self._files.events
         sizes, stop = self._sizes, first + self._sizes.snapshot_rounds
         begin, end = first * sizes.round_ticks, stop * sizes.round_ticks
         steps = stop * sizes.round_steps
@@ -164,7 +163,7 @@ class Scribe:
         held = begin >= self._held_from()
         episodes: list[Episode] = episodes_in(ring, begin, end) if held else []
         sample = Sample.take(self._memory, time.monotonic_ns())
-        values = self._values(stop, held=held) | self._busy_shares(sample)
+        values = values_of(self._memory, stop, sample, held=held)
         log.log_round(first, steps, values, episodes, sizes.envs)
         events.round(steps, values | {"mean_return_100": log.mean_return_100}, episodes, sizes.envs)
         if held and self._config.run.checkpoint_replay:
@@ -183,9 +182,9 @@ class Scribe:
             Moved: lanes wrote over it meanwhile; what was compressed is of no use and is deleted.
         """
         self._board.beat(Role.SCRIBE)
-        self._writer.add_segment(index, self._memory.ring.field)
+        self._files.checkpoints.add_segment(index, self._memory.ring.field)
         if needed_from < self._held_from():
-            self._writer.discard_segment(index)
+            self._files.checkpoints.discard_segment(index)
             raise Moved(f"Segment {index} was written over while it was compressed.")
 
     def _tell_statistics(self, log: MetricsLog) -> None:
@@ -193,45 +192,6 @@ class Scribe:
         self._board.episodes[0] = log.episodes
         self._board.mean_return_100[0] = _or_nan(log.mean_return_100)
         self._board.best_return[0] = _or_nan(log.best_return)
-
-    def _values(self, stop: int, *, held: bool) -> dict[str, float | int | None]:
-        """What is known of the span before boundary `stop`, besides its episodes."""
-        sizes = self._sizes
-        steps = sizes.snapshot_rounds * sizes.round_steps
-        updates = sizes.updates_before(stop) - sizes.updates_before(stop - sizes.snapshot_rounds)
-        ticks = (stop - sizes.snapshot_rounds) * sizes.round_ticks, stop * sizes.round_ticks
-        values: dict[str, float | int | None] = {
-            "frames": stop * sizes.round_steps * FRAME_SKIP,
-            "updates": sizes.updates_before(stop),
-            "epsilon": sizes.epsilon(ticks[1], self._config.explore),
-            "samples_per_step": updates * self._config.learn.batch_size / steps,
-            "valid_steps": None,
-        }
-        if held:
-            slots = np.arange(*ticks) % sizes.capacity
-            values["valid_steps"] = int(self._memory.ring.field["valid"][:, slots].sum())
-        span = stop // sizes.snapshot_rounds - 1
-        behind = self._board.committed // sizes.snapshot_rounds - span
-        if behind < METRIC_SPANS:  # else the learner has used the row for another span
-            row = dict(zip(METRICS, self._board.metrics[span % METRIC_SPANS].tolist(), strict=True))
-            former = float(self._board.metrics[(span - 1) % METRIC_SPANS][METRICS.index("committed_at")])
-            begun = float(self._board.begun_ns[0]) / 1e9
-            at = row["committed_at"]
-            # The first span of a sitting began with the sitting.
-            seconds = at - (former if begun < former < at else begun)
-            values |= {name: row[name] for name in ("loss", "mean_q", "gradient_norm")}
-            values |= {
-                "seconds": float(self._board.before[0]) + at - begun,
-                "steps_per_second": steps / seconds,
-                "frames_per_second": steps * FRAME_SKIP / seconds,
-                "updates_per_second": row["updates"] / seconds,  # counted, where the rest follows from the clock
-            }
-        return values
-
-    def _busy_shares(self, sample: Sample) -> dict[str, float | None]:
-        """Busy share of each group of roles since the newest record (watch/load.py says what that means)."""
-        shares = busy_by_group(roles_between(self._memory, Sample(self._board.samples[NEWEST]), sample))
-        return {f"{group}_busy": shares.get(group) for group in ("learner", "inference", "actors")}
 
     def _evaluation(self, number: int) -> None:
         """The returns of an evaluation, and its version if it is the best so far."""
@@ -251,10 +211,9 @@ class Scribe:
             "protocol": self._config.play.protocol,
         }
         boundary = steps // self._sizes.round_steps
-        log, events = self._open_logs()
-        log.log_evaluation(number, boundary, steps, values)
-        events.evaluation(steps, values)
-        self._writer.save_best(queue.data[place], boundary, figures.mean)
+        self._files.metrics.log_evaluation(number, boundary, steps, values)
+        self._files.events.evaluation(steps, values)
+        self._files.checkpoints.save_best(queue.data[place], boundary, figures.mean)
         queue.logged[0] = number + 1
 
     def save(self) -> int:
@@ -263,6 +222,7 @@ class Scribe:
         Raises:
             OSError: the disk refuses; older checkpoints are untouched.
         """
+        begun = time.monotonic()
         for _ in range(3):  # a capture can only fail when a whole round passed meanwhile
             boundary = newest_boundary(self._memory)
             if boundary < 0 or boundary <= self._board.saved[0]:
@@ -272,26 +232,29 @@ class Scribe:
                     self._span(int(self._board.written[0]))
                 arrays = capture(self._memory, boundary)
                 window_from = boundary * self._sizes.round_ticks - self._sizes.window_ticks
-                for index in self._writer.missing_segments(boundary):
+                for index in self._files.checkpoints.missing_segments(boundary):
                     self._add_segment(index, max(window_from, index * segment_ticks(self._sizes)))
             except Moved:
                 continue
-            self._open_logs()[0].sync()
+            self._files.metrics.sync()
             weights = np.asarray(arrays["online"], np.float32)
-            self._writer.save(boundary, arrays, weights, counters_of(self._board))
+            size = self._files.checkpoints.save(boundary, arrays, weights, counters_of(self._board))
             self._saved_at = time.monotonic()
+            self._board.checkpoint[:] = size, self._saved_at - begun, boundary * self._sizes.round_steps
             self._board.saved[0] = boundary
             return boundary
         return -1
 
-    def _report(self, error: OSError) -> None:
-        """Note a trouble with the disk, once for each kind, and try again later."""
-        self._retry_at = time.monotonic() + RETRY_SECONDS
-        self._board.trouble[0] = error.errno or 1
+    def report(self, error: OSError) -> None:
+        """Note a trouble with the disk, once for each kind, and look at everything anew at the next try."""
+        self._retry_at = time.monotonic() + self._retry_seconds
+        self._retry_seconds = min(2 * self._retry_seconds, RETRY_SECONDS)
+        self._board.trouble[0] = error.errno or errno.EIO
+        self._files.doubt()
         if str(error) not in self._said:
             self._said.add(str(error))
             with suppress(OSError):  # the log lies on the same disk
-                print(f"Could not write: {error}. Training goes on; it is tried again.", file=sys.stderr, flush=True)
+                print(f"Could not write: {error}. The run goes on; it is tried again.", file=sys.stderr, flush=True)
 
     # --- the end
 
@@ -305,10 +268,9 @@ class Scribe:
         boundary = self.save()
         while self._evaluation_due():
             self._evaluation(int(self._memory.evaluations.logged[0]))
-        log, _ = self._open_logs()
-        write_atomic(
-            self._run_dir / "summary.json", json.dumps(summary_of(self._memory, log, boundary), indent=1).encode()
-        )
+        summary = summary_of(self._memory, self._files.metrics, boundary)
+        write_atomic(self._run_dir / "summary.json", json.dumps(summary, indent=1).encode())
+        self._board.trouble[0] = 0
 
 
 def _or_nan(value: float | None) -> float:
@@ -341,8 +303,26 @@ def main(birth: Birth) -> None:
             birth.bells.of(Role.LEARNER).ring()  # which may wait for a place in the queue of evaluations
     except Stopped:
         pass
-    try:
-        scribe.close()
-    except OSError as error:
-        raise Unmendable(f"The last checkpoint or the summary could not be written: {error}.") from error
+    _close(scribe, waiter, birth.run_dir)
     board.phase[birth.process] = Phase.DONE
+
+
+def _close(scribe: Scribe, waiter: Waiter, run_dir: Path) -> None:
+    """Write the last checkpoint and the summary, patiently, unless the run was asked to stop.
+
+    Raises:
+        Unmendable: the disk refuses to the last.
+    """
+    last_try_at = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            scribe.close()
+            return
+        except OSError as error:
+            scribe.report(error)
+            if time.monotonic() >= last_try_at:
+                raise Unmendable(trouble.without_checkpoint(error.errno or errno.EIO, run_dir)) from error
+        try:
+            waiter.wait(scribe.may_try)
+        except Stopped:
+            last_try_at = 0.0

@@ -181,7 +181,7 @@ def verdict(
         limit, role = "inference", "inference"
         said = f"Inference limits the run: it is {_busy(groups['inference'])}, and {actors_wait}"
     else:
-        limit, role = "none", max(("learner", "actors", "inference"), key=lambda name: busy.get(name, 0.0))
+        limit, role = "none", max(busy.keys() & _ALONE, key=lambda name: (busy[name], name))
         said = f"No role limits the run by itself (actors busy {emulation:.0%}, inference {inference:.0%}, "
         said += f"learner {learner:.0%}" if learning else "learning has not begun"
         said += "): they wait for one another"

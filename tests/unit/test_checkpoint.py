@@ -92,7 +92,7 @@ def write_run(run_dir: Path, boundaries: int, config: Config = CONFIG) -> tuple[
     return writer, ring
 
 
-def save(writer: CheckpointWriter, boundary: int) -> Path:
+def save(writer: CheckpointWriter, boundary: int) -> int:
     return writer.save(boundary, boundary_arrays(boundary), parameters(boundary), {"steps": boundary * 40, "loss": 0.5})
 
 

@@ -16,7 +16,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from shared.ring import SLOT_FIELDS
 from watch import metrics
-from watch.metrics import Episode, EventLog, MetricsError, MetricsLog, cut_metrics, episodes_in, read_metrics
+from watch.events import EventLog
+from watch.metrics import Episode, MetricsError, MetricsLog, cut_metrics, episodes_in, read_metrics
 
 
 def empty_ring(lanes: int, capacity: int, lane_envs: int) -> dict[str, np.ndarray]:

@@ -86,6 +86,12 @@ def test_before_learning_the_learner_cannot_limit() -> None:
     assert "learner" not in found.sentence
 
 
+def test_roles_that_have_not_counted_anything_yet_do_not_matter() -> None:
+    idle = [RoleStatus(name, "waiting", 0.0, cores=0.0) for name in ("inference", "actor 0")]
+    found = judged([*idle, RoleStatus("learner", "waiting")])
+    assert (found.limit, found.share, found.steps_per_second) == ("none", 0.0, None)
+
+
 def test_when_all_cores_are_in_use_they_are_the_limit() -> None:
     who = roles(0.97, 0.4, 0.9, learner_cores=0.6, actor_cores=0.3)
     found = judged(who, usable_cores=2)

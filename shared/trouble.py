@@ -1,0 +1,40 @@
+"""What a person is told when the run directory cannot be written: what is wrong, and what to do about it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+_ADVICE = {
+    errno.ENOSPC: "make space on its disk",
+    errno.EDQUOT: "make space: a quota is used up",
+    errno.EFBIG: "raise the limit on the size of files (ulimit -f)",
+    errno.EROFS: "its file system is read-only: mount it for writing",
+    errno.EACCES: "make it writable for this user",
+    errno.EPERM: "make it writable for this user",
+    errno.ENOENT: "it was moved or removed, and is made again where that is possible",
+    errno.ENOTDIR: "something else stands in its place: move that away",
+    errno.EEXIST: "something else stands in its place: move that away",
+    errno.EIO: "its disk fails: put another in its place, or look at the cable",
+    errno.ESTALE: "its file server has lost it: mount it again",
+}
+
+
+def explain(number: int, run_dir: Path) -> str:
+    """Half a sentence: what the error `number` (errno) says of a run directory, and what to do."""
+    advice = _ADVICE.get(number, "see logs/scribe.log there")
+    return f"{run_dir} cannot be written ({os.strerror(number)}): {advice}"
+
+
+def warning(number: int, run_dir: Path) -> str:
+    """What the display says while writing is tried again."""
+    return f"{explain(number, run_dir)}. The run goes on, and writing is tried again."
+
+
+def without_checkpoint(number: int, run_dir: Path) -> str:
+    """Why a run ended without its last checkpoint or its summary."""
+    return (
+        f"The last checkpoint could not be written. {explain(number, run_dir)}. "
+        "--resume goes on from the checkpoint before, if there is one."
+    )

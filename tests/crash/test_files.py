@@ -1,0 +1,181 @@
+"""A disk that refuses while a real run goes on: training goes on, the display warns, and saving is tried again.
+
+Anybody may limit the size of files that his processes write, so that is how "full" is made here without a disk of its
+own: the scribe is given the limit while it runs, and freed of it. Where a small file system can be made, it is filled
+for real.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shared.manifest import find_checkpoint
+from shared.memory import Memory
+from tests.runs import child, finish, gone, memory_of, records, start, summary, wait_until
+
+LARGEST = 2_000
+"""Bytes of the largest file that fits: smaller than any segment."""
+WHOLE = {"total_steps": "2_400", "replay_size": "2_400"}
+"""Five rounds, and rings that keep them all, so that what could not be written down for a while still can be."""
+
+
+def limit_files(process: subprocess.Popen[str], largest: int) -> None:
+    """Let the scribe write no file larger than `largest` bytes."""
+    scribe = child(process, "scribe")
+    assert scribe is not None
+    _, most = resource.prlimit(scribe.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(scribe.pid, resource.RLIMIT_FSIZE, (largest, most))
+
+
+def at_work(process: subprocess.Popen[str], run_dir: Path) -> Memory:
+    """The memory of a run, when its first round has been written down."""
+    memory = memory_of(process, run_dir)
+    wait_until(process, lambda: memory.board.written[0] >= 1)
+    return memory
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run directory of a run whose disk obeyed."""
+    run_dir = tmp_path_factory.mktemp("undisturbed") / "run"
+    finish(start(run_dir, **WHOLE))
+    return run_dir
+
+
+def assert_same(run_dir: Path, undisturbed: Path) -> None:
+    """The run came to the same end, and what it left is whole."""
+    last, other = summary(run_dir), summary(undisturbed)
+    for name in ("weights_sha256", "rounds", "episodes", "mean_return_100"):
+        assert last[name] == other[name], name
+    assert [record["round"] for record in records(run_dir, "round")] == list(range(5))
+    manifest = find_checkpoint(run_dir)
+    assert (manifest.boundary, manifest.refused) == (5, ())
+
+
+def test_a_full_disk_is_waited_for_and_nothing_is_lost(undisturbed: Path, tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    process = start(run_dir, **WHOLE)
+    memory = at_work(process, run_dir)
+    board = memory.board
+    limit_files(process, LARGEST)
+    wait_until(process, lambda: board.trouble[0] != 0)
+    wait_until(process, lambda: board.finished)  # training went on to its end
+    assert board.saved[0] < 0
+    limit_files(process, resource.RLIM_INFINITY)
+    output = finish(process)
+    assert f"Warning: {run_dir} cannot be written (File too large)" in output
+    assert "ulimit -f" in output
+    assert_same(run_dir, undisturbed)
+
+
+def test_who_stops_a_run_on_a_full_disk_is_told_that_it_was_not_saved(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    process = start(run_dir, checkpoint_every_minutes="0.001", total_steps="1_000_000")
+    memory = at_work(process, run_dir)
+    wait_until(process, lambda: memory.board.saved[0] >= 1)
+    limit_files(process, LARGEST)
+    wait_until(process, lambda: memory.board.trouble[0] != 0)
+    saved = int(memory.board.saved[0])
+    process.send_signal(signal.SIGTERM)
+    output = finish(process, code=1)
+    assert "The last checkpoint could not be written." in output
+    assert "--resume goes on from the checkpoint before" in output
+    assert "Traceback" not in output
+    manifest = find_checkpoint(run_dir)
+    assert (manifest.boundary, manifest.refused) == (saved, ())
+    assert gone(process)
+
+
+def test_a_run_directory_that_was_removed_is_made_again(undisturbed: Path, tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    process = start(run_dir, **WHOLE)
+    at_work(process, run_dir)
+    config = (run_dir / "config.json").read_bytes()
+    run_dir.rename(tmp_path / "removed")  # in one step, which `rmtree` is not
+    shutil.rmtree(tmp_path / "removed")
+    output = finish(process)
+    assert f"Warning: {run_dir} cannot be written" in output
+    assert json.loads((run_dir / "config.json").read_bytes()) == json.loads(config)
+    assert_same(run_dir, undisturbed)
+
+
+def test_a_killed_role_comes_back_without_a_run_directory(undisturbed: Path, tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    process = start(run_dir, **WHOLE)
+    memory = at_work(process, run_dir)
+    run_dir.rename(tmp_path / "moved")
+    run_dir.write_text("in the way")
+    for role in ("scribe", "actor 0", "learner"):
+        living = child(process, role)
+        assert living is not None
+        living.kill()
+    wait_until(process, lambda: memory.board.finished)
+    run_dir.unlink()
+    (tmp_path / "moved").rename(run_dir)
+    finish(process)
+    last = summary(run_dir)
+    assert last["weights_sha256"] == summary(undisturbed)["weights_sha256"]
+    assert last["restarts"] == 3
+    assert find_checkpoint(run_dir).boundary == 5
+
+
+def mount(disk: Path, *options: str) -> bool:
+    """Mount, or change, a file system in memory; False where that is not allowed."""
+    command = ["mount", "-t", "tmpfs", "-o", ",".join(options), "none", str(disk)]
+    return subprocess.run(command, capture_output=True, timeout=10).returncode == 0
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 2 GB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if not shutil.which("mount") or not mount(disk, "size=2g"):
+        pytest.skip("file systems cannot be mounted here (it takes root)")
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=True, timeout=10)
+
+
+def test_a_disk_that_is_full(undisturbed: Path, tmp_path: Path, disk: Path) -> None:
+    run_dir = disk / "run"
+    process = start(run_dir, **WHOLE)
+    memory = at_work(process, run_dir)
+    room = os.statvfs(disk)
+    assert mount(disk, "remount", f"size={(room.f_blocks - room.f_bfree) * room.f_frsize + 8192}")
+    wait_until(process, lambda: memory.board.trouble[0] != 0)
+    wait_until(process, lambda: memory.board.finished)
+    assert mount(disk, "remount", "size=2g")
+    output = finish(process)
+    assert "cannot be written (No space left on device): make space on its disk" in output
+    assert_same(run_dir, undisturbed)
+
+
+def test_a_disk_that_becomes_read_only(tmp_path: Path, disk: Path) -> None:
+    run_dir = disk / "run"
+    process = start(run_dir, checkpoint_every_minutes="0.001", total_steps="1_000_000")
+    memory = at_work(process, run_dir)
+    wait_until(process, lambda: memory.board.saved[0] >= 1)
+    # A file that is open for writing keeps its file system writable; a second mount of it knows no such thing.
+    bound = subprocess.run(["mount", "--bind", "-o", "ro", str(disk), str(disk)], capture_output=True, timeout=10)
+    if bound.returncode:
+        pytest.skip("file systems cannot be mounted read-only here")
+    try:
+        wait_until(process, lambda: memory.board.trouble[0] != 0)
+        committed = memory.board.committed
+        wait_until(process, lambda: memory.board.committed > committed)
+        process.send_signal(signal.SIGTERM)
+        assert "mount it for writing" in finish(process, code=1)
+        assert find_checkpoint(run_dir).boundary >= 1
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=True, timeout=10)

@@ -1,0 +1,65 @@
+"""The files of a run that the scribe holds open, and how it finds back to them after a trouble with the disk."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+
+from shared.checkpoint import CheckpointWriter
+from shared.config import CONFIG_FILE
+from shared.files import write_atomic
+from shared.memory import Memory
+from watch.events import EventLog
+from watch.metrics import MetricsLog
+
+
+class RunFiles:
+    """Checkpoints, metrics and events of one run, each opened when it is first needed.
+
+    A disk that refused once is not believed: after `doubt` everything is opened and looked at anew. A run directory
+    that was moved or removed is made again with all that memory and open files still know: configuration, metrics and,
+    with the next checkpoint, the replay.
+    """
+
+    def __init__(self, memory: Memory, run_dir: Path) -> None:
+        self._memory = memory
+        self._run_dir = run_dir
+        self._checkpoints: CheckpointWriter | None = None
+        self._metrics: MetricsLog | None = None
+        self._events: EventLog | None = None
+
+    @property
+    def checkpoints(self) -> CheckpointWriter:
+        """The writer of checkpoints. Raises what `CheckpointWriter` raises."""
+        if self._checkpoints is None:
+            plan = self._memory.plan
+            # Logs of processes that start again lie in there.
+            (self._run_dir / "logs").mkdir(parents=True, exist_ok=True)
+            if not (self._run_dir / CONFIG_FILE).exists():
+                write_atomic(self._run_dir / CONFIG_FILE, json.dumps(plan.config.to_json(), indent=2).encode() + b"\n")
+            self._checkpoints = CheckpointWriter(self._run_dir, plan.config, plan.sizes, plan.actions)
+        return self._checkpoints
+
+    @property
+    def metrics(self) -> MetricsLog:
+        """The records. Raises `OSError`."""
+        if self._metrics is None:
+            self._metrics = MetricsLog(self._run_dir / "metrics.jsonl")
+        return self._metrics
+
+    @property
+    def events(self) -> EventLog:
+        """TensorBoard's events. Raises `OSError`."""
+        if self._events is None:
+            steps = int(self._memory.board.written[0]) * self._memory.sizes.round_steps
+            self._events = EventLog(self._run_dir / "tensorboard", steps)
+        return self._events
+
+    def doubt(self) -> None:
+        """After a trouble with the disk. The records stay open: what they hold may be nowhere else any more."""
+        self._checkpoints = None
+        if self._events is not None:
+            with suppress(OSError):  # what it still held back is lost to the charts, and in the records all the same
+                self._events.close()
+        self._events = None

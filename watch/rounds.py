@@ -1,0 +1,57 @@
+"""What is known of a span of rounds besides its episodes: the values of its record."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shared.board import METRIC_SPANS, METRICS
+from shared.config import FRAME_SKIP
+from shared.memory import Memory
+from watch.load import NEWEST, Sample, roles_between
+from watch.status import busy_by_group
+
+
+def values_of(memory: Memory, stop: int, sample: Sample, *, held: bool) -> dict[str, float | int | None]:
+    """The values of the span before boundary `stop`.
+
+    Args:
+        sample: of the board, taken when the span is written down.
+        held: whether its slots are still in the rings.
+    """
+    sizes, board, config = memory.sizes, memory.board, memory.plan.config
+    steps = sizes.snapshot_rounds * sizes.round_steps
+    updates = sizes.updates_before(stop) - sizes.updates_before(stop - sizes.snapshot_rounds)
+    ticks = (stop - sizes.snapshot_rounds) * sizes.round_ticks, stop * sizes.round_ticks
+    values: dict[str, float | int | None] = {
+        "frames": stop * sizes.round_steps * FRAME_SKIP,
+        "updates": sizes.updates_before(stop),
+        "epsilon": sizes.epsilon(ticks[1], config.explore),
+        "samples_per_step": updates * config.learn.batch_size / steps,
+        "valid_steps": None,
+    }
+    if held:
+        slots = np.arange(*ticks) % sizes.capacity
+        values["valid_steps"] = int(memory.ring.field["valid"][:, slots].sum())
+    span = stop // sizes.snapshot_rounds - 1
+    behind = board.committed // sizes.snapshot_rounds - span
+    if behind < METRIC_SPANS:  # else the learner has used the row for another span
+        row = dict(zip(METRICS, board.metrics[span % METRIC_SPANS].tolist(), strict=True))
+        former = float(board.metrics[(span - 1) % METRIC_SPANS][METRICS.index("committed_at")])
+        begun = float(board.begun_ns[0]) / 1e9
+        at = row["committed_at"]
+        # The first span of a sitting began with the sitting.
+        seconds = at - (former if begun < former < at else begun)
+        values |= {name: row[name] for name in ("loss", "mean_q", "gradient_norm")}
+        values |= {
+            "seconds": float(board.before[0]) + at - begun,
+            "steps_per_second": steps / seconds,
+            "frames_per_second": steps * FRAME_SKIP / seconds,
+            "updates_per_second": row["updates"] / seconds,  # counted, where the rest follows from the clock
+        }
+    return values | _busy_shares(memory, sample)
+
+
+def _busy_shares(memory: Memory, sample: Sample) -> dict[str, float | None]:
+    """Busy share of each group of roles since the newest record (watch/load.py says what that means)."""
+    shares = busy_by_group(roles_between(memory, Sample(memory.board.samples[NEWEST]), sample))
+    return {f"{group}_busy": shares.get(group) for group in ("learner", "inference", "actors")}
