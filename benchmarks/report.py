@@ -7,6 +7,7 @@ timed computed the right thing. A part that cannot run here says why, and the ot
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,10 @@ from shared import machine
 from shared.files import write_atomic
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+FILE_COLUMNS = 140
+"""Width of a table that goes into a file or a pipe."""
 
 
 class CannotRun(Exception):
@@ -153,6 +158,8 @@ class Report:
     def print(self) -> None:
         """The table, the machine, and what went wrong."""
         console = Console()
+        if not console.is_terminal and "COLUMNS" not in os.environ:
+            console = Console(width=FILE_COLUMNS)
         table = Table(title=self.title, title_justify="left")
         for heading in ("", "median", "least", "most", "unit", "share", "of"):
             table.add_column(heading, justify="right" if heading in ("median", "least", "most", "share") else "left")
