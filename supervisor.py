@@ -196,9 +196,11 @@ class Supervisor:
             del self._children[number]
             return
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-        cause = Cause.DEVICE if code == DEVICE_FAULT else Cause.OWN
+        cause = Cause.OWN
         if child.killed_at is not None:
             how = "hung"
+        elif code == DEVICE_FAULT:
+            how, cause = "met a fault of the GPU", Cause.DEVICE
         elif code == -signal.SIGKILL:
             starved = self._oom_kills.explain()
             how, cause = (starved, cause) if starved else (how, Cause.OUTSIDE)
@@ -244,7 +246,6 @@ class Supervisor:
         last = lines[-1] if lines else "it left no message"
         if code == FATAL:
             return last
-        how = "met a fault of the GPU" if code == DEVICE_FAULT else how
         return (
             f"{role_name(number)} {how}, {count} times in a row without progress. "
             f"Its last words: {last} (traceback in {log})"

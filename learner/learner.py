@@ -15,9 +15,11 @@ import torch
 
 from learner.device import prepare_torch
 from learner.faults import device_faults_named
-from learner.update import RoundMetrics, Trainer
+from learner.nan_report import report
+from learner.update import NonFiniteError, RoundMetrics, Trainer
 from shared.board import METRIC_SPANS, Phase
 from shared.config import Config
+from shared.errors import Unmendable
 from shared.memory import Memory
 from shared.process import Birth, enter
 from shared.wait import Bell, Stopped, Waiter
@@ -181,14 +183,18 @@ def main(birth: Birth) -> None:
     """Learn until the last round is committed or the run stops.
 
     Raises:
-        DeviceFault: the GPU does not do its part. NonFiniteError: the numbers are of no use any more.
+        DeviceFault: the GPU does not do its part. Unmendable: the numbers are not finite any more.
     """
     memory, waiter = enter(birth)
     followers = [birth.bells.of(process) for process in range(len(birth.bells.fds)) if process != birth.process]
     with suppress(Stopped), device_faults_named():
         prepare(memory.plan.config)
         waiter.wait(lambda: bool(memory.board.prepared[0]))
-        rounds = Rounds(memory, waiter, trainer_of(memory), followers)
-        for round_ in range(rounds.begin(), memory.sizes.rounds):
-            rounds.do(round_)
+        trainer = trainer_of(memory)
+        rounds = Rounds(memory, waiter, trainer, followers)
+        try:
+            for round_ in range(rounds.begin(), memory.sizes.rounds):
+                rounds.do(round_)
+        except NonFiniteError as error:
+            raise Unmendable(f"{error} {report(memory, waiter, trainer, birth.run_dir, error)}") from error
         memory.board.phase[birth.process] = Phase.DONE

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from learner.ahead import Ahead, Graphs
 from learner.aside import Aside
-from learner.gather import GRID
+from learner.gather import BLOCK, GRID
 from learner.loss import bellman_target, clipped_error
 from learner.network import (
     CELL,
@@ -38,7 +38,7 @@ from learner.network import (
 )
 from learner.optimizer import Optimizer
 from learner.replay import FRAMES, Batch, DeviceFrames, Frames, HostFrames, Replay
-from shared.config import ConfigError, Learn
+from shared.config import FRAME_SIDE, ConfigError, Learn
 from shared.errors import Unmendable
 from shared.ring import Ring
 from shared.sizes import Sizes
@@ -53,6 +53,12 @@ DEVICE_SHARE = 0.8
 
 class NonFiniteError(Unmendable):
     """Loss, gradient or parameters are no longer finite. The message is a sentence saying where."""
+
+    def __init__(self, message: str, round_: int, sums: dict[str, float]) -> None:
+        super().__init__(message)
+        self.round = round_
+        self.sums = {name: repr(value) for name, value in sums.items()}
+        """Of the updates of the round so far, in words, since JSON knows no infinity."""
 
 
 class RoundMetrics(NamedTuple):
@@ -171,7 +177,7 @@ class Trainer:
         Raises:
             NonFiniteError: they, or what the round computed so far, are not finite.
         """
-        self._check()
+        self.check()
         self._online.architecture.to_outer(self._online.master, out)
 
     @torch.inference_mode()
@@ -233,27 +239,59 @@ class Trainer:
         Raises:
             NonFiniteError: the loss, the gradient or a parameter is not finite; nothing may be published then.
         """
-        self._check()
+        self.check()
         loss, max_q, norm = self._sums.sum(1).tolist()
         updates = max(1, self._done * self._learn.batch_size)
         norms = max(1, -(-self._done // self._chunk))
         return RoundMetrics(self._done, loss / updates, max_q / updates, norm / norms)
+
+    def check(self) -> None:
+        """Raise `NonFiniteError` unless all is finite. What is not stays so in the sums, so one look suffices."""
+        values = torch.cat([self._sums.sum(1), self._online.master.sum()[None]]).tolist()
+        if not np.isfinite(values).all():
+            sums = dict(zip(("loss", "maximal Q", "gradient norm", "parameters"), values, strict=True))
+            raise NonFiniteError(
+                f"In round {self._round}, within its first {self._done} updates, the learner's numbers ceased to be "
+                f"finite (sums: {', '.join(f'{name} {value}' for name, value in sums.items())}); a smaller "
+                "--learning-rate may help.",
+                self._round,
+                sums,
+            )
+
+    @property
+    def round(self) -> int:
+        """The round that was begun last."""
+        return self._round
+
+    @torch.inference_mode()
+    def last_update(self) -> dict[str, NDArray[np.generic]]:
+        """What went into the update that was done last, and what came of it, b transitions and P parameters.
+
+        `frames` uint8[b, 5, 84, 84] of t-3 ... t+1, `action` int64[b], `reward` float32[b] as clipped, `discount`
+        float32[b], `target_value` float32[b], `gradient` and `parameters_after` float32[P] in outer order.
+        """
+        number, index = divmod(self._done - 1, self._chunk)
+        part = slice(index * self._learn.batch_size, (index + 1) * self._learn.batch_size)
+        chunk = Chunk(*(buffer[part].cpu() for buffer in self._chunks[number % 2]))
+        cut = chunk.blocks.view(-1, GRID, GRID, FRAMES, BLOCK, BLOCK).permute(0, 3, 1, 4, 2, 5)
+        outer = {"gradient": self._optimizer.gradient, "parameters_after": self._online.master}
+        vectors = {name: np.zeros(len(vector), np.float32) for name, vector in outer.items()}
+        for name, vector in outer.items():
+            self._online.architecture.to_outer(vector, vectors[name])
+        return {
+            "frames": cut.reshape(len(cut), FRAMES, FRAME_SIDE, FRAME_SIDE).contiguous().numpy(),
+            "action": chunk.chosen.argmax(1).numpy(),
+            "reward": chunk.reward.numpy(),
+            "discount": chunk.discount.numpy(),
+            "target_value": chunk.y.numpy(),
+            **vectors,
+        }
 
     def _state(self) -> dict[str, Tensor]:
         """The vectors of `STATE_NAMES`, in inner order."""
         optimizer = self._optimizer
         vectors = (self._online.master, self._target.master, optimizer.mean, optimizer.square)
         return dict(zip(STATE_NAMES, vectors, strict=True))
-
-    def _check(self) -> None:
-        """Raise `NonFiniteError` unless all is finite. What is not stays so in the sums, so one look suffices."""
-        loss, max_q, norm, parameters = torch.cat([self._sums.sum(1), self._online.master.sum()[None]]).tolist()
-        if not np.isfinite([loss, max_q, norm, parameters]).all():
-            raise NonFiniteError(
-                f"In round {self._round}, within its first {self._done} updates, the learner's numbers ceased to be "
-                f"finite (sums of loss {loss}, maximal Q {max_q}, gradient norm {norm}, parameters {parameters}); a "
-                "smaller --learning-rate may help."
-            )
 
     def _capture(self) -> tuple[Graphs, Graphs]:
         """Graphs of the updates, by buffer and first update, and of the target values, by buffer.

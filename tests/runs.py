@@ -37,20 +37,24 @@ SMALL = {
 """Ten rounds of 60 ticks, eight of which learn; the window wraps; random Breakout ends an episode in some 200 ticks."""
 
 
-def start(run_dir: Path, *words: str, **changes: str) -> subprocess.Popen[str]:
-    """Start `launch.py --plain` in a session of its own; `changes` replace flags of `SMALL` (`total_steps="960"`)."""
+def start(run_dir: Path, *words: str, program: str = "launch", **changes: str) -> subprocess.Popen[str]:
+    """Start `launch.py --plain` in a session of its own; `changes` replace flags of `SMALL` (`total_steps="960"`).
+
+    `program`: another module that launches.
+    """
     flags = SMALL | {f"--{name.replace('_', '-')}": value for name, value in changes.items()}
     if "--resume" in words:
         flags = {f"--{name.replace('_', '-')}": value for name, value in changes.items()}
     if "--env" in flags:
         del flags["--game"]
-    return start_command(*(word for flag in flags.items() for word in flag), "--run-dir", str(run_dir), *words)
+    flat = (word for flag in flags.items() for word in flag)
+    return start_command(*flat, "--run-dir", str(run_dir), *words, program=program)
 
 
-def start_command(*words: str) -> subprocess.Popen[str]:
-    """Start `launch.py --plain` with these words."""
+def start_command(*words: str, program: str = "launch") -> subprocess.Popen[str]:
+    """Start `launch.py --plain`, or another module that launches, with these words."""
     return subprocess.Popen(
-        [sys.executable, "launch.py", "--plain", *words],
+        [sys.executable, "-m", program, "--plain", *words],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

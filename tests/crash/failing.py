@@ -1,4 +1,4 @@
-"""Envs that fail in ways that a restart cannot mend."""
+"""Envs that fail, or that make others fail."""
 
 from __future__ import annotations
 
@@ -31,6 +31,24 @@ class Failing(Catch):
 def raises() -> Failing:
     """`--env tests.crash.failing:raises`."""
     return Failing()
+
+
+class Poisonous(Catch):
+    """Works for a hundred steps, then pays a reward that is no number, once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._steps = 0
+
+    def step(self, action: np.int64) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self._steps += 1
+        frame, reward, *rest = super().step(action)
+        return frame, float("nan") if self._steps == 100 else reward, *rest
+
+
+def poisonous() -> Poisonous:
+    """`--env tests.crash.failing:poisonous`."""
+    return Poisonous()
 
 
 class Hungry(Catch):

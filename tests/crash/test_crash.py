@@ -29,18 +29,6 @@ def test_a_role_that_cannot_live_ends_the_run(tmp_path: Path) -> None:
     assert gone(process)
 
 
-def test_numbers_that_are_not_finite_are_never_published(tmp_path: Path) -> None:
-    process = start(tmp_path / "run", optimizer="adam", learning_rate="1e30", precision="fp32")
-    output = finish(process, code=1)
-    assert "ceased to be finite" in output
-    assert "--learning-rate" in output
-    assert "Traceback" not in output
-    last = summary(tmp_path / "run")
-    assert last["restarts"] == 0
-    assert last["updates"] == 0  # the boundary before the first update is what was kept
-    assert gone(process)
-
-
 def test_killing_the_launcher_takes_all_children_along(tmp_path: Path) -> None:
     before = set(os.listdir("/dev/shm"))
     process = start(tmp_path / "run", total_steps="1_000_000")

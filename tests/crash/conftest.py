@@ -1,0 +1,35 @@
+"""What the tests of deaths and faults share: undisturbed runs to compare with, and the tally of the storms."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from tests.crash.storm import FLAGS, TALLIES, Result, Tally, Undisturbed, result_of
+from tests.runs import finish, start, summary
+
+
+@pytest.fixture(scope="session")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    """Runs that nobody disturbs, one for each number of steps that is asked for."""
+
+    @cache
+    def run(total_steps: str) -> tuple[Result, float]:
+        run_dir = tmp_path_factory.mktemp("undisturbed") / "run"
+        finish(start(run_dir, **(FLAGS | {"total_steps": total_steps})))
+        assert summary(run_dir)["restarts"] == 0
+        return result_of(run_dir), float(summary(run_dir)["seconds"])
+
+    return run
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many processes were killed, and what it cost."""
+    if not TALLIES:
+        return
+    terminalreporter.section("storms")
+    for tally in TALLIES:
+        terminalreporter.line(str(tally))
+    back = [seconds for tally in TALLIES for seconds in tally.back]
+    terminalreporter.line(str(Tally(f"{len(TALLIES)} runs in all", sum(tally.kills for tally in TALLIES), back)))

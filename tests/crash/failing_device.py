@@ -1,0 +1,58 @@
+"""A launcher whose learner or inference meets faults of a GPU, where there is none.
+
+    FAULT="learner memory once" python -m tests.crash.failing_device ...
+
+Role, fault and how often: in its first life only, or in every one. The words after it are those of launch.py.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import launch
+import supervisor
+from shared.board import Role
+from shared.process import Birth
+
+AFTER = 3
+"""Calls that work before the one that fails."""
+
+
+def faults() -> dict[str, RuntimeError]:
+    """What PyTorch raises, by name."""
+    import torch
+
+    return {
+        "memory": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.\nGPU 0 has a capacity of"),
+        "access": torch.AcceleratorError("CUDA error: an illegal memory access was encountered\nCUDA kernel errors"),
+        "lost": RuntimeError("No CUDA GPUs are available"),
+        "library": RuntimeError("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"),
+        "program": RuntimeError("shape '[4, 4]' is invalid for input of size 3"),
+    }
+
+
+def main(birth: Birth) -> None:
+    """The role, which fails at its fourth piece of work."""
+    from learner import inference, learner, update
+
+    _, fault, often = os.environ["FAULT"].split()
+    owner: Any = update.Trainer if birth.process == Role.LEARNER else inference.Server
+    name = "run" if birth.process == Role.LEARNER else "answer"
+    work, calls = getattr(owner, name), 0
+
+    def fail(*arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls > AFTER and (often == "always" or birth.incarnation == 0):
+            raise faults()[fault]
+        return work(*arguments)
+
+    setattr(owner, name, fail)
+    (learner if birth.process == Role.LEARNER else inference).main(birth)
+
+
+if __name__ == "__main__":
+    supervisor.MODULES[Role[os.environ["FAULT"].split()[0].upper()]] = "tests.crash.failing_device"
+    sys.exit(launch.main(sys.argv[1:]))

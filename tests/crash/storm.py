@@ -1,0 +1,183 @@
+"""Storms: processes of a real run are killed or frozen, over and over, and the run must end as if nothing had been."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import statistics
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from shared.board import Phase, Role
+from tests.runs import finish, memory_of, records, start, summary, wait_until
+
+FLAGS = {
+    "env": "tests.pixel_game:factory",
+    "eval_every_steps": "960",
+    "eval_episodes": "6",
+    "eval_envs": "4",
+}
+"""Every role there is, the evaluator too."""
+SOON_SECONDS = 60.0
+"""How long a role may take to be at work again before a test gives up."""
+
+
+@dataclass
+class Tally:
+    """What a storm did, and what it cost."""
+
+    name: str
+    kills: int = 0
+    back: list[float] = field(default_factory=list)
+    """Seconds from a kill to the same role at work again."""
+    lost: float | None = None
+    """Seconds by which the run took longer, for each kill."""
+
+    def __str__(self) -> str:
+        words = f"{self.name}: {self.kills:,} kills, same weights"
+        if self.back:
+            ordered = sorted(self.back)
+            words += (
+                f"; at work again after {statistics.median(ordered):.2f} s "
+                f"(90% within {ordered[int(0.9 * (len(ordered) - 1))]:.2f} s, all within {ordered[-1]:.2f} s)"
+            )
+        return words + (f"; {self.lost:.2f} s lost by a kill" if self.lost is not None else "")
+
+
+TALLIES: list[Tally] = []
+"""Of the storms that were survived with the same weights; printed at the end of the tests (conftest.py)."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run came to, wherever and however it ran."""
+
+    weights_sha256: str
+    episodes: int
+    evaluations: list[dict[str, Any]]
+
+
+Undisturbed = Callable[[str], tuple[Result, float]]
+"""What a run of so many steps comes to when nobody disturbs it, and the seconds that takes (conftest.py)."""
+
+
+def result_of(run_dir: Path) -> Result:
+    last = summary(run_dir)
+    return Result(last["weights_sha256"], last["episodes"], records(run_dir, "evaluation"))
+
+
+class Storm:
+    """Kills and freezes processes of one run. All that is random follows from the seed."""
+
+    def __init__(self, process: subprocess.Popen[str], run_dir: Path, name: str, seed: int = 1) -> None:
+        self.process = process
+        self.run_dir = run_dir
+        self.random = random.Random(seed)
+        self.memory = memory_of(process, run_dir, actions=3)
+        self.board = self.memory.board
+        self.tally = Tally(name)
+        self._struck: set[int] = set()
+        self._waiting: dict[int, tuple[int, float]] = {}
+
+    def rages(self) -> bool:
+        """Whether the run has not come to its last commit."""
+        self.look()
+        return self.process.poll() is None and not self.board.finished
+
+    def living(self) -> dict[int, int | None]:
+        """Ids of the run's processes that were not killed yet, with their positions on the board.
+
+        None: a process that has not said yet who it is, since it is only just starting.
+        """
+        roles = {f"ringside {Role(number).name.lower()}": number for number in range(Role.ACTORS)}
+        roles |= {f"ringside actor {number}": Role.ACTORS + number for number in range(self.memory.plan.actors)}
+        found: dict[int, int | None] = {}
+        for candidate in psutil.Process(self.process.pid).children():
+            try:
+                words = candidate.cmdline()
+                if candidate.pid in self._struck or candidate.status() == psutil.STATUS_ZOMBIE:
+                    continue
+            except psutil.NoSuchProcess:
+                continue
+            if words[:1] and words[0] in roles:
+                found[candidate.pid] = roles[words[0]]
+            elif "--multiprocess-fork" in words:
+                found[candidate.pid] = None
+        return found
+
+    def kill(self, *wanted: int) -> int:
+        """Kill the processes at these positions, or else a random one; returns how many there were to be killed."""
+        living = self.living()
+        victims = [pid for pid, number in living.items() if number in wanted]
+        if not wanted and living:
+            victims = [self.random.choice(sorted(living))]
+        for pid in victims:
+            number = living[pid]
+            if number is not None:
+                self._waiting[number] = int(self.board.restarts[number]), time.monotonic()
+            os.kill(pid, signal.SIGKILL)
+            self._struck.add(pid)
+        self.tally.kills += len(victims)
+        return len(victims)
+
+    def kill_one_starting(self) -> int:
+        """Kill a process that has not come to work yet, if there is one."""
+        starting = [pid for pid, n in self.living().items() if n is None or self.board.phase[n] == Phase.STARTING]
+        for pid in starting[:1]:
+            os.kill(pid, signal.SIGKILL)
+            self._struck.add(pid)
+            self.tally.kills += 1
+        return len(starting[:1])
+
+    def look(self) -> None:
+        """Note which of those killed are at work again."""
+        for number, (restarts, at) in list(self._waiting.items()):
+            if self.board.restarts[number] > restarts and self.board.phase[number] != Phase.STARTING:
+                self.tally.back.append(time.monotonic() - at)
+                del self._waiting[number]
+
+    def until(self, condition: Callable[[], bool], seconds: float = SOON_SECONDS) -> None:
+        """Wait until a condition, or the last commit."""
+
+        def there() -> bool:
+            self.look()
+            return condition() or bool(self.board.finished)
+
+        wait_until(self.process, there, seconds)
+
+    def pause(self, seconds: float) -> None:
+        """Let the run go on for a while: the storm's own measure of time, not a wait for anything."""
+        end = time.monotonic() + seconds
+        self.until(lambda: time.monotonic() >= end)
+
+    def all_at_work(self) -> bool:
+        """Whether nobody is starting, and all that were killed were replaced."""
+        return bool(self.board.restarts.sum() == self.tally.kills and (self.board.phase != Phase.STARTING).all())
+
+    def breathe(self) -> None:
+        """Wait until all are at work and a round is committed."""
+        self.until(self.all_at_work)
+        committed = self.board.committed
+        self.until(lambda: self.board.committed > committed)
+
+    def end(self, expected: Result, undisturbed_seconds: float | None = None) -> None:
+        """Let the run end, compare, and count the storm."""
+        finish(self.process)
+        last = summary(self.run_dir)
+        assert result_of(self.run_dir) == expected
+        assert self.board.restarts.sum() == self.tally.kills
+        if undisturbed_seconds is not None:
+            self.tally.lost = (last["seconds"] - undisturbed_seconds) / self.tally.kills
+        TALLIES.append(self.tally)
+
+
+def begin(run_dir: Path, name: str, seed: int = 1, **changes: str) -> Storm:
+    """Start a run for a storm, as soon as it has its memory."""
+    return Storm(start(run_dir, **(FLAGS | changes)), run_dir, name, seed)

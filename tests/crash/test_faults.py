@@ -1,0 +1,104 @@
+"""Faults of the GPU and of numbers: what is tried, what is said, what is kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from learner.faults import device_faults_named
+from shared.errors import DeviceFault
+from shared.manifest import find_checkpoint, load_boundary
+from tests.crash.failing_device import faults
+from tests.crash.storm import FLAGS, Undisturbed, result_of
+from tests.runs import finish, gone, start, summary
+
+FAILING = "tests.crash.failing_device"
+
+
+@pytest.mark.parametrize("fault", ["memory", "access", "lost", "library"])
+def test_faults_of_the_gpu_are_told_from_those_of_the_program(fault: str) -> None:
+    error = faults()[fault]
+    with pytest.raises(DeviceFault, match=str(error).splitlines()[0]) as caught, device_faults_named():
+        raise error
+    assert "\n" not in str(caught.value)
+    with pytest.raises(RuntimeError, match="invalid for input"), device_faults_named():
+        raise faults()["program"]
+
+
+def test_a_fault_of_the_gpu_is_answered_by_one_restart_and_then_by_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAULT", "learner memory always")
+    process = start(tmp_path / "run", program=FAILING, **FLAGS)
+    output = finish(process, code=1)
+    assert output.count("it starts again from its snapshot") == 1
+    assert "learner met a fault of the GPU, 2 times in a row without progress" in output
+    assert "The GPU is out of memory: CUDA out of memory. Tried to allocate 20.00 MiB. With --replay-on host" in output
+    assert "Traceback" not in output
+    assert "OutOfMemoryError" in (tmp_path / "run" / "logs" / "learner.log").read_text()
+    assert load_boundary(find_checkpoint(tmp_path / "run"))
+    assert gone(process)
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("role", ["learner", "inference"])
+@pytest.mark.parametrize("fault", ["memory", "access", "lost", "library"])
+def test_a_fault_of_the_gpu_that_does_not_come_again_changes_nothing(
+    undisturbed: Undisturbed,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    role: str,
+    fault: str,
+) -> None:
+    monkeypatch.setenv("FAULT", f"{role} {fault} once")
+    output = finish(start(tmp_path / "run", program=FAILING, **FLAGS))
+    assert f"{role} met a fault of the GPU; it starts again" in output
+    assert summary(tmp_path / "run")["restarts"] == 1
+    assert result_of(tmp_path / "run") == undisturbed("4_800")[0]
+
+
+def test_a_batch_that_poisons_the_learner_is_written_down(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    process = start(run_dir, env="tests.crash.failing:poisonous")
+    output = finish(process, code=1)
+    (path,) = run_dir.glob("nan-report-*.json")
+    assert f"{path} says which update did it" in output
+    assert gone(process)
+    told = json.loads(path.read_text())
+    assert told["found_again"]
+    assert told["sums"]["loss"] == "nan"
+    assert told["learning_rate"] > 0
+    assert len(told["config_digest"]) == 64
+    arrays = load_file(path.with_suffix(".safetensors"))
+    poisoned = np.isnan(arrays["reward"])
+    assert poisoned.any()
+    assert told["not_finite"]["reward"] == poisoned.sum()
+    assert np.array_equal(np.isnan(arrays["target_value"]), poisoned)
+    assert np.isfinite(arrays["parameters_before"]).all()
+    assert np.isnan(arrays["gradient"]).any()
+    assert arrays["frames"].shape == (len(poisoned), 5, 84, 84)
+    assert set(np.unique(arrays["frames"])) == {0, 255}  # block and paddle, white on black
+    kept = load_boundary(find_checkpoint(run_dir))
+    assert told["last_good_boundary"] == find_checkpoint(run_dir).boundary
+    assert np.isfinite(kept["online"]).all()
+
+
+def test_a_learning_rate_that_poisons_the_learner_is_written_down(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    process = start(run_dir, optimizer="adam", learning_rate="1e30", precision="fp32")
+    output = finish(process, code=1)
+    assert "ceased to be finite" in output
+    assert "--learning-rate" in output
+    assert "Traceback" not in output
+    last = summary(run_dir)
+    assert last["restarts"] == 0
+    assert last["updates"] == 0  # the boundary before the first update is what was kept
+    (path,) = run_dir.glob("nan-report-*.json")
+    told = json.loads(path.read_text())
+    assert (told["not_finite"]["reward"], told["not_finite"]["parameters_before"]) == (0, 0)
+    assert told["not_finite"]["parameters_after"] > 0 or told["not_finite"]["gradient"] > 0
+    assert gone(process)

@@ -1,0 +1,132 @@
+"""Kill any process at any moment, as often as you like: the weights are those of the undisturbed run.
+
+The last lines that these tests print are their tally.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from shared.board import Role
+from tests.crash.storm import Storm, Undisturbed, begin
+
+BURST = 20
+"""Kills within two seconds."""
+LONG = {"total_steps": "28_800"}
+"""Sixty rounds."""
+ALL = (Role.INFERENCE, Role.LEARNER, Role.SCRIBE, Role.EVALUATOR, Role.ACTORS, Role.ACTORS + 1)
+
+
+def burst(storm: Storm, kills: int = BURST, seconds: float = 2.0) -> None:
+    """Kill random processes, whatever they are doing: those that only just start, too."""
+    target = storm.tally.kills + kills
+    while storm.tally.kills < target and storm.rages():
+        storm.kill()
+        storm.pause(seconds / kills)
+
+
+def test_a_burst_of_kills_changes_nothing(undisturbed: Undisturbed, tmp_path: Path) -> None:
+    storm = begin(tmp_path / "run", "one burst")
+    storm.until(lambda: storm.board.committed >= 3)
+    burst(storm)
+    storm.until(storm.all_at_work)
+    storm.end(undisturbed("4_800")[0])
+    assert storm.tally.kills == BURST
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("seed", range(4))
+def test_bursts_with_a_breath_between_them(undisturbed: Undisturbed, tmp_path: Path, seed: int) -> None:
+    storm = begin(tmp_path / "run", f"bursts of {BURST}, seed {seed}", seed, **LONG)
+    while storm.rages():
+        burst(storm)
+        storm.breathe()
+    storm.end(*undisturbed(LONG["total_steps"]))
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(1800)
+def test_one_every_three_seconds_for_a_whole_run(undisturbed: Undisturbed, tmp_path: Path) -> None:
+    storm = begin(tmp_path / "run", "one every three seconds", **LONG)
+    while storm.rages():
+        storm.pause(3.0)
+        storm.kill()
+    storm.end(*undisturbed(LONG["total_steps"]))
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(1800)
+def test_two_at_once(undisturbed: Undisturbed, tmp_path: Path) -> None:
+    storm = begin(tmp_path / "run", "two at once", **LONG)
+    pairs = [(one, other) for one in ALL for other in ALL if one < other]
+    storm.random.shuffle(pairs)
+    for pair in pairs:
+        storm.breathe()
+        storm.pause(storm.random.random() * 0.3)  # anywhere in a round
+        if storm.rages():
+            storm.kill(*pair)
+    storm.end(*undisturbed(LONG["total_steps"]))
+    assert storm.tally.kills >= len(pairs)
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", range(2))
+def test_during_start_up(undisturbed: Undisturbed, tmp_path: Path, seed: int) -> None:
+    """Whoever starts is killed at a random moment of its start, many times before anybody gets to work."""
+    storm = begin(tmp_path / "run", f"during start-up, seed {seed}", seed)
+    while storm.rages() and storm.tally.kills < 40:
+        storm.pause(storm.random.random())
+        storm.kill_one_starting()
+    storm.end(undisturbed("4_800")[0])
+
+
+def _at_the_end_of_a_round(storm: Storm) -> bool:
+    """Whether all ticks and all updates of the present round are done, and the commit must come."""
+    sizes, round_ = storm.memory.sizes, storm.board.committed
+    ticks = storm.board.lane_done.min() >= (round_ + 1) * sizes.round_ticks - 1
+    return bool(round_ >= 0 and ticks and storm.board.updates[0] >= sizes.updates_before(round_ + 1))
+
+
+def _within_a_snapshot(storm: Storm) -> bool:
+    """Whether a lane has done the ticks of a round and its snapshot of the next boundary is not whole."""
+    ended = storm.board.lane_done // storm.memory.sizes.round_ticks
+    return bool((ended > storm.board.lane_finished).any())
+
+
+def _within_a_checkpoint(storm: Storm) -> bool:
+    """Whether a file of a checkpoint is half-written."""
+    return any((storm.run_dir / "checkpoints").glob(".*"))
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(
+    ("name", "moment", "roles", "changes"),
+    [
+        ("during a commit", _at_the_end_of_a_round, (Role.LEARNER, Role.INFERENCE), {}),
+        ("while a snapshot is written", _within_a_snapshot, (Role.ACTORS, Role.ACTORS + 1), {}),
+        ("during a checkpoint", _within_a_checkpoint, (Role.SCRIBE,), {"checkpoint_every_minutes": "0.001"}),
+    ],
+    ids=["commit", "snapshot", "checkpoint"],
+)
+def test_at_the_worst_moment(
+    undisturbed: Undisturbed,
+    tmp_path: Path,
+    name: str,
+    moment: Callable[[Storm], bool],
+    roles: tuple[int, ...],
+    changes: dict[str, str],
+) -> None:
+    storm = begin(tmp_path / "run", name, **(LONG | changes))
+    while storm.rages() and storm.tally.kills < 60:
+        storm.until(lambda: moment(storm))
+        if storm.rages():
+            storm.kill(storm.random.choice(roles))
+        storm.until(storm.all_at_work)
+    storm.end(*undisturbed(LONG["total_steps"]))
+    assert storm.tally.kills >= 10
