@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from shared.manifest import Weights
     from shared.memory import Memory, Plan
+    from shared.weights_file import Weights
     from watch.status import Status
 
 __all__ = ["Agent", "Config", "ConfigError", "evaluate", "load_agent", "plan", "run", "starting_point", "train"]
@@ -126,7 +126,10 @@ def starting_point(preset: PresetName, resume: str | Path | None) -> Config:
         checkpoint = find_checkpoint(Path(resume))
     except CheckpointError as error:
         raise ConfigError(f"--resume {resume} cannot be resumed. {error}") from error
-    saved = Config.from_json(checkpoint.config)
+    try:
+        saved = Config.from_json(checkpoint.config)
+    except ConfigError as error:
+        raise ConfigError(f"--resume {resume} cannot be resumed. {error}") from error
     run_dir = checkpoint.directory.parent
     return replace(saved, run=replace(saved.run, run_dir=run_dir, resume=Path(resume), init_from=None, plain=False))
 
@@ -171,8 +174,9 @@ def continues(ready: Plan) -> bool:
 
     Raises `ConfigError` when the checkpoint or the weights to begin with do not suit the plan.
     """
-    from shared.manifest import find_checkpoint, load_weights
+    from shared.manifest import find_checkpoint
     from shared.segments import CheckpointError
+    from shared.weights_file import load_weights
 
     config, run = ready.config, ready.config.run
     assert run.run_dir is not None
@@ -293,8 +297,8 @@ def load_agent(load: str | Path, *, device: str = "auto") -> Agent:
 
 
 def _weights(load: str | Path) -> Weights:
-    from shared.manifest import load_weights
     from shared.segments import CheckpointError
+    from shared.weights_file import load_weights
 
     if not Path(load).exists():
         raise ConfigError(f"--load {load} does not exist.")

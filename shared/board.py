@@ -67,6 +67,7 @@ def board_fields(sizes: Sizes, processes: int) -> list[Field]:
         Field("board.prepared", "i8", (1,), "scribe"),
         Field("board.begun_ns", "i8", (1,), "scribe"),
         Field("board.before", "f8", (len(BEFORE),), "scribe"),
+        Field("board.inexact_since", "i8", (1,), "scribe"),
         Field("board.committed", "i8", (1,), "learner"),
         Field("process.phase", "i8", (processes,), "the process"),
         Field("process.heartbeat", "i8", (processes,), "the process"),
@@ -107,6 +108,7 @@ class Board:
         self.prepared = arena["board.prepared"]
         self.begun_ns = arena["board.begun_ns"]
         self.before = arena["board.before"]
+        self.inexact_since = arena["board.inexact_since"]
         self._committed = arena["board.committed"]
         self.phase = arena["process.phase"]
         self.heartbeat = arena["process.heartbeat"]
@@ -141,6 +143,7 @@ class Board:
         self.lane_finished[:] = -1
         self.written[0] = -1
         self.saved[0] = -1
+        self.inexact_since[0] = -1
         self.furthest[:] = -1
         self.mean_return_100[0] = self.best_return[0] = float("nan")
         self.metrics[:] = self.checkpoint[:] = float("nan")

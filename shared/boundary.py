@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.memory import Memory
-from shared.snapshot import state_names
+from shared.segments import CheckpointError
+from shared.snapshot import ENV_BYTES, state_names
 
 _OPENING = ("frame", "start", "valid")
 """Fields of the slot that opens the next round, written with the last tick of the round before."""
@@ -49,8 +50,46 @@ def capture(memory: Memory, boundary: int) -> dict[str, NDArray[np.generic]]:
     return arrays
 
 
+def expected(memory: Memory) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Dtype and shape of what `capture` takes, but for the two arrays whose length differs from time to time."""
+    queue, parameters = memory.evaluations, memory.plan.parameters.count
+    shapes: dict[str, tuple[str, tuple[int, ...]]] = {
+        name: ("<f4", (parameters,)) for name in state_names(memory.sizes)
+    }
+    for name in _OPENING:
+        field = memory.ring.field[name][:, 0]
+        shapes[f"opening.{name}"] = field.dtype.str, field.shape
+    shapes["lanes.length"] = "<i8", (memory.sizes.lanes,)
+    shapes["evaluation.counts"] = "<i8", (2,)
+    shapes["evaluation.step"] = "<i8", queue.step.shape
+    return shapes
+
+
+def _check(memory: Memory, arrays: Mapping[str, NDArray[np.generic]]) -> None:
+    """Raise `CheckpointError` unless the arrays of differing length suit the others."""
+    lanes, lengths = arrays.get("lanes.bytes"), arrays["lanes.length"].tolist()
+    most = memory.sizes.lane_envs * ENV_BYTES
+    suitable = lanes is not None and lanes.dtype == np.uint8 and lanes.shape == (sum(lengths),)
+    if not suitable or not all(0 <= length <= most for length in lengths):
+        raise CheckpointError("The checkpoint is damaged: its lanes have no snapshots of the lengths that it says.")
+    queue, data = memory.evaluations.data, arrays.get("evaluation.data")
+    if data is None or data.dtype != queue.dtype or data.shape not in (queue.shape, (0, *queue.shape[1:])):
+        raise CheckpointError("The checkpoint is damaged: its versions to evaluate are none of this run.")
+    queued, logged = arrays["evaluation.counts"].tolist()
+    if not 0 <= logged <= queued <= logged + len(queue):
+        raise CheckpointError(f"The checkpoint is damaged: {queued} evaluations were queued and {logged} written down.")
+
+
 def restore(memory: Memory, boundary: int, arrays: Mapping[str, NDArray[np.generic]]) -> None:
-    """Put back what `capture` took, before anybody else works. The replay is put back by `load_segments`."""
+    """Put back what `capture` took, before anybody else works. The replay is put back by `load_segments`.
+
+    Args:
+        arrays: with all that `expected` names.
+
+    Raises:
+        CheckpointError: they do not suit each other.
+    """
+    _check(memory, arrays)
     sizes, board, queue = memory.sizes, memory.board, memory.evaluations
     slot = boundary * sizes.round_ticks % sizes.capacity
     for name in _OPENING:

@@ -10,7 +10,7 @@ In `RUN_DIR/checkpoints/`:
 
 A checkpoint exists when its manifest does, and a manifest is renamed into place after all its pieces are on the disk: a
 writer that is killed anywhere leaves the older checkpoints as they were. The newest two stay; pieces that no kept
-manifest names are deleted, after the manifest that made them needless. `shared.manifest` reads them.
+manifest names are deleted, after the manifest that made them needless. Readers: `shared.manifest`, `.weights_file`.
 """
 
 from __future__ import annotations
@@ -45,8 +45,6 @@ from shared.manifest import (
     manifest_name,
     manifests_in,
     read_manifest,
-    read_weights_metadata,
-    weights_metadata,
     weights_name,
 )
 from shared.parameters import parameters_of
@@ -60,6 +58,7 @@ from shared.segments import (
     write_segment,
 )
 from shared.sizes import Sizes
+from shared.weights_file import read_weights_metadata, weights_metadata
 
 KEPT = 2
 """Checkpoints that stay: the newest, and the one before it should the newest be damaged."""
@@ -86,7 +85,7 @@ class CheckpointWriter:
         """
         self.directory = run_dir / DIRECTORY
         self._config = config
-        self._digest = config.digest()
+        self._experiment = config.experiment()
         self._sizes = sizes
         self._shape = segment_shape(sizes)
         self._actions = actions
@@ -96,7 +95,7 @@ class CheckpointWriter:
         self.directory.mkdir(parents=True, exist_ok=True)
         sync_directory(run_dir)
         for manifest in self._readable():
-            if manifest.config_digest != self._digest:
+            if manifest.experiment != self._experiment:
                 raise CheckpointError(
                     f"{self.directory} holds checkpoints of another configuration; choose another --run-dir."
                 )
@@ -105,7 +104,7 @@ class CheckpointWriter:
         for kind, number, path in self._pieces_on_disk():
             if kind == "segment":
                 try:
-                    check_segment(path, number, self._shape, self._digest)
+                    check_segment(path, number, self._shape, self._experiment)
                 except CheckpointError:
                     # Damaged, or left by another run: it is compressed again from the ring when it is needed, and a
                     # manifest that names it already counts as damaged with or without it.
@@ -143,7 +142,7 @@ class CheckpointWriter:
         if index in self._segments:
             return
         path = self.directory / segment_name(index)
-        write_segment(path, index, self._shape, ring, self._digest)
+        write_segment(path, index, self._shape, ring, self._experiment)
         self._segments[index] = Piece.of(path)
         # The next checkpoint may be of a boundary that is a little older than the newest segment.
         oldest = segments_needed(self._sizes, max(0, index - KEPT) * self._sizes.snapshot_rounds).start
@@ -200,7 +199,7 @@ class CheckpointWriter:
             "protocol": play.protocol,
             "network": self._config.learn.network,
             "actions": self._actions,
-            "config_digest": self._digest,
+            "config_digest": self._config.digest(),
             "config": self._config.to_json(),
             "counters": dict(counters),
             "has_replay": keep_replay,
@@ -262,7 +261,7 @@ class CheckpointWriter:
                 continue
             piece = manifest.piece(segment_name(index))
             source, target = manifest.directory / piece.name, self.directory / piece.name
-            check_segment(source, index, self._shape, self._digest)
+            check_segment(source, index, self._shape, self._experiment)
             try:
                 os.link(source, target)
             except OSError:

@@ -10,9 +10,10 @@ import dataclasses
 import difflib
 import hashlib
 import json
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from shared.errors import Unmendable
 
@@ -148,7 +149,9 @@ class Run:
     """Directory of the run's files; default: runs/GAME-TIME."""
     resume: Path | None = None
     """Continue this run directory or checkpoint exactly, with its settings. Only --actors, --total-steps, --pin,
-    --balance, --replay-on, --graph-updates, --mps, --run-dir, --plain and --checkpoint-... may change."""
+    --balance, --replay-on, --graph-updates, --mps, --run-dir, --plain and --checkpoint-... may change; --device,
+    --precision, --deterministic, --learner-threads, --inference-threads and --inference-batch too, but then the run
+    goes on without being the same to the last bit."""
     init_from: Path | None = None
     """Begin a new run with the weights of this run directory or checkpoint."""
     checkpoint_every_minutes: float = 10.0
@@ -175,12 +178,28 @@ class Config:
         plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self), default=str))
         return plain
 
+    def to_flat(self) -> dict[str, Any]:
+        """The same values by the flat names of the flags."""
+        return {name: value for values in self.to_json().values() for name, value in values.items()}
+
     @classmethod
     def from_json(cls, sections: dict[str, Any]) -> Config:
-        """The inverse of `to_json`. Raises `ConfigError` unless the names are exactly those of this version."""
+        """The inverse of `to_json`.
+
+        Raises `ConfigError` unless the names are exactly those of this version, and every value is of its kind.
+        """
         known = cls().to_json()
-        if sections.keys() != known.keys() or any(sections[name].keys() != known[name].keys() for name in known):
+        if sections.keys() != known.keys():
             raise ConfigError("The configuration was written by another version of Ringside.")
+        for section, values in sections.items():
+            if not isinstance(values, dict):
+                raise ConfigError(f"The configuration is damaged: {section} is {values!r:.80}.")
+            if values.keys() != known[section].keys():
+                raise ConfigError("The configuration was written by another version of Ringside.")
+            kinds = get_type_hints(type(getattr(cls(), section)))
+            for name, value in values.items():
+                if not _suits(value, kinds[name]):
+                    raise ConfigError(f"The configuration is damaged: {name} is {value!r:.80}.")
         return cls().with_settings(**{name: value for values in sections.values() for name, value in values.items()})
 
     def with_settings(self, **settings: Any) -> Config:
@@ -200,13 +219,38 @@ class Config:
 
     def digest(self) -> str:
         """SHA-256 (hex) of every setting that the trained weights depend on."""
-        kept = {
-            name: value
-            for section, values in self.to_json().items()
-            for name, value in values.items()
-            if name not in MAY_CHANGE_ON_RESUME
-        }
-        return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+        return digest_of(self.to_json())
+
+    def experiment(self) -> str:
+        """SHA-256 (hex) of what is played and learnt, on whatever machine: what all checkpoints of a run share."""
+        return digest_of(self.to_json(), ARITHMETIC)
+
+
+def digest_of(sections: dict[str, Any], without: frozenset[str] = frozenset()) -> str:
+    """SHA-256 (hex) of the settings in a `Config.to_json` that the weights depend on, but those named `without`.
+
+    Raises `ConfigError` when these are no sections.
+    """
+    if not all(isinstance(values, dict) for values in sections.values()):
+        raise ConfigError("The configuration is damaged: a section of it is none.")
+    kept = {
+        name: value
+        for values in sections.values()
+        for name, value in values.items()
+        if name not in MAY_CHANGE_ON_RESUME | without
+    }
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+
+
+def _suits(value: Any, kind: Any) -> bool:
+    """Whether a value from JSON is one of a field of type `kind`: exactly, since its true and false are ints here."""
+    if get_origin(kind) is Literal:
+        return value in get_args(kind) and isinstance(value, str)
+    if get_args(kind):
+        return any(_suits(value, each) for each in get_args(kind))
+    if kind is float:
+        return type(value) in (int, float) and math.isfinite(value)
+    return type(value) is (str if kind is Path else kind)
 
 
 _PATHS = frozenset({"run_dir", "resume", "init_from"})
@@ -229,3 +273,9 @@ MAY_CHANGE_ON_RESUME = frozenset(
     }
 )
 """Settings that do not touch the numbers of the steps already planned. `init_from` acts only at step 0."""
+
+ARITHMETIC = frozenset(
+    {"device", "precision", "deterministic", "learner_threads", "inference_threads", "inference_batch"}
+)
+"""Settings that touch the last bits of the numbers, but not what is computed: a run that resumes with another of them
+goes on, and is exact no more."""

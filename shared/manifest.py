@@ -1,4 +1,4 @@
-"""Reading checkpoints: manifests, the pieces they name, and weights. What they are stands in shared/checkpoint.py.
+"""Reading checkpoints: manifests and the pieces they name. What they are stands in shared/checkpoint.py.
 
 Nothing that is read is trusted: sizes are compared before memory is asked for, names cannot lead out of the directory,
 and no file can make the reader execute anything.
@@ -16,13 +16,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.numpy import load as safetensors_load
 
-from shared.config import MAY_CHANGE_ON_RESUME, Config
+from shared.config import ARITHMETIC, MAY_CHANGE_ON_RESUME, Config, digest_of
 from shared.files import sha256_of
-from shared.parameters import CONVOLUTIONS, parameters_of
 from shared.segments import CheckpointError, read_segment_into, segment_name, segment_shape, segments_needed
 from shared.sizes import Sizes
 
@@ -37,12 +35,8 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _MANIFEST_NAME = re.compile(r"checkpoint-(\d{8,})\.json")
 _PIECE_FIELDS: dict[str, type] = {"name": str, "bytes": int, "sha256": str}
 
-_METADATA = "ringside"
-_ACTIONS_LIMIT = 4096
-
-# Bytes at most: of a manifest, of what a weights file holds beside its parameters, of any piece.
+# Bytes at most: of a manifest, of any piece.
 _MANIFEST_LIMIT = 64 << 20
-_HEADER_LIMIT = 1 << 20
 _PIECE_LIMIT = 16 << 30
 
 
@@ -111,48 +105,35 @@ class Manifest:
     def verify(self) -> None:
         """Compare every piece with its size and SHA-256. Raises `CheckpointError` at the first that differs."""
         for piece in self.pieces.values():
-            _check_piece(self.directory, piece)
+            check_piece(self.directory, piece)
+
+    @property
+    def experiment(self) -> str:
+        """What `Config.experiment` was of the run that made it."""
+        return digest_of(self.config, ARITHMETIC)
 
     def require(self, config: Config) -> None:
-        """Raise `CheckpointError` unless a run with `config` continues this one exactly."""
-        differences = []
-        for section, values in config.to_json().items():
-            theirs = self.config.get(section)
-            theirs = theirs if isinstance(theirs, dict) else {}
-            for name, value in values.items():
-                if name not in MAY_CHANGE_ON_RESUME and theirs.get(name) != value:
-                    flag = "--" + name.replace("_", "-")
-                    differences.append(f"{flag} {theirs.get(name)!r:.80} (now {value!r:.80})")
-        if differences:
+        """Raise `CheckpointError` unless a run with `config` continues this one, exactly but for its arithmetic."""
+        if self.config_digest != digest_of(self.config):
+            raise CheckpointError(f"{self.path} is damaged: its configuration does not match its digest.")
+        if differences := self._differences(config, MAY_CHANGE_ON_RESUME | ARITHMETIC):
             raise CheckpointError(
                 f"{self.path} was made with {', '.join(differences)}; resume with the same settings, "
                 "or begin a new run from its weights with --init-from."
             )
-        if self.config_digest != config.digest():
-            raise CheckpointError(f"{self.path} is damaged: its configuration does not match its digest.")
 
+    def arithmetic_differences(self, config: Config) -> list[str]:
+        """Settings, with both values, for which a run with `config` continues this one, but not bit for bit."""
+        return self._differences(config, frozenset(config.to_flat()) - ARITHMETIC)
 
-@dataclass(frozen=True)
-class Weights:
-    """The parameters of one network, and what they were trained for."""
-
-    network: str
-    actions: int
-    game: str
-    protocol: str
-    version: int
-    """The round that is, or would be, played with them."""
-    flat: NDArray[np.float32]
-    """float32[P], in the order of `parameters_of(network, actions)`."""
-
-    def require(self, *, network: str, actions: int, game: str | None = None) -> None:
-        """Raise `CheckpointError` unless the weights fit that network, action set and, where given, game."""
-        if self.network != network:
-            raise CheckpointError(f"The weights are of the network {self.network!r}, not {network!r}.")
-        if self.actions != actions:
-            raise CheckpointError(f"The weights choose among {self.actions} actions; the game here has {actions}.")
-        if game is not None and self.game != game:
-            raise CheckpointError(f"The weights were trained on {self.game}, not on {game}.")
+    def _differences(self, config: Config, without: frozenset[str]) -> list[str]:
+        """Settings that differ, as flags with both values, but those named `without`."""
+        theirs = {name: value for section in self.config.values() for name, value in section.items()}
+        return [
+            f"--{name.replace('_', '-')} {theirs.get(name)!r:.80} (now {value!r:.80})"
+            for name, value in config.to_flat().items()
+            if name not in without and theirs.get(name) != value
+        ]
 
 
 def find_checkpoint(path: Path) -> Manifest:
@@ -164,7 +145,7 @@ def find_checkpoint(path: Path) -> Manifest:
     Raises:
         CheckpointError: there is none, or none that is whole; says what is wrong with each.
     """
-    return _newest(path, _verified)
+    return newest_usable(path, _verified)
 
 
 def load_boundary(
@@ -179,7 +160,7 @@ def load_boundary(
         CheckpointError: the piece is damaged or does not have what is expected.
     """
     name = boundary_name(manifest.boundary)
-    arrays = _load_safetensors(manifest.directory, manifest.piece(name))
+    arrays = load_safetensors(manifest.directory, manifest.piece(name))
     for key, (dtype, shape) in (expected or {}).items():
         if key not in arrays:
             raise CheckpointError(f"{name} does not hold {key!r}.")
@@ -204,29 +185,8 @@ def load_segments(manifest: Manifest, sizes: Sizes, ring: Mapping[str, np.ndarra
         )
     for index in segments_needed(sizes, manifest.boundary):
         # The segment's own checksum covers its content.
-        path = _check_piece(manifest.directory, manifest.piece(segment_name(index)), content=False)
+        path = check_piece(manifest.directory, manifest.piece(segment_name(index)), content=False)
         read_segment_into(path, index, segment_shape(sizes), ring)
-
-
-def load_weights(path: Path) -> Weights:
-    """The parameters at `path`; of a directory, those of the newest checkpoint whose weights are whole.
-
-    Args:
-        path: a run directory, its `checkpoints` directory, a manifest, or a weights file.
-
-    Raises:
-        CheckpointError: there are none, or they are damaged, not finite, or of no known network.
-    """
-    if path.is_file() and path.suffix == ".safetensors":
-        return _read_weights(path.parent, Piece.of(path))
-    return _newest(path, _weights_of)
-
-
-def _weights_of(manifest: Manifest) -> Weights:
-    """The parameters that a manifest names."""
-    weights = _read_weights(manifest.directory, manifest.piece(weights_name(manifest.boundary)))
-    weights.require(network=manifest.network, actions=manifest.actions, game=manifest.game)
-    return weights
 
 
 def _verified(manifest: Manifest) -> Manifest:
@@ -234,7 +194,7 @@ def _verified(manifest: Manifest) -> Manifest:
     return manifest
 
 
-def _newest(path: Path, use: Callable[[Manifest], T]) -> T:
+def newest_usable(path: Path, use: Callable[[Manifest], T]) -> T:
     """What `use` makes of the manifest at `path`, or of the newest in a directory that it does not refuse."""
     if path.is_file():
         return use(read_manifest(path))
@@ -258,7 +218,7 @@ def manifests_in(directory: Path) -> list[tuple[int, Path]]:
     return sorted(((int(match[1]), entry) for match, entry in found), reverse=True)
 
 
-def _field(values: dict[str, Any], name: str, kind: type, where: str) -> Any:
+def plain_field(values: dict[str, Any], name: str, kind: type, where: str) -> Any:
     """A value of a manifest, of the given type and, if a number, neither negative nor absurd."""
     value = values.get(name)
     # An exact comparison, because JSON's true and false are ints to isinstance.
@@ -267,13 +227,22 @@ def _field(values: dict[str, Any], name: str, kind: type, where: str) -> Any:
     return value
 
 
+def parse_json(data: bytes) -> Any:
+    """The value of JSON as it was written. Raises `ValueError`, also for NaN and infinity, or `RecursionError`."""
+
+    def refuse(name: str) -> None:
+        raise ValueError(f"{name} is no number")
+
+    return json.loads(data, parse_constant=refuse)
+
+
 def read_manifest(path: Path) -> Manifest:
     """Read and check a manifest; its pieces are only named, not yet looked at."""
     where = path.name
     try:
         if path.stat().st_size > _MANIFEST_LIMIT:
             raise CheckpointError(f"{where} has {path.stat().st_size} bytes, too many for a manifest.")
-        values = json.loads(path.read_bytes())
+        values = parse_json(path.read_bytes())
     except FileNotFoundError as error:  # a living run has just replaced it
         raise CheckpointError(f"{where} is gone.") from error
     except (ValueError, RecursionError) as error:
@@ -287,16 +256,20 @@ def read_manifest(path: Path) -> Manifest:
         raise CheckpointError(f"{where} is damaged: it does not match its checksum.")
 
     def get(name: str, kind: type) -> Any:
-        return _field(values, name, kind, where)
+        return plain_field(values, name, kind, where)
 
     counters = get("counters", dict)
-    if not all(type(value) in (int, float) for value in counters.values()):
-        raise CheckpointError(f"{where} is damaged: a counter is not a number.")
+    for name, value in counters.items():
+        if type(value) not in (int, float) or not 0 <= value < 1 << 62:
+            raise CheckpointError(f"{where} is damaged: the counter {name:.40} is {value!r:.80}.")
+    config = get("config", dict)
+    if not all(isinstance(section, dict) for section in config.values()):
+        raise CheckpointError(f"{where} is damaged: a section of its configuration is none.")
     pieces = {}
     for item in get("pieces", list):
         if not isinstance(item, dict):
             raise CheckpointError(f"{where} is damaged: a piece is {item!r:.80}.")
-        piece = Piece(*(_field(item, name, kind, where) for name, kind in _PIECE_FIELDS.items()))
+        piece = Piece(*(plain_field(item, name, kind, where) for name, kind in _PIECE_FIELDS.items()))
         if not _PLAIN_NAME.fullmatch(piece.name):
             raise CheckpointError(f"{where} names the piece {piece.name!r:.120}, which is not a plain file name.")
         pieces[piece.name] = piece
@@ -304,7 +277,7 @@ def read_manifest(path: Path) -> Manifest:
     return Manifest(
         path=path,
         boundary=get("boundary", int),
-        config=get("config", dict),
+        config=config,
         config_digest=get("config_digest", str),
         counters=counters,
         game=get("game", str),
@@ -322,7 +295,7 @@ def checksum_of(values: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
-def _check_piece(directory: Path, piece: Piece, *, content: bool = True) -> Path:
+def check_piece(directory: Path, piece: Piece, *, content: bool = True) -> Path:
     """Compare a file with its description; with `content`, its SHA-256 too. Raises `CheckpointError`."""
     path = directory / piece.name
     try:
@@ -338,57 +311,10 @@ def _check_piece(directory: Path, piece: Piece, *, content: bool = True) -> Path
     return path
 
 
-def _load_safetensors(directory: Path, piece: Piece) -> dict[str, np.ndarray]:
+def load_safetensors(directory: Path, piece: Piece) -> dict[str, np.ndarray]:
     """The arrays of a verified piece."""
-    path = _check_piece(directory, piece)
+    path = check_piece(directory, piece)
     try:
         return safetensors_load(path.read_bytes())
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
         raise CheckpointError(f"{piece.name} is damaged: {error}.") from error
-
-
-def weights_metadata(about: dict[str, str | int | float]) -> dict[str, str]:
-    """What a weights file says of itself, as metadata of safetensors.
-
-    One entry, of JSON: safetensors writes several in an order of its own, different in every process.
-    """
-    return {_METADATA: json.dumps(about, sort_keys=True)}
-
-
-def read_weights_metadata(path: Path) -> dict[str, Any]:
-    """What a weights file says of itself. Raises `CheckpointError` if it is none that Ringside wrote."""
-    try:
-        with safe_open(path, framework="numpy") as file:
-            about = json.loads((file.metadata() or {}).get(_METADATA, "null"))
-    except (SafetensorError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path.name} is damaged: {error}.") from error
-    if not isinstance(about, dict) or about.get("format") != FORMAT:
-        raise CheckpointError(f"{path.name} holds no weights that Ringside wrote in format {FORMAT}.")
-    return about
-
-
-def _read_weights(directory: Path, piece: Piece) -> Weights:
-    """Read a weights file and compare it with the network that it says it is of."""
-    about = read_weights_metadata(_check_piece(directory, piece))
-    network, actions, version, game, protocol = (
-        _field(about, name, kind, piece.name)
-        for name, kind in (("network", str), ("actions", int), ("version", int), ("game", str), ("protocol", str))
-    )
-    if network not in CONVOLUTIONS or not 1 <= actions <= _ACTIONS_LIMIT:
-        raise CheckpointError(f"{piece.name} is of the network {network!r:.40} with {actions} actions, which is none.")
-    spec = parameters_of(network, actions)
-    if piece.bytes > 4 * spec.count + _HEADER_LIMIT:
-        raise CheckpointError(f"{piece.name} has {piece.bytes} bytes, too many for the network {network!r}.")
-    arrays = _load_safetensors(directory, piece)
-    flat = np.empty(spec.count, np.float32)
-    views = spec.split(flat)
-    if arrays.keys() != views.keys():
-        raise CheckpointError(f"{piece.name} does not hold the parameters of the network {network!r}.")
-    for name, view in views.items():
-        if arrays[name].dtype != np.float32 or arrays[name].shape != view.shape:
-            found = f"{arrays[name].dtype}{arrays[name].shape}"
-            raise CheckpointError(f"{piece.name} has {found} for {name}; the network has float32{view.shape}.")
-        view[...] = arrays[name]
-    if not np.isfinite(flat).all():
-        raise CheckpointError(f"{piece.name} holds parameters that are not finite.")
-    return Weights(network, actions, game, protocol, version, flat)

@@ -7,7 +7,7 @@ at which snapshots are taken: one round, except with `--schedule alternate`, who
     u32       format number
     u32       length of the header
     u32       CRC-32 of the header
-    header    JSON: segment, lanes, ticks, lane_envs, fields, raw_bytes, compressed_bytes, sha256, config_digest
+    header    JSON: segment, lanes, ticks, lane_envs, fields, raw_bytes, compressed_bytes, sha256, experiment
     payload   one zstd frame, with its own checksum over the content
 
 The content is, lane by lane and field by field, the slots in the order of ticks: as they lie in the ring, so they are
@@ -37,7 +37,7 @@ from shared.ring import SLOT_FIELDS
 from shared.sizes import Sizes
 
 MAGIC = b"RINGSEGM"
-FORMAT = 1
+FORMAT = 2
 _PREFIX = struct.Struct("<8sIII")
 _HEADER_LIMIT = 1 << 16
 _LEVEL = 3
@@ -127,12 +127,12 @@ def _bytes_of(array: np.ndarray) -> memoryview:
     return memoryview(array).cast("B")  # type: ignore[arg-type]
 
 
-def write_segment(path: Path, index: int, shape: SegmentShape, ring: Mapping[str, np.ndarray], digest: str) -> None:
+def write_segment(path: Path, index: int, shape: SegmentShape, ring: Mapping[str, np.ndarray], experiment: str) -> None:
     """Compress a segment's slots from the ring into a file, atomically.
 
     Args:
         ring: the ring's fields, [lanes, capacity, lane_envs, ...]; the segment's ticks must be committed and stay.
-        digest: the configuration's digest, so that another run's file is told apart.
+        experiment: the configuration's `experiment`, so that another run's file is told apart.
 
     Raises:
         OSError: as the system says it.
@@ -145,14 +145,14 @@ def write_segment(path: Path, index: int, shape: SegmentShape, ring: Mapping[str
     header = shape.header(index) | {
         "compressed_bytes": len(payload),
         "sha256": hashlib.sha256(payload).hexdigest(),
-        "config_digest": digest,
+        "experiment": experiment,
     }
     head = json.dumps(header).encode()
     prefix = _PREFIX.pack(MAGIC, FORMAT, len(head), zlib.crc32(head))
     write_atomic(path, b"".join((prefix, head, payload)))
 
 
-def _load_payload(path: Path, index: int, shape: SegmentShape, digest: str | None) -> memoryview:
+def _load_payload(path: Path, index: int, shape: SegmentShape, experiment: str | None) -> memoryview:
     """The verified compressed content of a segment file."""
     name = path.name
     largest = _PREFIX.size + _HEADER_LIMIT + shape.raw_bytes + (shape.raw_bytes >> 7) + 4096
@@ -181,7 +181,7 @@ def _load_payload(path: Path, index: int, shape: SegmentShape, digest: str | Non
             raise CheckpointError(
                 f"{name} is of another run: {key} is {header.get(key)!r:.200}, not {expected!r:.200}."
             )
-    if digest is not None and header.get("config_digest") != digest:
+    if experiment is not None and header.get("experiment") != experiment:
         raise CheckpointError(f"{name} is of a run with another configuration.")
     if header.get("compressed_bytes") != len(payload):
         raise CheckpointError(
@@ -192,9 +192,9 @@ def _load_payload(path: Path, index: int, shape: SegmentShape, digest: str | Non
     return payload
 
 
-def check_segment(path: Path, index: int, shape: SegmentShape, digest: str | None = None) -> None:
+def check_segment(path: Path, index: int, shape: SegmentShape, experiment: str | None = None) -> None:
     """Verify header and checksum of a segment file. Raises `CheckpointError` with a sentence, or `OSError`."""
-    _load_payload(path, index, shape, digest)
+    _load_payload(path, index, shape, experiment)
 
 
 def read_segment_into(path: Path, index: int, shape: SegmentShape, ring: Mapping[str, np.ndarray]) -> None:

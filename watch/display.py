@@ -24,7 +24,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from watch.status import RoleStatus, Status
+from watch.status import CheckpointStatus, RoleStatus, Status
 
 PLAIN_SECONDS = 5.0
 """Between two lines of the plain display."""
@@ -220,6 +220,8 @@ def line(status: Status) -> str:
     ]
     if status.evaluation:
         parts.append(f"evaluation {number(status.evaluation.mean_return)} at {short(status.evaluation.steps)}")
+    if status.checkpoint:
+        parts.append(f"checkpoint {_saved(status.checkpoint)}")
     if status.verdict and status.verdict.share is not None:
         parts.append(f"limit {status.verdict.limit} ({status.verdict.share:.0%})")
     restarts = sum(role.restarts for role in status.roles)
@@ -299,6 +301,7 @@ def _figures(status: Status, width: int) -> Table:
         ("loss", f"{figure(status.loss)}, mean Q {figure(status.mean_q)}"),
         ("epsilon", number(status.epsilon, 3)),
         ("evaluated", evaluated),
+        ("saved", _saved(status.checkpoint) if status.checkpoint else _UNKNOWN),
     ]
     pairs = 2 if width >= _TWO_COLUMNS else 1
     table = Table.grid(padding=(0, 1))
@@ -308,6 +311,11 @@ def _figures(status: Status, width: int) -> Table:
     for start in range(0, len(cells), pairs):
         table.add_row(*(word for cell in cells[start : start + pairs] for word in cell))
     return table
+
+
+def _saved(checkpoint: CheckpointStatus) -> str:
+    """Clock, size and duration of a checkpoint."""
+    return f"at {short(checkpoint.steps)} ({checkpoint.bytes / 1e6:,.1f} MB in {checkpoint.seconds:.1f} s)"
 
 
 def _roles(roles: Sequence[RoleStatus], width: int, *, fold: bool) -> Table:

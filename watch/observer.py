@@ -15,7 +15,7 @@ from shared.config import FRAME_SKIP
 from shared.machine import usable_cores
 from shared.memory import Memory
 from watch.load import Sample, load_between
-from watch.status import EvaluationStatus, Status
+from watch.status import CheckpointStatus, EvaluationStatus, Status
 
 WINDOW_SECONDS = 60.0
 """Over how long speeds and busy shares are taken: some rounds, so that their rhythm does not show."""
@@ -80,6 +80,7 @@ class Observer:
             loss=known["loss"],
             mean_q=known["mean_q"],
             evaluation=self._evaluation(),
+            checkpoint=self._checkpoint(),
             roles=load.roles,
             verdict=load.verdict,
             warnings=self._warnings(),
@@ -116,10 +117,23 @@ class Observer:
         self._best_evaluation = max(self._best_evaluation, mean)
         return EvaluationStatus(int(queue.step[place]), len(queue.returns[place]), mean, self._best_evaluation)
 
+    def _checkpoint(self) -> CheckpointStatus | None:
+        """The newest checkpoint of this sitting."""
+        size, seconds, steps = self._memory.board.checkpoint.tolist()
+        return None if math.isnan(size) else CheckpointStatus(int(steps), int(size), seconds)
+
     def _warnings(self) -> tuple[str, ...]:
-        number, run_dir = int(self._memory.board.trouble[0]), self._config.run.run_dir
+        board, run_dir = self._memory.board, self._config.run.run_dir
         assert run_dir is not None, "the configuration is not resolved"
-        return (trouble.warning(number, run_dir),) if number else ()
+        found = []
+        if board.trouble[0]:
+            found.append(trouble.warning(int(board.trouble[0]), run_dir))
+        if board.inexact_since[0] >= 0:
+            found.append(
+                f"Since step {int(board.inexact_since[0]):,} this run computes on another device, or with another "
+                "precision or number of threads, than before: it goes on, but not to the same last bit."
+            )
+        return tuple(found)
 
 
 def _known(value: float) -> float | None:

@@ -20,20 +20,21 @@ from numpy.typing import NDArray
 
 from shared import trouble
 from shared.board import BEFORE, Phase, Role
-from shared.boundary import Moved, capture, newest_boundary, restore
+from shared.boundary import Moved, capture, expected, newest_boundary, restore
 from shared.errors import Unmendable
 from shared.files import write_atomic
-from shared.manifest import DIRECTORY, Manifest, find_checkpoint, load_boundary, load_segments, load_weights
+from shared.manifest import DIRECTORY, Manifest, find_checkpoint, load_boundary, load_segments
 from shared.memory import Memory
 from shared.process import Birth, enter
 from shared.segments import segment_ticks
 from shared.wait import Stopped, Waiter
+from shared.weights_file import load_weights
 from watch.files import RunFiles
 from watch.load import LEARNING, NEWEST, Sample
 from watch.metrics import Episode, MetricsLog, cut_metrics, episodes_in
 from watch.rounds import values_of
 from watch.scores import summarise
-from watch.summary import counters_of, summary_of
+from watch.summary import INEXACT_SINCE, counters_of, summary_of
 
 FIRST_RETRY_SECONDS = 1.0
 RETRY_SECONDS = 30.0
@@ -69,10 +70,11 @@ class Scribe:
             manifest.require(self._config)
             for sentence in manifest.refused:
                 print(sentence, file=sys.stderr)
-            restore(self._memory, manifest.boundary, load_boundary(manifest))
+            restore(self._memory, manifest.boundary, load_boundary(manifest, expected(self._memory)))
             load_segments(manifest, self._sizes, self._memory.ring.field)
             self._adopt(manifest)
             self._board.before[:] = [float(manifest.counters.get(name, 0.0)) for name in BEFORE]
+            self._board.inexact_since[0] = self._inexact_since(manifest)
         else:
             # What a run that never came to a checkpoint left in this directory.
             self._files.checkpoints.cut_back(0)
@@ -90,6 +92,16 @@ class Scribe:
         self._board.begun_ns[0] = time.monotonic_ns()
         self._board.samples[:] = Sample.take(self._memory, int(self._board.begun_ns[0])).words
         self._board.prepared[0] = 1
+
+    def _inexact_since(self, manifest: Manifest) -> int:
+        """The step from which on a resumed run is not bit for bit the undisturbed one; -1: it is."""
+        if INEXACT_SINCE in manifest.counters:
+            return int(manifest.counters[INEXACT_SINCE])
+        changed = manifest.arithmetic_differences(self._config)
+        if not changed:
+            return -1
+        print(f"The run goes on with another arithmetic: {', '.join(changed)}.", file=sys.stderr, flush=True)
+        return manifest.boundary * self._sizes.round_steps
 
     def _adopt(self, manifest: Manifest) -> None:
         """Make the run's directory what it was at the checkpoint's boundary, be it there or elsewhere."""

@@ -57,6 +57,18 @@ class EvaluationStatus:
 
 
 @dataclass(frozen=True)
+class CheckpointStatus:
+    """The newest checkpoint of this sitting."""
+
+    steps: int
+    """The clock of its boundary."""
+    bytes: int
+    """With its replay."""
+    seconds: float
+    """That writing it took, beside training."""
+
+
+@dataclass(frozen=True)
 class Verdict:
     """What limits a run, and how far the run is from there."""
 
@@ -108,6 +120,7 @@ class Status:
     loss: float | None = None
     mean_q: float | None = None
     evaluation: EvaluationStatus | None = None
+    checkpoint: CheckpointStatus | None = None
     roles: tuple[RoleStatus, ...] = ()
     verdict: Verdict | None = None
     warnings: tuple[str, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from typing import Any
 
@@ -14,6 +15,10 @@ from shared.process import role_name
 from watch.load import LEARNING, NEWEST, Sample, load_between
 from watch.metrics import MetricsLog
 
+INEXACT_SINCE = "inexact_since_steps"
+"""Among the counters of a run that was resumed with another arithmetic (`shared.config.ARITHMETIC`): since which step.
+"""
+
 
 def counters_of(board: Board) -> dict[str, float]:
     """What the run has taken, former sittings included; named by `BEFORE`."""
@@ -23,7 +28,10 @@ def counters_of(board: Board) -> dict[str, float]:
         int(board.redone[Role.ACTORS :].sum()),
         int(board.redone[Role.LEARNER]),
     )
-    return {name: before + now for name, before, now in zip(BEFORE, board.before.tolist(), sitting, strict=True)}
+    counters = {name: before + now for name, before, now in zip(BEFORE, board.before.tolist(), sitting, strict=True)}
+    if board.inexact_since[0] >= 0:
+        counters[INEXACT_SINCE] = int(board.inexact_since[0])
+    return counters
 
 
 def summary_of(memory: Memory, log: MetricsLog, boundary: int) -> dict[str, Any]:
@@ -34,6 +42,7 @@ def summary_of(memory: Memory, log: MetricsLog, boundary: int) -> dict[str, Any]
     steps, updates = boundary * sizes.round_steps, sizes.updates_before(boundary)
     learning = steps - sizes.first_learning_round * sizes.round_steps
     counters = counters_of(board)
+    inexact_since = counters.get(INEXACT_SINCE)
     return {
         "game": config.play.env or config.play.game,
         "steps": steps,
@@ -48,6 +57,8 @@ def summary_of(memory: Memory, log: MetricsLog, boundary: int) -> dict[str, Any]
         "seconds": counters["seconds"],
         "steps_per_second": steps / counters["seconds"],
         "weights_sha256": hashlib.sha256(state["online"].tobytes()).hexdigest() if state else None,
+        "exact": config.learn.schedule != "free" and config.machine.deterministic == "on" and inexact_since is None,
+        INEXACT_SINCE: inexact_since,
         "config_digest": config.digest(),
         "protocol": config.play.protocol,
         "schedule": config.learn.schedule,
@@ -60,9 +71,16 @@ def summary_of(memory: Memory, log: MetricsLog, boundary: int) -> dict[str, Any]
         "redone_updates": int(counters["redone_updates"]),
         "lane_moves": int(board.moves[0]),
         **_load_of(memory),
+        "checkpoint": _checkpoint_of(board),
         "learner_barrier_seconds": float(board.barrier_ns[0]) / 1e9,
         "machine": machine.describe(),
     }
+
+
+def _checkpoint_of(board: Board) -> dict[str, float | int] | None:
+    """Size, duration and clock of the newest checkpoint of this sitting; None: there is none."""
+    size, seconds, at_steps = board.checkpoint.tolist()
+    return None if math.isnan(size) else {"bytes": int(size), "seconds": seconds, "at_steps": int(at_steps)}
 
 
 def _load_of(memory: Memory) -> dict[str, Any]:

@@ -25,7 +25,6 @@ from shared.manifest import (
     find_checkpoint,
     load_boundary,
     load_segments,
-    load_weights,
     read_manifest,
 )
 from shared.parameters import parameters_of
@@ -40,6 +39,7 @@ from shared.segments import (
     write_segment,
 )
 from shared.sizes import Sizes, sizes_of
+from shared.weights_file import load_weights
 
 ACTIONS = 4
 CONFIG = Config(

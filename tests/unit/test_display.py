@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from watch.display import LiveDisplay, PlainDisplay, duration, figure, line, open_display, render, short
-from watch.status import EvaluationStatus, RoleStatus, Status, verdict
+from watch.status import CheckpointStatus, EvaluationStatus, RoleStatus, Status, verdict
 
 ROOT = Path(__file__).parents[2]
 
@@ -60,6 +60,7 @@ def status(actors: int = 12) -> Status:
         loss=0.012345,
         mean_q=3.4567,
         evaluation=EvaluationStatus(6_000_000, 30, 901.2, 940.3),
+        checkpoint=CheckpointStatus(6_100_000, 812_345_678, 12.34),
         roles=who,
         verdict=verdict(who, learning=True, usable_cores=64, steps_per_second=1_234.5),
         warnings=("The scribe cannot write.",),
@@ -103,6 +104,7 @@ def test_everything_stands_in_eighty_columns() -> None:
         "31,234 (best 2,140)",
         "0.0123, mean Q 3.46",
         "901.2 at 6M (best 940.3)",
+        "at 6.1M (812.3 MB in 12.3 s)",
         "The learner limits the run",
         "1,234 of about 1,273 steps/s that the learner alone allows (97%).",
         "Warning: The scribe cannot write.",
@@ -134,7 +136,7 @@ def test_the_plain_line() -> None:
     assert line(status()) == (
         "1:23:45  12.3%  6,150,000 steps  1,234 steps/s (4,938 frames/s)  309 updates/s  samples/step 8.00 of 8.00  "
         "epsilon 0.100  return 812.3 (best 2,140, 31,234 episodes)  loss 0.0123  Q 3.46  evaluation 901.2 at 6M  "
-        "limit learner (97%)  restarts 3  left 9:41:40"
+        "checkpoint at 6.1M (812.3 MB in 12.3 s)  limit learner (97%)  restarts 3  left 9:41:40"
     )
 
 

@@ -1,0 +1,122 @@
+"""Files of weights: named parameters of a network, and what they were trained for. Nothing that is read is trusted."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+
+from shared.manifest import (
+    FORMAT,
+    Manifest,
+    Piece,
+    check_piece,
+    load_safetensors,
+    newest_usable,
+    parse_json,
+    plain_field,
+    weights_name,
+)
+from shared.parameters import CONVOLUTIONS, parameters_of
+from shared.segments import CheckpointError
+
+_METADATA = "ringside"
+_ACTIONS_LIMIT = 4096
+_HEADER_LIMIT = 1 << 20
+"""Bytes that a file may hold beside its parameters."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The parameters of one network, and what they were trained for."""
+
+    network: str
+    actions: int
+    game: str
+    protocol: str
+    version: int
+    """The round that is, or would be, played with them."""
+    flat: NDArray[np.float32]
+    """float32[P], in the order of `parameters_of(network, actions)`."""
+
+    def require(self, *, network: str, actions: int, game: str | None = None) -> None:
+        """Raise `CheckpointError` unless the weights fit that network, action set and, where given, game."""
+        if self.network != network:
+            raise CheckpointError(f"The weights are of the network {self.network!r}, not {network!r}.")
+        if self.actions != actions:
+            raise CheckpointError(f"The weights choose among {self.actions} actions; the game here has {actions}.")
+        if game is not None and self.game != game:
+            raise CheckpointError(f"The weights were trained on {self.game}, not on {game}.")
+
+
+def load_weights(path: Path) -> Weights:
+    """The parameters at `path`; of a directory, those of the newest checkpoint whose weights are whole.
+
+    Args:
+        path: a run directory, its `checkpoints` directory, a manifest, or a weights file.
+
+    Raises:
+        CheckpointError: there are none, or they are damaged, not finite, or of no known network.
+    """
+    if path.is_file() and path.suffix == ".safetensors":
+        return _read_weights(path.parent, Piece.of(path))
+    return newest_usable(path, _weights_of)
+
+
+def _weights_of(manifest: Manifest) -> Weights:
+    """The parameters that a manifest names."""
+    weights = _read_weights(manifest.directory, manifest.piece(weights_name(manifest.boundary)))
+    weights.require(network=manifest.network, actions=manifest.actions, game=manifest.game)
+    return weights
+
+
+def weights_metadata(about: dict[str, str | int | float]) -> dict[str, str]:
+    """What a weights file says of itself, as metadata of safetensors.
+
+    One entry, of JSON: safetensors writes several in an order of its own, different in every process.
+    """
+    return {_METADATA: json.dumps(about, sort_keys=True)}
+
+
+def read_weights_metadata(path: Path) -> dict[str, Any]:
+    """What a weights file says of itself. Raises `CheckpointError` if it is none that Ringside wrote."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            about = parse_json((file.metadata() or {}).get(_METADATA, "null").encode())
+    except (SafetensorError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path.name} is damaged: {error}.") from error
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        raise CheckpointError(f"{path.name} holds no weights that Ringside wrote in format {FORMAT}.")
+    return about
+
+
+def _read_weights(directory: Path, piece: Piece) -> Weights:
+    """Read a weights file and compare it with the network that it says it is of."""
+    about = read_weights_metadata(check_piece(directory, piece))
+    network, actions, version, game, protocol = (
+        plain_field(about, name, kind, piece.name)
+        for name, kind in (("network", str), ("actions", int), ("version", int), ("game", str), ("protocol", str))
+    )
+    if network not in CONVOLUTIONS or not 1 <= actions <= _ACTIONS_LIMIT:
+        raise CheckpointError(f"{piece.name} is of the network {network!r:.40} with {actions} actions, which is none.")
+    spec = parameters_of(network, actions)
+    if piece.bytes > 4 * spec.count + _HEADER_LIMIT:
+        raise CheckpointError(f"{piece.name} has {piece.bytes} bytes, too many for the network {network!r}.")
+    arrays = load_safetensors(directory, piece)
+    flat = np.empty(spec.count, np.float32)
+    views = spec.split(flat)
+    if arrays.keys() != views.keys():
+        raise CheckpointError(f"{piece.name} does not hold the parameters of the network {network!r}.")
+    for name, view in views.items():
+        if arrays[name].dtype != np.float32 or arrays[name].shape != view.shape:
+            found = f"{arrays[name].dtype}{arrays[name].shape}"
+            raise CheckpointError(f"{piece.name} has {found} for {name}; the network has float32{view.shape}.")
+        view[...] = arrays[name]
+    if not np.isfinite(flat).all():
+        raise CheckpointError(f"{piece.name} holds parameters that are not finite.")
+    return Weights(network, actions, game, protocol, version, flat)
