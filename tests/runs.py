@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ from shared.layout import LayoutError
 from shared.memory import Memory, Plan
 
 ROOT = Path(__file__).resolve().parent.parent
+
+LAUNCH = ("launch.py",)
 
 SMALL = {
     "--game": "breakout",
@@ -37,10 +39,10 @@ SMALL = {
 """Ten rounds of 60 ticks, eight of which learn; the window wraps; random Breakout ends an episode in some 200 ticks."""
 
 
-def start(run_dir: Path, *words: str, program: str = "launch", **changes: str) -> subprocess.Popen[str]:
+def start(run_dir: Path, *words: str, program: Sequence[str] = LAUNCH, **changes: str) -> subprocess.Popen[str]:
     """Start `launch.py --plain` in a session of its own; `changes` replace flags of `SMALL` (`total_steps="960"`).
 
-    `program`: another module that launches.
+    `program`: words for Python that launch something else than `launch.py` does.
     """
     flags = SMALL | {f"--{name.replace('_', '-')}": value for name, value in changes.items()}
     if "--resume" in words:
@@ -51,10 +53,10 @@ def start(run_dir: Path, *words: str, program: str = "launch", **changes: str) -
     return start_command(*flat, "--run-dir", str(run_dir), *words, program=program)
 
 
-def start_command(*words: str, program: str = "launch") -> subprocess.Popen[str]:
-    """Start `launch.py --plain`, or another module that launches, with these words."""
+def start_command(*words: str, program: Sequence[str] = LAUNCH) -> subprocess.Popen[str]:
+    """Start `launch.py --plain`, or another `program` that launches, with these words."""
     return subprocess.Popen(
-        [sys.executable, "-m", program, "--plain", *words],
+        [sys.executable, *program, "--plain", *words],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -127,6 +127,16 @@ class Storm:
         self.tally.kills += len(victims)
         return len(victims)
 
+    def freeze(self, *wanted: int) -> None:
+        """Stop the processes at these positions, once they have said who they are; each is to be killed for it."""
+        for number in wanted:
+            self.watch_for(lambda number=number: number in self.living().values())
+            pid = next(pid for pid, position in self.living().items() if position == number)
+            self._waiting[number] = int(self.board.restarts[number]), time.monotonic()
+            os.kill(pid, signal.SIGSTOP)
+            self._struck.add(pid)
+            self.tally.kills += 1
+
     def kill_one_starting(self) -> int:
         """Kill a process that has not come to work yet, if there is one."""
         starting = [pid for pid, n in self.living().items() if n is None or self.board.phase[n] == Phase.STARTING]
@@ -142,6 +152,10 @@ class Storm:
             if self.board.restarts[number] > restarts and self.board.phase[number] != Phase.STARTING:
                 self.tally.back.append(time.monotonic() - at)
                 del self._waiting[number]
+
+    def watch_for(self, condition: Callable[[], bool]) -> None:
+        """Wait until a condition, also after the last commit."""
+        wait_until(self.process, condition, SOON_SECONDS)
 
     def until(self, condition: Callable[[], bool], seconds: float = SOON_SECONDS) -> None:
         """Wait until a condition, or the last commit."""

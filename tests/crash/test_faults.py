@@ -16,7 +16,7 @@ from tests.crash.failing_device import faults
 from tests.crash.storm import FLAGS, Undisturbed, result_of
 from tests.runs import finish, gone, start, summary
 
-FAILING = "tests.crash.failing_device"
+FAILING = ("-m", "tests.crash.failing_device")
 
 
 @pytest.mark.parametrize("fault", ["memory", "access", "lost", "library"])

@@ -1,0 +1,170 @@
+"""Hung processes are noticed and replaced: every side of every wait is frozen (SIGSTOP) while the other side waits.
+
+| who waits | for what | who is frozen | bounded by |
+|---|---|---|---|
+| all | the memory to be prepared | scribe | `Waiter.wait` of the others, vigil |
+| actor | the reply to a lane | inference | `Waiter.wait`, vigil |
+| actor | the commit of a round | learner | `Waiter.wait`, vigil |
+| inference | requests of lanes | actors | `Waiter.wait`, vigil |
+| inference | the evaluator's question | evaluator | `Waiter.wait`, vigil |
+| learner | the last snapshot of a round | actors | `Waiter.wait`, vigil |
+| learner | a place in the queue of evaluations | evaluator, scribe | `Waiter.wait`, vigil |
+| evaluator | a version in the queue | learner | `Waiter.wait`, vigil |
+| evaluator | the reply to its question | inference | `Waiter.wait`, vigil |
+| scribe | a round to write down | learner | `Waiter.wait`, vigil |
+| scribe | the last evaluations | evaluator | `Waiter.wait`, vigil |
+| supervisor | all to leave when asked | anyone | grace, then SIGKILL |
+| supervisor | the last checkpoint | scribe | vigil, then `SAVE_SECONDS` |
+| supervisor | a killed process to be reaped | (in the kernel alone) | `REAP_SECONDS` |
+| anyone | the supervisor | supervisor | they do not: it reads and writes the board alone |
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from shared.board import Phase, Role
+from shared.vigil import STOPPED_SECONDS
+from tests.crash.storm import Storm, Undisturbed, begin, result_of
+from tests.runs import finish, gone, start, summary
+
+ACTORS = (Role.ACTORS, Role.ACTORS + 1)
+EVERYBODY = (Role.INFERENCE, Role.LEARNER, Role.SCRIBE, Role.EVALUATOR, *ACTORS)
+Moment = Callable[[Storm], bool]
+
+
+def test_all_roles_frozen_at_once_are_replaced(undisturbed: Undisturbed, tmp_path: Path) -> None:
+    storm = begin(tmp_path / "run", "all frozen at once")
+    storm.until(lambda: storm.board.committed >= 3)
+    storm.freeze(*EVERYBODY)
+    storm.until(storm.all_at_work)
+    storm.end(undisturbed("4_800")[0])
+
+
+def _preparing(storm: Storm) -> bool:
+    return not storm.board.prepared[0]
+
+
+def _lanes_wait_for_replies(storm: Storm) -> bool:
+    mailbox = storm.memory.mailbox
+    return bool(storm.board.committed >= 2 and (mailbox.request != mailbox.reply).any())
+
+
+def _lanes_wait_for_the_commit(storm: Storm) -> bool:
+    return bool(storm.board.committed >= 2 and storm.board.lane_finished.min() > storm.board.committed)
+
+
+def _the_learner_waits_for_lanes(storm: Storm) -> bool:
+    sizes, round_ = storm.memory.sizes, storm.board.committed
+    done = round_ >= 3 and storm.board.updates[0] >= sizes.updates_before(round_ + 1)
+    return bool(done and storm.board.lane_finished.min() <= round_)
+
+
+def _in_mid_round(storm: Storm) -> bool:
+    sizes, round_ = storm.memory.sizes, storm.board.committed
+    return bool(round_ >= 2 and storm.board.lane_done.min() >= round_ * sizes.round_ticks + 10)
+
+
+def _the_evaluator_asks(storm: Storm) -> bool:
+    return storm.memory.evaluations.asked is not None
+
+
+def _the_queue_of_evaluations_is_long(storm: Storm) -> bool:
+    return bool(storm.memory.evaluations.pending)
+
+
+def _the_last_round_is_committed(storm: Storm) -> bool:
+    return bool(storm.board.finished)
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("frozen", "moment"),
+    [
+        ((Role.SCRIBE,), _preparing),
+        ((Role.INFERENCE,), _preparing),
+        ((Role.LEARNER,), _preparing),
+        ((Role.EVALUATOR,), _preparing),
+        (ACTORS, _preparing),
+        ((Role.INFERENCE,), _lanes_wait_for_replies),
+        (ACTORS[:1], _lanes_wait_for_replies),
+        ((Role.LEARNER,), _lanes_wait_for_the_commit),
+        (ACTORS, _lanes_wait_for_the_commit),
+        ((Role.LEARNER,), _the_learner_waits_for_lanes),
+        (ACTORS[1:], _the_learner_waits_for_lanes),
+        ((Role.LEARNER,), _in_mid_round),
+        ((Role.SCRIBE,), _in_mid_round),
+        (ACTORS, _in_mid_round),
+        ((Role.INFERENCE,), _the_evaluator_asks),
+        ((Role.EVALUATOR,), _the_evaluator_asks),
+        ((Role.EVALUATOR,), _the_queue_of_evaluations_is_long),
+        ((Role.SCRIBE,), _the_queue_of_evaluations_is_long),
+        ((Role.EVALUATOR,), _the_last_round_is_committed),
+        ((Role.SCRIBE,), _the_last_round_is_committed),
+    ],
+    ids=lambda value: (
+        value.__name__.strip("_") if callable(value) else "+".join(str(number) for number in map(int, value))
+    ),
+)
+def test_either_side_of_a_wait_may_freeze(
+    undisturbed: Undisturbed, tmp_path: Path, frozen: tuple[int, ...], moment: Moment
+) -> None:
+    storm = begin(tmp_path / "run", f"{frozen} frozen, {moment.__name__}", eval_every_steps="480")
+    storm.watch_for(lambda: moment(storm))
+    storm.freeze(*frozen)
+    plain = undisturbed("4_800")[0]
+    finish(storm.process)
+    assert summary(tmp_path / "run")["weights_sha256"] == plain.weights_sha256
+    assert summary(tmp_path / "run")["episodes"] == plain.episodes
+    if moment is not _the_last_round_is_committed:
+        assert storm.board.restarts.sum() == len(frozen)
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("frozen", EVERYBODY, ids=[f"process {int(number)}" for number in EVERYBODY])
+def test_a_frozen_role_does_not_keep_a_run_from_stopping(undisturbed: Undisturbed, tmp_path: Path, frozen: int) -> None:
+    run_dir = tmp_path / "run"
+    storm = begin(run_dir, "frozen when asked to stop")
+    storm.until(lambda: storm.board.committed >= 4)
+    storm.freeze(frozen)
+    storm.process.send_signal(signal.SIGTERM)
+    finish(storm.process)
+    assert gone(storm.process)
+    assert 4 <= summary(run_dir)["rounds"] < 10
+    finish(start(run_dir, "--resume", str(run_dir)))
+    assert result_of(run_dir) == undisturbed("4_800")[0]
+
+
+@pytest.mark.stress
+def test_a_run_that_is_suspended_as_a_whole_goes_on_as_if_nothing_had_been(
+    undisturbed: Undisturbed, tmp_path: Path
+) -> None:
+    """Ctrl-Z and `fg`: nobody is called hung, however long it took."""
+    storm = begin(tmp_path / "run", "suspended")
+    for committed in (1, 3, 5):
+        storm.until(lambda: storm.board.committed >= committed)  # noqa: B023
+        os.killpg(storm.process.pid, signal.SIGSTOP)
+        time.sleep(2 * STOPPED_SECONDS)  # what is tested is that time alone does nothing
+        os.killpg(storm.process.pid, signal.SIGCONT)
+    finish(storm.process)
+    assert summary(tmp_path / "run")["restarts"] == 0
+    assert result_of(tmp_path / "run") == undisturbed("4_800")[0]
+
+
+@pytest.mark.stress
+def test_a_frozen_supervisor_keeps_nobody_from_working(undisturbed: Undisturbed, tmp_path: Path) -> None:
+    storm = begin(tmp_path / "run", "supervisor frozen")
+    storm.until(lambda: storm.board.committed >= 2)
+    os.kill(storm.process.pid, signal.SIGSTOP)
+    storm.watch_for(lambda: bool(storm.board.finished and storm.board.phase[Role.LEARNER] == Phase.DONE))
+    os.kill(storm.process.pid, signal.SIGCONT)
+    finish(storm.process)
+    assert summary(tmp_path / "run")["restarts"] == 0
+    assert result_of(tmp_path / "run") == undisturbed("4_800")[0]
