@@ -197,7 +197,7 @@ def _verified(manifest: Manifest) -> Manifest:
 def newest_usable(path: Path, use: Callable[[Manifest], T]) -> T:
     """What `use` makes of the manifest at `path`, or of the newest in a directory that it does not refuse."""
     if path.is_file():
-        return use(read_manifest(path))
+        return _use_one(path, use)
     directory = path / DIRECTORY if (path / DIRECTORY).is_dir() else path
     if not directory.is_dir():
         raise CheckpointError(f"There is no file or directory {path}.")
@@ -210,6 +210,20 @@ def newest_usable(path: Path, use: Callable[[Manifest], T]) -> T:
     if refused:
         raise CheckpointError(f"No checkpoint in {directory} is whole. " + " ".join(refused))
     raise CheckpointError(f"There is no checkpoint in {directory}.")
+
+
+def _use_one(path: Path, use: Callable[[Manifest], T]) -> T:
+    """What `use` makes of one manifest; a refusal names the newest beside it that would do."""
+    try:
+        return use(read_manifest(path))
+    except CheckpointError as error:
+        for _, other in manifests_in(path.parent):
+            try:
+                use(read_manifest(other))
+            except CheckpointError:
+                continue
+            raise CheckpointError(f"{error} The newest whole one beside it: --resume {other}") from error
+        raise
 
 
 def manifests_in(directory: Path) -> list[tuple[int, Path]]:
@@ -240,8 +254,11 @@ def read_manifest(path: Path) -> Manifest:
     """Read and check a manifest; its pieces are only named, not yet looked at."""
     where = path.name
     try:
-        if path.stat().st_size > _MANIFEST_LIMIT:
-            raise CheckpointError(f"{where} has {path.stat().st_size} bytes, too many for a manifest.")
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise CheckpointError(f"{where} is not a plain file.")
+        if status.st_size > _MANIFEST_LIMIT:
+            raise CheckpointError(f"{where} has {status.st_size} bytes, too many for a manifest.")
         values = parse_json(path.read_bytes())
     except FileNotFoundError as error:  # a living run has just replaced it
         raise CheckpointError(f"{where} is gone.") from error

@@ -1,0 +1,264 @@
+"""A writer that is killed, meets a full disk or loses its power at any step of a save never loses a checkpoint."""
+
+from __future__ import annotations
+
+import builtins
+import errno
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared import files
+from shared.checkpoint import CheckpointWriter
+from shared.manifest import find_checkpoint, load_segments
+from tests.checkpoints import ACTIONS, CONFIG, SIZES, Fields, empty_ring, play_round, save, write_run
+
+CALLS = ("open", "fsync", "rename", "unlink", "link", "mkdir")
+"""Of the module `os`: everything by which shared/ touches the disk, but for writing to an open file."""
+BEFORE, AFTER = 4, 5
+"""The boundary whose checkpoint is there, and the one that is saved."""
+
+
+class Disk:
+    """Calls `before(n, name)` ahead of the n-th call that touches the disk, and `after(name, arguments)` behind it.
+
+    A write is done in two halves, so that whoever is stopped between them leaves half a file. What `after` does itself
+    does not count.
+    """
+
+    def __init__(self, before: Callable[[int, str], None], after: Callable[[str, tuple[Any, ...]], None] | None = None):
+        self._before = before
+        self._after = after
+        self._count = 0
+        self._resting = False
+
+    def call(self, name: str, act: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+        """Do one call."""
+        if self._resting:
+            return act(*arguments, **keywords)
+        self._before(self._count, name)
+        self._count += 1
+        got = act(*arguments, **keywords)
+        if self._after is not None:
+            self._resting = True
+            self._after(name, arguments)
+            self._resting = False
+        return got
+
+    def _open(self, path: Path, mode: str) -> Any:
+        if "w" not in mode:
+            return builtins.open(path, mode)
+        return Halves(self.call("create", builtins.open, path, mode), self)
+
+    def patched(self, patch: pytest.MonkeyPatch) -> None:
+        """Put itself between the writers and the disk."""
+        for name in CALLS:
+            patch.setattr(os, name, partial(self.call, name, getattr(os, name)))
+        patch.setattr(files, "open", self._open, raising=False)
+
+
+class Halves:
+    """A file that is written in two halves."""
+
+    def __init__(self, file: Any, disk: Disk) -> None:
+        self._file = file
+        self._disk = disk
+
+    def write(self, data: bytes) -> None:
+        middle = len(data) // 2
+        for half in (data[:middle], data[middle:]):
+            self._disk.call("write", self._write, half)
+
+    def _write(self, data: bytes) -> None:
+        self._file.write(data)
+        self._file.flush()
+
+    def __enter__(self) -> Halves:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with the checkpoints of the boundaries 3 and `BEFORE`."""
+    run = tmp_path_factory.mktemp("start") / "run"
+    write_run(run, BEFORE)
+    return run
+
+
+@pytest.fixture(scope="module")
+def ring() -> Fields:
+    """The rings when the round after `BEFORE` has been played."""
+    ring = empty_ring()
+    for round_ in range(AFTER):
+        play_round(ring, round_)
+    return ring
+
+
+def write_next(run: Path, ring: Fields) -> None:
+    """What the scribe does at the next checkpoint, from taking stock to cleaning up."""
+    writer = CheckpointWriter(run, CONFIG, SIZES, ACTIONS)
+    for index in writer.missing_segments(AFTER):
+        writer.add_segment(index, ring)
+    save(writer, AFTER)
+
+
+def copies(start: Path, tmp_path: Path) -> Iterator[tuple[int, Path]]:
+    """Endless numbered runs that are like `start`; each is removed when the next is made."""
+    for number in range(10_000):
+        run = tmp_path / f"run{number}"
+        # Pieces are replaced, never changed, so that links to them do.
+        shutil.copytree(start, run, copy_function=os.link)
+        yield number, run
+        shutil.rmtree(run)
+
+
+def assert_recovers(run: Path, ring: Fields) -> None:
+    """A whole checkpoint is found, none was lost, and the next writer finishes the work and cleans up."""
+    found = find_checkpoint(run)
+    assert found.boundary in (BEFORE, AFTER)
+    assert found.refused == ()
+    load_segments(found, SIZES, empty_ring())
+    write_next(run, ring)
+    assert find_checkpoint(run).boundary == AFTER
+    assert not list((run / "checkpoints").glob(".*"))
+    assert sorted(path.name for path in (run / "checkpoints").glob("checkpoint-*")) == [
+        f"checkpoint-{boundary:08d}.json" for boundary in (BEFORE, AFTER)
+    ]
+
+
+def test_killed_at_any_call(start: Path, ring: Fields, tmp_path: Path) -> None:
+    """A child that ends at once, as by SIGKILL, before its n-th call; for every n until it comes to its end."""
+    for stop_at, run in copies(start, tmp_path):
+        child = os.fork()
+        if not child:
+            killed = Disk(lambda n, name, stop_at=stop_at: os._exit(9) if n == stop_at else None)
+            with pytest.MonkeyPatch.context() as patch:
+                killed.patched(patch)
+                write_next(run, ring)
+            os._exit(0)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert code in (0, 9)
+        assert_recovers(run, ring)
+        if code == 0:
+            break
+    assert stop_at > 40
+
+
+def test_refused_at_any_call(start: Path, ring: Fields, tmp_path: Path) -> None:
+    """From the n-th call on the disk takes no more; what was begun is taken up again when it does."""
+    for stop_at, run in copies(start, tmp_path):
+
+        def refuse(n: int, name: str, stop_at: int = stop_at) -> None:
+            if n >= stop_at and name in ("create", "write", "fsync", "rename", "mkdir"):
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+        finished = False
+        with pytest.MonkeyPatch.context() as patch, suppress(OSError):
+            Disk(refuse).patched(patch)
+            write_next(run, ring)
+            finished = True
+        assert_recovers(run, ring)
+        if finished:
+            break
+    assert stop_at > 40
+
+
+class Platter:
+    """What a directory may hold after a loss of power, told from the calls alone.
+
+    Content is there only if it was forced to the disk; a name is what it was when the directory was last forced, or
+    whatever it became since: names reach the disk in any order.
+    """
+
+    def __init__(self, directory: Path, store: Path) -> None:
+        self.directory = directory
+        self._store = store
+        self._forced: set[int] = set()
+        self._held: list[int] = []
+        """Descriptors that keep inodes, whose numbers would be used again."""
+        for path in directory.iterdir():
+            self._force(os.open(path, os.O_RDONLY))
+        self._names = self._listing()
+
+    def _force(self, descriptor: int) -> None:
+        self._held.append(descriptor)
+        number = os.fstat(descriptor).st_ino
+        if number not in self._forced:
+            self._forced.add(number)
+            shutil.copyfile(f"/proc/self/fd/{descriptor}", self._store / str(number))
+
+    def _listing(self) -> dict[str, int]:
+        return {path.name: path.stat().st_ino for path in self.directory.iterdir()}
+
+    def synced(self, descriptor: int) -> None:
+        """A descriptor was forced to the disk."""
+        path = f"/proc/self/fd/{descriptor}"
+        if os.path.isdir(path):
+            if Path(os.readlink(path)) == self.directory:
+                self._names = self._listing()
+        else:
+            self._force(os.open(path, os.O_RDONLY))
+
+    def left(self, choose: random.Random | None, into: Path) -> None:
+        """Fill a directory with what may be left: of names that differ, `choose` takes some; None: none of the new."""
+        now = self._listing()
+        for name in self._names.keys() | now.keys():
+            new = choose is not None and choose.random() < 0.5
+            number = (now if new else self._names).get(name)
+            if number is None:
+                continue
+            if number in self._forced:
+                os.link(self._store / str(number), into / name)
+            else:
+                (into / name).write_bytes(b"")
+
+
+def test_power_cut_at_any_call(start: Path, ring: Fields, tmp_path: Path) -> None:
+    """After every call of a save: of all that the disk may hold then, a whole checkpoint is found."""
+    run, store, cut = tmp_path / "run", tmp_path / "store", tmp_path / "cut"
+    shutil.copytree(start, run)
+    store.mkdir()
+    platter = Platter(run / "checkpoints", store)
+    choose = random.Random(1)
+    found: list[int] = []
+
+    def look(name: str, arguments: tuple[Any, ...]) -> None:
+        if name == "fsync":
+            platter.synced(arguments[0])
+        for chooser in (None, choose, choose):
+            shutil.rmtree(cut, ignore_errors=True)
+            (cut / "checkpoints").mkdir(parents=True)
+            platter.left(chooser, cut / "checkpoints")
+            found.append(find_checkpoint(cut).boundary)
+
+    with pytest.MonkeyPatch.context() as patch:
+        Disk(lambda n, name: None, look).patched(patch)
+        write_next(run, ring)
+    assert set(found) == {BEFORE, AFTER}
+    assert found[-3:] == [AFTER] * 3  # once it has returned, it is there for good
+    assert len(found) > 100
+
+
+def test_without_forcing_a_power_cut_would_be_noticed(start: Path, ring: Fields, tmp_path: Path) -> None:
+    """The test above can fail: with a disk that is never told to hold on to anything."""
+    run, store, cut = tmp_path / "run", tmp_path / "store", tmp_path / "cut"
+    shutil.copytree(start, run)
+    store.mkdir()
+    platter = Platter(run / "checkpoints", store)
+    write_next(run, ring)
+    (cut / "checkpoints").mkdir(parents=True)
+    platter.left(None, cut / "checkpoints")
+    assert find_checkpoint(cut).boundary == BEFORE

@@ -1,0 +1,312 @@
+"""Checkpoints and weights that are damaged, foreign or hostile: refused with a sentence, never executed."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import ringside
+from shared.boundary import expected, restore
+from shared.config import Config, ConfigError
+from shared.manifest import find_checkpoint, load_boundary, load_segments, read_manifest
+from shared.memory import Memory, Plan
+from shared.parameters import parameters_of
+from shared.segments import CheckpointError
+from shared.weights_file import load_weights
+from tests.checkpoints import ACTIONS, CONFIG, SIZES, Fields, empty_ring, parameters, rewrite, write_run
+
+
+def manifest_of(run: Path) -> Path:
+    return find_checkpoint(run).path
+
+
+def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before_and_is_named(tmp_path: Path) -> None:
+    write_run(tmp_path, 4)
+    newest = manifest_of(tmp_path)
+    newest.write_bytes(newest.read_bytes()[:-20])
+    found = find_checkpoint(tmp_path)
+    assert found.boundary == 3
+    assert len(found.refused) == 1
+    assert "checkpoint-00000004.json" in found.refused[0]
+    with pytest.raises(CheckpointError, match=r"truncated or damaged.*whole one beside it.*--resume .*00000003\.json"):
+        find_checkpoint(newest)
+    for other in (tmp_path / "checkpoints").glob("checkpoint-*"):
+        other.write_bytes(b"{}")
+    with pytest.raises(CheckpointError, match=r"No checkpoint .* is whole.*00000004.*00000003"):
+        find_checkpoint(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(CheckpointError, match="There is no checkpoint"):
+        find_checkpoint(tmp_path / "empty")
+    with pytest.raises(CheckpointError, match="no file or directory"):
+        find_checkpoint(tmp_path / "absent")
+
+
+@pytest.mark.parametrize(
+    "piece", ["segment-00000003.ring", "boundary-00000004.safetensors", "weights-00000004.safetensors"]
+)
+def test_every_damaged_region_of_every_piece_is_refused(piece: str, tmp_path: Path) -> None:
+    write_run(tmp_path, 4)
+    manifest, path = manifest_of(tmp_path), tmp_path / "checkpoints" / piece
+    whole = path.read_bytes()
+    for place in (0, 7, 8, 100, len(whole) // 2, len(whole) - 1):
+        broken = bytearray(whole)
+        broken[place] ^= 0x10
+        path.write_bytes(broken)
+        with pytest.raises(CheckpointError, match=f"{piece} is damaged"):
+            find_checkpoint(manifest)
+    path.write_bytes(whole[:-1])
+    with pytest.raises(CheckpointError, match="truncated"):
+        find_checkpoint(manifest)
+    path.unlink()
+    with pytest.raises(CheckpointError, match="missing"):
+        find_checkpoint(manifest)
+    path.symlink_to("/etc/hostname")
+    with pytest.raises(CheckpointError, match="not a plain file"):
+        find_checkpoint(manifest)
+    path.unlink()
+    path.write_bytes(whole)
+    assert find_checkpoint(manifest).boundary == 4
+
+
+def test_every_flipped_bit_of_a_manifest_is_refused_or_harmless(tmp_path: Path) -> None:
+    write_run(tmp_path, 3)
+    path = manifest_of(tmp_path)
+    whole, original = path.read_bytes(), read_manifest(path)
+    for place in range(0, len(whole), 3):
+        broken = bytearray(whole)
+        broken[place] ^= 1 << (place % 7)
+        path.write_bytes(broken)
+        try:
+            assert read_manifest(path) == original
+        except CheckpointError:
+            continue
+
+
+def test_foreign_files_are_refused_with_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint-00000001.json"
+    for text, message in (
+        ("[1, 2]", "not a Ringside checkpoint"),
+        ('{"step": 3}', "not a Ringside checkpoint"),
+        ("[" * 100_000, "not JSON"),
+        ("9" * 10_000, "not JSON"),
+        ('{"kind": NaN}', "not JSON"),
+        ('{"kind": -Infinity}', "not JSON"),
+        ("\x80\x04", "not JSON"),
+        ('{"kind": "ringside-checkpoint", "format": 99}', "format 99; this program knows format 1"),
+    ):
+        path.write_text(text, encoding="latin-1")
+        with pytest.raises(CheckpointError, match=message):
+            read_manifest(path)
+    os.truncate(path, 1 << 40)
+    with pytest.raises(CheckpointError, match="too many for a manifest"):
+        read_manifest(path)
+
+
+@pytest.mark.parametrize(
+    "name", ["../weights", "/etc/passwd", "a/b", "..", ".hidden", "", "a\0b", "x" * 200, "checkpoints/../../secret"]
+)
+def test_paths_that_lead_elsewhere_are_refused(name: str, tmp_path: Path) -> None:
+    write_run(tmp_path, 1)
+    path = manifest_of(tmp_path)
+    rewrite(path, pieces=[{"name": name, "bytes": 1, "sha256": "0" * 64}])
+    with pytest.raises(CheckpointError, match="not a plain file name"):
+        find_checkpoint(path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"boundary": -1},
+        {"boundary": 1 << 80},
+        {"boundary": True},
+        {"boundary": "4"},
+        {"actions": None},
+        {"counters": {"steps": "many"}},
+        {"counters": {"steps": -1}},
+        {"counters": {"steps": 1 << 70}},
+        {"config": {"play": 3}},
+        {"config": []},
+        {"pieces": ["weights"]},
+        {"pieces": [{"name": "weights", "bytes": -4, "sha256": ""}]},
+        {"pieces": {}},
+        {"has_replay": 1},
+    ],
+)
+def test_values_of_the_wrong_kind_are_refused(changes: dict[str, object], tmp_path: Path) -> None:
+    write_run(tmp_path, 1)
+    path = manifest_of(tmp_path)
+    rewrite(path, **changes)
+    with pytest.raises(CheckpointError, match="is damaged"):
+        find_checkpoint(path)
+
+
+def test_an_absurd_piece_is_refused_before_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_run(tmp_path, 1)
+    path, piece = manifest_of(tmp_path), tmp_path / "checkpoints" / "boundary-00000001.safetensors"
+    os.truncate(piece, 1 << 40)
+    rewrite(path, pieces=[{"name": piece.name, "bytes": 1 << 40, "sha256": "0" * 64}])
+    monkeypatch.setattr("shared.manifest.sha256_of", lambda _: pytest.fail("read"))
+    with pytest.raises(CheckpointError, match="truncated or foreign"):
+        find_checkpoint(path)
+
+
+def test_arrays_of_another_shape_or_name_are_refused(tmp_path: Path) -> None:
+    write_run(tmp_path, 1)
+    manifest = find_checkpoint(tmp_path)
+    with pytest.raises(CheckpointError, match=r"float32\(50,\) for 'learner.moment1'; this run needs <f4\(51,\)"):
+        load_boundary(manifest, {"learner.moment1": ("<f4", (51,))})
+    with pytest.raises(CheckpointError, match="this run needs <f8"):
+        load_boundary(manifest, {"learner.moment1": ("<f8", (50,))})
+    with pytest.raises(CheckpointError, match=r"does not hold 'learner\.moment2'"):
+        load_boundary(manifest, {"learner.moment2": ("<f4", (50,))})
+
+
+def test_a_run_with_other_settings_does_not_continue(tmp_path: Path) -> None:
+    write_run(tmp_path, 1)
+    manifest = find_checkpoint(tmp_path)
+    manifest.require(replace(CONFIG, learn=replace(CONFIG.learn, total_steps=1_600)))
+    manifest.require(replace(CONFIG, machine=replace(CONFIG.machine, actors=7)))
+    with pytest.raises(CheckpointError, match=r"--game 'breakout' \(now 'pong'\), --batch-size 32 \(now 64\)"):
+        manifest.require(
+            replace(CONFIG, play=replace(CONFIG.play, game="pong"), learn=replace(CONFIG.learn, batch_size=64))
+        )
+    with pytest.raises(CheckpointError, match="of another run"):
+        load_segments(manifest, replace(SIZES, envs=8, lane_envs=4), empty_ring())
+
+
+def test_weights_for_another_game_network_or_action_set_are_refused(tmp_path: Path) -> None:
+    write_run(tmp_path, 1)
+    weights = load_weights(tmp_path)
+    weights.require(network="small", actions=ACTIONS, game="breakout")
+    with pytest.raises(CheckpointError, match="network 'small', not 'nature'"):
+        weights.require(network="nature", actions=ACTIONS)
+    with pytest.raises(CheckpointError, match="choose among 4 actions"):
+        weights.require(network="small", actions=18)
+    with pytest.raises(CheckpointError, match="trained on breakout, not on pong"):
+        weights.require(network="small", actions=ACTIONS, game="pong")
+
+
+def test_weights_are_read_even_when_the_replay_is_damaged(tmp_path: Path) -> None:
+    write_run(tmp_path, 3)
+    (tmp_path / "checkpoints" / "segment-00000001.ring").unlink()
+    with pytest.raises(CheckpointError, match="No checkpoint"):
+        find_checkpoint(tmp_path)
+    assert load_weights(tmp_path).version == 3
+
+
+def test_weights_that_are_foreign_not_finite_or_mislabelled_are_refused(tmp_path: Path) -> None:
+    spec, flat = parameters_of("small", ACTIONS), parameters(1)
+    good = {"format": 1, "network": "small", "actions": 4, "game": "pong", "protocol": "nature", "version": 7}
+    path = tmp_path / "weights.safetensors"
+
+    def refused(arrays: Fields, about: dict[str, object], message: str) -> None:
+        save_file(arrays, path, {"ringside": json.dumps(about)})
+        with pytest.raises(CheckpointError, match=message):
+            load_weights(path)
+
+    save_file(spec.split(flat), path, {"ringside": json.dumps(good), "format": "pt"})
+    assert load_weights(path).version == 7
+    refused(spec.split(flat), {}, "no weights that Ringside wrote")
+    refused(spec.split(flat), good | {"format": 2}, "no weights that Ringside wrote")
+    refused(spec.split(flat), good | {"actions": 99999999}, "which is none")
+    refused(spec.split(flat), good | {"actions": -4}, "actions is -4")
+    refused(spec.split(flat), good | {"network": "resnet"}, "which is none")
+    refused(spec.split(flat), good | {"actions": 6}, "the network has float32")
+    refused(spec.split(flat) | {"more": np.zeros(3, np.float32)}, good, "does not hold the parameters")
+    refused(spec.split(flat) | {"more": np.zeros(1 << 20, np.float32)}, good, "too many for the network")
+    refused({k: v.astype(np.float64) for k, v in spec.split(flat).items()}, good, "float64|too many")
+    broken = flat.copy()
+    broken[5] = np.nan
+    refused(spec.split(broken), good, "not finite")
+    path.write_bytes(b"\x80\x04\x95 pickled")
+    with pytest.raises(CheckpointError, match="is damaged"):
+        load_weights(path)
+
+
+def test_a_manifest_that_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    write_run(tmp_path, 3)
+    newest = manifest_of(tmp_path)
+    newest.unlink()
+    os.mkfifo(newest)
+    found = find_checkpoint(tmp_path)
+    assert found.boundary == 2
+    assert "is not a plain file" in found.refused[0]
+
+
+@pytest.mark.parametrize(
+    ("section", "name", "value"),
+    [
+        ("play", "envs", "many"),
+        ("play", "envs", True),
+        ("play", "protocol", "mine"),
+        ("learn", "discount", "0.99"),
+        ("machine", "actors", 1.5),
+        ("run", "run_dir", 7),
+    ],
+)
+def test_a_forged_configuration_is_refused_with_a_sentence(
+    section: str, name: str, value: object, tmp_path: Path
+) -> None:
+    write_run(tmp_path, 1)
+    config = Config.from_json(CONFIG.to_json()).to_json()
+    config[section][name] = value
+    rewrite(manifest_of(tmp_path), config=config)
+    with pytest.raises(ConfigError, match=f"cannot be resumed.*is damaged: {name} is"):
+        ringside.starting_point("nature", tmp_path)
+
+
+def test_a_configuration_that_does_not_match_its_digest_is_refused(tmp_path: Path) -> None:
+    write_run(tmp_path, 1)
+    other = replace(CONFIG, play=replace(CONFIG.play, game="pong"))
+    rewrite(manifest_of(tmp_path), config=other.to_json())
+    with pytest.raises(CheckpointError, match="does not match its digest"):
+        find_checkpoint(tmp_path).require(other)
+
+
+def boundary_of(memory: Memory) -> Fields:
+    """What a boundary's piece holds, of a run that has not begun."""
+    arrays = {name: np.zeros(shape, dtype) for name, (dtype, shape) in expected(memory).items()}
+    arrays["lanes.length"][:] = 3
+    arrays["lanes.bytes"] = np.zeros(3 * memory.sizes.lanes, np.uint8)
+    arrays["evaluation.data"] = memory.evaluations.data[:0].copy()
+    return arrays
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("lanes.length", np.array([1 << 40, 6 - (1 << 40)])),
+        ("lanes.length", np.array([4, 4])),
+        ("lanes.bytes", np.zeros((2, 3), np.uint8)),
+        ("lanes.bytes", np.zeros(6, np.float32)),
+        ("evaluation.data", np.zeros((9, 9), np.float32)),
+        ("evaluation.counts", np.array([-1, 0])),
+        ("evaluation.counts", np.array([1 << 40, 0])),
+    ],
+)
+def test_a_forged_boundary_is_refused_before_it_is_put_back(name: str, value: np.ndarray) -> None:
+    config = replace(CONFIG, machine=replace(CONFIG.machine, actors=1))
+    memory = Memory.create(Plan(config, ACTIONS))
+    whole = boundary_of(memory)
+    with pytest.raises(CheckpointError, match="is damaged"):
+        restore(memory, 2, whole | {name: value})
+    assert memory.board.committed == -1
+    restore(memory, 2, whole)
+    assert memory.board.committed == 2
+    memory.arena.close()
+
+
+def test_weights_whose_header_asks_for_absurd_memory_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "weights.safetensors"
+    path.write_bytes((1 << 62).to_bytes(8, "little") + b"{}")
+    with pytest.raises(CheckpointError, match="is damaged"):
+        load_weights(path)
+    path.write_bytes((20).to_bytes(8, "little") + b"[" * 20)
+    with pytest.raises(CheckpointError, match="is damaged"):
+        load_weights(path)

@@ -1,0 +1,140 @@
+"""Segments: what comes back is what was written, and everything else is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zstandard
+
+from shared.ring import SLOT_FIELDS
+from shared.segments import (
+    _PREFIX,
+    CheckpointError,
+    SegmentShape,
+    check_segment,
+    read_segment,
+    read_segment_into,
+    write_segment,
+)
+from tests.checkpoints import SHAPE, empty_ring, play_round
+
+
+@pytest.mark.parametrize("index", [0, 3, 4, 7])
+def test_a_segment_comes_back_as_it_was(index: int, tmp_path: Path) -> None:
+    # Capacity 40 and 10 ticks a segment: aligned. With 37 slots, segment 3 wraps.
+    for capacity in (10, 37, 40):
+        rng = np.random.default_rng(index)
+        ring = {
+            name: rng.integers(0, 200, (2, capacity, 2, *shape)).astype(dtype) for name, dtype, shape in SLOT_FIELDS
+        }
+        path = tmp_path / "segment"
+        write_segment(path, index, SHAPE, ring, "digest")
+        slots = np.arange(index * 10, index * 10 + 10) % capacity
+        fields = read_segment(path, index, SHAPE)
+        back = {name: np.zeros_like(view) for name, view in ring.items()}
+        read_segment_into(path, index, SHAPE, back)
+        for name, view in ring.items():
+            np.testing.assert_array_equal(fields[name], view[:, slots])
+            np.testing.assert_array_equal(back[name][:, slots], view[:, slots])
+            outside = np.setdiff1d(np.arange(capacity), slots)
+            assert not back[name][:, outside].any()
+
+
+def segment_file(directory: Path) -> Path:
+    ring = empty_ring()
+    play_round(ring, 3)
+    path = directory / "segment"
+    write_segment(path, 3, SHAPE, ring, "digest")
+    return path
+
+
+def test_every_flipped_bit_and_every_truncation_of_a_segment_is_refused(tmp_path: Path) -> None:
+    path = segment_file(tmp_path)
+    whole = path.read_bytes()
+    regions = [*range(0, 600), *range(600, len(whole), len(whole) // 200), len(whole) - 1]
+    for place in regions:
+        broken = bytearray(whole)
+        broken[place] ^= 1 << (place % 8)
+        path.write_bytes(broken)
+        with pytest.raises(CheckpointError):
+            check_segment(path, 3, SHAPE, "digest")
+    for length in [*range(0, 600, 7), *range(600, len(whole), len(whole) // 50), len(whole) - 1]:
+        path.write_bytes(whole[:length])
+        with pytest.raises(CheckpointError):
+            read_segment(path, 3, SHAPE)
+    path.write_bytes(whole + b"x")
+    with pytest.raises(CheckpointError, match="follow its header"):
+        read_segment(path, 3, SHAPE)
+
+
+def test_a_segment_of_other_sizes_is_refused_before_memory_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = segment_file(tmp_path)
+
+    def no_memory(*_: object) -> None:
+        raise AssertionError("allocated")
+
+    monkeypatch.setattr("shared.segments.zstandard.ZstdDecompressor", no_memory)
+    for other in (SegmentShape(2, 11, 2), SegmentShape(3, 10, 2), SegmentShape(2, 10, 1)):
+        with pytest.raises(CheckpointError, match=r"of another run|at most"):
+            read_segment(path, 3, other)
+    with pytest.raises(CheckpointError, match="segment is 3, not 4"):
+        read_segment(path, 4, SHAPE)
+    with pytest.raises(CheckpointError, match="another configuration"):
+        check_segment(path, 3, SHAPE, "another digest")
+    os.truncate(path, 1 << 40)  # a terabyte of holes
+    with pytest.raises(CheckpointError, match="at most"):
+        read_segment(path, 3, SHAPE)
+
+
+def test_a_segment_whose_content_is_shorter_or_longer_than_its_header_says_is_refused(tmp_path: Path) -> None:
+    ring = empty_ring()
+    for real, message in ((SegmentShape(2, 9, 2), "too early"), (SegmentShape(2, 11, 2), "longer")):
+        path = tmp_path / "segment"
+        lying = LyingShape(real.lanes, real.ticks, real.lane_envs)
+        write_segment(path, 0, lying, ring, "digest")
+        with pytest.raises(CheckpointError, match=message):
+            read_segment(path, 0, SHAPE)
+
+
+class LyingShape(SegmentShape):
+    """Writes the content of one shape under the header of another."""
+
+    def header(self, index: int) -> dict[str, object]:
+        return SHAPE.header(index)
+
+
+def forge(path: Path, payload: bytes) -> None:
+    """Put another payload into a segment file and make all sums right."""
+    data = path.read_bytes()
+    magic, format_, head_bytes, _ = _PREFIX.unpack_from(data)
+    header = json.loads(data[_PREFIX.size : _PREFIX.size + head_bytes])
+    header |= {"compressed_bytes": len(payload), "sha256": hashlib.sha256(payload).hexdigest()}
+    head = json.dumps(header).encode()
+    path.write_bytes(_PREFIX.pack(magic, format_, len(head), zlib.crc32(head)) + head + payload)
+
+
+@pytest.mark.parametrize("window_log", [20, 30])
+def test_a_bomb_does_not_go_off(window_log: int, tmp_path: Path) -> None:
+    """A small file that unpacks to a quarter of a gigabyte, or asks for a gigabyte to unpack it."""
+    path = segment_file(tmp_path)
+    setting = zstandard.ZstdCompressionParameters(window_log=window_log)
+    forge(path, zstandard.ZstdCompressor(compression_params=setting).compress(bytes(1 << 28)))
+    assert path.stat().st_size < 1 << 20
+    with pytest.raises(CheckpointError, match=r"longer than its header says|too much memory"):
+        read_segment(path, 3, SHAPE)
+
+
+@pytest.mark.parametrize("payload", [b"", b"PK\x03\x04 a zip", b"\x80\x04\x95 a pickle", bytes(100)])
+def test_a_foreign_payload_is_refused(payload: bytes, tmp_path: Path) -> None:
+    path = segment_file(tmp_path)
+    forge(path, payload)
+    with pytest.raises(CheckpointError, match="is damaged"):
+        read_segment(path, 3, SHAPE)
