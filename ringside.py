@@ -71,6 +71,12 @@ def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], 
     for answer in checks.before_start(ready, continues=True):  # `plan` has refused what is red
         if answer.colour == "yellow":
             note(answer.sentence)
+    if ready.config.run.resume is not None:
+        from shared.manifest import find_checkpoint
+
+        checkpoint = find_checkpoint(ready.config.run.resume)
+        for sentence in checkpoint.refused:
+            note(f"{sentence} Going on from {checkpoint.path.name} instead.")
     with _owned(run_dir, ready.config):
         compile_kernels()  # once, into numba's cache, rather than by every actor at the same time
         supervisor.train(ready, look, note)

@@ -68,8 +68,6 @@ class Scribe:
         if run.resume is not None:
             manifest = find_checkpoint(run.resume)
             manifest.require(self._config)
-            for sentence in manifest.refused:
-                print(sentence, file=sys.stderr)
             restore(self._memory, manifest.boundary, load_boundary(manifest, expected(self._memory)))
             load_segments(manifest, self._sizes, self._memory.ring.field)
             self._adopt(manifest)

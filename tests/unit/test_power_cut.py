@@ -154,7 +154,7 @@ def test_killed_at_any_call(start: Path, ring: Fields, tmp_path: Path) -> None:
         assert_recovers(run, ring)
         if code == 0:
             break
-    assert stop_at > 40
+    assert stop_at > 20
 
 
 def test_refused_at_any_call(start: Path, ring: Fields, tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_refused_at_any_call(start: Path, ring: Fields, tmp_path: Path) -> None:
         assert_recovers(run, ring)
         if finished:
             break
-    assert stop_at > 40
+    assert stop_at > 20
 
 
 class Platter:
