@@ -9,10 +9,11 @@ is also a word.
 from __future__ import annotations
 
 import os
+import select
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import IO, Self, TextIO
@@ -28,6 +29,10 @@ from watch.status import CheckpointStatus, RoleStatus, Status
 
 PLAIN_SECONDS = 5.0
 """Between two lines of the plain display."""
+MOST_UNTOLD = 1_000
+"""Notes that are kept for a reader who takes none."""
+END_SECONDS = 2.0
+"""How long such a reader is waited for at the end."""
 FEW_ACTORS = 4
 """Up to so many actors have a line each."""
 _WIDEST = 100
@@ -82,14 +87,24 @@ class Display(ABC):
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
         self._gone = False
+        self._untold: deque[str] = deque(maxlen=MOST_UNTOLD)
 
     def show(self, status: Status) -> None:
         """Show the run as it is now. Call it as often as you like."""
-        self._safely(lambda: self._show(status))
+        self._tell()
+        if self._taken():
+            self._safely(lambda: self._show(status))
 
     def note(self, message: str) -> None:
         """Tell the person something that happened: it stays to be read."""
-        self._safely(lambda: self._note(message))
+        self._untold.append(message)
+        self._tell()
+
+    def _tell(self) -> None:
+        """The notes that there are, as far as they are taken."""
+        while self._untold and self._taken():
+            message = self._untold.popleft()
+            self._safely(lambda: self._note(message))  # noqa: B023  (called at once)
 
     def __enter__(self) -> Self:
         self._safely(self._begin)
@@ -98,7 +113,22 @@ class Display(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._safely(self._end)
+        if self._taken(END_SECONDS):
+            self._tell()
+            self._safely(self._end)
+
+    def _taken(self, seconds: float = 0.0) -> bool:
+        """Whether the reader takes more, within so many seconds.
+
+        A terminal that is held (Ctrl-S) or a pipe that nobody reads takes nothing, and to write would be to wait:
+        meanwhile nobody would look after the processes.
+        """
+        try:
+            poll = select.poll()
+            poll.register(self._stream.fileno(), select.POLLOUT)
+        except OSError:  # no descriptor, no waiting
+            return True
+        return bool(poll.poll(seconds * 1000))
 
     def _safely(self, act: Callable[[], None]) -> None:
         """Do it, unless the reader has gone away: a closed terminal or pipe must not end the run."""

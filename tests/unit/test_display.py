@@ -207,6 +207,24 @@ def test_a_reader_that_goes_away_does_not_end_the_run() -> None:
 # A real terminal
 
 
+def test_a_reader_who_does_not_read_holds_nobody_up() -> None:
+    """As Ctrl-S does, or a pipe that nobody empties; what was not told is told when it is read again."""
+    read, write = os.pipe()
+    with os.fdopen(read) as reader, os.fdopen(write, "w") as stream, open_display(plain=True, stream=stream) as display:
+        for number in range(2_000):
+            display.note(f"{number} " + "x" * 100)
+            display.show(status())
+        text = ""
+        while "1999 x" not in text:
+            assert select.select([reader], [], [], 10)[0]
+            text += os.read(reader.fileno(), 1 << 16).decode()
+            display.show(status())
+    numbers = [int(line.split()[0]) for line in text.splitlines() if line.endswith("xxx")]
+    assert numbers == sorted(set(numbers))
+    assert numbers[0] == 0
+    assert len(numbers) >= 1_000
+
+
 SCRIPT = """
 import sys
 sys.path.insert(0, {tests!r})
