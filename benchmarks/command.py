@@ -17,6 +17,7 @@ BENCHMARKS = {
     "limits": "what the parts can do: emulator, frames, memory, network, each against the limit above it",
     "throughput": "a whole run at steady state against its actors alone and its learner alone",
     "scaling": "actors alone with 1, 2, 4, ... processes",
+    "checkpoint": "a run that writes checkpoints often against one that writes none",
     "balance": "one core slowed down: lanes that move to faster actors against lanes that stay",
     "gpu": "a GPU's learner by setting, and inference beside a busy learner, in turns and under MPS",
     "ladder": "concurrent or not, synchronised or not, one env or many, parallel or not: the classical tables",

@@ -1,30 +1,30 @@
-"""Size and time of the replay's segments on real frames: what the scribe pays for each round, and a resume for all.
+"""A part of `bench checkpoint`: size and speed of the replay's segments, on frames of real play.
 
-    python -m benchmarks.segments --games breakout pong --ticks 104 --envs 24
-
-Plays at random, compresses the ticks of one round, reads them back and compares; the best of three times. Times are
-per megabyte of raw slots, so that fewer envs than in a run do. Beside the format in use stand the candidates that it
-was chosen from: other levels of zstd, and differences to the frame before (XOR).
+The ticks of one round are played at random, compressed, read back and compared. Speeds are of raw slots, so that fewer
+envs than in a run do. Beside the format in use stand the candidates that it was chosen from: other levels of zstd, and
+differences to the frame before (XOR).
 """
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import zstandard
 
 from actors.env import make_env
+from benchmarks.report import Report, WrongResult
 from shared.config import Play
 from shared.ring import SLOT_FIELDS
 from shared.segments import SegmentShape, read_segment_into, write_segment
 
 WARM_UP_TICKS = 300
-REPEATS = 3
+LEVELS = (-1, 1, 3)
+"""Of zstd; 3 is in use."""
 
 
 def play(game: str, shape: SegmentShape) -> dict[str, np.ndarray]:
@@ -60,73 +60,47 @@ def play(game: str, shape: SegmentShape) -> dict[str, np.ndarray]:
     return ring
 
 
-def best_seconds(act: Callable[[], object]) -> float:
-    """The shortest of `REPEATS` times."""
-    times = []
-    for _ in range(REPEATS):
+def measure(report: Report, game: str, shape: SegmentShape, repeats: int) -> None:
+    """Add the rows of one game. Raises `WrongResult` when what is read is not what was written."""
+    ring, back = play(game, shape), shape.empty()
+    with tempfile.TemporaryDirectory(prefix="ringside-bench-") as directory:
+        path = Path(directory) / "segment"
+        written = _speeds(shape.raw_bytes, repeats, partial(write_segment, path, 0, shape, ring, "benchmark"))
+        read = _speeds(shape.raw_bytes, repeats, partial(read_segment_into, path, 0, shape, back))
+        ratio = shape.raw_bytes / path.stat().st_size
+    for name, _, _ in SLOT_FIELDS:
+        if not np.array_equal(back[name], ring[name]):
+            raise WrongResult(f"The field {name} of {game} came back changed.")
+    report.add(f"{game}: write", "MB/s", written, note=f"a {ratio:.0f}th of the size")
+    report.add(f"{game}: read", "MB/s", read)
+    frames = ring["frame"]
+    for name, prepare in (("frames", np.copy), ("differences", _differences)):
+        for level in LEVELS:
+            compress = partial(_compress, frames, prepare, zstandard.ZstdCompressor(level=level))
+            speeds = _speeds(frames.nbytes, repeats, compress)
+            note = f"a {frames.nbytes / compress():.0f}th of the size"
+            report.add(f"{game}: {name}, level {level}", "MB/s", speeds, note=note)
+
+
+def _speeds(size: int, repeats: int, act: Callable[[], object]) -> list[float]:
+    """Megabytes a second, of `size` bytes each time."""
+    speeds = []
+    for _ in range(repeats):
         begun = time.perf_counter()
         act()
-        times.append(time.perf_counter() - begun)
-    return min(times)
+        speeds.append(size / 1e6 / (time.perf_counter() - begun))
+    return speeds
 
 
-def candidates(frames: np.ndarray) -> list[tuple[str, float, float]]:
-    """(name, ratio, ms per MB) of ways to compress frames [lanes, ticks, lane_envs, 84, 84], one zstd frame a lane."""
-
-    def plain() -> np.ndarray:
-        return frames
-
-    def xor() -> np.ndarray:
-        out = frames.copy()
-        out[:, 1:] ^= frames[:, :-1]
-        return out
-
-    found = []
-    for name, prepare in (("plain", plain), ("xor", xor)):
-        for level in (-1, 1, 3):
-            compressor = zstandard.ZstdCompressor(level=level)
-
-            def compress(
-                prepare: Callable[[], np.ndarray] = prepare,
-                compressor: zstandard.ZstdCompressor = compressor,
-            ) -> int:
-                return sum(len(compressor.compress(lane.tobytes())) for lane in prepare())
-
-            seconds = best_seconds(compress)
-            found.append((f"{name}, level {level}", frames.nbytes / compress(), seconds * 1e9 / frames.nbytes))
-    return found
+def _differences(frames: np.ndarray) -> np.ndarray:
+    """Frames [lanes, ticks, lane_envs, 84, 84], each but a lane's first as its difference to the one before."""
+    out = frames.copy()
+    out[:, 1:] ^= frames[:, :-1]
+    return out
 
 
-def measure(game: str, shape: SegmentShape) -> None:
-    """Print the figures of one game; fails if what is read differs from what was written."""
-    ring = play(game, shape)
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "segment"
-        written = best_seconds(lambda: write_segment(path, 0, shape, ring, "benchmark"))
-        back = shape.empty()
-        read = best_seconds(lambda: read_segment_into(path, 0, shape, back))
-        size = path.stat().st_size
-    for name, _, _ in SLOT_FIELDS:
-        np.testing.assert_array_equal(back[name], ring[name])
-    raw = shape.raw_bytes
-    print(
-        f"{game}: {raw / 1e6:.1f} MB -> {size / 1e6:.3f} MB, ratio {raw / size:.0f}; "
-        f"write {written * 1e9 / raw:.2f} ms/MB, read {read * 1e9 / raw:.2f} ms/MB"
-    )
-    for name, ratio, cost in candidates(ring["frame"]):
-        print(f"    frames alone, {name:15} ratio {ratio:5.0f}  {cost:.2f} ms/MB")
-
-
-def main() -> None:
-    """Measure the games that are asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--games", nargs="+", default=["breakout", "pong", "seaquest", "ms_pacman", "space_invaders"])
-    parser.add_argument("--ticks", type=int, default=104, help="ticks of a round; 104 with the default settings")
-    parser.add_argument("--envs", type=int, default=24)
-    options = parser.parse_args()
-    for game in options.games:
-        measure(game, SegmentShape(lanes=options.envs // 2, ticks=options.ticks, lane_envs=2))
-
-
-if __name__ == "__main__":
-    main()
+def _compress(
+    frames: np.ndarray, prepare: Callable[[np.ndarray], np.ndarray], compressor: zstandard.ZstdCompressor
+) -> int:
+    """Bytes of frames [lanes, ticks, lane_envs, 84, 84] when they were prepared and compressed, a zstd frame a lane."""
+    return sum(len(compressor.compress(lane.tobytes())) for lane in prepare(frames))

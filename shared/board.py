@@ -21,8 +21,9 @@ METRICS = ("loss", "mean_q", "gradient_norm", "updates", "committed_at")
 """Means over a span's updates, their number, and the moment of its commit in seconds of CLOCK_MONOTONIC."""
 BEFORE = ("seconds", "restarts", "redone_ticks", "redone_updates")
 """What former sittings of a resumed run add to its summary."""
-CHECKPOINT = ("bytes", "seconds", "at_steps")
-"""Of the newest checkpoint of this sitting: size with its replay, time that it took, and the clock of its boundary."""
+CHECKPOINT = ("bytes", "seconds", "at_steps", "count")
+"""Of the newest checkpoint of this sitting: size with its replay, time that it took, the clock of its boundary, and its
+number, from 1."""
 
 SAMPLES = 2
 """Samples of the growing words that the scribe keeps: at the beginning of learning, and at the newest record."""

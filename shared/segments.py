@@ -12,7 +12,7 @@ at which snapshots are taken: one round, except with `--schedule alternate`, who
 
 The content is, lane by lane and field by field, the slots in the order of ticks: as they lie in the ring, so they are
 compressed from there and decompressed into there. Differences to the frame before would cost more time than they save
-bytes: zstd finds the frame before by itself (`benchmarks/segments.py` measures it). A reader knows every size from its
+bytes: zstd finds the frame before by itself (`bench checkpoint` measures it). A reader knows every size from its
 own configuration and compares, so nothing in a file decides how much is allocated, and nothing in it is executed.
 """
 

@@ -119,7 +119,7 @@ class Observer:
 
     def _checkpoint(self) -> CheckpointStatus | None:
         """The newest checkpoint of this sitting."""
-        size, seconds, steps = self._memory.board.checkpoint.tolist()
+        size, seconds, steps, _ = self._memory.board.checkpoint.tolist()
         return None if math.isnan(size) else CheckpointStatus(int(steps), int(size), seconds)
 
     def _warnings(self) -> tuple[str, ...]:

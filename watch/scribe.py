@@ -250,7 +250,8 @@ class Scribe:
             weights = np.asarray(arrays["online"], np.float32)
             size = self._files.checkpoints.save(boundary, arrays, weights, counters_of(self._board))
             self._saved_at = time.monotonic()
-            self._board.checkpoint[:] = size, self._saved_at - begun, boundary * self._sizes.round_steps
+            count = np.nan_to_num(self._board.checkpoint[-1]) + 1
+            self._board.checkpoint[:] = size, self._saved_at - begun, boundary * self._sizes.round_steps, count
             self._board.saved[0] = boundary
             return boundary
         return -1

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from shared import machine
-from shared.board import BEFORE, Board, Role
+from shared.board import BEFORE, CHECKPOINT, Board, Role
 from shared.config import FRAME_SKIP
 from shared.memory import Memory
 from shared.process import role_name
@@ -78,9 +78,11 @@ def summary_of(memory: Memory, log: MetricsLog, boundary: int) -> dict[str, Any]
 
 
 def _checkpoint_of(board: Board) -> dict[str, float | int] | None:
-    """Size, duration and clock of the newest checkpoint of this sitting; None: there is none."""
-    size, seconds, at_steps = board.checkpoint.tolist()
-    return None if math.isnan(size) else {"bytes": int(size), "seconds": seconds, "at_steps": int(at_steps)}
+    """The newest checkpoint of this sitting, named by `CHECKPOINT`; None: there is none."""
+    found = dict(zip(CHECKPOINT, board.checkpoint.tolist(), strict=True))
+    if math.isnan(found["bytes"]):
+        return None
+    return {name: value if name == "seconds" else int(value) for name, value in found.items()}
 
 
 def _load_of(memory: Memory) -> dict[str, Any]:
