@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 
 import pytest
 
-from tests.crash.storm import FLAGS, TALLIES, Result, Tally, Undisturbed, result_of
+from tests.crash.storm import FLAGS, LONGEST_SECONDS, STARTED, TALLIES, Result, Tally, Undisturbed, result_of
 from tests.runs import finish, start, summary
 
 
@@ -17,11 +18,21 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     @cache
     def run(total_steps: str) -> tuple[Result, float]:
         run_dir = tmp_path_factory.mktemp("undisturbed") / "run"
-        finish(start(run_dir, **(FLAGS | {"total_steps": total_steps})))
+        finish(start(run_dir, **(FLAGS | {"total_steps": total_steps})), LONGEST_SECONDS)
         assert summary(run_dir)["restarts"] == 0
         return result_of(run_dir), float(summary(run_dir)["seconds"])
 
     return run
+
+
+@pytest.fixture(autouse=True)
+def none_left() -> Iterator[None]:
+    """A run whose test has failed ends with it."""
+    yield
+    while STARTED:
+        process = STARTED.pop()
+        process.kill()
+        process.communicate()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -25,8 +25,8 @@ FLAGS = {
     "eval_envs": "4",
 }
 """Every role there is, the evaluator too."""
-SOON_SECONDS = 60.0
-"""How long a role may take to be at work again before a test gives up."""
+SOON_SECONDS, LONGEST_SECONDS = 120.0, 900.0
+"""How long a role may take to be at work again, and a run to end, before a test gives up, on a machine under load."""
 
 
 @dataclass
@@ -51,6 +51,8 @@ class Tally:
         return words + (f"; {self.lost:.2f} s lost by a kill" if self.lost is not None else "")
 
 
+STARTED: list[subprocess.Popen[str]] = []
+"""Runs of the present test; none outlives it (conftest.py)."""
 TALLIES: list[Tally] = []
 """Of the storms that were survived with the same weights; printed at the end of the tests (conftest.py)."""
 
@@ -183,7 +185,7 @@ class Storm:
 
     def end(self, expected: Result, undisturbed_seconds: float | None = None) -> None:
         """Let the run end, compare, and count the storm."""
-        finish(self.process)
+        finish(self.process, LONGEST_SECONDS)
         last = summary(self.run_dir)
         assert result_of(self.run_dir) == expected
         assert self.board.restarts.sum() == self.tally.kills
@@ -194,4 +196,6 @@ class Storm:
 
 def begin(run_dir: Path, name: str, seed: int = 1, **changes: str) -> Storm:
     """Start a run for a storm, as soon as it has its memory."""
-    return Storm(start(run_dir, **(FLAGS | changes)), run_dir, name, seed)
+    process = start(run_dir, **(FLAGS | changes))
+    STARTED.append(process)
+    return Storm(process, run_dir, name, seed)

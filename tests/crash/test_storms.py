@@ -15,8 +15,8 @@ from tests.crash.storm import Storm, Undisturbed, begin
 
 BURST = 20
 """Kills within two seconds."""
-LONG = {"total_steps": "28_800"}
-"""Sixty rounds."""
+LONG = {"total_steps": "14_400"}
+"""Thirty rounds."""
 ALL = (Role.INFERENCE, Role.LEARNER, Role.SCRIBE, Role.EVALUATOR, Role.ACTORS, Role.ACTORS + 1)
 
 
@@ -28,6 +28,7 @@ def burst(storm: Storm, kills: int = BURST, seconds: float = 2.0) -> None:
         storm.pause(seconds / kills)
 
 
+@pytest.mark.timeout(300)
 def test_a_burst_of_kills_changes_nothing(undisturbed: Undisturbed, tmp_path: Path) -> None:
     storm = begin(tmp_path / "run", "one burst")
     storm.until(lambda: storm.board.committed >= 3)
@@ -39,7 +40,7 @@ def test_a_burst_of_kills_changes_nothing(undisturbed: Undisturbed, tmp_path: Pa
 
 @pytest.mark.stress
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_bursts_with_a_breath_between_them(undisturbed: Undisturbed, tmp_path: Path, seed: int) -> None:
     storm = begin(tmp_path / "run", f"bursts of {BURST}, seed {seed}", seed, **LONG)
     while storm.rages():
