@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.crash.storm import FLAGS, Undisturbed, result_of
 from tests.runs import child, finish, gone, memory_of, start, summary, wait_until
 
 ROLES = ("scribe", "learner", "inference", "actor 0", "actor 1")
@@ -29,15 +30,21 @@ def test_a_role_that_cannot_live_ends_the_run(tmp_path: Path) -> None:
     assert gone(process)
 
 
-def test_killing_the_launcher_takes_all_children_along(tmp_path: Path) -> None:
-    before = set(os.listdir("/dev/shm"))
-    process = start(tmp_path / "run", total_steps="1_000_000")
-    memory = memory_of(process, tmp_path / "run")
-    wait_until(process, lambda: all_there(process) and memory.board.committed >= 1)
+@pytest.mark.timeout(300)
+def test_killing_the_launcher_takes_all_children_along_and_the_run_can_be_resumed(
+    undisturbed: Undisturbed, tmp_path: Path
+) -> None:
+    before, run_dir = set(os.listdir("/dev/shm")), tmp_path / "run"
+    process = start(run_dir, checkpoint_every_minutes="0.001", **FLAGS)
+    memory = memory_of(process, run_dir, actions=3)
+    wait_until(process, lambda: all_there(process) and memory.board.saved[0] >= 3)
     process.kill()
     process.wait()
     assert gone(process)
     assert set(os.listdir("/dev/shm")) <= before
+    assert not (run_dir / "summary.json").exists()
+    finish(start(run_dir, "--resume", str(run_dir)))
+    assert result_of(run_dir) == undisturbed("4_800")[0]
 
 
 @pytest.mark.parametrize("early", [True, False])

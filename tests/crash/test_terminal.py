@@ -1,0 +1,63 @@
+"""A terminal that is closed, and a shell that is gone: the run saves its last boundary and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.crash.storm import FLAGS, Undisturbed, result_of
+from tests.runs import ROOT, SMALL, finish, records, start, summary
+
+SECONDS = 100.0
+"""How long anything may take here before a test gives up, on a machine under load."""
+
+
+def start_in_terminal(run_dir: Path) -> tuple[int, int]:
+    """A shell in a terminal of its own with the launcher in its foreground; its id, and our side of the terminal."""
+    flags = SMALL | {f"--{name.replace('_', '-')}": value for name, value in FLAGS.items()}
+    del flags["--game"]
+    words = [sys.executable, "launch.py", *(word for flag in flags.items() for word in flag), "--run-dir", str(run_dir)]
+    shell, terminal = pty.fork()
+    if shell == 0:
+        os.chdir(ROOT)
+        os.environ.update(TERM="xterm-256color", COLUMNS="80", LINES="40")
+        os.execv("/bin/sh", ["sh", "-c", '"$@"; :', "sh", *words])  # not the last command, or the shell became it
+    os.set_blocking(terminal, False)
+    return shell, terminal
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("how", ["terminal closed", "shell killed"])
+def test_a_terminal_that_goes_away_stops_the_run(undisturbed: Undisturbed, tmp_path: Path, how: str) -> None:
+    run_dir = tmp_path / "run"
+    shell, terminal = start_in_terminal(run_dir)
+    shown, deadline = b"", time.monotonic() + SECONDS
+    while len(records(run_dir, "round")) < 3:
+        assert time.monotonic() < deadline, shown.decode(errors="replace")
+        with suppress(BlockingIOError):
+            shown += os.read(terminal, 1 << 16)
+        time.sleep(0.01)
+    family = psutil.Process(shell).children(recursive=True)
+    assert len(family) >= 7
+    if how == "terminal closed":
+        os.close(terminal)
+    else:
+        os.kill(shell, signal.SIGKILL)
+    os.waitpid(shell, 0)
+    _, alive = psutil.wait_procs(family, timeout=SECONDS)
+    assert not alive
+    if how == "shell killed":
+        os.close(terminal)
+    stopped = summary(run_dir)
+    assert 3 <= stopped["rounds"] < 10
+    assert stopped["restarts"] == 0
+    finish(start(run_dir, "--resume", str(run_dir)))
+    assert result_of(run_dir) == undisturbed("4_800")[0]
