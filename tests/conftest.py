@@ -5,10 +5,12 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.runs import STARTED
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -18,6 +20,17 @@ Launch = Callable[..., "subprocess.CompletedProcess[str]"]
 def pytest_configure() -> None:
     """Runs obey when they are told to ignore SIGINT, and a shell tells so to whatever it starts in the background."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def none_left() -> Iterator[None]:
+    """A run whose test has failed ends with it."""
+    yield
+    while STARTED:
+        process = STARTED.pop()
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
 
 
 @pytest.fixture

@@ -22,6 +22,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 LAUNCH = ("launch.py",)
 
+STARTED: list[subprocess.Popen[str]] = []
+"""Runs of the present test; none outlives it (conftest.py)."""
+
 SMALL = {
     "--game": "breakout",
     "--envs": "8",
@@ -55,7 +58,7 @@ def start(run_dir: Path, *words: str, program: Sequence[str] = LAUNCH, **changes
 
 def start_command(*words: str, program: Sequence[str] = LAUNCH) -> subprocess.Popen[str]:
     """Start `launch.py --plain`, or another `program` that launches, with these words."""
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, *program, "--plain", *words],
         cwd=ROOT,
         stdout=subprocess.PIPE,
@@ -64,6 +67,8 @@ def start_command(*words: str, program: Sequence[str] = LAUNCH) -> subprocess.Po
         start_new_session=True,
         env={**os.environ, "COLUMNS": "160"},
     )
+    STARTED.append(process)
+    return process
 
 
 def finish(process: subprocess.Popen[str], seconds: float = 100.0, code: int = 0) -> str:

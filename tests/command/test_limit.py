@@ -40,7 +40,9 @@ def test_the_slow_role_is_named(tmp_path: Path, slow: str) -> None:
     assert limit["role"] == slow
     assert 0.5 < limit["share_of_limit"] <= 1.0
     assert limit["limit_steps_per_second"] == pytest.approx(limit["steps_per_second"] / limit["share_of_limit"])
-    assert f"{slow} alone allow" in limit["sentence"]
+    # A learner on a CPU has threads enough for two cores; where there are no more, these are the limit.
+    taken = limit["name"] == "cores" and f"{slow} takes the most" in limit["sentence"]
+    assert taken or f"{slow} alone allow" in limit["sentence"]
     assert "steps/s that" in printed
     assert found["roles"].keys() == {"inference", "learner", "scribe", "actor 0"}
     assert all(role["cores"] > 0 for role in found["roles"].values())

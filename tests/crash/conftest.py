@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 
 import pytest
 
-from tests.crash.storm import FLAGS, LONGEST_SECONDS, STARTED, TALLIES, Result, Tally, Undisturbed, result_of
+from tests.crash.storm import FLAGS, LONGEST_SECONDS, TALLIES, Result, Tally, Undisturbed, result_of
 from tests.runs import finish, start, summary
 
 
@@ -23,16 +22,6 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
         return result_of(run_dir), float(summary(run_dir)["seconds"])
 
     return run
-
-
-@pytest.fixture(autouse=True)
-def none_left() -> Iterator[None]:
-    """A run whose test has failed ends with it."""
-    yield
-    while STARTED:
-        process = STARTED.pop()
-        process.kill()
-        process.communicate()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

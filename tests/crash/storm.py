@@ -51,8 +51,6 @@ class Tally:
         return words + (f"; {self.lost:.2f} s lost by a kill" if self.lost is not None else "")
 
 
-STARTED: list[subprocess.Popen[str]] = []
-"""Runs of the present test; none outlives it (conftest.py)."""
 TALLIES: list[Tally] = []
 """Of the storms that were survived with the same weights; printed at the end of the tests (conftest.py)."""
 
@@ -196,6 +194,4 @@ class Storm:
 
 def begin(run_dir: Path, name: str, seed: int = 1, **changes: str) -> Storm:
     """Start a run for a storm, as soon as it has its memory."""
-    process = start(run_dir, **(FLAGS | changes))
-    STARTED.append(process)
-    return Storm(process, run_dir, name, seed)
+    return Storm(start(run_dir, **(FLAGS | changes)), run_dir, name, seed)
