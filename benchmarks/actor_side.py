@@ -56,6 +56,8 @@ class Players:
             epsilon_start=EPSILON,
             epsilon_end=EPSILON,
             network="small",
+            device="cpu",
+            inference_batch=Config().play.lane_envs,
             seed=SEED,
             run_dir=Path(),
         )

@@ -40,6 +40,8 @@ def config_of(game: str, index: int) -> Config:
         round_steps=NATURE.learn.round_steps // (NATURE.play.envs // NATURE.play.lane_envs),
         replay_size=WINDOW_STEPS,
         network="small",  # nobody asks it
+        device="cpu",
+        inference_batch=NATURE.play.lane_envs,
         seed=index,
         run_dir=Path(),
     )

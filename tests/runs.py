@@ -31,6 +31,7 @@ SMALL = {
     "--lane-envs": "2",
     "--actors": "2",
     "--round-steps": "480",
+    "--batch-size": "8",
     "--learning-starts": "960",
     "--total-steps": "4_800",
     "--replay-size": "2_400",

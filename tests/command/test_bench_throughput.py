@@ -45,6 +45,7 @@ def test_throughput_measures_both_sides_and_the_run(launch: Launch, tmp_path: Pa
     assert "Rounds have 120 steps." in found["notes"]
 
 
+@pytest.mark.stress
 @pytest.mark.timeout(240)
 def test_scaling_compares_every_number_of_actors(launch: Launch, tmp_path: Path) -> None:
     words = [word for word in WORDS if word != "--actors"]
@@ -86,7 +87,7 @@ def test_what_cannot_work_is_refused_at_once(launch: Launch, arguments: tuple[st
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.stress)])
 def test_interrupted_it_leaves_nothing_running(tmp_path: Path, number: signal.Signals) -> None:
     """SIGINT reaches the whole group, as from a terminal; SIGTERM the benchmark alone."""
     words = ("throughput", "--parts", "evaluation", "--seconds", "600", "--json", str(tmp_path / "out.json"))

@@ -24,8 +24,8 @@ LIGHT = {
 
 SLOWED = {
     "actors": {"env": "tests.slowed:busy", "network": "small", "train_every": "50", "total_steps": "400"},
-    "learner": {"env": "tests.slowed:idle", "network": "nature", "train_every": "2", "batch_size": "64"}
-    | {"total_steps": "200"},
+    "learner": {"env": "tests.slowed:idle", "network": "nature", "train_every": "2", "batch_size": "96"}
+    | {"total_steps": "600"},
     "inference": {"env": "tests.slowed:idle", "network": "nature", "train_every": "800", "round_steps": "800"}
     | {"total_steps": "3_200"},
 }

@@ -52,7 +52,6 @@ def test_what_a_run_writes_is_for_its_owner_only(run_dir: Path) -> None:
     [
         (("--epsilon-end", "0.2"), "--epsilon-end 0.1 (now 0.2)"),
         (("--envs", "16"), "--envs 8 (now 16)"),
-        (("--learner-threads", "2"), "--learner-threads 1 (now 2)"),
         (("--total-steps", "1_440"), "has already played 1_920 steps"),
     ],
 )

@@ -77,6 +77,7 @@ def test_a_full_disk_is_waited_for_and_nothing_is_lost(undisturbed: Path, tmp_pa
     assert_same(run_dir, undisturbed)
 
 
+@pytest.mark.stress
 def test_who_stops_a_run_on_a_full_disk_is_told_that_it_was_not_saved(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     process = start(run_dir, checkpoint_every_minutes="0.001", total_steps="1_000_000")
@@ -108,6 +109,7 @@ def test_a_run_directory_that_was_removed_is_made_again(undisturbed: Path, tmp_p
     assert_same(run_dir, undisturbed)
 
 
+@pytest.mark.stress
 def test_a_killed_role_comes_back_without_a_run_directory(undisturbed: Path, tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     process = start(run_dir, **WHOLE)
@@ -147,6 +149,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(disk)], check=True, timeout=10)
 
 
+@pytest.mark.stress
 def test_a_disk_that_is_full(undisturbed: Path, tmp_path: Path, disk: Path) -> None:
     run_dir = disk / "run"
     process = start(run_dir, **WHOLE)

@@ -43,7 +43,9 @@ def test_another_seed_gives_other_weights(undisturbed: Path, tmp_path: Path) -> 
     assert summary(tmp_path / "run")["weights_sha256"] != summary(undisturbed)["weights_sha256"]
 
 
-@pytest.mark.parametrize("role", ["actor 0", "inference", "learner", "scribe"])
+@pytest.mark.parametrize(
+    "role", ["actor 0", "learner", *(pytest.param(role, marks=pytest.mark.stress) for role in ("inference", "scribe"))]
+)
 def test_killed_processes_come_back_and_change_nothing(undisturbed: Path, tmp_path: Path, role: str) -> None:
     run_dir = tmp_path / "run"
     process = start(run_dir)
@@ -105,7 +107,7 @@ ALTERNATE = {
 }
 
 
-@pytest.mark.parametrize("envs", ["1", "8"])
+@pytest.mark.parametrize("envs", ["1", pytest.param("8", marks=pytest.mark.stress)])
 def test_alternate_is_exact_too(tmp_path: Path, envs: str) -> None:
     """Schedule `alternate`: the learner is killed far from its last snapshot and does hundreds of updates again."""
     flags = ALTERNATE | {"envs": envs}
@@ -120,6 +122,7 @@ def test_alternate_is_exact_too(tmp_path: Path, envs: str) -> None:
     assert summary(tmp_path / "killed")["restarts"] == 2
 
 
+@pytest.mark.stress
 def test_alternate_with_other_actors_and_resumed(tmp_path: Path) -> None:
     flags = ALTERNATE | {"envs": "8"}
     finish(start(tmp_path / "one", actors="1", **flags))

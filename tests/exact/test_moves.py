@@ -55,6 +55,7 @@ def test_all_lanes_move_at_every_boundary(undisturbed: str, tmp_path: Path) -> N
     assert (last["redone_ticks"], last["restarts"]) == (0, 0)
 
 
+@pytest.mark.stress
 def test_stopped_among_moves_and_resumed(undisturbed: str, tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     process = start(run_dir, balance="off")
