@@ -23,7 +23,7 @@ def test_a_run_goes_on_with_another_arithmetic_and_says_so(tmp_path: Path) -> No
     assert first["checkpoint"]["bytes"] == sum(piece.bytes for piece in find_checkpoint(run_dir).pieces.values())
 
     refused = finish(start(run_dir, "--resume", str(run_dir), batch_size="64", precision="bf16"), code=2)
-    assert "--batch-size 32 (now 64)" in refused
+    assert "--batch-size 8 (now 64)" in refused
     assert "--precision" not in refused
 
     output = finish(start(elsewhere, "--resume", str(run_dir), precision="bf16", inference_batch="8"))
