@@ -202,12 +202,11 @@ def measure(serial: Serial, seconds: float) -> dict[str, Any]:
     return {"seconds": took, "steps": serial.steps - steps, "updates": serial.updates - updates}
 
 
-def solve(serial: Serial, bound: float, minutes: float) -> dict[str, Any]:
-    """Play until the mean return of the last hundred episodes reaches a bound; seconds since this process began."""
-    begun = psutil.Process().create_time()
+def solve(serial: Serial, bound: float, minutes: float, begun: float) -> dict[str, Any]:
+    """Play until the mean return of the last hundred episodes reaches a bound; seconds since `begun`, a `time.time()`."""
     while (took := time.time() - begun) < 60 * minutes and serial.round < serial.sizes.rounds:
         serial.play_round()
-        if (serial.mean_return or -np.inf) >= bound:
+        if serial.mean_return is not None and serial.mean_return >= bound:
             break
     return {"seconds": took, "steps": serial.steps, "mean_return": serial.mean_return}
 
@@ -234,7 +233,7 @@ def main() -> None:
         if options.bound is None:
             result = measure(serial, options.seconds)
         else:
-            result = solve(serial, options.bound, options.minutes)
+            result = solve(serial, options.bound, options.minutes, psutil.Process().create_time())
         serial.check()
     except WrongResult as error:
         result = {"wrong": str(error)}

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import Launch
 
 TINY = ("--seconds", "1", "--repeats", "1", "--round-steps", "64", "--device", "cpu")
 
 
+@pytest.mark.stress
 def test_a_serial_and_a_parallel_rung(launch: Launch, tmp_path: Path) -> None:
     done = launch("bench", "ladder", "--only", "gradients,ringside", *TINY, "--json", "ladder.json", timeout=110)
     assert done.returncode == 0, done.stderr

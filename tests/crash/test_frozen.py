@@ -39,6 +39,7 @@ EVERYBODY = (Role.INFERENCE, Role.LEARNER, Role.SCRIBE, Role.EVALUATOR, *ACTORS)
 Moment = Callable[[Storm], bool]
 
 
+@pytest.mark.stress
 @pytest.mark.timeout(300)
 def test_all_roles_frozen_at_once_are_replaced(undisturbed: Undisturbed, tmp_path: Path) -> None:
     storm = begin(tmp_path / "run", "all frozen at once")

@@ -70,6 +70,7 @@ def test_stopped_among_moves_and_resumed(undisturbed: str, tmp_path: Path) -> No
     assert summary(run_dir)["weights_sha256"] == undisturbed
 
 
+@pytest.mark.stress
 def test_giver_and_taker_die_around_a_move(undisturbed: str, tmp_path: Path) -> None:
     process = start(tmp_path / "run", balance="off")
     board = memory_of(process, tmp_path / "run").board

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
@@ -171,7 +172,7 @@ def test_solved_is_a_mean_of_a_hundred_episodes() -> None:
     catch = {"env": "tests.pixel_game:factory", "learning_starts": 3_000, "epsilon_start": 1.0, "epsilon_end": 1.0}
     serial = Serial(plan_of(**catch), Looking(3))
     assert serial.mean_return is None
-    learnt = solve(serial, bound=-5.0, minutes=1.0)
+    learnt = solve(serial, bound=-5.0, minutes=1.0, begun=time.time())
     assert learnt["mean_return"] is not None
     assert -1.5 < learnt["mean_return"] < 1.0
     # 13 ticks an episode, its reset counted in, and the envs keep step.
