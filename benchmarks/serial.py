@@ -203,7 +203,7 @@ def measure(serial: Serial, seconds: float) -> dict[str, Any]:
 
 
 def solve(serial: Serial, bound: float, minutes: float, begun: float) -> dict[str, Any]:
-    """Play until the mean return of the last hundred episodes reaches a bound; seconds since `begun`, a `time.time()`."""
+    """Play until the mean return of the last 100 episodes reaches a bound; seconds since `begun`, as `time.time()`."""
     while (took := time.time() - begun) < 60 * minutes and serial.round < serial.sizes.rounds:
         serial.play_round()
         if serial.mean_return is not None and serial.mean_return >= bound:
