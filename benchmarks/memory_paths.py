@@ -50,6 +50,7 @@ def filled_memory(window_steps: int, **settings: object) -> Iterator[Memory]:
     start = Config()
     round_steps = min(start.learn.round_steps, window_steps // 2)
     chosen = {"replay_size": window_steps, "round_steps": round_steps, "learning_starts": 1_000, **settings}
+    chosen |= {"device": "cpu", "inference_batch": INFERENCE_BATCH}
     plan = Plan(start.with_settings(actors=1, run_dir=Path(), seed=SEED, **chosen), ACTIONS)
     needed, free = plan.layout().size + SPARE_BYTES, usable_memory()
     if needed > free:
@@ -199,7 +200,7 @@ def _inference_gather(paths: Paths, memory: Memory) -> None:
     """All that inference does for a batch but the network: stacks, choice, reply."""
     ring, sizes, batch = memory.ring, memory.sizes, INFERENCE_BATCH
     policy = _Silent(batch)
-    server = Server(memory, cast(Policy, policy), batch, partial=False)
+    server = Server(memory, cast(Policy, policy))
     lanes = np.arange(batch // sizes.lane_envs)
     tick, place = cycle(range(sizes.window_ticks)), cycle(range(len(ring.flat["frame"]) // (batch * STACK)))
     plain = np.zeros((batch * STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)

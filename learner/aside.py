@@ -19,8 +19,8 @@ class Aside:
 
     def __init__(self, *, own_thread: bool = False, stream: torch.cuda.Stream | None = None) -> None:
         """With neither a thread nor a stream of its own, everything is done at once."""
-        self._thread = ThreadPoolExecutor(1, "aside", torch.set_num_threads, (torch.get_num_threads(),))
-        self._own_thread = own_thread
+        threads = torch.get_num_threads()
+        self._thread = ThreadPoolExecutor(1, "aside", torch.set_num_threads, (threads,)) if own_thread else None
         self._stream = stream
         self._jobs: list[Future[None]] = []
         # What a job in another stream reads must not be given back before it is done: its memory would be used again.
@@ -28,7 +28,7 @@ class Aside:
 
     def do(self, job: Callable[[], None]) -> None:
         """Do `job` beside the caller, or at once. It may read what the caller leaves alone until `settle`."""
-        if self._own_thread:
+        if self._thread is not None:
             self._jobs.append(self._thread.submit(torch.inference_mode()(job)))
         elif self._stream is not None:
             self._stream.wait_stream(torch.cuda.current_stream())

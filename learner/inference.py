@@ -26,15 +26,14 @@ from shared.wait import Stopped
 class Server:
     """Groups of lanes, answered by one policy: a row's place in the batch is the same in every group."""
 
-    def __init__(self, memory: Memory, policy: Policy, batch: int, *, partial: bool) -> None:
-        sizes = memory.sizes
+    def __init__(self, memory: Memory, policy: Policy) -> None:
+        sizes, lanes = memory.sizes, memory.plan.batch_lanes
         self._memory = memory
         self._policy = policy
-        self._partial = partial
+        self._partial = memory.plan.answers_partly
         self._lane_envs = sizes.lane_envs
-        lanes = batch // sizes.lane_envs
         self._groups = [np.arange(first, first + lanes) for first in range(0, sizes.lanes, lanes)]
-        self._batch = batch
+        self._batch = lanes * sizes.lane_envs
         self._loaded = -1
         self.served = 0  # rows, in all lives of the process
 
@@ -113,7 +112,7 @@ def _serve(birth: Birth) -> None:
     def policy(batch: int) -> Policy:
         return Policy(config.learn.network, memory.plan.actions, device, machine.precision, batch)
 
-    server = Server(memory, policy(machine.inference_batch), machine.inference_batch, partial=device.type == "cuda")
+    server = Server(memory, policy(machine.inference_batch))
     evaluation = EvaluationServer(memory, policy(len(memory.evaluations.stacks)))
     server.served = max(0, int(board.furthest[birth.process]))
     actors, evaluator = birth.bells.actors, birth.bells.of(Role.EVALUATOR)

@@ -109,7 +109,7 @@ class Optimizer:
         self._steps = torch.zeros((), device=weights.master.device)
         self._compiled = weights.master.device.type == "cpu"
         cut = weights.architecture.convolution_parameters
-        self._parts = slice(0, cut), slice(cut, None)
+        self._parts = [self._vectors(part) for part in (slice(0, cut), slice(cut, None))] if self._compiled else []
 
     def begin(self, steps: int) -> None:
         """State how many steps were done before; Adam corrects its moments by it."""
@@ -131,21 +131,21 @@ class Optimizer:
         else:
             self.torch_step()
 
-    def compiled_step(self) -> Callable[[slice], None]:
+    def compiled_step(self) -> Callable[[_Vectors], None]:
         """The step in one pass over memory: what moves a part of the weights."""
         learn = self._learn
         rate, epsilon = learn.learning_rate, np.float32(learn.optimizer_epsilon)
         decay = np.float32(learn.optimizer_decay)
         if learn.optimizer == "rmsprop":
-            return lambda part: _rmsprop(*self._vectors(part), decay, np.float32(rate), epsilon)
+            return lambda part: _rmsprop(*part, decay, np.float32(rate), epsilon)
         t = self._steps.item()
         rate /= 1.0 - ADAM_MEAN_DECAY**t
         correction = np.float32(1.0 / (1.0 - learn.optimizer_decay**t))
         rest = (decay, np.float32(rate), epsilon, np.float32(ADAM_MEAN_DECAY), correction)
-        return lambda part: _adam(*self._vectors(part), *rest)
+        return lambda part: _adam(*part, *rest)
 
     def _vectors(self, part: slice) -> _Vectors:
-        """What the compiled loops read and write."""
+        """What the compiled loops read and write of a part of the weights: views, good for ever."""
         weights = self._weights
         narrow = self.gradient.dtype == torch.bfloat16
         return (

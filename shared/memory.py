@@ -57,14 +57,20 @@ class Plan:
         """The actor that owns each lane in the beginning; later `Board.lane_owner` says it."""
         return [actor for actor in range(self.actors) for _ in self.lanes_of(actor)]
 
-    def answered_with(self, lane: int) -> slice:
-        """The lanes that must all have asked before inference answers `lane`: on a CPU those of its batch.
+    @property
+    def batch_lanes(self) -> int:
+        """Lanes that inference answers in one pass."""
+        assert self.config.machine.inference_batch is not None, "the configuration is not resolved"
+        return self.config.machine.inference_batch // self.config.play.lane_envs
 
-        On a GPU inference answers whoever has asked.
-        """
-        machine = self.config.machine
-        assert machine.inference_batch is not None, "the configuration is not resolved"
-        together = machine.inference_batch // self.config.play.lane_envs if machine.device == "cpu" else 1
+    @property
+    def answers_partly(self) -> bool:
+        """Whether inference answers whoever of a batch has asked, as it does on a GPU, or waits for all of it."""
+        return self.config.machine.device != "cpu"
+
+    def answered_with(self, lane: int) -> slice:
+        """The lanes that must all have asked before inference answers `lane`."""
+        together = 1 if self.answers_partly else self.batch_lanes
         first = lane - lane % together
         return slice(first, first + together)
 
