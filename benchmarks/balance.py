@@ -23,13 +23,12 @@ from threading import Event, Thread
 import psutil
 import tyro
 
-from benchmarks.command import Common
+from benchmarks.command import Common, check_seconds
 from benchmarks.emulator import bare_speeds
 from benchmarks.report import CannotRun, Report, WrongResult
 from benchmarks.runs import Throughput, plan_of
 from benchmarks.runs import measure as run
 from benchmarks.turns import Contender, in_turn
-from shared.config import ConfigError
 from shared.machine import usable_cores
 
 EMULATION_BOUND = ("--network", "small", "--train-every", "400")
@@ -59,8 +58,7 @@ class Options(Common):
 
 def measure(options: Options, report: Report) -> None:
     """Measure the three in turn. Raises `ConfigError` before anything runs when a setting cannot work."""
-    if not 0 < options.seconds < float("inf"):
-        raise ConfigError(f"--seconds {options.seconds} must be above 0.")
+    check_seconds(options.seconds)
     words = [*EMULATION_BOUND, *options.words]
     with report.measuring("settings"):
         plan = plan_of(options.game, words)

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import signal
 import time
-from collections.abc import Callable
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, NamedTuple
 
-import multiprocess
 import numpy as np
 from multiprocess.connection import Connection
 
-from benchmarks.report import CannotRun, WrongResult
-from shared.arena import ArenaError
+from benchmarks.child import Child
+from benchmarks.report import WrongResult
 from shared.config import FRAME_SIDE, STACK, Config
 from shared.memory import Memory, Plan
 
 ACTIONS = 4
 SEED = 1
-START_SECONDS = 120.0
-"""Most that a process may take beyond the time that it was given."""
 DIGEST_UPDATES = 40
 """After how many updates parameters are compared: several chunks, and a part of one."""
 WARM_ANSWERS = 20
@@ -53,7 +48,7 @@ class Answers(NamedTuple):
 
 def updates(config: Config, seconds: float) -> Updates:
     """A learner alone for `seconds`. Raises `CannotRun` and `WrongResult`."""
-    with Child(_learn, (config, seconds), {}) as child:
+    with Child(_learn, (config, seconds)) as child:
         return Updates(*child.answer(seconds))
 
 
@@ -61,40 +56,6 @@ def answers(config: Config, seconds: float, environment: dict[str, str]) -> Answ
     """An inference server that answers all envs, over and over. Raises `CannotRun` and `WrongResult`."""
     with Child(_answer, (config, seconds), environment) as child:
         return Answers(*child.answer(seconds))
-
-
-class Child:
-    """A process that sends what a function returns, or the exception to be raised. Its end is that of the block."""
-
-    def __init__(self, work: Callable[..., None], arguments: tuple[Any, ...], environment: dict[str, str]) -> None:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before the child could initialise CUDA
-        context = multiprocess.get_context("spawn")
-        self._ours, theirs = context.Pipe()
-        self._process = context.Process(target=_child, args=(theirs, work, arguments, environment), daemon=True)
-        self._process.start()
-        theirs.close()
-
-    def answer(self, seconds: float = 0.0) -> Any:
-        """What it sends next. Raises what it sends, or `CannotRun` when it sends nothing."""
-        try:
-            told = self._ours.recv() if self._ours.poll(seconds + START_SECONDS) else None
-        except EOFError:
-            told = None
-        if told is None:
-            raise CannotRun("Its process ended early, or did not answer.")
-        if isinstance(told, Exception):
-            raise told
-        return told
-
-    def __enter__(self) -> Child:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ours.close()
-        self._process.kill()
-        self._process.join()
 
 
 class Beside:
@@ -105,39 +66,19 @@ class Beside:
 
     def per_second(self) -> float:
         """Its speed up to now, since it was last told. Raises `CannotRun` and `WrongResult`."""
-        self._child._ours.send("tell")
-        return float(self._child.answer())
+        return float(self._child.ask("tell"))
 
     def __enter__(self) -> Beside:
-        try:
+        with ExitStack() as stack:
+            stack.enter_context(self._child)
             self._child.answer()  # it is warm
-        except BaseException:
-            self._child.__exit__(None, None, None)
-            raise
+            stack.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._child.__exit__(kind, error, trace)
-
-
-def _child(connection: Connection, work: Callable[..., None], arguments: tuple[Any, ...], env: dict[str, str]) -> None:
-    """The process."""
-    os.environ.update(env)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the benchmark decides what it means
-    import torch
-
-    from learner.update import NonFiniteError
-
-    try:
-        work(connection, *arguments)
-    except (CannotRun, WrongResult) as error:
-        connection.send(error)
-    except (ArenaError, torch.OutOfMemoryError) as error:
-        connection.send(CannotRun(f"There is too little memory: {error}"))
-    except NonFiniteError as error:
-        connection.send(WrongResult(str(error)))
 
 
 def _learn(connection: Connection, config: Config, seconds: float) -> None:

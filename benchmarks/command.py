@@ -36,6 +36,12 @@ class Common:
     """Write rows, machine and command to this file, too."""
 
 
+def check_seconds(seconds: float) -> None:
+    """Raise `ConfigError` unless something can be measured for so long."""
+    if not 0 < seconds < float("inf"):
+        raise ConfigError(f"--seconds {seconds} must be above 0.")
+
+
 class Benchmark(NamedTuple):
     """One benchmark."""
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
 from benchmarks.report import Report
+from learner.ahead import Graphs
 from learner.device import prepare_torch
 from shared import machine
 from shared.config import Precision
@@ -41,14 +43,9 @@ class Device:
         """`body` as a run does it: on CUDA, captured into a graph."""
         if self.torch.type == "cpu":
             return body
-        side = torch.cuda.Stream(self.torch)
-        with torch.cuda.stream(side):  # libraries set themselves up in a first pass, which a capture cannot hold
-            body()
-        side.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            body()
-        return graph.replay
+        graphs = Graphs(self.torch)
+        graphs.capture("body", body)
+        return torch.inference_mode()(partial(graphs.replay, "body"))
 
 
 def devices(part: str, report: Report) -> list[Device]:

@@ -5,16 +5,14 @@ Also the matrix products that no learner can do an update without, over and over
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from dataclasses import replace
 from typing import NamedTuple
 
-import multiprocess
 from multiprocess.connection import Connection
 
-from benchmarks.report import CannotRun, WrongResult
+from benchmarks.child import Child
+from benchmarks.report import WrongResult
 from shared.board import Role
 from shared.memory import Memory, Plan
 from shared.wait import Bell, Waiter
@@ -23,8 +21,6 @@ WINDOW_STEPS = 100_000
 """Most steps of the replay; 0.7 GB, far beyond any cache, where a million would take long to fill."""
 PRODUCTS_SHARE = 0.25
 """Of the seconds for the learner, for its products alone."""
-START_SECONDS = 120.0
-"""Most that the process may take beyond the time that it was given."""
 
 
 class Alone(NamedTuple):
@@ -42,25 +38,8 @@ def learner_alone(plan: Plan, seconds: float) -> Alone:
         CannotRun: memory does not suffice, or the process ended early.
         WrongResult: its numbers ceased to be finite, or it did another number of updates than it was asked for.
     """
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before the child could initialise CUDA
-    context = multiprocess.get_context("spawn")
-    ours, theirs = context.Pipe()
-    child = context.Process(target=_child, args=(theirs, plan, seconds), daemon=True)
-    child.start()
-    theirs.close()
-    try:
-        answer = ours.recv() if ours.poll(seconds * (1 + PRODUCTS_SHARE) + START_SECONDS) else None
-    except EOFError:
-        answer = None
-    finally:
-        ours.close()
-        child.kill()
-        child.join()
-    if answer is None:
-        raise CannotRun("The learner's process ended early, or did not answer.")
-    if isinstance(answer, Exception):
-        raise answer
-    return Alone(*answer)
+    with Child(_learn, (plan, seconds)) as child:
+        return Alone(*child.answer(seconds * (1 + PRODUCTS_SHARE)))
 
 
 def learner_pace(plan: Plan, seconds: float) -> float:
@@ -69,25 +48,7 @@ def learner_pace(plan: Plan, seconds: float) -> float:
     return learner_alone(Plan(config, plan.actions), seconds).updates_per_second * config.learn.train_every
 
 
-def _child(connection: Connection, plan: Plan, seconds: float) -> None:
-    """The process: send an `Alone`, or the exception to be raised."""
-    import torch
-
-    from learner.update import NonFiniteError
-    from shared.arena import ArenaError
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the benchmark decides what it means
-    try:
-        connection.send(tuple(_learn(plan, seconds)))
-    except (ArenaError, torch.OutOfMemoryError) as error:
-        connection.send(CannotRun(f"There is too little memory for the learner alone: {error}"))
-    except NonFiniteError as error:
-        connection.send(WrongResult(str(error)))
-    except WrongResult as error:
-        connection.send(error)
-
-
-def _learn(plan: Plan, seconds: float) -> Alone:
+def _learn(connection: Connection, plan: Plan, seconds: float) -> None:
     """Whole rounds of the learner's own loop, commits included; the lanes say that they have finished all of them."""
     from benchmarks.memory_paths import fill
     from learner.learner import Rounds, prepare, trainer_of
@@ -110,7 +71,7 @@ def _learn(plan: Plan, seconds: float) -> Alone:
     asked, done = sizes.updates_before(round_ + 1) - sizes.updates_before(first + 1), int(board.updates[0]) - before
     if done != asked:
         raise WrongResult(f"The learner did {done:,} updates instead of {asked:,}.")
-    return Alone(done / took, _products(plan, PRODUCTS_SHARE * seconds))
+    connection.send((done / took, _products(plan, PRODUCTS_SHARE * seconds)))
 
 
 def _products(plan: Plan, seconds: float) -> float:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 
-from benchmarks.command import Common
+from benchmarks.command import Common, check_seconds
 from benchmarks.report import Report
 from shared.config import ConfigError
 from shared.validate import nearest
@@ -115,8 +115,7 @@ def _check(options: Options) -> None:
     ):
         if value is not None and value < 1:
             raise ConfigError(f"{flag} {value} must be at least 1.")
-    if not 0 < options.seconds < float("inf"):
-        raise ConfigError(f"--seconds {options.seconds} must be above 0.")
+    check_seconds(options.seconds)
     if options.window_steps < LEAST_WINDOW_STEPS:
         raise ConfigError(f"--window-steps {options.window_steps:_} is too small; {LEAST_WINDOW_STEPS:_} is the least.")
     for checked in (options.part_names, options.batch_sizes, options.game_names):

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from benchmarks.report import ROOT, CannotRun, WrongResult
+
+END_SECONDS = 300.0
+"""Longest time from asking a run to stop to its end."""
 
 
 def last_line(command: Sequence[str], seconds: float) -> dict[str, Any]:
@@ -39,3 +45,29 @@ def said_by(command: Sequence[str], seconds: float) -> str:
         errors = [line for line in complaints if line.startswith("ERROR")] or complaints
         raise CannotRun(f"{' '.join(command[1:])} failed: {errors[-1]}")
     return done.stdout
+
+
+@contextmanager
+def running(command: Sequence[str], errors: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A Python program of ours that is asked to stop, and has ended, when the block is left, however that is.
+
+    Args:
+        command: its file and arguments.
+        errors: where its standard error goes.
+    """
+    with open(errors, "wb") as file:
+        process = subprocess.Popen([sys.executable, *command], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=file)
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()  # its children die with it
+            process.wait()
+
+
+def last_words(errors: Path) -> str:
+    """The last line of what a program complained about."""
+    return (errors.read_text(errors="replace").strip().splitlines() or ["it said nothing"])[-1]

@@ -7,9 +7,7 @@ run goes through the command line, as a user starts it, and is stopped as a user
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -19,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu_share import GpuShare
-from benchmarks.report import ROOT, CannotRun, Report, WrongResult
+from benchmarks.outside import last_words, running
+from benchmarks.report import CannotRun, Report, WrongResult
 from shared import validate
 from shared.config import CONFIG_FILE, Config, ConfigError
 from shared.memory import Plan
@@ -45,8 +44,6 @@ BARE_SHARE = 0.25
 """Of the seconds of a measurement, for the bare emulator beside it, which is steady from its start."""
 SILENT_SECONDS = 600.0
 """Longest time without a new round."""
-END_SECONDS = 300.0
-"""Longest time from asking a run to stop to its end."""
 LOOK_SECONDS = 0.5
 """Between two looks at the records."""
 REFUSED = 2
@@ -214,23 +211,14 @@ def check(sizes: Sizes, before: dict[str, Any], measured: Sequence[dict[str, Any
 
 @contextmanager
 def _running(command: Sequence[str], errors: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A run of `launch.py`, asked to stop when the block is left, however that is; raises when it failed."""
-    with open(errors, "wb") as file:
-        process = subprocess.Popen([sys.executable, *command], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=file)
-    try:
+    """A run of `launch.py`, ended with the block; raises when it failed."""
+    with running(command, errors) as process:
         yield process
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(END_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()  # its children die with it
-            process.wait()
     if process.returncode:
-        said = errors.read_text(errors="replace").strip().splitlines() or ["it said nothing"]
+        said = last_words(errors)
         if process.returncode == REFUSED:
-            raise CannotRun(said[-1])
-        raise WrongResult(f"{' '.join(command)} ended with code {process.returncode}: {said[-1]}")
+            raise CannotRun(said)
+        raise WrongResult(f"{' '.join(command)} ended with code {process.returncode}: {said}")
 
 
 def _watch(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -12,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.report import ROOT, CannotRun
+from benchmarks.outside import last_words, running
+from benchmarks.report import CannotRun
 from watch.metrics import MEAN_OVER, read_metrics
 
 LOOK_SECONDS = 0.5
-END_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
@@ -39,26 +37,15 @@ def solve_run(words: Sequence[str], bound: float, minutes: float) -> Learnt:
     with tempfile.TemporaryDirectory(prefix="ringside-solve-") as scratch:
         run_dir, said = Path(scratch) / "run", Path(scratch) / "said"
         begun = time.monotonic()
-        with open(said, "wb") as errors:
-            command = [sys.executable, "launch.py", "--plain", *words, "--run-dir", str(run_dir)]
-            process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=errors)
         reached = Learnt(0.0, 0, None)
-        try:
+        with running(["launch.py", "--plain", *words, "--run-dir", str(run_dir)], said) as process:
             going = True
             while going and time.monotonic() - begun < 60 * minutes:
                 going = not _ended(process)
                 reached = _look(run_dir / "metrics.jsonl", time.monotonic() - begun, reached)
                 going = going and not (reached.mean_return is not None and reached.mean_return >= bound)
-        finally:
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(END_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()  # its children die with it
-                process.wait()
         if process.returncode:
-            lines = said.read_text(errors="replace").strip().splitlines() or ["it said nothing"]
-            raise CannotRun(f"The run ended with code {process.returncode}: {lines[-1]}")
+            raise CannotRun(f"The run ended with code {process.returncode}: {last_words(said)}")
     return reached
 
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import tyro
 
-from benchmarks.command import Common
+from benchmarks.command import Common, check_seconds
 from benchmarks.emulator import bare_speeds
 from benchmarks.learner_alone import learner_alone, learner_pace
 from benchmarks.report import CannotRun, Report, WrongResult
@@ -39,7 +39,6 @@ from benchmarks.runs import (
 )
 from benchmarks.runs import measure as run
 from benchmarks.turns import Contender, chosen, in_turn
-from shared.config import ConfigError
 from shared.machine import usable_cores
 from shared.memory import Plan
 
@@ -75,8 +74,7 @@ class Options(Common):
 
 def measure(options: Options, report: Report) -> None:
     """Measure what is asked for. Raises `ConfigError` before anything runs when a setting cannot work."""
-    if not 0 < options.seconds < float("inf"):
-        raise ConfigError(f"--seconds {options.seconds} must be above 0.")
+    check_seconds(options.seconds)
     parts = chosen(options.parts, PARTS, "--parts")
     with report.measuring("settings"):
         plan = plan_of(options.game, options.words)

@@ -78,7 +78,7 @@ class Graphs:
         self._stream = torch.cuda.Stream(device)
 
     @torch.inference_mode()
-    def capture(self, name: Hashable, body: Callable[[], None]) -> None:
+    def capture(self, name: Hashable, body: Callable[[], object]) -> None:
         """Capture `body`. It is done once before: libraries set themselves up in a first pass, which no graph holds."""
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):

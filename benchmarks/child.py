@@ -1,0 +1,79 @@
+"""Work in a process of its own, set up as a role of a run is, and what it sends."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any
+
+import multiprocess
+from multiprocess.connection import Connection
+
+from benchmarks.report import CannotRun, WrongResult
+from shared.arena import ArenaError
+
+START_SECONDS = 120.0
+"""Most that a process may take beyond the time that it was given."""
+
+
+class Child:
+    """A process that sends what a function returns, or the exception to be raised. Its end is that of the block."""
+
+    def __init__(
+        self, work: Callable[..., None], arguments: tuple[Any, ...], environment: Mapping[str, str] | None = None
+    ) -> None:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before the child could initialise CUDA
+        context = multiprocess.get_context("spawn")
+        self._ours, theirs = context.Pipe()
+        self._process = context.Process(
+            target=_child, args=(theirs, work, arguments, dict(environment or {})), daemon=True
+        )
+        self._process.start()
+        theirs.close()
+
+    def ask(self, word: str) -> Any:
+        """What it sends to an answer. Raises as `answer`."""
+        self._ours.send(word)
+        return self.answer()
+
+    def answer(self, seconds: float = 0.0) -> Any:
+        """What it sends next. Raises the exception that it sends, or `CannotRun` when it sends nothing."""
+        try:
+            told = self._ours.recv() if self._ours.poll(seconds + START_SECONDS) else None
+        except EOFError:
+            told = None
+        if told is None:
+            raise CannotRun("Its process ended early, or did not answer.")
+        if isinstance(told, Exception):
+            raise told
+        return told
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ours.close()
+        self._process.kill()
+        self._process.join()
+
+
+def _child(connection: Connection, work: Callable[..., None], arguments: tuple[Any, ...], env: dict[str, str]) -> None:
+    """The process."""
+    os.environ.update(env)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the benchmark decides what it means
+    import torch
+
+    from learner.update import NonFiniteError
+
+    try:
+        work(connection, *arguments)
+    except (CannotRun, WrongResult) as error:
+        connection.send(error)
+    except (ArenaError, torch.OutOfMemoryError) as error:
+        connection.send(CannotRun(f"There is too little memory: {error}"))
+    except NonFiniteError as error:
+        connection.send(WrongResult(str(error)))
