@@ -97,11 +97,7 @@ def test_without_systemd_a_sentence_says_how_to_do_without(tmp_path: Path, monke
 def test_a_run_finds_itself_inside_and_keeps_process_output_and_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "run/systemd/system").mkdir(parents=True)
-    (tmp_path / "run/user" / str(os.getuid()) / "systemd/private").mkdir(parents=True)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
-    _fake(tmp_path, monkeypatch)
-    monkeypatch.setenv("ASKED", str(tmp_path / "asked"))
+    _systemd(tmp_path, monkeypatch)
     monkeypatch.setenv(scope._INSIDE, "ringside-1.scope")  # of a run that this one was started from
     words = ["--cgroup", "--cpus", "3", "--memory", "64T", "--game", "nosuchgame"]
     process = subprocess.Popen(
@@ -127,11 +123,7 @@ def test_a_run_finds_itself_inside_and_keeps_process_output_and_code(
 def test_what_is_left_in_the_scope_is_killed_when_the_launcher_has_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "run/systemd/system").mkdir(parents=True)
-    (tmp_path / "run/user" / str(os.getuid()) / "systemd/private").mkdir(parents=True)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
-    _fake(tmp_path, monkeypatch)
-    monkeypatch.setenv("ASKED", str(tmp_path / "asked"))
+    _systemd(tmp_path, monkeypatch)
     told = tmp_path / "told"
     os.mkfifo(told)
     # Says what it was told, and the state that the launcher is in: Z, since nobody has waited for it yet.
@@ -156,3 +148,12 @@ def _fake(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (directory / "systemd-run").write_text(FAKE)
     (directory / "systemd-run").chmod(0o755)
     monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
+
+
+def _systemd(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with systemd and a session of this user; what is asked of systemd-run goes to `root / "asked"`."""
+    (root / "run/systemd/system").mkdir(parents=True)
+    (root / "run/user" / str(os.getuid()) / "systemd/private").mkdir(parents=True)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
+    _fake(root, monkeypatch)
+    monkeypatch.setenv("ASKED", str(root / "asked"))
