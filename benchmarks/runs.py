@@ -89,7 +89,7 @@ def plan_of(game: str, words: Sequence[str]) -> Plan:
         CannotRun: its device is not here.
     """
     import ringside
-    from launch import configuration
+    from tasks.train import configuration
 
     for word in words:
         if word.partition("=")[0] in OURS:

@@ -214,7 +214,7 @@ def solve(serial: Serial, bound: float, minutes: float, begun: float) -> dict[st
 def main() -> None:
     """Measure once; one line of JSON."""
     import ringside
-    from launch import configuration
+    from tasks.train import configuration
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=10.0)

@@ -11,8 +11,8 @@ from benchmarks import ladder
 from benchmarks.ladder import Options, Rung
 from benchmarks.report import CannotRun, Report, WrongResult
 from benchmarks.solve import Learnt, solve_run
-from launch import configuration
 from shared.config import Config, ConfigError
+from tasks.train import configuration
 
 RUNGS = ladder.rungs()
 SPEED = [*ladder.QUICKLY]

@@ -1,0 +1,94 @@
+"""From the words of the command line to a dataclass, and from options of training to a `Config`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TypeVar, get_args
+
+from shared.config import Config, ConfigError, PresetName
+
+PROGRAM = "launch.py"
+_Options = TypeVar("_Options")
+_Choices = TypeVar("_Choices", bound="Choices")
+
+
+@dataclass(frozen=True)
+class Choices(Config):
+    """The options that make a configuration."""
+
+    preset: PresetName = "nature"
+    """Defaults of all options below; nature: Mnih et al. 2015; quick: a short run, an hour rather than days."""
+
+
+def config_of(options: Choices) -> Config:
+    """The configuration that the options say, unchecked."""
+    return Config(**{item.name: getattr(options, item.name) for item in fields(Config)})
+
+
+def parse_choices(kind: type[_Choices], arguments: Sequence[str], program: str, description: str) -> _Choices:
+    """Parse options that default to what --preset or --resume say. Else as `parse`."""
+    import ringside
+
+    preset, resume = _ahead(arguments)
+    start = ringside.starting_point(preset, resume)
+    sections = {item.name: getattr(start, item.name) for item in fields(Config)}
+    return parse(kind, arguments, program, description, kind(**sections, preset=preset))
+
+
+def _ahead(arguments: Sequence[str]) -> tuple[PresetName, str | None]:
+    """The two options that choose what all others default to. Their mistakes are left to the full parser."""
+    import argparse
+
+    parser = argparse.ArgumentParser(prog=PROGRAM, add_help=False, allow_abbrev=False)
+    parser.add_argument("--preset", nargs="?")
+    parser.add_argument("--resume", nargs="?")
+    found = parser.parse_known_args(arguments)[0]
+    if found.preset is not None and found.resume is not None:
+        raise ConfigError("--resume keeps the settings of its run: leave --preset away.")
+    return found.preset if found.preset in get_args(PresetName) else "nature", found.resume
+
+
+def parse(
+    kind: type[_Options], arguments: Sequence[str], program: str, description: str, default: _Options | None = None
+) -> _Options:
+    """Flat flags for the fields of a dataclass. Exits with code 2 on a mistake, with 0 after --help."""
+    import tyro
+
+    registry = tyro.constructors.ConstructorRegistry()
+    names = {int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH"}
+
+    @registry.primitive_rule
+    def number_or_unset(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec | None:
+        """Whole numbers are shown with underscores, and `int | None` is a number that may be left away."""
+        inner = [kind for kind in get_args(info.type) or (info.type,) if kind is not type(None)]
+        if len(inner) != 1 or inner[0] not in names or (inner[0] is not int and not get_args(info.type)):
+            return None
+        return tyro.constructors.PrimitiveConstructorSpec(
+            nargs=1,
+            metavar=names[inner[0]],
+            instance_from_str=lambda words: _whole_number(words[0]) if inner[0] is int else inner[0](words[0]),
+            is_instance=lambda value: value is None or isinstance(value, inner[0]),
+            str_from_instance=lambda value: [
+                "unset" if value is None else f"{value:_}" if isinstance(value, int) else str(value)
+            ],
+        )
+
+    return tyro.cli(
+        kind,
+        prog=program,
+        description=description,
+        args=list(arguments),
+        default=tyro.MISSING_NONPROP if default is None else default,
+        config=(tyro.conf.OmitArgPrefixes,),
+        registry=registry,
+    )
+
+
+def _whole_number(text: str) -> int:
+    """ "50_000_000" and "50000000"."""
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a whole number") from None

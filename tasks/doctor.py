@@ -1,0 +1,35 @@
+"""The task `doctor`: can this machine do a run? The examination itself is in `doctor.py`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tasks.arguments import PROGRAM, Choices, config_of, parse_choices
+
+
+@dataclass(frozen=True)
+class Diagnosis(Choices):
+    """The options of `doctor`."""
+
+    json: Path | None = None
+    """Write the findings to this file, too."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Examine the machine. Returns 1 when a run could not work on it."""
+    import doctor
+
+    unusable = doctor.unusable()
+    if unusable is not None:
+        print(f"{PROGRAM}: {unusable}", file=sys.stderr)
+        return 1
+    options = parse_choices(
+        Diagnosis,
+        arguments,
+        f"{PROGRAM} doctor",
+        "Examine whether this machine can do a run: the one that these options of training say.",
+    )
+    return doctor.examine(config_of(options), arguments, options.json)

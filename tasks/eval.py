@@ -1,0 +1,56 @@
+"""The task `eval`: whole episodes with trained weights, judged by the rules of their protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from shared.config import ConfigError
+from tasks.arguments import PROGRAM, parse
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The options of `eval`."""
+
+    load: Path
+    """Run directory or checkpoint whose weights play."""
+    episodes: int | None = None
+    """Episodes to play; default: as the protocol says."""
+    json: Path | None = None
+    """Write the result to this file, too."""
+    seed: int = 1
+    """Seed of no-ops, epsilon and sticky actions."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Evaluate an agent: print the result and, where asked, write it as JSON."""
+    import json
+
+    import ringside
+
+    options = parse(
+        Evaluation,
+        arguments,
+        f"{PROGRAM} eval",
+        "Play whole episodes with trained weights, by the rules of their protocol.",
+    )
+    if options.json is not None and not options.json.absolute().parent.is_dir():
+        raise ConfigError(f"--json {options.json} cannot be written: its directory does not exist.")
+    result = ringside.evaluate(options.load, episodes=options.episodes, seed=options.seed, device=options.device)
+    normalised = result["human_normalised"]
+    print(
+        f"{result['game']}, protocol {result['protocol']}: mean {result['mean']:.2f} +- {result['sd']:.2f}, "
+        f"median {result['median']:.2f}, best {result['best']:.2f} of {result['episodes']} episodes"
+    )
+    if normalised is not None:
+        print(f"human-normalised {normalised:.3f} (reference: {result['human_normalised_source']})")
+    if options.json is not None:
+        try:
+            options.json.write_text(json.dumps(result, indent=2) + "\n")
+        except OSError as error:
+            raise ConfigError(f"--json {options.json} cannot be written: {error.strerror}.") from error
+    return 0

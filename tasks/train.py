@@ -1,0 +1,96 @@
+"""The task `train`, which is what the command does when it is told no other."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from shared.config import Config, ConfigError
+from tasks.arguments import PROGRAM, Choices, config_of, parse_choices
+
+
+@dataclass(frozen=True)
+class Limits:
+    """A control group for the run."""
+
+    cgroup: bool = False
+    """Start the run as one systemd scope: everything in it ends with it."""
+    cpus: float | None = None
+    """With --cgroup: processor time that the run may use, in cores."""
+    memory: str | None = None
+    """With --cgroup: memory that the run may use, like 16G; too much has one of its processes killed."""
+
+
+@dataclass(frozen=True)
+class Training(Choices):
+    """The options of `train`."""
+
+    limits: Limits = field(default_factory=Limits)
+
+
+def configuration(arguments: Sequence[str]) -> Config:
+    """What the options say, unchecked. Raises `ConfigError`; exits with code 2 on an unknown word."""
+    return config_of(_parse(arguments))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Train an agent. Returns 1 when the run ended early through a fault."""
+    options = _parse(arguments)
+    _confine(options.limits)
+    import ringside
+
+    plan = ringside.plan(config_of(options))
+    from shared.arena import ArenaError
+    from supervisor import RunFailed
+    from watch.display import open_display
+
+    try:
+        with open_display(plain=plan.config.run.plain) as display:
+            summary = ringside.run(plan, display.show, display.note)
+    except ArenaError as error:
+        raise ConfigError(str(error)) from error
+    except RunFailed as error:
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        return 1
+    mean = summary["mean_return_100"]
+    print(
+        f"{'Finished' if summary['finished'] else 'Stopped'} after {summary['steps']:,} steps and "
+        f"{summary['updates']:,} updates in {summary['seconds']:,.0f} s"
+        + (f", mean return of the last episodes {mean:.2f}" if mean is not None else "")
+        + f". Everything is in {plan.config.run.run_dir}."
+    )
+    if not summary["finished"]:
+        print(f"Continue it with: python {PROGRAM} --resume {plan.config.run.run_dir}")
+    return 0
+
+
+def _parse(arguments: Sequence[str]) -> Training:
+    from launch import TASKS
+
+    others = ", ".join(task for task in TASKS if task != "train")
+    return parse_choices(
+        Training,
+        arguments,
+        PROGRAM,
+        "Train an Atari agent. A step is one action of the agent, four frames of the emulator. Other tasks, as the "
+        f"first word: {others}; python {PROGRAM} TASK --help explains one.",
+    )
+
+
+def _confine(limits: Limits) -> None:
+    """With --cgroup: go on in a scope and, once there, say which limits are really in force."""
+    if not limits.cgroup:
+        if limits.cpus is not None or limits.memory is not None:
+            raise ConfigError("--cpus and --memory limit the run's control group: say --cgroup, too.")
+        return
+    import scope
+    from shared.cgroup import in_force
+
+    asked = scope.limits_of(limits.cpus, limits.memory)
+    if not scope.inside():
+        scope.enter(asked, [sys.executable, *sys.orig_argv[1:]])
+    found = in_force()
+    print(f"In force: {found}.", flush=True)
+    for sentence in asked.missing(found):
+        print(f"{PROGRAM}: {sentence}", file=sys.stderr)
