@@ -1,0 +1,87 @@
+"""The losses that learn distributions of returns: pure functions, in the symbols of the papers.
+
+n is the number of transitions, A of actions, Z of atoms, N of quantiles, M of the target's quantiles. What the head of
+learner/loss.py says of its functions holds here too.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from learner.loss import soft_policy
+
+
+def categorical_projection(next_probabilities: Tensor, reward: Tensor, discount: Tensor, support: Tensor) -> Tensor:
+    """Phi T^ Z [n, Z], the distribution of r + gamma z projected on the atoms z (Bellemare et al. 2017, eq. 7).
+
+    (Phi T^ Z)_i = sum_j [1 - |[r + gamma z_j] clipped to [z_0, z_(Z-1)] - z_i| / dz] clipped to [0, 1] times p_j, as a
+    dense sum and not scattered, so that it is added in one order. Distances are measured in dz from z_0, where the
+    places of the atoms are whole numbers, so that no rounding of z_i takes mass away.
+
+    Args:
+        next_probabilities: p_j(s', a*) [n, Z].
+        reward: r [n].
+        discount: gamma [n], 0 where the return ends.
+        support: z [Z], at least two, evenly spaced and rising.
+    """
+    low, high = support[0], support[-1]
+    places = torch.arange(len(support), dtype=support.dtype, device=support.device)
+    shifted = (reward[:, None] + discount[:, None] * support).clamp(low, high)
+    moved = (shifted - low) * ((len(support) - 1) / (high - low))
+    share = (1.0 - (moved[:, None, :] - places[:, None]).abs()).clamp(0.0, 1.0)
+    return (share * next_probabilities[:, None, :]).sum(2)
+
+
+def cross_entropy(log_probabilities: Tensor, target: Tensor) -> Tensor:
+    """-sum_i m_i log p_i(s, a) [n], of log p [n, Z] and m [n, Z] (Bellemare et al. 2017, algorithm 1)."""
+    return -(target * log_probabilities).sum(1)
+
+
+def mean_of(probabilities: Tensor, support: Tensor) -> Tensor:
+    """Q = sum_i z_i p_i [...], of p [..., Z] and z [Z] (Bellemare et al. 2017, algorithm 1)."""
+    return (probabilities * support).sum(-1)
+
+
+def midpoints(count: int, *, dtype: torch.dtype = torch.float32, device: torch.device | None = None) -> Tensor:
+    """tau^_i = (2i - 1) / 2N for i = 1 ... N = `count`: the quantiles of QR-DQN (Dabney et al. 2018a, lemma 2).
+
+    Raises:
+        ValueError: there is no quantile.
+    """
+    if count < 1:
+        raise ValueError(f"A distribution of {count} quantiles cannot be learned; one is the least.")
+    return ((torch.arange(count, dtype=torch.float64) + 0.5) / count).to(device, dtype)
+
+
+def quantile_huber(theta: Tensor, tau: Tensor, target: Tensor, kappa: float) -> Tensor:
+    """sum_i mean_j |tau_i - 1{u_ij < 0}| L_kappa(u_ij) / kappa with u_ij = target_j - theta_i, [n].
+
+    L_kappa(u) is u^2 / 2 within kappa, and kappa (|u| - kappa / 2) beyond. IQN: Dabney et al. 2018b, eq. 3; QR-DQN:
+    Dabney et al. 2018a, eq. 9 and 10, which do not divide by kappa. Both take kappa = 1, where it is the same.
+
+    Args:
+        theta: quantiles of Z(s, a) [n, N].
+        tau: their fractions in (0, 1), [n, N] or [N].
+        target: r + gamma theta_j(s', a*) [n, M].
+        kappa: width of the Huber loss >= 0; 0 is its limit, the quantile loss |u| (Dabney et al. 2018a, eq. 8).
+    """
+    u = target[:, None, :] - theta[:, :, None]
+    error = F.huber_loss(u, torch.zeros_like(u), reduction="none", delta=kappa) / kappa if kappa > 0.0 else u.abs()
+    fraction = tau[..., :, None]
+    return (torch.where(u < 0.0, 1.0 - fraction, fraction) * error).mean(2).sum(1)
+
+
+def soft_quantiles(next_quantiles: Tensor, next_q: Tensor, temperature: float) -> Tensor:
+    """sum_a pi(a|s') (theta_j(s', a) - tau log pi(a|s')) [n, M], with pi = softmax(Q / tau).
+
+    The target of M-IQN (Vieillard et al. 2020, appendix) but for reward and discount.
+
+    Args:
+        next_quantiles: theta_j(s', a) [n, A, M].
+        next_q: Q(s', a) [n, A], the mean over quantiles that the policy is made of.
+        temperature: tau > 0.
+    """
+    log_pi, pi = soft_policy(next_q, temperature)
+    return (pi[:, :, None] * (next_quantiles - temperature * log_pi[:, :, None])).sum(1)

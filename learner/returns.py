@@ -1,0 +1,58 @@
+"""Returns over several steps, in numpy: what of a transition is known before any network is asked."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class End(IntEnum):
+    """What a tick does to the return that passes through it."""
+
+    NONE = 0
+    """It goes on."""
+    TERMINAL = 1
+    """Nothing after the tick counts, and no value either."""
+    TRUNCATED = 2
+    """No reward after the tick is the episode's, but the value of its last observation counts."""
+
+
+class Return(NamedTuple):
+    """Returns of n transitions, to which `discount` times the value `length` ticks after the state is added."""
+
+    value: NDArray[np.float32]
+    """R float32[n]."""
+    discount: NDArray[np.float32]
+    """gamma^length float32[n], or 0 where the return ended."""
+    length: NDArray[np.int64]
+    """Rewards in the sum int64[n], 1 to k."""
+
+
+def n_step(reward: NDArray[np.floating], ends: NDArray[np.integer], discount: float) -> Return:
+    """R = sum_i gamma^i r_(t+i), i = 0 ... length - 1 (Hessel et al. 2018, "Multi-step learning").
+
+    Sums and powers are made in float64, from the first tick to the last, and rounded once; so one step gives r and
+    gamma themselves. What stands behind an end is never looked at.
+
+    Args:
+        reward: r_t ... r_(t+k-1) [n, k], k >= 1.
+        ends: the `End` of the same ticks [n, k].
+        discount: gamma.
+    """
+    n, k = reward.shape
+    reward = reward.astype(np.float64)
+    value, bootstrap = np.zeros(n), np.zeros(n)
+    length = np.zeros(n, np.int64)
+    going = np.ones(n, bool)
+    gamma = 1.0
+    for i in range(k):
+        value += np.where(going, reward[:, i], 0.0) * gamma
+        length += going
+        gamma *= discount
+        last = going & ((ends[:, i] != End.NONE) | (i == k - 1))
+        bootstrap[last & (ends[:, i] != End.TERMINAL)] = gamma
+        going &= ~last
+    return Return(value.astype(np.float32), bootstrap.astype(np.float32), length)
