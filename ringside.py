@@ -204,7 +204,7 @@ def continues(ready: Plan) -> bool:
                     f"--total-steps {config.learn.total_steps:_}."
                 )
         if run.init_from is not None:
-            load_weights(run.init_from).require(network=config.learn.network, actions=ready.actions)
+            load_weights(run.init_from).require(network=ready.network, actions=ready.actions)
     except CheckpointError as error:
         raise ConfigError(str(error)) from error
     return own
@@ -244,7 +244,7 @@ def evaluate(
     protocol = PROTOCOLS[weights.protocol]
     count = episodes or protocol.eval_episodes
     try:
-        weights.require(network=weights.network, actions=action_count(play))
+        weights.require(actions=action_count(play))
     except EnvError as error:
         raise ConfigError(str(error)) from error
     batch = min(envs, count)
@@ -253,7 +253,7 @@ def evaluate(
     threads = 1  # a batch of eight is too small to share; threads that wait for each other made it four times slower
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before CUDA is initialised
     prepare_torch(torch.device(name), precision, threads)
-    policy = Policy(weights.network, weights.actions, torch.device(name), precision, batch)
+    policy = Policy(weights.network, torch.device(name), precision, batch)
     policy.load(weights.flat)
     stacks = np.zeros((batch, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
     played = play_episodes(play, seed, 0, count, stacks, lambda: greedy(policy.q_values(stacks)).astype(np.uint8))
@@ -287,7 +287,7 @@ class Agent:
         self.game = weights.game
         self.protocol = weights.protocol
         self.actions = weights.actions
-        self._policy = Policy(weights.network, weights.actions, torch.device(device_of(device)), "fp32", batch=1)
+        self._policy = Policy(weights.network, torch.device(device_of(device)), "fp32", batch=1)
         self._policy.load(weights.flat)
 
     def act(self, stack: NDArray[np.uint8]) -> int:

@@ -56,6 +56,8 @@ class Lane:
         self._snapshots = memory.lane_snapshots
         self._sizes = memory.sizes
         self._explore: Explore = plan.config.explore
+        first = index * memory.sizes.lane_envs
+        self._ladder = [self._sizes.ladder(first + j, self._explore) for j in range(memory.sizes.lane_envs)]
         self._seed = plan.config.run.seed
         self._slot = {name: view[index] for name, view in memory.ring.field.items()}
         self._first_env = index * memory.sizes.lane_envs
@@ -146,7 +148,7 @@ class Lane:
         chosen = []
         for j, env in enumerate(self.envs):
             index = self._first_env + j
-            if uniform(self._seed, Stream.EXPLORE, index, tick) < epsilon:
+            if uniform(self._seed, Stream.EXPLORE, index, tick) < epsilon ** self._ladder[j]:
                 chosen.append(below(env.actions, self._seed, Stream.EXPLORE_ACTION, index, tick))
             else:
                 chosen.append(int(greedy[j]))

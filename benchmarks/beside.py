@@ -118,15 +118,15 @@ def _answer(connection: Connection, config: Config, seconds: float) -> None:
     """Answers, each compared with the first."""
     import torch
 
+    from learner.initial import initial_parameters
     from learner.learner import prepare
-    from learner.network import initial_parameters
     from learner.policy import Policy
-    from shared.parameters import parameters_of
+    from shared.parameters import Network
 
     prepare(config)
-    batch, network, machine = config.play.envs, config.learn.network, config.machine
-    policy = Policy(network, ACTIONS, torch.device(machine.device), machine.precision, batch)
-    policy.load(initial_parameters(parameters_of(network, ACTIONS), SEED))
+    batch, network, machine = config.play.envs, Network(config.learn.network, ACTIONS), config.machine
+    policy = Policy(network, torch.device(machine.device), machine.precision, batch)
+    policy.load(initial_parameters(network, SEED))
     stacks = np.random.default_rng(SEED).integers(0, 256, (batch, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
     wanted = policy.q_values(stacks)
     for _ in range(WARM_ANSWERS):

@@ -15,10 +15,10 @@ from benchmarks.plain_update import AGREEMENT, plain_values
 from benchmarks.products import Products
 from benchmarks.report import Report, WrongResult
 from benchmarks.timing import seconds_per_call
-from learner.network import initial_parameters
+from learner.initial import initial_parameters
 from learner.policy import Policy
 from shared.config import FRAME_SIDE, STACK, Config
-from shared.parameters import parameters_of
+from shared.parameters import Network
 
 ACTIONS = 4
 SEED = 1
@@ -37,17 +37,17 @@ def measure(options: Options, report: Report) -> None:
 
 
 def _measure(options: Options, report: Report, device: Device, precision: str, batch: int) -> None:
-    network = Config().learn.network
-    policy = Policy(network, ACTIONS, device.torch, precision, batch)
-    parameters = initial_parameters(parameters_of(network, ACTIONS), SEED)
+    network = Network(Config().learn.network, ACTIONS)
+    policy = Policy(network, device.torch, precision, batch)
+    parameters = initial_parameters(network, SEED)
     policy.load(parameters)
     stacks = np.random.default_rng(SEED).integers(0, 256, (batch, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
-    wanted = plain_values(network, torch.from_numpy(parameters), torch.from_numpy(stacks))
+    wanted = plain_values(network.name, torch.from_numpy(parameters), torch.from_numpy(stacks))
     off = float(np.linalg.norm(policy.q_values(stacks) - wanted.numpy()) / wanted.norm())
     if not off < AGREEMENT:
         raise WrongResult(f"With batch {batch}, values are {off:.1%} off those of plain layers in float32.")
     like = torch.zeros((), dtype=torch.bfloat16 if precision == "bf16" else torch.float32, device=device.torch)
-    products = Products(network, ACTIONS, batch, like, backward=False)
+    products = Products(network.name, ACTIONS, batch, like, backward=False)
     products.check()
     actions = (device.captured(products.run), lambda: policy.q_values(stacks))
     times = np.array([seconds_per_call(actions, options.seconds, device.settle) for _ in range(options.repeats)])

@@ -21,9 +21,10 @@ from benchmarks.report import CannotRun, Report, WrongResult
 from benchmarks.timing import seconds_per_call
 from learner.gather import BLOCK, GRID, select_to
 from learner.inference import Server
-from learner.network import Architecture, Weights, initial_parameters
+from learner.initial import initial_parameters
+from learner.network import Architecture, Weights
 from learner.policy import Policy
-from learner.replay import FRAMES, HostFrames, Replay
+from learner.replay import HostFrames, Replay, frames_of
 from learner.update import CHUNK_UPDATES
 from shared.arena import ArenaError
 from shared.config import FRAME_SIDE, STACK, Config
@@ -153,8 +154,8 @@ def _learner_gather(paths: Paths, memory: Memory) -> None:
     replay = Replay(ring, frames, batch=learn.batch_size, discount=learn.discount, seed=SEED)
     plan = replay.plan(1, memory.sizes.window_ticks, updates, updates)
     parts = [plan.part(first, first + n) for first in range(0, len(plan.action), n)]
-    out = torch.zeros(n, GRID, GRID, FRAMES * BLOCK * BLOCK, dtype=torch.uint8)
-    flat, plain = ring.flat["frame"], np.zeros((n * FRAMES, FRAME_SIDE, FRAME_SIDE), np.uint8)
+    out = torch.zeros(n, GRID, GRID, frames_of(1) * BLOCK * BLOCK, dtype=torch.uint8)
+    flat, plain = ring.flat["frame"], np.zeros((n * frames_of(1), FRAME_SIDE, FRAME_SIDE), np.uint8)
     part, place = cycle(range(len(parts))), cycle(range(max(1, len(flat) // len(plain))))
 
     def copy() -> None:
@@ -241,9 +242,9 @@ def _stack(ring: Ring, env: int, tick: int) -> NDArray[np.uint8]:
 
 def _weights(paths: Paths, memory: Memory) -> None:
     """The parameters from the learner's order into shared memory, and from there into inference's network."""
-    architecture, cpu = Architecture(memory.plan.config.learn.network, ACTIONS), torch.device("cpu")
+    architecture, cpu = Architecture(memory.plan.network), torch.device("cpu")
     learner, inference = (Weights(architecture, cpu, "fp32") for _ in range(2))
-    learner.load(initial_parameters(architecture.spec, SEED))
+    learner.load(initial_parameters(memory.plan.network, SEED))
     plain = learner.master.numpy()
     version = count()
     data, scratch = memory.weights.data, np.zeros_like(plain)

@@ -11,11 +11,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from learner.initial import initial_parameters
 from learner.loss import bellman_target
-from learner.network import initial_parameters
 from learner.replay import HostFrames, Replay
 from shared.config import FRAME_SIDE, STACK, Learn
-from shared.parameters import CONVOLUTIONS, parameters_of
+from shared.parameters import CONVOLUTIONS, Network
 from shared.ring import Ring
 
 AGREEMENT = 0.02
@@ -53,7 +53,7 @@ class PlainTrainer:
     def __init__(self, ring: Ring, learn: Learn, seed: int, actions: int, device: torch.device, precision: str) -> None:
         self._learn, self._device = learn, device
         self._bf16 = precision == "bf16"
-        start = torch.from_numpy(initial_parameters(parameters_of(learn.network, actions), seed)).to(device)
+        start = torch.from_numpy(initial_parameters(Network(learn.network, actions), seed)).to(device)
         self._target, self._flat = start.clone(), start.clone().requires_grad_()
         self._mean, self._square = torch.zeros_like(start), torch.zeros_like(start)
         self._replay = Replay(ring, HostFrames(ring), batch=learn.batch_size, discount=learn.discount, seed=seed)

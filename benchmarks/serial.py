@@ -89,7 +89,7 @@ class Layers:
 
     def check(self, flat: NDArray[np.float32]) -> None:
         """Raise `WrongResult` unless the values are those of the network that a run asks, in float32."""
-        policy = Policy(self._plan.config.learn.network, self._plan.actions, self._device, "fp32", batch=2)
+        policy = Policy(self._plan.network, self._device, "fp32", batch=2)
         stacks = np.random.default_rng(0).integers(0, 256, (2, STACK, FRAME_SIDE, FRAME_SIDE), dtype=np.uint8)
         self.load(flat)
         policy.load(flat)

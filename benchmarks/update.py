@@ -21,19 +21,20 @@ from benchmarks.report import Report, WrongResult
 from benchmarks.timing import seconds_per_call
 from learner.aside import Aside
 from learner.gather import GRID
+from learner.initial import initial_parameters
 from learner.network import (
     CELL,
     Architecture,
     Weights,
     backward,
     forward,
-    initial_parameters,
     network_input,
 )
-from learner.replay import FRAMES
+from learner.replay import frames_of
 from learner.update import CHUNK_UPDATES, Trainer
 from shared.machine import usable_cores
 from shared.memory import Memory
+from shared.parameters import Network
 from shared.resolve import learner_threads_of
 
 
@@ -61,8 +62,9 @@ class Rounds:
             ring=memory.ring,
             sizes=memory.sizes,
             learn=memory.plan.config.learn,
+            extend=memory.plan.config.extend,
+            network=memory.plan.network,
             seed=SEED,
-            actions=ACTIONS,
             device=device.torch,
             precision=precision,
         )
@@ -84,15 +86,15 @@ class Rounds:
 class Passes:
     """The passes of a chunk of updates, without what lies between them."""
 
-    def __init__(self, network: str, batch: int, device: Device, precision: str) -> None:
-        architecture = Architecture(network, ACTIONS)
+    def __init__(self, network: Network, batch: int, device: Device, precision: str) -> None:
+        architecture = Architecture(network)
         self._weights = Weights(architecture, device.torch, precision)
-        self._weights.load(initial_parameters(architecture.spec, SEED))
+        self._weights.load(initial_parameters(network, SEED))
         self._gradients = architecture.views(torch.zeros_like(self._weights.shadow))
-        shape = CHUNK_UPDATES * batch, GRID, GRID, FRAMES * CELL
+        shape = CHUNK_UPDATES * batch, GRID, GRID, frames_of(1) * CELL
         self._aside = Aside(own_thread=device.torch.type == "cpu")
         self._blocks = torch.randint(0, 256, shape, dtype=torch.uint8, device=device.torch)
-        self._gradient_q = torch.randn(batch, ACTIONS, device=device.torch)
+        self._gradient_q = torch.randn(batch, ACTIONS, 1, device=device.torch)
 
     def run(self) -> None:
         """One pass of the target network, and `CHUNK_UPDATES` forward and backward of the online one."""
@@ -116,7 +118,7 @@ def _measure(options: Options, report: Report, device: Device, precision: str, m
         raise WrongResult(f"The mean loss of the first {CHUNK_UPDATES} updates is {ours:.5f}, not {theirs:.5f}.")
 
     with torch.inference_mode():
-        passes = Passes(learn.network, learn.batch_size, device, precision)
+        passes = Passes(memory.plan.network, learn.batch_size, device, precision)
         like = torch.zeros((), dtype=torch.bfloat16 if precision == "bf16" else torch.float32, device=device.torch)
         target = Products(learn.network, ACTIONS, CHUNK_UPDATES * learn.batch_size, like, backward=False)
         online = Products(learn.network, ACTIONS, learn.batch_size, like, backward=True)

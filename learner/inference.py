@@ -63,7 +63,8 @@ class Server:
         ticks = np.repeat(Mailbox.tick_of(numbers), self._lane_envs)
         rows, mask = memory.ring.stack_rows(envs, ticks)
         places = envs % self._batch
-        actions = greedy(self._policy.q_values_of(memory.ring.flat["frame"], rows, mask, places))[places]
+        q = self._policy.q_values_of(memory.ring.flat["frame"], rows, mask, places, ticks)
+        actions = greedy(q)[places]
         memory.mailbox.answer(lanes, numbers, actions.reshape(len(lanes), self._lane_envs).astype(np.uint8))
         self.served += len(envs)
 
@@ -109,10 +110,11 @@ def _serve(birth: Birth) -> None:
     deterministic = machine.deterministic == "on"
     prepare_torch(device, machine.precision, machine.inference_threads, deterministic=deterministic)
 
-    def policy(batch: int) -> Policy:
-        return Policy(config.learn.network, memory.plan.actions, device, machine.precision, batch)
+    def policy(batch: int, explore_seed: int | None = None) -> Policy:
+        network, extend = memory.plan.network, config.extend
+        return Policy(network, device, machine.precision, batch, extend=extend, explore_seed=explore_seed)
 
-    server = Server(memory, policy(machine.inference_batch))
+    server = Server(memory, policy(machine.inference_batch, config.run.seed))
     evaluation = EvaluationServer(memory, policy(len(memory.evaluations.stacks)))
     server.served = max(0, int(board.furthest[birth.process]))
     actors, evaluator = birth.bells.actors, birth.bells.of(Role.EVALUATOR)

@@ -109,15 +109,15 @@ def unrescale(x: Tensor, eps: float) -> Tensor:
 
 
 def importance_weights(probabilities: Tensor, size: int | Tensor, beta: float | Tensor) -> Tensor:
-    """w_i = (1 / (N P(i)))^beta / max_j w_j [n], j in the batch (Schaul et al. 2016, section 3.4).
+    """w_i = (1 / (N P(i)))^beta / max_j w_j [..., n], j in the batch (Schaul et al. 2016, section 3.4).
 
     Args:
-        probabilities: P(i) > 0 [n], with which the transitions were drawn.
+        probabilities: P(i) > 0 [..., n], with which the transitions were drawn.
         size: N, transitions that could be drawn.
         beta: share of the correction, 0 to 1; a scalar tensor where it changes between replays of a graph.
     """
     weights = (size * probabilities) ** -beta
-    return weights / weights.amax()
+    return weights / weights.amax(-1, keepdim=True)
 
 
 def _largest(q: Tensor) -> Tensor:

@@ -17,7 +17,6 @@ from learner.update import NonFiniteError, Trainer
 from shared.board import Phase
 from shared.files import write_atomic
 from shared.memory import Memory
-from shared.parameters import parameters_of
 from shared.wait import Waiter
 
 SAVED = "nan-report-{round}-{update}"
@@ -51,7 +50,7 @@ def report(memory: Memory, waiter: Waiter, trainer: Trainer, run_dir: Path, foun
         "not_finite": {name: int((~np.isfinite(array)).sum()) for name, array in arrays.items()},
         "learning_rate": config.learn.learning_rate,
         "optimizer": config.learn.optimizer,
-        "network": config.learn.network,
+        "network": str(memory.plan.network),
         "precision": config.machine.precision,
         "device": config.machine.device,
         "config_digest": config.digest(),
@@ -75,7 +74,7 @@ def _do_again(memory: Memory, waiter: Waiter, trainer: Trainer, last: int) -> tu
         Whether one was; the arrays of that update, or of the last one; its number in its round, from 0.
     """
     learn, sizes = memory.plan.config.learn, memory.sizes
-    before = np.zeros(parameters_of(learn.network, memory.plan.actions).count, np.float32)
+    before = np.zeros(memory.plan.parameters.count, np.float32)
     boundary, update = memory.learner_snapshots.newest(), 0
     state = memory.learner_snapshots.read(boundary) if boundary >= 0 else None
     if state is None:

@@ -1,4 +1,4 @@
-"""The Q networks, by name: parameters in the order that is fast, forward and backward passes written out.
+"""Plain networks: parameters in the order that is fast, forward and backward passes written out.
 
 Outside, parameters are one float32 vector in the order of `shared.parameters`, which is PyTorch's (weights of
 convolutions [out, in, y, x], features flattened as (channel, y, x)). Inside, they stand in another order, the *inner*
@@ -26,16 +26,12 @@ from torch import Tensor
 
 from learner.aside import Aside
 from learner.gather import BLOCK, GRID
-from shared.config import STACK, ConfigError
-from shared.parameters import CONVOLUTIONS, ParameterSpec, parameters_of
-from shared.random import Stream, bits
+from shared.config import STACK
+from shared.parameters import CONVOLUTIONS, Network, parameters_of
 
 CELL = BLOCK * BLOCK
 """Pixels of a block."""
 PIXEL = 1.0 / 255.0
-
-_WRONG = 0.4
-"""Relative error that rounding does not explain: it reaches 0.15 in gradients of fresh networks, a wrong kernel 0.5."""
 
 # Bound once: finding an operator's overload anew costs as much as a small operation.
 _convolution_backward = torch.ops.aten.convolution_backward.default
@@ -61,21 +57,6 @@ def network_input(block: Tensor, first: int, dtype: torch.dtype) -> Tensor:
     return stack.permute(0, 3, 1, 2).to(dtype, memory_format=torch.channels_last)
 
 
-def initial_parameters(spec: ParameterSpec, seed: int) -> NDArray[np.float32]:
-    """Fresh parameters float32[P]: weights and biases uniform in +-1/sqrt(fan-in), as PyTorch's layers begin.
-
-    Torch7, in which the DQN of 2015 was written, begins its layers the same way. Drawn on the CPU, so that all devices
-    begin alike.
-    """
-    generator = torch.Generator().manual_seed(bits(seed, Stream.NETWORK) >> 1)
-    pieces, bound = [], 0.0
-    for name, shape in spec.shapes:
-        if name.endswith(".weight"):
-            bound = 1.0 / math.sqrt(math.prod(shape[1:]))
-        pieces.append((torch.rand(math.prod(shape), generator=generator) * 2.0 - 1.0) * bound)
-    return torch.cat(pieces).numpy()
-
-
 class Views(NamedTuple):
     """The layers' parts of one flat vector in inner order."""
 
@@ -84,20 +65,20 @@ class Views(NamedTuple):
     hidden: tuple[Tensor, Tensor]
     """weight [hidden, features], bias [hidden]."""
     value: tuple[Tensor, Tensor]
-    """weight [actions, hidden], bias [actions]."""
+    """weight [actions * atoms, hidden], bias [actions * atoms]."""
 
 
 class Architecture:
     """Shapes of a network and the way between the outer and the inner order of its parameters."""
 
-    def __init__(self, network: str, actions: int) -> None:
-        layers, _ = CONVOLUTIONS[network]
-        self.actions = actions
-        self.spec = parameters_of(network, actions)
+    def __init__(self, network: Network) -> None:
+        layers, _ = CONVOLUTIONS[network.name]
+        self.network = network
+        self.spec = parameters_of(network)
         self.strides = [1] + [stride for _, _, stride in layers[1:]]
         self._kernels = [kernel // stride if i == 0 else kernel for i, (_, kernel, stride) in enumerate(layers)]
         if layers[0][2] != BLOCK or layers[0][1] % BLOCK:
-            raise ValueError(f"The first convolution of network {network} must have stride {BLOCK}.")
+            raise ValueError(f"The first convolution of network {network.name} must have stride {BLOCK}.")
         self._order = self._inner_order()
         self._on_device: dict[torch.device, tuple[Tensor, Tensor]] = {}
         self.convolution_parameters = sum(math.prod(shape) for name, shape in self.spec.shapes if name[:4] == "conv")
@@ -199,12 +180,12 @@ class Pass(NamedTuple):
     """The input of each convolution, and the last one's output."""
     hidden: Tensor
     """float32[n, hidden]."""
-    q: Tensor
-    """Q(s, .) float32[n, actions]."""
+    outputs: Tensor
+    """float32[n, actions, atoms]; with one atom they are Q(s, .)."""
 
 
 def forward(weights: Weights, x: Tensor, settle: Callable[[], None] | None = None) -> Pass:
-    """Q(s, .) of `network_input`; the last layer is computed in float32.
+    """The outputs for `network_input`; the last layer is computed in float32.
 
     Args:
         settle: called before the weights behind the convolutions are read; until it returns they may still change.
@@ -215,30 +196,32 @@ def forward(weights: Weights, x: Tensor, settle: Callable[[], None] | None = Non
     if settle is not None:
         settle()
     hidden = F.linear(_features(inputs[-1]), *weights.layers.hidden).relu_().float()
-    return Pass(inputs, hidden, F.linear(hidden, *weights.layers.value))
+    network = weights.architecture.network
+    return Pass(inputs, hidden, F.linear(hidden, *weights.layers.value).view(-1, network.actions, network.atoms))
 
 
-def backward(weights: Weights, past: Pass, gradient_q: Tensor, out: Views, aside: Aside) -> None:
-    """Write the gradient of sum(gradient_q * Q(s, .)) by all parameters into the views of a flat vector.
+def backward(weights: Weights, past: Pass, gradient: Tensor, out: Views, aside: Aside) -> None:
+    """Write the gradient of sum(gradient * outputs) by all parameters into the views of a flat vector.
 
     The way back through the layers is one chain; the gradients of the weights hang on it and are done aside, except
     for the last ones.
 
     Args:
         past: of the forward pass with the same weights.
-        gradient_q: float32[n, actions].
+        gradient: float32[n, actions, atoms].
         out: views of a vector [P] of the weights' dtype; whole after `aside.settle()`.
     """
     layers, hidden, features = weights.layers, past.hidden, _features(past.inputs[-1])
-    grad = _relu_backward(gradient_q @ layers.value[0], hidden).to(weights.dtype)
+    last = gradient.view(len(gradient), -1)
+    grad = _relu_backward(last @ layers.value[0], hidden).to(weights.dtype)
 
     def of_matrices(grad: Tensor) -> None:
-        if out.value[0].dtype == gradient_q.dtype:
-            torch.mm(gradient_q.t(), hidden, out=out.value[0])
-            torch.sum(gradient_q, 0, out=out.value[1])
+        if out.value[0].dtype == last.dtype:
+            torch.mm(last.t(), hidden, out=out.value[0])
+            torch.sum(last, 0, out=out.value[1])
         else:
-            out.value[0].copy_(gradient_q.t() @ hidden)
-            out.value[1].copy_(gradient_q.sum(0))
+            out.value[0].copy_(last.t() @ hidden)
+            out.value[1].copy_(last.sum(0))
         torch.mm(grad.t(), features, out=out.hidden[0])
         torch.sum(grad, 0, out=out.hidden[1])
 
@@ -251,8 +234,8 @@ def backward(weights: Weights, past: Pass, gradient_q: Tensor, out: Views, aside
             out.convolutions[0][1].copy_(bias)
 
     aside.do(partial(of_matrices, grad))
-    last = past.inputs[-1]
-    grad = (grad @ layers.hidden[0]).view(len(last), *last.shape[2:], last.shape[1]).permute(0, 3, 1, 2)
+    top = past.inputs[-1]
+    grad = (grad @ layers.hidden[0]).view(len(top), *top.shape[2:], top.shape[1]).permute(0, 3, 1, 2)
     for i in reversed(range(1, len(layers.convolutions))):
         grad = _relu_backward(grad, past.inputs[i + 1])
         aside.do(partial(of_convolution, i, grad))
@@ -285,41 +268,3 @@ def _features(last: Tensor) -> Tensor:
 
 def _relu_backward(gradient: Tensor, output: Tensor) -> Tensor:
     return _threshold_backward(gradient, output, 0)
-
-
-def check_arithmetic(network: str, actions: int, device: torch.device, precision: str, batch: int) -> None:
-    """Compare this machine's bfloat16 with its float32, forward and backward, in the shapes that will be used.
-
-    Libraries choose kernels by processor and shape, and some have been wrong without a word (oneDNN 3.12 with AMX:
-    convolutions of 16 channels with stride 4).
-
-    Raises:
-        ConfigError: what bfloat16 gives is further from float32 than rounding explains.
-    """
-    if precision != "bf16":
-        return
-    architecture = Architecture(network, actions)
-    parameters = initial_parameters(architecture.spec, 0)
-    generator = torch.Generator().manual_seed(0)
-    pixels = torch.randint(0, 256, (batch, GRID, GRID, STACK * CELL), generator=generator, dtype=torch.uint8)
-    gradient_q = torch.randn(batch, actions, generator=generator).to(device)
-    results = []
-    for each in ("fp32", "bf16"):
-        weights = Weights(architecture, device, each)
-        weights.load(parameters)
-        past = forward(weights, network_input(pixels.to(device), 0, weights.dtype))
-        gradient = torch.zeros_like(weights.shadow)
-        backward(weights, past, gradient_q, architecture.views(gradient), Aside())
-        results.append([past.q, *(view.float() for pair in _pairs(architecture.views(gradient)) for view in pair)])
-    for exact, rounded in zip(*results, strict=True):
-        off = float((rounded - exact).norm() / exact.norm())
-        if not off < _WRONG:
-            raise ConfigError(
-                f"On {device}, bfloat16 gives network {network} values that are {off:.0%} off: a kernel of PyTorch "
-                f"{torch.__version__} is wrong on this processor. Use --precision fp32."
-            )
-
-
-def _pairs(views: Views) -> list[tuple[Tensor, Tensor]]:
-    """(weight, bias) of all layers."""
-    return [*views.convolutions, views.hidden, views.value]

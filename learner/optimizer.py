@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from learner.aside import Aside
-from learner.network import Weights
+from learner.model import Model
 from shared.config import Learn
 
 ADAM_MEAN_DECAY = 0.9
 """Adam's beta1; beta2 is `Learn.optimizer_decay`."""
 
 _Vectors = tuple[NDArray, NDArray, NDArray, NDArray, NDArray, NDArray]
+_TINY = 1e-6
 _ONE = np.float32(1.0)
 _HALF = np.uint32(16)
 _ROUND = np.uint32(0x7FFF)
@@ -97,7 +98,8 @@ class Optimizer:
         gradient_scale: what the gradient of a sum over the batch is to be multiplied with before it comes here.
     """
 
-    def __init__(self, weights: Weights, learn: Learn) -> None:
+    def __init__(self, weights: Model, learn: Learn, clip: float | None = None) -> None:
+        """`clip` is the greatest norm of the gradient of the batch's mean; None: unbounded."""
         self.gradient = torch.zeros_like(weights.shadow)
         self.mean = torch.zeros_like(weights.master)
         self.square = torch.zeros_like(weights.master)
@@ -108,7 +110,9 @@ class Optimizer:
         self._learn = learn
         self._steps = torch.zeros((), device=weights.master.device)
         self._compiled = weights.master.device.type == "cpu"
-        cut = weights.architecture.convolution_parameters
+        # As a bound for the gradient that comes here, which may be that of the batch's sum.
+        self._bound = None if clip is None else clip * self.gradient_scale * learn.batch_size
+        cut = weights.cut
         self._parts = [self._vectors(part) for part in (slice(0, cut), slice(cut, None))] if self._compiled else []
 
     def begin(self, steps: int) -> None:
@@ -122,12 +126,15 @@ class Optimizer:
         """
         if self._learn.optimizer == "adam":
             self._steps += 1
+        if self._bound is not None:
+            norm = torch.linalg.vector_norm(self.gradient, dtype=torch.float32)
+            self.gradient.mul_((self._bound / (norm + _TINY)).clamp_(max=1.0))
         if self._compiled:
             convolutions, matrices = self._parts
             move = self.compiled_step()
             aside.do(partial(move, matrices))
             move(convolutions)
-            self._weights.scale_first()
+            self._weights.refresh()
         else:
             self.torch_step()
 

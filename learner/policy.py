@@ -8,17 +8,43 @@ from numpy.typing import NDArray
 
 from learner.ahead import Graphs
 from learner.gather import BLOCK, GRID, select_to
-from learner.network import CELL, Architecture, Weights, check_arithmetic, forward, network_input
-from shared.config import FRAME_SIDE, STACK
+from learner.method import method_of
+from learner.model import Beside
+from learner.models import check_arithmetic, model_of
+from learner.network import CELL
+from shared.config import FRAME_SIDE, STACK, Extend
+from shared.parameters import Network
+from shared.random import Stream, bits
 
 
 class Policy:
     """A network that answers a fixed number of stacks with the values of their actions."""
 
-    def __init__(self, network: str, actions: int, device: torch.device, precision: str, batch: int) -> None:
-        check_arithmetic(network, actions, device, precision, batch)
-        self._weights = Weights(Architecture(network, actions), device, precision)
+    def __init__(
+        self,
+        network: Network,
+        device: torch.device,
+        precision: str,
+        batch: int,
+        *,
+        extend: Extend | None = None,
+        explore_seed: int | None = None,
+    ) -> None:
+        """The policy of a network, which is to be loaded.
+
+        Args:
+            extend: with an implicit network, how many fractions choose; default: as published.
+            explore_seed: explore with the network's noise, if it has any, drawn from this seed; None: no noise.
+        """
+        check_arithmetic(network, device, precision, batch)
+        self._model = model_of(network, device, precision)
+        self._method = method_of(network, extend or Extend(), device)
+        self._fractions = self._method.policy_fractions(batch)
+        self._seed = explore_seed
+        explores = explore_seed is not None and self._model.noise
+        self._noise = torch.zeros(batch, self._model.noise, device=device) if explores else None
         self._batch = batch
+        actions = network.actions
         cuda = device.type == "cuda"
         self._host = torch.zeros(batch, GRID, GRID, STACK * CELL, dtype=torch.uint8, pin_memory=cuda)
         self._words = self._host.numpy().view(np.uint32).reshape(batch, GRID, GRID, STACK, BLOCK)
@@ -31,7 +57,8 @@ class Policy:
     @torch.inference_mode()
     def load(self, flat: NDArray[np.float32]) -> None:
         """Take a new version of the parameters, float32[P] in the order of `shared.parameters`."""
-        self._weights.load(flat)
+        self._model.to_inner(flat, self._model.master)
+        self._model.cast()
 
     @torch.inference_mode()
     def q_values(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32]:
@@ -49,7 +76,12 @@ class Policy:
 
     @torch.inference_mode()
     def q_values_of(
-        self, frames: NDArray[np.uint8], rows: NDArray[np.int64], keep: NDArray[np.bool_], places: NDArray[np.int64]
+        self,
+        frames: NDArray[np.uint8],
+        rows: NDArray[np.int64],
+        keep: NDArray[np.bool_],
+        places: NDArray[np.int64],
+        ticks: NDArray[np.int64] | None = None,
     ) -> NDArray[np.float32]:
         """Q(s, .) float32[batch, actions] of a batch in which some rows are new, gathered in one pass over memory.
 
@@ -57,7 +89,11 @@ class Policy:
             frames: uint8[R, 84, 84], of which the new stacks are `rows`, int64[n, 4]; where `keep`, bool[n, 4], is
                 False, a frame counts as zeros.
             places: int64[n], the rows of the batch that are new; the others hold what they held.
+            ticks: int64[n], of which the noise is a function where the policy explores by noise.
         """
+        if self._noise is not None and ticks is not None:
+            for tick in np.unique(ticks):
+                self._noise[torch.from_numpy(places[ticks == tick])] = torch.from_numpy(self._noise_of(int(tick)))
         select_to(frames.view(np.uint32), rows, keep, places, self._words)
         if self._graphs is None:
             self._answer()
@@ -70,8 +106,15 @@ class Policy:
         """From the buffer of blocks to that of values: the body of the graph."""
         if self._blocks is not self._host:
             self._blocks.copy_(self._host, non_blocking=True)
-        q = forward(self._weights, network_input(self._blocks, 0, self._weights.dtype)).q
-        self._values.copy_(q, non_blocking=True)
+        beside = Beside(self._fractions if self._method.policy_samples else None, self._noise)
+        outputs = self._model.forward(self._blocks, 0, beside).outputs
+        self._values.copy_(self._method.values(outputs), non_blocking=True)
+
+    def _noise_of(self, tick: int) -> NDArray[np.float32]:
+        """float32[k], normal: the same for all envs in a tick, another in every tick."""
+        assert self._seed is not None
+        generator = np.random.Generator(np.random.Philox(key=[bits(self._seed, Stream.NOISE), tick]))
+        return generator.standard_normal(self._model.noise, np.float32)
 
 
 def greedy(q: NDArray[np.float32]) -> NDArray[np.int64]:

@@ -1,15 +1,15 @@
 """Proportional prioritised replay (Schaul et al. 2016, section 3.3): place i is drawn with P(i) = p_i^alpha / sum.
 
-A place is a transition of the window: `(tick % window_ticks) * envs + env`. Its *weight* p^alpha is kept in fixed point,
-a whole number of `QUANTUM`, and so are all sums. Whole numbers add up the same in any order and lose nothing: a tree of
+A place is a transition of the window: `(tick % window_ticks) * envs + env`. Its *weight* p^alpha is in fixed point, a
+whole number of `QUANTUM`, and so are all sums. Whole numbers add up the same in any order and lose nothing: a tree of
 any shape, compiled for the CPU or in PyTorch's operations on a GPU, draws the same places from the same weights, the
 least weight counts among millions of large ones, and a target below the total always ends at a place that has weight.
 
 Parents are recomputed from their children, never adjusted, and of a place named twice the last value stays. A place of
 weight 0 (empty, or not to be sampled) is never drawn, and only `admit` gives it weight.
 
-The sums are levels of one flat vector: the leaves, then the sums of `fanout` neighbours each, up to the total. Each level
-but the total is padded with zeros to a multiple of `fanout`.
+The sums are levels of one flat vector: the leaves, then the sums of `fanout` neighbours each, up to the total. Each
+level but the total is padded with zeros to a multiple of `fanout`.
 """
 
 from __future__ import annotations
@@ -71,6 +71,16 @@ class Priorities(ABC):
         self._levels = self._sums.split(lengths)
         self._leaves = self._levels[0][: self.places]
         self._maximum = torch.full((1,), FIRST_MAXIMUM, dtype=torch.int64, device=device)
+
+    @property
+    def total(self) -> float:
+        """The sum of all weights; on a GPU, waits for it."""
+        return int(self._levels[-1]) * QUANTUM
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self._sums.zero_()
+        self._maximum.fill_(FIRST_MAXIMUM)
 
     def admit(self, first_tick: int, samplable: Tensor) -> None:
         """Ticks from `first_tick` on, bool[ticks, envs], enter with the running maximum, or 0 where not samplable.

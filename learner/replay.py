@@ -13,12 +13,21 @@ from torch import Tensor
 
 from learner.gather import BLOCK, GRID, select
 from learner.network import blocks
+from learner.returns import End, n_step
 from shared.config import FRAME_SIDE, STACK
 from shared.random import Stream, bits
 from shared.ring import Ring
 
-FRAMES = STACK + 1
-"""Frames of a transition: t-3 ... t+1 hold both stacks, s = the first four and s' = the last four."""
+
+def frames_of(n_step: int) -> int:
+    """Frames of a transition: with one step t-3 ... t+1 hold both stacks; with more, each has four of its own."""
+    return STACK + 1 if n_step == 1 else 2 * STACK
+
+
+def second_stack(n_step: int) -> int:
+    """The frame of a transition with which s' begins."""
+    return frames_of(n_step) - STACK
+
 
 STAGING_BYTES = 16 << 20
 """Size of each of the two pinned buffers through which frames go to a device."""
@@ -35,17 +44,13 @@ class Starts:
         self._valid = ring.field["valid"]
         self._envs = ring.sizes.envs
         self._window_ticks = ring.sizes.window_ticks
+        self._n_step = ring.sizes.n_step
         self._ids = np.empty(2 * self._window_ticks * self._envs, np.int64)
         self._head = self._tail = self._end = 0
 
     def advance(self, window_end: int) -> NDArray[np.int64]:
-        """The ids of the window that ends before tick `window_end`; a view, good until the next call.
-
-        A tick can be sampled when it was acted in and the four frames of its stack lie in the window; before tick 0
-        there is nothing, which counts as zeros.
-        """
-        oldest = max(0, window_end - self._window_ticks)
-        first = oldest + STACK - 1 if oldest > 0 else 0
+        """The ids of the window that ends before tick `window_end`; a view, good until the next call."""
+        first, window_end = self.samplable(window_end)
         if window_end < self._end or first > self._end:
             self._head = self._tail = 0
             self._end = min(first, window_end)
@@ -60,11 +65,23 @@ class Starts:
         self._head += int(np.searchsorted(self._ids[self._head : self._tail], first * self._envs))
         return self._ids[self._head : self._tail]
 
+    def samplable(self, window_end: int) -> tuple[int, int]:
+        """The ticks [first, end) that can be sampled if they were acted in.
+
+        The four frames of a stack lie in the window; before tick 0 there is nothing, which counts as zeros. So do the
+        steps whose rewards are added up.
+        """
+        oldest = max(0, window_end - self._window_ticks)
+        return oldest + STACK - 1 if oldest > 0 else 0, max(0, window_end + 1 - self._n_step)
+
+    def acted(self, begin: int, end: int) -> NDArray[np.bool_]:
+        """bool[end - begin, envs]: where an action was taken."""
+        slots = np.arange(begin, end) % self._valid.shape[1]
+        return self._valid[:, slots].transpose(1, 0, 2).reshape(-1, self._envs) != 0
+
     def _acted(self, begin: int, end: int) -> NDArray[np.int64]:
         """Ids of the valid slots of ticks [begin, end)."""
-        slots = np.arange(begin, end) % self._valid.shape[1]
-        by_tick = self._valid[:, slots].transpose(1, 0, 2).reshape(-1)
-        return np.flatnonzero(by_tick) + begin * self._envs
+        return np.flatnonzero(self.acted(begin, end)) + begin * self._envs
 
 
 def draw(limit: int, count: int, batch: int, seed: int, round_: int) -> NDArray[np.int64]:
@@ -85,15 +102,15 @@ class Batch(NamedTuple):
     """Transitions (s, a, r, s') without their frames; each tensor's first dimension is the transition."""
 
     rows: Tensor
-    """int64[n, 5]: where the frames t-3 ... t+1 lie."""
+    """int64[n, k]: where the frames of both stacks lie, k = `frames_of(n_step)`."""
     keep: Tensor
-    """uint8[n, 5, 1, 1]: 0 for frames from before the episode, which count as zeros."""
+    """uint8[n, k, 1, 1]: 0 for frames from before the episode, which count as zeros."""
     action: Tensor
     """int64[n]."""
     reward: Tensor
-    """float32[n], clipped to its sign."""
+    """float32[n]: the discounted sum of one reward or more, each clipped to its sign."""
     discount: Tensor
-    """float32[n]: gamma, or 0 where the return ends (a terminal state, or a lost life that counts)."""
+    """float32[n]: gamma^steps, or 0 where the return ends (a terminal state, or a lost life that counts)."""
 
     def part(self, begin: int, end: int) -> Batch:
         """The transitions [begin, end), as views."""
@@ -113,7 +130,7 @@ class Frames(Protocol):
         """Where the frames of (env, tick) lie; the arguments broadcast."""
 
     def select(self, batch: Batch, out: Tensor) -> None:
-        """Write the batch's frames as blocks uint8[n, 21, 21, 5 * 16] on the learner's device."""
+        """Write the batch's frames as blocks uint8[n, 21, 21, k * 16] on the learner's device."""
 
 
 class HostFrames:
@@ -139,7 +156,7 @@ class HostFrames:
         self._pinned[0].send(partial(self._gather, batch), out)
 
     def _gather(self, batch: Batch, out: Tensor) -> None:
-        words = out.numpy().view(np.uint32).reshape(len(out), GRID, GRID, FRAMES, BLOCK)
+        words = out.numpy().view(np.uint32).reshape(len(out), GRID, GRID, -1, BLOCK)
         select(self._lines, batch.rows.numpy(), batch.keep.numpy()[:, :, 0, 0], words)
 
 
@@ -235,39 +252,49 @@ class Replay:
     """The transitions of a round: drawn at its start, all at once, since the window does not change within it."""
 
     def __init__(self, ring: Ring, frames: Frames, *, batch: int, discount: float, seed: int) -> None:
+        self.starts = Starts(ring)
         self._ring = ring
         self._frames = frames
         self._batch = batch
         self._discount = discount
         self._seed = seed
-        self._starts = Starts(ring)
 
     def plan(self, round_: int, window_end: int, updates: int, padded: int) -> Batch:
-        """The transitions of all updates of a round, n = padded * batch, on the CPU.
+        """The transitions of all updates of a round, n = padded * batch, on the CPU, drawn uniformly.
 
         Those of update u are [u * batch, (u + 1) * batch); what pads them to `padded` updates repeats the first ones.
 
         Raises:
             ValueError: the window holds no transition.
         """
-        starts = self._starts.advance(window_end)
+        starts = self.starts.advance(window_end)
         if len(starts) == 0:
             raise ValueError(f"The window that ends at tick {window_end} holds no transition to sample.")
         self._frames.advance(window_end)
         ids = starts[draw(len(starts), updates, self._batch, self._seed, round_)]
-        ids = np.resize(ids, (padded, self._batch)).reshape(-1)
-        tick, env = np.divmod(ids, self._ring.sizes.envs)
-        flat = self._ring.flat
-        stack, keep = self._ring.stack_rows(env, tick)
-        now = stack[:, -1]
-        ends = (flat["terminated"][now] | flat["life_lost"][now]) != 0
-        rows = self._frames.rows(env[:, None], tick[:, None] + np.arange(1 - STACK, 2))
-        # The frame of t + 1 belongs to the episode of every t that was acted in, so s' is masked as s is.
-        keep = np.concatenate([keep, np.ones_like(keep[:, :1])], axis=1)
+        tick, env = np.divmod(np.resize(ids, (padded, self._batch)).reshape(-1), self._ring.sizes.envs)
+        return self.transitions(tick, env)
+
+    def transitions(self, tick: NDArray[np.int64], env: NDArray[np.int64]) -> Batch:
+        """Transitions that begin with tick `tick` of env `env`, int64[n] both, on the CPU."""
+        flat, steps = self._ring.flat, self._ring.sizes.n_step
+        now = self._ring.rows(env[:, None], tick[:, None] + np.arange(steps))
+        # A tick that ended more than once ended by the stronger word: a terminal state, or a lost life that counts.
+        ends = np.where(flat["truncated"][now] != 0, End.TRUNCATED, End.NONE)
+        ends[(flat["terminated"][now] | flat["life_lost"][now]) != 0] = End.TERMINAL
+        value, discount, length = n_step(np.sign(flat["raw_reward"][now]), ends, self._discount)
+        keep = self._ring.stack_rows(env, tick)[1]
+        if steps == 1:  # the frame of t + 1 belongs to the episode of every t that was acted in
+            ticks = tick[:, None] + np.arange(1 - STACK, 2)
+            keep = np.concatenate([keep, np.ones_like(keep[:, :1])], axis=1)
+        else:
+            reach = np.arange(1 - STACK, 1)
+            ticks = np.concatenate([tick[:, None] + reach, (tick + length)[:, None] + reach], axis=1)
+            keep = np.concatenate([keep, self._ring.stack_rows(env, tick + length)[1]], axis=1)
         return Batch(
-            rows=torch.from_numpy(rows),
+            rows=torch.from_numpy(self._frames.rows(env[:, None], ticks)),
             keep=torch.from_numpy(keep.astype(np.uint8)[:, :, None, None]),
-            action=torch.from_numpy(flat["action"][now].astype(np.int64)),
-            reward=torch.from_numpy(np.sign(flat["raw_reward"][now])),
-            discount=torch.from_numpy(np.where(ends, np.float32(0.0), np.float32(self._discount))),
+            action=torch.from_numpy(flat["action"][now[:, 0]].astype(np.int64)),
+            reward=torch.from_numpy(value),
+            discount=torch.from_numpy(discount),
         )

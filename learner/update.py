@@ -1,14 +1,14 @@
 """Gradient updates: the trainer of a run.
 
-All transitions of a round are known when it begins, and the target network stays as it is until it ends. So the round
-is done in *chunks* of some updates: the frames of a chunk are gathered at once, max_a' Q^(s', a') is computed for all
-of them at once, and only then come its updates, one by one. Chunks are counted from the beginning of the round and
-always have the same size; how the round is cut into calls of `run` changes no number.
+The window does not change within a round, and neither does the target network. So the round is done in *chunks* of
+some updates: the frames of a chunk are gathered at once, the target network is asked about all of them at once, and
+only then come its updates, one by one. Chunks are counted from the beginning of the round and always have the same
+size; how the round is cut into calls of `run` changes no number.
 
-Nothing of a chunk's preparation depends on the updates before it: a second thread prepares a chunk while the first
-updates with the one before (learner/ahead.py). On a CPU a third thread takes a part of every update (learner/aside.py).
-On a GPU each has a stream of its own, and target values and updates are captured into graphs; within a round nothing
-waits for the GPU.
+Nothing of a chunk's preparation depends on the updates of the chunk before it: a second thread prepares a chunk while
+the first updates with the one before (learner/ahead.py). On a CPU a third thread takes a part of every update
+(learner/aside.py). On a GPU each has a stream of its own, and target values and updates are captured into graphs;
+within a round nothing waits for the GPU.
 """
 
 from __future__ import annotations
@@ -24,25 +24,22 @@ from torch import Tensor
 
 from learner.ahead import Ahead, Graphs
 from learner.aside import Aside
+from learner.chunk import Chunk
 from learner.gather import BLOCK, GRID
-from learner.loss import bellman_target, clipped_error
-from learner.network import (
-    CELL,
-    Architecture,
-    Weights,
-    backward,
-    check_arithmetic,
-    forward,
-    initial_parameters,
-    network_input,
-)
+from learner.initial import initial_parameters
+from learner.method import method_of
+from learner.model import Beside
+from learner.models import check_arithmetic, model_of
 from learner.optimizer import Optimizer
-from learner.replay import FRAMES, Batch, DeviceFrames, Frames, HostFrames, Replay
-from shared.config import FRAME_SIDE, ConfigError, Learn
+from learner.prioritised import Prioritised
+from learner.replay import Batch, DeviceFrames, Frames, HostFrames, Replay, frames_of
+from learner.targets import Targets
+from shared.config import FRAME_SIDE, ConfigError, Extend, Learn
 from shared.errors import Unmendable
+from shared.parameters import Network
 from shared.ring import Ring
 from shared.sizes import Sizes
-from shared.snapshot import STATE_NAMES
+from shared.snapshot import PRIORITIES, STATE_NAMES
 
 CHUNK_UPDATES = 8
 """Most updates of a chunk. It fixes the shape in which target values are computed, so it touches their last bits."""
@@ -73,27 +70,6 @@ class RoundMetrics(NamedTuple):
     """Of the batch's mean gradient, looked at in the first update of each chunk."""
 
 
-class Chunk(NamedTuple):
-    """Buffers for the transitions of some updates, n in all."""
-
-    blocks: Tensor
-    """uint8[n, 21, 21, 5 * 16]: frames t-3 ... t+1."""
-    chosen: Tensor
-    """float32[n, actions]: one-hot a_t."""
-    reward: Tensor
-    """float32[n], clipped."""
-    discount: Tensor
-    """float32[n]; 0 where the return ends."""
-    y: Tensor
-    """float32[n]: target values."""
-
-    @classmethod
-    def of(cls, n: int, actions: int, device: torch.device) -> Chunk:
-        """Empty buffers."""
-        blocks = torch.zeros(n, GRID, GRID, FRAMES * CELL, dtype=torch.uint8, device=device)
-        return cls(blocks, torch.zeros(n, actions, device=device), *(torch.zeros(n, device=device) for _ in range(3)))
-
-
 class Trainer:
     """Parameters, target and optimiser, and the updates of one round after the other."""
 
@@ -103,8 +79,9 @@ class Trainer:
         ring: Ring,
         sizes: Sizes,
         learn: Learn,
+        extend: Extend,
+        network: Network,
         seed: int,
-        actions: int,
         device: torch.device,
         precision: str,
         replay_on: str = "auto",
@@ -116,17 +93,34 @@ class Trainer:
             ConfigError: the arithmetic is wrong here, or the replay does not fit where it was asked for.
         """
         self._sizes, self._learn, self._seed, self._device = sizes, learn, seed, device
-        check_arithmetic(learn.network, actions, device, precision, learn.batch_size)
-        architecture = Architecture(learn.network, actions)
-        self._online = Weights(architecture, device, precision)
-        self._target = Weights(architecture, device, precision)
-        self._optimizer = Optimizer(self._online, learn)
-        self._gradients = architecture.views(self._optimizer.gradient)
+        check_arithmetic(network, device, precision, learn.batch_size)
+        self._network = network
+        self._online = model_of(network, device, precision)
+        self._target = model_of(network, device, precision)
+        self._method = method_of(network, extend, device)
+        self._targets = Targets(self._target, self._online, self._method, sizes.n_step)
+        self._optimizer = Optimizer(self._online, learn, extend.clip_gradient)
+        self._online.gradient_into(self._optimizer.gradient)
         self._frames = _frames(ring, device, replay_on)
         self._replay = Replay(ring, self._frames, batch=learn.batch_size, discount=learn.discount, seed=seed)
         self._chunk = min(CHUNK_UPDATES, -(-sizes.round_steps // learn.train_every))
-        self._chunks = [Chunk.of(self._chunk * learn.batch_size, actions, device) for _ in range(2)]
-        self._actions = torch.arange(actions, device=device)
+        self._chunks = [
+            Chunk.of(
+                self._chunk,
+                learn.batch_size,
+                model=self._online,
+                method=self._method,
+                n_step=sizes.n_step,
+                device=device,
+            )
+            for _ in range(2)
+        ]
+        self._prioritised: Prioritised | None = None
+        if extend.prioritised:
+            shape = {"updates": self._chunk, "batch": learn.batch_size}
+            self._prioritised = Prioritised(ring, self._replay, self._frames, extend=extend, seed=seed, **shape)
+        self._taught = 0  # chunks of the round whose errors the priorities know
+        self._actions = torch.arange(network.actions, device=device)
         # Of loss and maximal Q by place in the batch, and of the gradient's norm in the first place.
         self._sums = torch.zeros(3, learn.batch_size, dtype=torch.float64, device=device)
         self._plan: Batch | None = None
@@ -145,30 +139,38 @@ class Trainer:
     def initialise(self) -> None:
         """Fresh parameters from the seed, the target equal to them, moments zero."""
         self._ahead.settle()
-        self._online.load(initial_parameters(self._online.architecture.spec, self._seed))
+        self._online.to_inner(initial_parameters(self._network, self._seed), self._online.master)
+        self._online.cast()
         self.update_target()
         self._optimizer.mean.zero_()
         self._optimizer.square.zero_()
+        if self._prioritised is not None:
+            self._prioritised.tree.clear()
 
     @torch.inference_mode()
     def load(self, state: Mapping[str, NDArray[np.float32]]) -> None:
-        """Take over the vectors of `STATE_NAMES`, float32[P] each, in the order of `shared.parameters`.
+        """Take over the vectors of a snapshot, those of parameters float32[P], in the order of `shared.parameters`.
 
         Without "target", the target network is the online one.
         """
         self._ahead.settle()
         for name, vector in self._state().items():
             source = "online" if name == "target" and name not in state else name
-            self._online.architecture.to_inner(state[source], vector)
+            self._online.to_inner(state[source], vector)
         self._online.cast()
         self._target.cast()
+        if self._prioritised is not None:
+            self._prioritised.tree.load(state[PRIORITIES])
 
     @torch.inference_mode()
     def store(self, out: dict[str, NDArray[np.float32]]) -> None:
-        """Write those vectors of `STATE_NAMES` that are asked for into float32[P] arrays."""
+        """Write those vectors of a snapshot that are asked for into float32 arrays."""
         state = self._state()
         for name, vector in out.items():
-            self._online.architecture.to_outer(state[name], vector)
+            if name in state:
+                self._online.to_outer(state[name], vector)
+            elif self._prioritised is not None:
+                self._prioritised.tree.store(vector)
 
     @torch.inference_mode()
     def online_into(self, out: NDArray[np.float32]) -> None:
@@ -178,7 +180,7 @@ class Trainer:
             NonFiniteError: they, or what the round computed so far, are not finite.
         """
         self.check()
-        self._online.architecture.to_outer(self._online.master, out)
+        self._online.to_outer(self._online.master, out)
 
     @torch.inference_mode()
     def update_target(self) -> None:
@@ -199,11 +201,15 @@ class Trainer:
         self._round, self._done, self._loaded = round_, 0, -1
         self._planned = self._sizes.updates_in(round_)
         self._sums.zero_()
-        if self._planned:
+        self._taught = 0
+        if self._planned and self._prioritised is not None:
+            self._prioritised.begin(round_, window_end)
+        elif self._planned:
             if self._foreseen is None or self._foreseen[:2] != (round_, window_end):
                 self._foresee(round_, window_end)
             assert self._foreseen is not None, "it was just drawn"
             self._plan = self._foreseen[2]
+        if self._planned:
             self._optimizer.begin(self._sizes.updates_before(round_))
         return self._planned
 
@@ -223,9 +229,11 @@ class Trainer:
     def foresee(self, round_: int, window_end: int) -> None:
         """Begin to draw what `begin_round` would draw with these arguments, beside what the GPU still has to do.
 
-        Only when all updates of the present round were asked for, and all ticks before `window_end` are there.
+        Only when all updates of the present round were asked for, and all ticks before `window_end` are there. What
+        is drawn by priorities cannot be foreseen.
         """
-        self._ahead.begin(partial(self._foresee, round_, window_end))
+        if self._prioritised is None:
+            self._ahead.begin(partial(self._foresee, round_, window_end))
 
     @property
     def busy(self) -> bool:
@@ -234,12 +242,15 @@ class Trainer:
 
     @torch.inference_mode()
     def end_round(self) -> RoundMetrics:
-        """Means of the updates done since `begin_round`.
+        """Means of the updates done since `begin_round`; the priorities know what these taught.
 
         Raises:
             NonFiniteError: the loss, the gradient or a parameter is not finite; nothing may be published then.
         """
         self.check()
+        if self._prioritised is not None:
+            self._ahead.settle()
+            self._teach(-(-self._done // self._chunk))
         loss, max_q, norm = self._sums.sum(1).tolist()
         updates = max(1, self._done * self._learn.batch_size)
         norms = max(1, -(-self._done // self._chunk))
@@ -267,23 +278,24 @@ class Trainer:
     def last_update(self) -> dict[str, NDArray[np.generic]]:
         """What went into the update that was done last, and what came of it, b transitions and P parameters.
 
-        `frames` uint8[b, 5, 84, 84] of t-3 ... t+1, `action` int64[b], `reward` float32[b] as clipped, `discount`
-        float32[b], `target_value` float32[b], `gradient` and `parameters_after` float32[P] in outer order.
+        `frames` uint8[b, k, 84, 84] of both stacks, `action` int64[b], `reward` float32[b] of clipped ones, `discount`
+        float32[b], `target_value` float32[b, ...], `gradient` and `parameters_after` float32[P] in outer order.
         """
         number, index = divmod(self._done - 1, self._chunk)
         part = slice(index * self._learn.batch_size, (index + 1) * self._learn.batch_size)
-        chunk = Chunk(*(buffer[part].cpu() for buffer in self._chunks[number % 2]))
-        cut = chunk.blocks.view(-1, GRID, GRID, FRAMES, BLOCK, BLOCK).permute(0, 3, 1, 4, 2, 5)
+        chunk = self._chunks[number % 2]
+        frames = frames_of(self._sizes.n_step)
+        cut = chunk.blocks[part].cpu().view(-1, GRID, GRID, frames, BLOCK, BLOCK).permute(0, 3, 1, 4, 2, 5)
         outer = {"gradient": self._optimizer.gradient, "parameters_after": self._online.master}
         vectors = {name: np.zeros(len(vector), np.float32) for name, vector in outer.items()}
         for name, vector in outer.items():
-            self._online.architecture.to_outer(vector, vectors[name])
+            self._online.to_outer(vector, vectors[name])
         return {
-            "frames": cut.reshape(len(cut), FRAMES, FRAME_SIDE, FRAME_SIDE).contiguous().numpy(),
-            "action": chunk.chosen.argmax(1).numpy(),
-            "reward": chunk.reward.numpy(),
-            "discount": chunk.discount.numpy(),
-            "target_value": chunk.y.numpy(),
+            "frames": cut.reshape(len(cut), frames, FRAME_SIDE, FRAME_SIDE).contiguous().numpy(),
+            "action": chunk.chosen[part].argmax(1).numpy(force=True),
+            "reward": chunk.reward[part].numpy(force=True),
+            "discount": chunk.discount[part].numpy(force=True),
+            "target_value": self._targets.of(chunk, part, slice(index, index + 1)).numpy(force=True),
             **vectors,
         }
 
@@ -300,7 +312,7 @@ class Trainer:
         """
         updates, targets = Graphs(self._device), Graphs(self._device)
         for buffer, chunk in enumerate(self._chunks):
-            targets.capture(buffer, partial(self._targets, chunk))
+            targets.capture(buffer, partial(self._targets.prepare, chunk))
             for first in range(0, self._chunk, self._piece):
                 last = min(first + self._piece, self._chunk)
                 updates.capture((buffer, first, last), partial(self._updates, buffer, first, last))
@@ -311,9 +323,12 @@ class Trainer:
         updates = self._sizes.updates_in(round_)
         padded = -(-updates // self._chunk) * self._chunk
         plan = self._replay.plan(round_, window_end, updates, padded)
+        self._foreseen = (round_, window_end, self._upload(plan))
+
+    def _upload(self, batch: Batch) -> Batch:
+        """Bring transitions to where they are read."""
         devices = [self._frames.device] * 2 + [self._device] * 3
-        batch = Batch(*(_upload(field, at) for field, at in zip(plan, devices, strict=True)))
-        self._foreseen = (round_, window_end, batch)
+        return Batch(*(_upload(field, at) for field, at in zip(batch, devices, strict=True)))
 
     def _some(self, buffer: int, first: int, last: int) -> int:
         """The first of the updates [first, last) of the chunk in a buffer; returns how many."""
@@ -341,25 +356,31 @@ class Trainer:
         buffer = number % 2
         self._gather(number, self._chunks[buffer])
         if self._target_graphs is None:
-            self._targets(self._chunks[buffer])
+            self._targets.prepare(self._chunks[buffer])
         else:
             self._target_graphs.replay(buffer)
 
     def _gather(self, number: int, chunk: Chunk) -> None:
         """Bring the transitions of chunk `number` into its buffers."""
-        assert self._plan is not None, "begin_round comes before run"
-        n = len(chunk.y)
-        part = self._plan.part(number * n, (number + 1) * n)
+        if self._prioritised is not None:
+            self._teach(number - 1)
+            part = self._upload(self._prioritised.draw(number, chunk.places, chunk.importance))
+        else:
+            assert self._plan is not None, "begin_round comes before run"
+            n = len(chunk.blocks)
+            part = self._plan.part(number * n, (number + 1) * n)
         self._frames.select(part, chunk.blocks)
-        # One-hot, not gather: the backward pass of gather adds up in an order that a GPU does not fix.
-        chunk.chosen.copy_(part.action[:, None] == self._actions)
-        chunk.reward.copy_(part.reward)
-        chunk.discount.copy_(part.discount)
+        chunk.put(part, self._actions)
+        chunk.draw(self._seed, self._round, number)
 
-    def _targets(self, chunk: Chunk) -> None:
-        """The values that the updates of a chunk move to."""
-        future = forward(self._target, network_input(chunk.blocks, 1, self._target.dtype)).q.amax(1)
-        chunk.y.copy_(bellman_target(chunk.reward, chunk.discount, future))
+    def _teach(self, end: int) -> None:
+        """Tell the priorities what the chunks before `end` taught; of the last one only what was done of it."""
+        assert self._prioritised is not None
+        for number in range(self._taught, end):
+            chunk = self._chunks[number % 2]
+            n = min(len(chunk.places), (self._done - number * self._chunk) * self._learn.batch_size)
+            self._prioritised.learn(chunk.places[:n], chunk.error[:n])
+        self._taught = max(self._taught, end)
 
     def _updates(self, buffer: int, first: int, last: int) -> None:
         """Updates [first, last) of the chunk in a buffer."""
@@ -370,18 +391,22 @@ class Trainer:
     def _update(self, chunk: Chunk, index: int) -> None:
         """One gradient update."""
         size, online = self._learn.batch_size, self._online
-        part = slice(index * size, (index + 1) * size)
-        past = forward(online, network_input(chunk.blocks[part], 0, online.dtype), self._aside.settle)
-        chosen = chunk.chosen[part]
-        loss, gradient = clipped_error((past.q * chosen).sum(1), chunk.y[part])
-        gradient_q = gradient[:, None] * chosen
+        part, noise = slice(index * size, (index + 1) * size), slice(index, index + 1)
+        fractions = chunk.fractions[part] if self._method.samples else None
+        beside = Beside(fractions, chunk.noise[noise] if online.noise else None)
+        past = online.forward(chunk.blocks[part], 0, beside, self._aside.settle, learns=True)
+        outputs = past.outputs.detach()
+        learned = self._method.learn(outputs, chunk.chosen[part], self._targets.of(chunk, part, noise), fractions)
+        if self._prioritised is not None:
+            chunk.error[part].copy_(learned.priority)
+            learned.gradient.mul_(chunk.importance[part][:, None, None])
         if self._optimizer.gradient_scale != 1.0:
-            gradient_q.mul_(self._optimizer.gradient_scale)
-        backward(online, past, gradient_q, self._gradients, self._aside)
+            learned.gradient.mul_(self._optimizer.gradient_scale)
+        online.backward(past, learned.gradient, self._aside)
         self._aside.settle()
         self._optimizer.step(self._aside)
-        self._sums[0].add_(loss)
-        self._sums[1].add_(past.q.amax(1))
+        self._sums[0].add_(learned.loss)
+        self._sums[1].add_(self._method.values(outputs).amax(1))
         if index == 0:
             norm = torch.linalg.vector_norm(self._optimizer.gradient, dtype=torch.float32)
             self._sums[2, 0].add_(norm, alpha=1.0 / (self._optimizer.gradient_scale * size))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from shared.memory import Memory
 from shared.segments import CheckpointError
-from shared.snapshot import ENV_BYTES, state_names
+from shared.snapshot import ENV_BYTES, state_lengths
 
 _OPENING = ("frame", "start", "valid")
 """Fields of the slot that opens the next round, written with the last tick of the round before."""
@@ -38,7 +38,7 @@ def capture(memory: Memory, boundary: int) -> dict[str, NDArray[np.generic]]:
     whole = [lane for lane in lanes if lane is not None]
     slot = boundary * memory.sizes.round_ticks % memory.sizes.capacity
     queue = memory.evaluations
-    arrays: dict[str, NDArray[np.generic]] = {name: state[name].copy() for name in state_names(memory.sizes)}
+    arrays: dict[str, NDArray[np.generic]] = {name: vector.copy() for name, vector in state.items()}
     arrays |= {f"opening.{name}": memory.ring.field[name][:, slot].copy() for name in _OPENING}
     arrays["lanes.bytes"] = np.frombuffer(b"".join(whole), np.uint8)
     arrays["lanes.length"] = np.array([len(lane) for lane in whole], np.int64)
@@ -52,10 +52,8 @@ def capture(memory: Memory, boundary: int) -> dict[str, NDArray[np.generic]]:
 
 def expected(memory: Memory) -> dict[str, tuple[str, tuple[int, ...]]]:
     """Dtype and shape of what `capture` takes, but for the two arrays whose length differs from time to time."""
-    queue, parameters = memory.evaluations, memory.plan.parameters.count
-    shapes: dict[str, tuple[str, tuple[int, ...]]] = {
-        name: ("<f4", (parameters,)) for name in state_names(memory.sizes)
-    }
+    queue, lengths = memory.evaluations, state_lengths(memory.sizes, memory.plan.parameters.count)
+    shapes: dict[str, tuple[str, tuple[int, ...]]] = {name: ("<f4", (length,)) for name, length in lengths.items()}
     for name in _OPENING:
         field = memory.ring.field[name][:, 0]
         shapes[f"opening.{name}"] = field.dtype.str, field.shape

@@ -47,7 +47,7 @@ from shared.manifest import (
     read_manifest,
     weights_name,
 )
-from shared.parameters import parameters_of
+from shared.parameters import network_of, parameters_of
 from shared.segments import (
     CheckpointError,
     check_segment,
@@ -88,8 +88,8 @@ class CheckpointWriter:
         self._experiment = config.experiment()
         self._sizes = sizes
         self._shape = segment_shape(sizes)
-        self._actions = actions
-        self._spec = parameters_of(config.learn.network, actions)
+        self._network = network_of(config, actions)
+        self._spec = parameters_of(self._network)
         self._segments: dict[int, Piece] = {}
         self._named: set[str] = set()
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -197,8 +197,7 @@ class CheckpointWriter:
             "boundary": boundary,
             "game": play.env or play.game,
             "protocol": play.protocol,
-            "network": self._config.learn.network,
-            "actions": self._actions,
+            "network": self._network.to_json(),
             "config_digest": self._config.digest(),
             "config": self._config.to_json(),
             "counters": dict(counters),
@@ -329,10 +328,9 @@ class CheckpointWriter:
         if weights.shape != (self._spec.count,) or weights.dtype != np.float32:
             raise ValueError(f"The weights are {weights.dtype}{weights.shape}, not float32({self._spec.count},).")
         play = self._config.play
-        about = {
+        about: dict[str, Any] = {
             "format": FORMAT,
-            "network": self._config.learn.network,
-            "actions": self._actions,
+            "network": self._network.to_json(),
             "game": play.env or play.game,
             "protocol": play.protocol,
             "version": version,

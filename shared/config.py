@@ -26,7 +26,7 @@ CONFIG_FILE = "config.json"
 ProtocolName = Literal["nature", "machado", "envpool"]
 Schedule = Literal["concurrent", "alternate", "free"]
 Precision = Literal["auto", "fp32", "tf32", "bf16"]
-PresetName = Literal["nature", "quick"]
+PresetName = Literal["nature", "quick", "double", "dueling", "c51", "rainbow", "qr-dqn", "iqn", "btr"]
 
 
 class ConfigError(Unmendable, ValueError):
@@ -77,12 +77,68 @@ class Learn:
     """Decay of RMSProp's moments, or Adam's beta2."""
     optimizer_epsilon: float = 0.01
     """Smoothing term: under the root for rmsprop, beside it for adam."""
-    network: Literal["nature", "small"] = "nature"
-    """nature: Mnih et al. 2015; small: a light network for 84x84 toy games."""
+    network: Literal["nature", "small", "impala"] = "nature"
+    """nature: Mnih et al. 2015; impala: residual, Espeholt et al. 2018; small: a light network for 84x84 toy games."""
     publish_every_updates: int = 250
     """With --schedule free: updates between two publications of the weights."""
     snapshot_every_steps: int = 10_000
     """With --schedule alternate: steps between two snapshots, which bound what a restart does again."""
+
+
+@dataclass(frozen=True)
+class Extend:
+    """What came after the DQN of 2015. The parts combine freely (docs/algorithms.md)."""
+
+    method: str = "dqn"
+    """What is learnt of the return: dqn, its mean; c51, qr-dqn or iqn, its distribution."""
+    atoms: int | None = None
+    """Outputs for each action: atoms of c51, quantiles of qr-dqn; default: 51 and 200, as published."""
+    v_min: float = -10.0
+    """With c51: the least return that an atom stands for."""
+    v_max: float = 10.0
+    """With c51: the greatest return that an atom stands for."""
+    iqn_samples: int = 64
+    """With iqn: quantile fractions sampled for a transition, of the return and of its target each (N, N')."""
+    iqn_policy_samples: int = 32
+    """With iqn: quantile fractions of which the mean chooses the action (K); they are evenly spaced."""
+    double: bool = False
+    """The online network chooses the action whose target value is learnt (van Hasselt et al. 2016)."""
+    dueling: bool = False
+    """A stream for the state's value and one for the actions' advantages (Wang et al. 2016)."""
+    noisy: bool = False
+    """Explore by factorised noise on the weights of the linear layers (Fortunato et al. 2018)."""
+    noisy_std: float = 0.5
+    """With --noisy: sigma_0, how strong the noise begins."""
+    n_step: int = 1
+    """Rewards that are added up before the target network's value follows."""
+    prioritised: bool = False
+    """Sample in proportion to the last error (Schaul et al. 2016)."""
+    priority_exponent: float = 0.5
+    """With --prioritised: the power of the error (alpha or omega)."""
+    importance_start: float = 0.4
+    """With --prioritised: how far importance weights correct the loss in the beginning (beta) ..."""
+    importance_end: float = 1.0
+    """... and in the end of the run, linearly between."""
+    munchausen: bool = False
+    """Add the policy's scaled logarithm to the reward (Vieillard et al. 2020)."""
+    munchausen_alpha: float = 0.9
+    """With --munchausen: what the logarithm is scaled with."""
+    munchausen_temperature: float = 0.03
+    """With --munchausen: temperature of the policy."""
+    munchausen_floor: float = -1.0
+    """With --munchausen: the least that is added to a reward, before the scaling."""
+    value_rescaling: bool = False
+    """Learn values on a scale like that of their square root (Pohlen et al. 2018; R2D2)."""
+    clip_gradient: float | None = None
+    """Greatest norm of the gradient of the batch's mean; default: unbounded."""
+    width: int = 1
+    """With --network impala: what the numbers of its channels are multiplied with."""
+    pooling: bool = False
+    """With --network impala: features pooled to 6x6 by their maximum (BTR)."""
+    spectral_norm: bool = False
+    """With --network impala: residual weights divided by their largest singular value (BTR)."""
+    layer_norm: bool = False
+    """Hidden units normalised over the layer (Ba et al. 2016)."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +151,8 @@ class Explore:
     """Chance of a random action in the end."""
     epsilon_steps: int = 1_000_000
     """Steps from the first to the last epsilon, counted from --learning-starts."""
+    epsilon_ladder: float = 0.0
+    """Env i of N plays with epsilon^(1 + ladder * i/(N - 1)); Ape-X has 7 with a constant epsilon of 0.4."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +226,7 @@ class Config:
 
     play: Play = field(default_factory=Play)
     learn: Learn = field(default_factory=Learn)
+    extend: Extend = field(default_factory=Extend)
     explore: Explore = field(default_factory=Explore)
     evaluate: Evaluate = field(default_factory=Evaluate)
     machine: Machine = field(default_factory=Machine)

@@ -21,11 +21,12 @@ from safetensors.numpy import load as safetensors_load
 
 from shared.config import ARITHMETIC, MAY_CHANGE_ON_RESUME, Config, digest_of
 from shared.files import sha256_of
+from shared.parameters import Network
 from shared.segments import CheckpointError, read_segment_into, segment_name, segment_shape, segments_needed
 from shared.sizes import Sizes
 
 KIND = "ringside-checkpoint"
-FORMAT = 1
+FORMAT = 2
 DIRECTORY = "checkpoints"
 """The directory of checkpoints in a run directory."""
 
@@ -81,8 +82,7 @@ class Manifest:
     counters: dict[str, int | float]
     game: str
     protocol: str
-    network: str
-    actions: int
+    network: Network
     segments: range
     """Numbers of the segments that hold the replay; empty if it was not kept."""
     has_replay: bool
@@ -241,6 +241,14 @@ def plain_field(values: dict[str, Any], name: str, kind: type, where: str) -> An
     return value
 
 
+def plain_network(values: Any, where: str) -> Network:
+    """What a file says of its network. Raises `CheckpointError` when that is none."""
+    try:
+        return Network.from_json(values)
+    except ValueError as error:
+        raise CheckpointError(f"{where} is of a network that is none: {error}.") from error
+
+
 def parse_json(data: bytes) -> Any:
     """The value of JSON as it was written. Raises `ValueError`, also for NaN and infinity, or `RecursionError`."""
 
@@ -299,8 +307,7 @@ def read_manifest(path: Path) -> Manifest:
         counters=counters,
         game=get("game", str),
         protocol=get("protocol", str),
-        network=get("network", str),
-        actions=get("actions", int),
+        network=plain_network(values.get("network"), where),
         segments=range(first, stop),
         has_replay=get("has_replay", bool),
         pieces=pieces,

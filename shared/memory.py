@@ -10,7 +10,7 @@ from shared.config import Config
 from shared.evaluation import Evaluations, evaluation_fields
 from shared.layout import Layout
 from shared.mailbox import Mailbox, mailbox_fields
-from shared.parameters import ParameterSpec, parameters_of
+from shared.parameters import Network, ParameterSpec, network_of, parameters_of
 from shared.ring import Ring, ring_fields
 from shared.sizes import Sizes, sizes_of
 from shared.snapshot import LaneSnapshots, LearnerSnapshots, snapshot_fields
@@ -30,9 +30,14 @@ class Plan:
         return sizes_of(self.config)
 
     @property
+    def network(self) -> Network:
+        """What the network is."""
+        return network_of(self.config, self.actions)
+
+    @property
     def parameters(self) -> ParameterSpec:
         """Names and shapes of the network's parameters."""
-        return parameters_of(self.config.learn.network, self.actions)
+        return parameters_of(self.network)
 
     @property
     def actors(self) -> int:

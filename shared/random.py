@@ -24,6 +24,9 @@ class Stream(IntEnum):
     REPLAY = 6
     NETWORK = 7
     EVALUATION = 8
+    FRACTIONS = 9
+    NOISE = 10
+    POWER_ITERATION = 11
 
 
 def bits(seed: int, stream: Stream, *counters: int) -> int:

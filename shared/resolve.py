@@ -12,6 +12,7 @@ from pathlib import Path
 
 from shared import machine
 from shared.config import Config, ConfigError, Play, Precision
+from shared.parameters import METHOD_ATOMS
 from shared.protocols import PROTOCOLS
 
 
@@ -32,6 +33,7 @@ def resolve(config: Config) -> Config:
             config.evaluate,
             eval_episodes=config.evaluate.eval_episodes or PROTOCOLS[config.play.protocol].eval_episodes,
         ),
+        extend=replace(config.extend, atoms=config.extend.atoms or METHOD_ATOMS.get(config.extend.method, 1)),
         machine=replace(
             config.machine,
             device=device,

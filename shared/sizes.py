@@ -30,6 +30,13 @@ class Sizes:
     """Whether the target network may differ from the online one at a boundary."""
     capacity: int
     learning_starts_ticks: int
+    prioritised: bool = False
+    n_step: int = 1
+
+    @property
+    def priorities(self) -> int:
+        """Leaves of the tree of priorities; 0: sampling is uniform."""
+        return self.window_ticks * self.envs if self.prioritised else 0
 
     @property
     def lanes(self) -> int:
@@ -61,6 +68,10 @@ class Sizes:
         steps = (tick - self.learning_starts_ticks) * self.envs
         share = min(1.0, max(0.0, steps / max(1, explore.epsilon_steps)))
         return explore.epsilon_start + share * (explore.epsilon_end - explore.epsilon_start)
+
+    def ladder(self, env: int, explore: Explore) -> float:
+        """The power of epsilon with which an env plays (Horgan et al. 2018, section 4.1)."""
+        return 1.0 + explore.epsilon_ladder * env / max(1, self.envs - 1)
 
     def is_snapshot(self, boundary: int) -> bool:
         """Whether every role keeps a snapshot at `boundary` (before round `boundary`)."""
@@ -102,4 +113,6 @@ def sizes_of(config: Config) -> Sizes:
         target_apart=learn.schedule == "alternate",
         capacity=window_ticks + in_flight * round_ticks + STACK + 1,
         learning_starts_ticks=-(-learn.learning_starts // play.envs),
+        prioritised=config.extend.prioritised,
+        n_step=config.extend.n_step,
     )

@@ -23,11 +23,14 @@ ENV_BYTES = SNAPSHOT_BYTES + 64
 LEARNER_BUFFERS = 2
 STATE_NAMES = ("online", "target", "moment1", "moment2")
 """The learner's float32 vectors: parameters, target parameters, the optimiser's first and second moments."""
+PRIORITIES = "priorities"
+"""With prioritised replay one vector more: every leaf of the tree, and the greatest priority so far."""
 
 
-def state_names(sizes: Sizes) -> tuple[str, ...]:
-    """The vectors of `STATE_NAMES` that a snapshot holds: no target where it equals the parameters at a boundary."""
-    return tuple(name for name in STATE_NAMES if name != "target" or sizes.target_apart)
+def state_lengths(sizes: Sizes, parameters: int) -> dict[str, int]:
+    """The vectors that a snapshot holds: no target where it equals the parameters at a boundary."""
+    names = [name for name in STATE_NAMES if name != "target" or sizes.target_apart]
+    return dict.fromkeys(names, parameters) | ({PRIORITIES: sizes.priorities + 1} if sizes.priorities else {})
 
 
 def snapshot_fields(sizes: Sizes, parameters: int) -> list[Field]:
@@ -37,7 +40,10 @@ def snapshot_fields(sizes: Sizes, parameters: int) -> list[Field]:
         Field("lane_snapshot.data", "u1", (*lanes, sizes.lane_envs * ENV_BYTES), "the lane's owner"),
         Field("lane_snapshot.length", "i8", lanes, "the lane's owner"),
         Field("lane_snapshot.number", "i8", lanes, "the lane's owner"),
-        Field("learner_snapshot.data", "f4", (LEARNER_BUFFERS, len(state_names(sizes)), parameters), "learner"),
+        *(
+            Field(f"learner_snapshot.{name}", "f4", (LEARNER_BUFFERS, length), "learner")
+            for name, length in state_lengths(sizes, parameters).items()
+        ),
         Field("learner_snapshot.number", "i8", (LEARNER_BUFFERS,), "learner"),
     ]
 
@@ -80,10 +86,9 @@ class LearnerSnapshots:
     """Snapshots of the learner."""
 
     def __init__(self, arena: Arena, sizes: Sizes) -> None:
-        self._data = arena["learner_snapshot.data"]
+        self._data = {name: arena[f"learner_snapshot.{name}"] for name in state_lengths(sizes, 0)}
         self._number = arena["learner_snapshot.number"]
         self._every = sizes.snapshot_rounds
-        self._names = state_names(sizes)
 
     def clear(self) -> None:
         """Before any process starts: there are none."""
@@ -94,10 +99,10 @@ class LearnerSnapshots:
         return int(self._number.max())
 
     def write(self, boundary: int, store: Callable[[dict[str, NDArray[np.float32]]], None]) -> None:
-        """Keep the learner's state at `boundary`; `store` fills the named vectors float32[parameters]."""
+        """Keep the learner's state at `boundary`; `store` fills the named vectors float32."""
         buffer = boundary // self._every % LEARNER_BUFFERS
         self._number[buffer] = -1
-        store(dict(zip(self._names, self._data[buffer], strict=True)))
+        store({name: data[buffer] for name, data in self._data.items()})
         self._number[buffer] = boundary
 
     def read(self, boundary: int) -> Mapping[str, NDArray[np.float32]] | None:
@@ -105,4 +110,4 @@ class LearnerSnapshots:
         buffer = boundary // self._every % LEARNER_BUFFERS
         if self._number[buffer] != boundary:
             return None
-        return dict(zip(self._names, self._data[buffer], strict=True))
+        return {name: data[buffer] for name, data in self._data.items()}

@@ -20,13 +20,13 @@ from shared.manifest import (
     newest_usable,
     parse_json,
     plain_field,
+    plain_network,
     weights_name,
 )
-from shared.parameters import CONVOLUTIONS, parameters_of
+from shared.parameters import Network, parameters_of
 from shared.segments import CheckpointError
 
 _METADATA = "ringside"
-_ACTIONS_LIMIT = 4096
 _HEADER_LIMIT = 1 << 20
 """Bytes that a file may hold beside its parameters."""
 
@@ -35,21 +35,25 @@ _HEADER_LIMIT = 1 << 20
 class Weights:
     """The parameters of one network, and what they were trained for."""
 
-    network: str
-    actions: int
+    network: Network
     game: str
     protocol: str
     version: int
     """The round that is, or would be, played with them."""
     flat: NDArray[np.float32]
-    """float32[P], in the order of `parameters_of(network, actions)`."""
+    """float32[P], in the order of `parameters_of(network)`."""
 
-    def require(self, *, network: str, actions: int, game: str | None = None) -> None:
-        """Raise `CheckpointError` unless the weights fit that network, action set and, where given, game."""
-        if self.network != network:
-            raise CheckpointError(f"The weights are of the network {self.network!r}, not {network!r}.")
+    @property
+    def actions(self) -> int:
+        """Size of the action set."""
+        return self.network.actions
+
+    def require(self, *, actions: int, network: Network | None = None, game: str | None = None) -> None:
+        """Raise `CheckpointError` unless the weights fit that action set and, where given, network and game."""
         if self.actions != actions:
             raise CheckpointError(f"The weights choose among {self.actions} actions; the game here has {actions}.")
+        if network is not None and self.network != network:
+            raise CheckpointError(f"The weights are of the network {self.network}, not {network}.")
         if game is not None and self.game != game:
             raise CheckpointError(f"The weights were trained on {self.game}, not on {game}.")
 
@@ -71,11 +75,11 @@ def load_weights(path: Path) -> Weights:
 def _weights_of(manifest: Manifest) -> Weights:
     """The parameters that a manifest names."""
     weights = _read_weights(manifest.directory, manifest.piece(weights_name(manifest.boundary)))
-    weights.require(network=manifest.network, actions=manifest.actions, game=manifest.game)
+    weights.require(network=manifest.network, actions=manifest.network.actions, game=manifest.game)
     return weights
 
 
-def weights_metadata(about: dict[str, str | int | float]) -> dict[str, str]:
+def weights_metadata(about: dict[str, Any]) -> dict[str, str]:
     """What a weights file says of itself, as metadata of safetensors.
 
     One entry, of JSON: safetensors writes several in an order of its own, different in every process.
@@ -98,20 +102,19 @@ def read_weights_metadata(path: Path) -> dict[str, Any]:
 def _read_weights(directory: Path, piece: Piece) -> Weights:
     """Read a weights file and compare it with the network that it says it is of."""
     about = read_weights_metadata(check_piece(directory, piece))
-    network, actions, version, game, protocol = (
+    version, game, protocol = (
         plain_field(about, name, kind, piece.name)
-        for name, kind in (("network", str), ("actions", int), ("version", int), ("game", str), ("protocol", str))
+        for name, kind in (("version", int), ("game", str), ("protocol", str))
     )
-    if network not in CONVOLUTIONS or not 1 <= actions <= _ACTIONS_LIMIT:
-        raise CheckpointError(f"{piece.name} is of the network {network!r:.40} with {actions} actions, which is none.")
-    spec = parameters_of(network, actions)
+    network = plain_network(about.get("network"), piece.name)
+    spec = parameters_of(network)
     if piece.bytes > 4 * spec.count + _HEADER_LIMIT:
-        raise CheckpointError(f"{piece.name} has {piece.bytes} bytes, too many for the network {network!r}.")
+        raise CheckpointError(f"{piece.name} has {piece.bytes} bytes, too many for the network {network}.")
     arrays = load_safetensors(directory, piece)
     flat = np.empty(spec.count, np.float32)
     views = spec.split(flat)
     if arrays.keys() != views.keys():
-        raise CheckpointError(f"{piece.name} does not hold the parameters of the network {network!r}.")
+        raise CheckpointError(f"{piece.name} does not hold the parameters of the network {network}.")
     for name, view in views.items():
         if arrays[name].dtype != np.float32 or arrays[name].shape != view.shape:
             found = f"{arrays[name].dtype}{arrays[name].shape}"
@@ -119,4 +122,4 @@ def _read_weights(directory: Path, piece: Piece) -> Weights:
         view[...] = arrays[name]
     if not np.isfinite(flat).all():
         raise CheckpointError(f"{piece.name} holds parameters that are not finite.")
-    return Weights(network, actions, game, protocol, version, flat)
+    return Weights(network, game, protocol, version, flat)

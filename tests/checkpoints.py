@@ -10,7 +10,7 @@ import numpy as np
 from shared.checkpoint import CheckpointWriter
 from shared.config import Config, Learn, Play
 from shared.manifest import checksum_of
-from shared.parameters import parameters_of
+from shared.parameters import Network, parameters_of
 from shared.ring import SLOT_FIELDS
 from shared.segments import SegmentShape
 from shared.sizes import Sizes, sizes_of
@@ -50,7 +50,7 @@ def boundary_arrays(boundary: int) -> Fields:
 
 
 def parameters(version: int) -> np.ndarray:
-    count = parameters_of("small", ACTIONS).count
+    count = parameters_of(Network("small", ACTIONS)).count
     return np.random.default_rng(version).standard_normal(count).astype(np.float32)
 
 

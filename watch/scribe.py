@@ -79,7 +79,7 @@ class Scribe:
             cut_metrics(self._run_dir / "metrics.jsonl", 0)
         if run.init_from is not None and run.resume is None:
             weights = load_weights(run.init_from)
-            weights.require(network=self._config.learn.network, actions=self._memory.plan.actions)
+            weights.require(network=self._memory.plan.network, actions=self._memory.plan.actions)
 
             def fill(out: dict[str, NDArray[np.float32]]) -> None:
                 for name in out:

@@ -11,7 +11,7 @@ import pytest
 import ringside
 from shared.checkpoint import CheckpointWriter
 from shared.config import Config
-from shared.parameters import parameters_of
+from shared.parameters import Network, parameters_of
 from shared.scores import REFERENCE, human_normalised
 from shared.sizes import sizes_of
 from tests.conftest import Launch
@@ -23,7 +23,7 @@ ACTIONS = 6
 def weights(tmp_path: Path) -> Path:
     """A file of small random weights for Pong."""
     config = Config().with_settings(game="pong", network="small")
-    flat = np.random.default_rng(1).normal(0, 0.05, parameters_of("small", ACTIONS).count).astype(np.float32)
+    flat = np.random.default_rng(1).normal(0, 0.05, parameters_of(Network("small", ACTIONS)).count).astype(np.float32)
     CheckpointWriter(tmp_path / "run", config, sizes_of(config), ACTIONS).save_best(flat, version=7, mean_return=0.0)
     return tmp_path / "run" / "checkpoints" / "best.safetensors"
 

@@ -27,7 +27,7 @@ def test_serial_loop_gives_the_weights_of_a_run(tmp_path: Path) -> None:
     plan, threads = ringside.check(config), torch.get_num_threads()
     prepare(plan.config)
     try:
-        network = Policy("small", plan.actions, torch.device(config.machine.device), config.machine.precision, 1)
+        network = Policy(plan.network, torch.device(config.machine.device), config.machine.precision, 1)
         serial = Serial(plan, network)
         while serial.round < serial.sizes.rounds:
             serial.play_round()

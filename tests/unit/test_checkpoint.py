@@ -17,7 +17,7 @@ from shared import files
 from shared.checkpoint import KEPT, CheckpointWriter
 from shared.config import Learn, Run
 from shared.manifest import find_checkpoint, load_boundary, load_segments, read_manifest
-from shared.parameters import parameters_of
+from shared.parameters import Network, parameters_of
 from shared.segments import CheckpointError, segments_needed
 from shared.sizes import sizes_of
 from shared.weights_file import load_weights
@@ -60,7 +60,9 @@ def test_a_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:
     np.testing.assert_array_equal(weights.flat, parameters(6))
     assert (weights.game, weights.protocol, weights.version) == ("breakout", "nature", 6)
     by_name = load_file(tmp_path / "run" / "checkpoints" / "weights-00000006.safetensors")
-    assert {name: array.shape for name, array in by_name.items()} == dict(parameters_of("small", ACTIONS).shapes)
+    assert {name: array.shape for name, array in by_name.items()} == dict(
+        parameters_of(Network("small", ACTIONS)).shapes
+    )
 
 
 def test_only_the_window_and_the_newest_two_checkpoints_stay(tmp_path: Path) -> None:

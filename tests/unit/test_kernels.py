@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from learner.aside import Aside
 from learner.update import Trainer
+from shared.parameters import Network
 from tests.played_ring import ACTIONS, PlayedRing, small_config
 
 VIEWS = {
@@ -65,7 +66,8 @@ def _kernels(optimizer: str, precision: str) -> Counter[str]:
         sizes=played.sizes,
         learn=config.learn,
         seed=1,
-        actions=ACTIONS,
+        extend=config.extend,
+        network=Network("nature", ACTIONS),
         device=torch.device("cpu"),
         precision=precision,
     )

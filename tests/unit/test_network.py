@@ -10,20 +10,20 @@ from torch import Tensor
 
 from learner.aside import Aside
 from learner.gather import GRID
+from learner.initial import initial_parameters
+from learner.models import check_arithmetic
 from learner.network import (
     CELL,
     Architecture,
     Weights,
     backward,
     blocks,
-    check_arithmetic,
     forward,
-    initial_parameters,
     network_input,
 )
 from learner.policy import Policy, greedy
 from shared.config import STACK, ConfigError
-from shared.parameters import CONVOLUTIONS, parameters_of
+from shared.parameters import CONVOLUTIONS, Network, parameters_of
 
 CPU = torch.device("cpu")
 ACTIONS = 6
@@ -46,12 +46,12 @@ def _reference(network: str, flat: Tensor, stacks: np.ndarray) -> Tensor:
     x = torch.from_numpy(stacks).double() / 255.0
     parts = dict(
         zip(
-            (name for name, _ in parameters_of(network, ACTIONS).shapes),
-            flat.split([int(np.prod(shape)) for _, shape in parameters_of(network, ACTIONS).shapes]),
+            (name for name, _ in parameters_of(Network(network, ACTIONS)).shapes),
+            flat.split([int(np.prod(shape)) for _, shape in parameters_of(Network(network, ACTIONS)).shapes]),
             strict=True,
         )
     )
-    shapes = dict(parameters_of(network, ACTIONS).shapes)
+    shapes = dict(parameters_of(Network(network, ACTIONS)).shapes)
     w = {name: part.view(shapes[name]) for name, part in parts.items()}
     for i, (_, _, stride) in enumerate(CONVOLUTIONS[network][0], start=1):
         x = F.relu(F.conv2d(x, w[f"conv{i}.weight"], w[f"conv{i}.bias"], stride))
@@ -66,9 +66,9 @@ def _relative(actual: Tensor, expected: Tensor) -> float:
 @pytest.mark.parametrize("network", ["nature", "small"])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_values_and_gradients_are_those_of_the_reference(network: str, precision: str) -> None:
-    architecture = Architecture(network, ACTIONS)
+    architecture = Architecture(Network(network, ACTIONS))
     weights = Weights(architecture, CPU, precision)
-    flat = initial_parameters(architecture.spec, 1)
+    flat = initial_parameters(architecture.network, 1)
     weights.load(flat)
     stacks = _stacks(32)
     gradient_q = torch.from_numpy(np.random.default_rng(1).normal(size=(32, ACTIONS)).astype(np.float32))
@@ -80,11 +80,11 @@ def test_values_and_gradients_are_those_of_the_reference(network: str, precision
     with torch.inference_mode():
         past = forward(weights, _input(stacks, weights.dtype))
         inner = torch.zeros_like(weights.shadow)
-        backward(weights, past, gradient_q, architecture.views(inner), Aside())
+        backward(weights, past, gradient_q[..., None], architecture.views(inner), Aside())
     gradient = np.zeros_like(flat)
     architecture.to_outer(inner.float(), gradient)
 
-    assert _relative(past.q, expected_q.detach()) < TOLERANCE[precision]
+    assert _relative(past.outputs[..., 0], expected_q.detach()) < TOLERANCE[precision]
     offset = 0
     for name, shape in architecture.spec.shapes:
         part = slice(offset, offset + int(np.prod(shape)))
@@ -94,7 +94,7 @@ def test_values_and_gradients_are_those_of_the_reference(network: str, precision
 
 @pytest.mark.parametrize("network", ["nature", "small"])
 def test_inner_order_and_back(network: str) -> None:
-    architecture = Architecture(network, ACTIONS)
+    architecture = Architecture(Network(network, ACTIONS))
     flat = np.random.default_rng(0).normal(size=architecture.spec.count).astype(np.float32)
     inner, back = torch.empty(len(flat)), np.empty_like(flat)
     architecture.to_inner(flat, inner)
@@ -104,7 +104,7 @@ def test_inner_order_and_back(network: str) -> None:
 
 
 def test_views_have_the_shapes_of_the_specification() -> None:
-    architecture = Architecture("nature", ACTIONS)
+    architecture = Architecture(Network("nature", ACTIONS))
     views = architecture.views(torch.zeros(architecture.spec.count))
     shapes = [tuple(t.shape) for pair in (*views.convolutions, views.hidden, views.value) for t in pair]
     expected = [shape for _, shape in architecture.spec.shapes]
@@ -113,8 +113,8 @@ def test_views_have_the_shapes_of_the_specification() -> None:
 
 
 def test_initial_parameters_depend_on_the_seed_alone_and_keep_their_bounds() -> None:
-    spec = parameters_of("nature", ACTIONS)
-    first, again, other = (initial_parameters(spec, seed) for seed in (5, 5, 6))
+    spec = parameters_of(Network("nature", ACTIONS))
+    first, again, other = (initial_parameters(Network("nature", ACTIONS), seed) for seed in (5, 5, 6))
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
     bounds = {"conv1": 16, "conv2": np.sqrt(512), "conv3": 24, "hidden": 56, "value": np.sqrt(512)}
@@ -127,8 +127,8 @@ def test_initial_parameters_depend_on_the_seed_alone_and_keep_their_bounds() -> 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_policy_answers_as_the_reference_and_row_by_row(precision: str) -> None:
-    policy = Policy("nature", ACTIONS, CPU, precision, 8)
-    flat = initial_parameters(parameters_of("nature", ACTIONS), 2)
+    policy = Policy(Network("nature", ACTIONS), CPU, precision, 8)
+    flat = initial_parameters(Network("nature", ACTIONS), 2)
     policy.load(flat)
     stacks = _stacks(8)
     q = policy.q_values(stacks)
@@ -151,7 +151,7 @@ def test_greedy_takes_the_first_best_and_refuses_nan() -> None:
 
 @pytest.mark.parametrize("network", ["nature", "small"])
 def test_a_wrong_kernel_is_noticed(network: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_arithmetic(network, ACTIONS, CPU, "bf16", 8)
+    check_arithmetic(Network(network, ACTIONS), CPU, "bf16", 8)
     right = F.conv2d
 
     def wrong(x: Tensor, weight: Tensor, *rest: object) -> Tensor:
@@ -161,12 +161,12 @@ def test_a_wrong_kernel_is_noticed(network: str, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(F, "conv2d", wrong)
     with pytest.raises(ConfigError, match="--precision fp32"):
-        check_arithmetic(network, ACTIONS, CPU, "bf16", 8)
+        check_arithmetic(Network(network, ACTIONS), CPU, "bf16", 8)
 
 
 def test_new_rows_come_to_their_places_and_masked_frames_are_zeros() -> None:
-    policy = Policy("small", ACTIONS, CPU, "fp32", 4)
-    policy.load(initial_parameters(parameters_of("small", ACTIONS), 1))
+    policy = Policy(Network("small", ACTIONS), CPU, "fp32", 4)
+    policy.load(initial_parameters(Network("small", ACTIONS), 1))
     stacks = _stacks(4)
     policy.q_values(stacks)
     frames = np.random.default_rng(2).integers(0, 256, (9, 84, 84), dtype=np.uint8)

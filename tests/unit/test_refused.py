@@ -16,7 +16,7 @@ from shared.boundary import expected, restore
 from shared.config import Config, ConfigError
 from shared.manifest import find_checkpoint, load_boundary, load_segments, read_manifest
 from shared.memory import Memory, Plan
-from shared.parameters import parameters_of
+from shared.parameters import Network, parameters_of
 from shared.segments import CheckpointError
 from shared.weights_file import load_weights
 from tests.checkpoints import ACTIONS, CONFIG, SIZES, Fields, empty_ring, parameters, rewrite, write_run
@@ -201,7 +201,7 @@ def test_weights_are_read_even_when_the_replay_is_damaged(tmp_path: Path) -> Non
 
 
 def test_weights_that_are_foreign_not_finite_or_mislabelled_are_refused(tmp_path: Path) -> None:
-    spec, flat = parameters_of("small", ACTIONS), parameters(1)
+    spec, flat = parameters_of(Network("small", ACTIONS)), parameters(1)
     good = {"format": 1, "network": "small", "actions": 4, "game": "pong", "protocol": "nature", "version": 7}
     path = tmp_path / "weights.safetensors"
 

@@ -8,7 +8,7 @@ import torch
 
 from learner.gather import GRID
 from learner.network import CELL, network_input
-from learner.replay import FRAMES, Batch, DeviceFrames, Frames, HostFrames, Replay, Starts, draw
+from learner.replay import Batch, DeviceFrames, Frames, HostFrames, Replay, Starts, draw, frames_of
 from shared.config import STACK
 from tests.played_ring import PlayedRing, small_config
 
@@ -21,7 +21,7 @@ def _replay(played: PlayedRing, frames: Frames, seed: int = 3) -> Replay:
 
 def _stacks(frames: Frames, batch: Batch, first: int) -> np.ndarray:
     """The stack that begins with frame `first`, uint8[n, 4, 84, 84], out of the blocks."""
-    blocks = torch.zeros(len(batch.rows), GRID, GRID, FRAMES * CELL, dtype=torch.uint8)
+    blocks = torch.zeros(len(batch.rows), GRID, GRID, frames_of(1) * CELL, dtype=torch.uint8)
     frames.select(batch, blocks)
     planes = network_input(blocks, first, torch.float32).numpy().reshape(-1, STACK, 4, 4, GRID, GRID)
     return planes.transpose(0, 1, 4, 2, 5, 3).reshape(-1, STACK, 84, 84).astype(np.uint8)

@@ -10,12 +10,13 @@ import torch
 import torch.nn.functional as F
 
 from learner.aside import Aside
-from learner.network import Architecture, Weights, initial_parameters
+from learner.initial import initial_parameters
+from learner.models import PlainModel
 from learner.optimizer import Optimizer
 from learner.replay import draw
 from learner.update import STATE_NAMES, NonFiniteError, Trainer
 from shared.config import Config, Learn
-from shared.parameters import parameters_of
+from shared.parameters import Network, parameters_of
 from tests.played_ring import ACTIONS, PlayedRing, small_config
 
 CPU = torch.device("cpu")
@@ -37,7 +38,8 @@ def _trainer(played: PlayedRing, config: Config, precision: str = "fp32", replay
         sizes=played.sizes,
         learn=config.learn,
         seed=3,
-        actions=ACTIONS,
+        extend=config.extend,
+        network=Network(config.learn.network, ACTIONS),
         device=CPU,
         precision=precision,
         replay_on=replay_on,
@@ -47,7 +49,7 @@ def _trainer(played: PlayedRing, config: Config, precision: str = "fp32", replay
 
 
 def _stored(trainer: Trainer, learn: Learn) -> State:
-    count = parameters_of(learn.network, ACTIONS).count
+    count = parameters_of(Network(learn.network, ACTIONS)).count
     state: State = {name: np.zeros(count, np.float32) for name in STATE_NAMES}
     trainer.store(state)
     return state
@@ -61,7 +63,7 @@ def _played(config: Config) -> PlayedRing:
 
 def _q(flat: torch.Tensor, stacks: np.ndarray) -> torch.Tensor:
     """The small network in float64."""
-    shapes = parameters_of("small", ACTIONS).shapes
+    shapes = parameters_of(Network("small", ACTIONS)).shapes
     parts = flat.split([int(np.prod(shape)) for _, shape in shapes])
     w1, b1, w2, b2, wh, bh, wv, bv = (part.view(shape) for part, (_, shape) in zip(parts, shapes, strict=True))
     x = torch.from_numpy(stacks).double() / 255.0
@@ -71,8 +73,7 @@ def _q(flat: torch.Tensor, stacks: np.ndarray) -> torch.Tensor:
 
 def _reference_round(played: PlayedRing, learn: Learn, round_: int, updates: int) -> tuple[State, list[float]]:
     """One round from fresh parameters, in float64, transition by transition."""
-    spec = parameters_of("small", ACTIONS)
-    target = torch.from_numpy(initial_parameters(spec, 3)).double()
+    target = torch.from_numpy(initial_parameters(Network("small", ACTIONS), 3)).double()
     online, mean, square = target.clone(), torch.zeros_like(target), torch.zeros_like(target)
     starts = played.samplable(round_ * played.sizes.round_ticks)
     losses = []
@@ -226,10 +227,10 @@ def test_what_was_foreseen_for_another_round_is_not_used() -> None:
 @pytest.mark.parametrize("optimizer", ["rmsprop", "adam"])
 def test_both_forms_of_the_optimiser_agree(optimizer: str, precision: str) -> None:
     learn = small_config(optimizer=optimizer, optimizer_decay=0.95).learn
-    flat = initial_parameters(parameters_of("small", ACTIONS), 1)
+    flat = initial_parameters(Network("small", ACTIONS), 1)
     results = []
     for compiled in (True, False):
-        weights = Weights(Architecture("small", ACTIONS), CPU, precision)
+        weights = PlainModel(Network("small", ACTIONS), CPU, precision)
         weights.load(flat)
         optimizer_ = Optimizer(weights, learn)
         optimizer_.begin(6)

@@ -1,0 +1,1 @@
+"""Methods, a file each: docs/extending.md says how to add one."""

@@ -1,0 +1,37 @@
+"""DQN: the mean of the return (Mnih et al. 2015)."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from learner.loss import bellman_target, clipped_error
+from learner.method import Future, Learned, Method
+
+
+class Dqn(Method):
+    """One output for each action: Q(s, a)."""
+
+    scalar = True
+
+    def values(self, outputs: Tensor) -> Tensor:
+        """The outputs themselves."""
+        return outputs[..., 0]
+
+    def target(self, future: Future) -> Tensor:
+        """y = R + gamma sum_a pi(a) (Q^(s', a) + bonus(a)); float32[n]."""
+        q = future.outputs[..., 0] if future.bonus is None else future.outputs[..., 0] + future.bonus
+        return bellman_target(future.reward, future.discount, (q * future.policy).sum(1))
+
+    def loss(self, chosen: Tensor, target: Tensor, fractions: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Huber's, of width 1; the priority is |delta| (Schaul et al. 2016, section 3.3)."""
+        return clipped_error(chosen[:, 0], target)[0], (chosen[:, 0] - target).abs()
+
+    def learn(self, outputs: Tensor, action: Tensor, target: Tensor, fractions: Tensor | None) -> Learned:
+        """As `Method.learn`, with the gradient written out."""
+        chosen = (outputs[..., 0] * action).sum(1)
+        loss, gradient = clipped_error(chosen, target)
+        error = (chosen - target).abs() if self.extend.prioritised else loss
+        return Learned(loss, error, (gradient[:, None] * action)[:, :, None])
+
+
+METHOD = Dqn

@@ -1,0 +1,24 @@
+"""IQN: returns at quantiles that are sampled and given to the network (Dabney et al. 2018b).
+
+The paper also samples the fractions whose mean chooses an action. Here they are evenly spaced, the same for every
+state: the mean that is meant, with less variance, and an action that depends on nothing but the state.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from learner.methods.qr_dqn import Quantiles
+from shared.config import Extend
+from shared.parameters import Network
+
+
+class ImplicitQuantiles(Quantiles):
+    """Outputs are returns at the quantiles asked for."""
+
+    def __init__(self, network: Network, extend: Extend, device: torch.device) -> None:
+        super().__init__(network, extend, device)
+        self.samples, self.policy_samples = extend.iqn_samples, extend.iqn_policy_samples
+
+
+METHOD = ImplicitQuantiles

@@ -1,0 +1,40 @@
+"""QR-DQN: returns at evenly spaced quantiles (Dabney et al. 2018a)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from learner.distribution import midpoints, quantile_huber
+from learner.method import Future, Method
+from shared.config import Extend
+from shared.parameters import Network
+
+KAPPA = 1.0
+"""Width of the Huber loss, in both papers."""
+
+
+class Quantiles(Method):
+    """Outputs are returns at quantiles."""
+
+    def __init__(self, network: Network, extend: Extend, device: torch.device) -> None:
+        super().__init__(network, extend, device)
+        self._midpoints = midpoints(network.atoms, device=device)
+
+    def values(self, outputs: Tensor) -> Tensor:
+        """The mean over the quantiles."""
+        return outputs.mean(-1)
+
+    def target(self, future: Future) -> Tensor:
+        """R + gamma sum_a pi(a) (theta_j(s', a) + bonus(a)); float32[n, atoms]."""
+        theta = future.outputs if future.bonus is None else future.outputs + future.bonus[:, :, None]
+        following = (theta * future.policy[:, :, None]).sum(1)
+        return future.reward[:, None] + future.discount[:, None] * following
+
+    def loss(self, chosen: Tensor, target: Tensor, fractions: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The quantile Huber loss, which is also the priority."""
+        loss = quantile_huber(chosen, self._midpoints if fractions is None else fractions, target, KAPPA)
+        return loss, loss
+
+
+METHOD = Quantiles

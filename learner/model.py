@@ -1,0 +1,87 @@
+"""What a model is: a network's parameters and how it computes, whatever network it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from learner.aside import Aside
+from shared.parameters import Network
+
+
+class Beside(NamedTuple):
+    """What a network takes beside frames."""
+
+    fractions: Tensor | None = None
+    """float32[n, N] in [0, 1]: at which quantiles an implicit network answers."""
+    noise: Tensor | None = None
+    """float32[g, k], normal: for noisy layers, a row for every n / g observations in turn; None: none."""
+
+
+class Past(Protocol):
+    """What a forward pass leaves for the backward pass."""
+
+    @property
+    def outputs(self) -> Tensor:
+        """float32[n, actions, atoms]; of an implicit network, as many atoms as fractions."""
+
+
+class Model(Protocol):
+    """One set of parameters, ready to compute.
+
+    Attributes:
+        master: float32[P] in an order of the model's own; the truth.
+        shadow: the same in the arithmetic of the passes; in float32 it is `master` itself.
+        cut: parameters before this one are moved first (learner/optimizer.py).
+        noise: normal numbers that its noisy layers take at a time.
+    """
+
+    network: Network
+    master: Tensor
+    shadow: Tensor
+    cut: int
+    noise: int
+
+    def to_inner(self, outer: NDArray[np.float32], inner: Tensor) -> None:
+        """Write parameters in the order of `shared.parameters` into a vector in the model's own, float32[P] both."""
+
+    def to_outer(self, inner: Tensor, outer: NDArray[np.float32]) -> None:
+        """The way back."""
+
+    def cast(self) -> None:
+        """Bring what follows from the master up to date."""
+
+    def refresh(self) -> None:
+        """As `cast`, when the shadow was written together with the master."""
+
+    def forward(
+        self,
+        blocks: Tensor,
+        first: int,
+        beside: Beside,
+        settle: Callable[[], None] | None = None,
+        *,
+        learns: bool = False,
+    ) -> Past:
+        """The outputs for stacks.
+
+        Args:
+            blocks: uint8[n, 21, 21, k * 16] (learner/network.py), of which the stack begins with frame `first`.
+            settle: called before parameters behind the convolutions are read; until it returns they may still change.
+            learns: whether a backward pass follows.
+        """
+
+    def gradient_into(self, flat: Tensor) -> None:
+        """From now on, have `backward` write into a vector [P] of the shadow's dtype, in the model's own order."""
+
+    def backward(self, past: Any, gradient: Tensor, aside: Aside) -> None:
+        """Write the gradient of sum(gradient * outputs) by the parameters; whole after `aside.settle()`.
+
+        Args:
+            past: what was left by a pass that `learns`, with the same parameters.
+            gradient: float32[n, actions, atoms].
+        """

@@ -1,0 +1,233 @@
+"""Networks put together from parts, differentiated by PyTorch: residual, dueling, noisy, implicit.
+
+Parameters stand in the order of `shared.parameters`. With bfloat16 the last layer of a stream and the normalisation of
+layers are computed in float32, from the master itself, as in plain networks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from learner.aside import Aside
+from learner.gather import BLOCK, GRID
+from learner.model import Beside
+from learner.network import CELL, PIXEL, network_input
+from shared.config import FRAME_SIDE, STACK
+from shared.parameters import CONVOLUTIONS, COSINES, IMPALA, POOLED, RESIDUALS, Network, parameters_of
+
+_TINY = 1e-12
+
+
+class Taken(NamedTuple):
+    """What a forward pass leaves for the backward pass: its graph."""
+
+    outputs: Tensor
+
+
+class ModularModel:
+    """Any network. See `learner.model.Model`."""
+
+    def __init__(self, network: Network, device: torch.device, precision: str) -> None:
+        self.network = network
+        self._dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+        spec = parameters_of(network)
+        self.master = torch.zeros(spec.count, device=device)
+        self.shadow = self.master if self._dtype == torch.float32 else self.master.to(self._dtype)
+        self._places: dict[str, slice] = {}
+        self._leaves: dict[str, Tensor] = {}
+        offset = 0
+        for name, shape in spec.shapes:
+            self._places[name] = slice(offset, offset + math.prod(shape))
+            offset += math.prod(shape)
+            source = self.master if _in_float32(name) else self.shadow
+            self._leaves[name] = source[self._places[name]].view(shape).detach()
+        torso = [place.stop for name, place in self._places.items() if name.startswith(("conv", "block"))]
+        self.cut = max(torso)
+        self._noisy = self._noisy_layers()
+        self.noise = sum(count for pair in self._noisy.values() for count in pair)
+        self._cosines = math.pi * torch.arange(COSINES, device=device, dtype=torch.float32)
+        self._gradient = torch.zeros(0)
+        self._apart: list[tuple[slice, Tensor]] = []
+
+    def to_inner(self, outer: NDArray[np.float32], inner: Tensor) -> None:
+        """See `Model`: a copy."""
+        inner.copy_(torch.from_numpy(outer))
+
+    def to_outer(self, inner: Tensor, outer: NDArray[np.float32]) -> None:
+        """See `Model`: a copy."""
+        torch.from_numpy(outer).copy_(inner)
+
+    def cast(self) -> None:
+        """See `Model`."""
+        if self.shadow is not self.master:
+            self.shadow.copy_(self.master)
+
+    def refresh(self) -> None:
+        """See `Model`: nothing else follows from the master."""
+
+    def gradient_into(self, flat: Tensor) -> None:
+        """See `Model`. Leaves of the vector's type have its parts for their gradients; the others are copied."""
+        self._gradient, self._apart = flat, []
+        for name, leaf in self._leaves.items():
+            if name.endswith(".u"):
+                continue
+            leaf.requires_grad_()
+            leaf.grad = (
+                flat[self._places[name]].view(leaf.shape) if flat.dtype == leaf.dtype else torch.zeros_like(leaf)
+            )
+            if flat.dtype != leaf.dtype:
+                self._apart.append((self._places[name], leaf.grad))
+
+    def forward(
+        self,
+        blocks: Tensor,
+        first: int,
+        beside: Beside,
+        settle: Callable[[], None] | None = None,
+        *,
+        learns: bool = False,
+    ) -> Taken:
+        """See `Model`."""
+        if not learns:
+            return Taken(self._outputs(blocks, first, beside, settle, learns=False))
+        with torch.inference_mode(False), torch.enable_grad():
+            return Taken(self._outputs(blocks, first, beside, settle, learns=True))
+
+    def backward(self, past: Taken, gradient: Tensor, aside: Aside) -> None:
+        """See `Model`."""
+        self._gradient.zero_()
+        for _, grad in self._apart:
+            grad.zero_()
+        with torch.inference_mode(False):
+            past.outputs.backward(gradient.clone())
+        for place, grad in self._apart:
+            self._gradient[place].copy_(grad.view(-1))
+
+    # --- the parts
+
+    def _outputs(
+        self, blocks: Tensor, first: int, beside: Beside, settle: Callable[[], None] | None, *, learns: bool
+    ) -> Tensor:
+        """float32[n, actions, atoms]."""
+        if self.network.name in CONVOLUTIONS:
+            x = self._convolutions(network_input(blocks, first, self._dtype))
+        else:
+            x = self._impala(_frames(blocks, first).to(self._dtype, memory_format=torch.channels_last), learns)
+        if self.network.pooling:
+            x = F.adaptive_max_pool2d(x, POOLED)
+        features = x.flatten(1)
+        if settle is not None:
+            settle()
+        if beside.fractions is not None:
+            features = self._embedded(features, beside.fractions)
+        noise = self._noise_of(beside.noise, features)
+        value = self._stream("hidden", "value", features, noise)
+        if not self.network.dueling:
+            return value
+        advantage = self._stream("advantage_hidden", "advantage", features, noise)
+        return value + advantage - advantage.mean(1, keepdim=True)  # Wang et al. 2016, equation 9
+
+    def _stream(self, hidden: str, last: str, features: Tensor, noise: dict[str, tuple[Tensor, Tensor]]) -> Tensor:
+        """float32[n, actions or 1, atoms] of features [n, features], or of one row for every fraction."""
+        x = self._linear(hidden, features, noise.get(hidden)).float()
+        if self.network.layer_norm:
+            leaves = self._leaves
+            x = F.layer_norm(x, x.shape[-1:], leaves[f"{hidden}_norm.weight"], leaves[f"{hidden}_norm.bias"])
+        y = self._linear(last, x.relu(), noise.get(last))
+        return y.transpose(1, 2) if y.dim() == 3 else y.view(len(y), -1, self.network.atoms)
+
+    def _linear(self, name: str, x: Tensor, noise: tuple[Tensor, Tensor] | None) -> Tensor:
+        """A linear layer; a noisy one adds sigma * f(e_out) f(e_in)^T to its weights (Fortunato et al. 2018)."""
+        leaves = self._leaves
+        y = F.linear(x, leaves[f"{name}.weight"], leaves[f"{name}.bias"])
+        if noise is None:
+            return y
+        inner, outer = noise
+        inner, outer = inner.to(x.dtype), outer.to(x.dtype)
+        return y + outer * (F.linear(x * inner, leaves[f"{name}.weight_sigma"]) + leaves[f"{name}.bias_sigma"])
+
+    def _convolutions(self, x: Tensor) -> Tensor:
+        for i, (out, kernel, stride) in enumerate(CONVOLUTIONS[self.network.name][0], start=1):
+            weight, bias = self._leaves[f"conv{i}.weight"], self._leaves[f"conv{i}.bias"]
+            if i == 1:  # of frames cut into blocks: learner/network.py
+                k = kernel // BLOCK
+                cut = weight.view(out, STACK, k, BLOCK, k, BLOCK).permute(0, 1, 3, 5, 2, 4)
+                weight, stride = cut.reshape(out, STACK * CELL, k, k) * PIXEL, 1
+            x = F.conv2d(x, weight, bias, stride).relu()
+        return x
+
+    def _impala(self, x: Tensor, learns: bool) -> Tensor:
+        """Espeholt et al. 2018, figure 3, right: blocks of a convolution, pooling and residual parts."""
+        x = x * PIXEL
+        for i in range(1, len(IMPALA) + 1):
+            x = F.max_pool2d(self._padded(f"block{i}.conv", x, learns), 3, 2, 1)
+            for j in range(1, RESIDUALS + 1):
+                y = self._padded(f"block{i}.residual{j}.conv1", x.relu(), learns)
+                x = x + self._padded(f"block{i}.residual{j}.conv2", y.relu(), learns)
+        return x.relu()
+
+    def _padded(self, name: str, x: Tensor, learns: bool) -> Tensor:
+        weight, bias = self._leaves[f"{name}.weight"], self._leaves[f"{name}.bias"]
+        if f"{name}.u" in self._leaves:
+            weight = weight / self._largest_singular_value(name, weight, learns).to(weight.dtype)
+        return F.conv2d(x, weight, bias, padding=1)
+
+    def _largest_singular_value(self, name: str, weight: Tensor, learns: bool) -> Tensor:
+        """u^T W v by one step of power iteration (Miyato et al. 2018, algorithm 1); a pass that learns keeps the new u.
+
+        u is kept among the parameters, so that it is published, saved and restored with them.
+        """
+        u, matrix = self._leaves[f"{name}.u"], weight.flatten(1).float()
+        with torch.no_grad():
+            if learns:
+                v = F.normalize(matrix.t() @ u, dim=0, eps=_TINY)
+                u.copy_(F.normalize(matrix @ v, dim=0, eps=_TINY))
+            v = F.normalize(matrix.t() @ u, dim=0, eps=_TINY)
+        return torch.dot(u.clone(), matrix @ v)
+
+    def _embedded(self, features: Tensor, fractions: Tensor) -> Tensor:
+        """[n, fractions, features]: features times those of the fractions (Dabney et al. 2018b, equation 4)."""
+        cosines = (fractions[..., None] * self._cosines).cos().to(self._dtype)
+        embedding = F.linear(cosines, self._leaves["embedding.weight"], self._leaves["embedding.bias"]).relu()
+        return features[:, None] * embedding
+
+    # --- noise
+
+    def _noisy_layers(self) -> dict[str, tuple[int, int]]:
+        """Inputs and outputs of every noisy layer."""
+        found = {}
+        for name, shape in parameters_of(self.network).shapes:
+            if name.endswith(".weight_sigma"):
+                found[name.removesuffix(".weight_sigma")] = (shape[1], shape[0])
+        return found
+
+    def _noise_of(self, noise: Tensor | None, features: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
+        """f(e_in) and f(e_out) of every noisy layer, f(x) = sgn(x) sqrt|x|, a row for every row of the features."""
+        if noise is None or not self._noisy:
+            return {}
+        scaled = noise.sign() * noise.abs().sqrt()
+        rows = scaled.repeat_interleave(len(features) // len(noise), 0)
+        if features.dim() == 3:
+            rows = rows[:, None]
+        counts = [count for pair in self._noisy.values() for count in pair]
+        parts = iter(rows.split(counts, -1))
+        return {name: (next(parts), next(parts)) for name in self._noisy}
+
+
+def _in_float32(name: str) -> bool:
+    return name.startswith(("value.", "advantage.")) or "_norm." in name or name.endswith(".u")
+
+
+def _frames(blocks: Tensor, first: int) -> Tensor:
+    """The stack uint8[n, 4, 84, 84] that begins with frame `first` of blocks uint8[n, 21, 21, k * 16]."""
+    stack = blocks[..., first * CELL : (first + STACK) * CELL]
+    cut = stack.reshape(-1, GRID, GRID, STACK, BLOCK, BLOCK).permute(0, 3, 1, 4, 2, 5)
+    return cut.reshape(-1, STACK, FRAME_SIDE, FRAME_SIDE)

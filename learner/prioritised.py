@@ -1,0 +1,75 @@
+"""Prioritised replay in the rounds: which transitions the next chunk learns from, and what it taught.
+
+A chunk is drawn while the one before it is still being learnt from, so the errors of a chunk count from the second
+chunk after it on; Ape-X's learner draws its batches ahead, too. New ticks enter when a round begins.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from learner.loss import importance_weights
+from learner.priorities import HostPriorities
+from learner.replay import Batch, Frames, Replay
+from shared.config import Extend
+from shared.random import Stream, bits
+from shared.ring import Ring
+from shared.sizes import Sizes
+
+
+class Prioritised:
+    """The tree of priorities, and batches drawn from it."""
+
+    def __init__(
+        self, ring: Ring, replay: Replay, frames: Frames, *, extend: Extend, updates: int, batch: int, seed: int
+    ) -> None:
+        """`updates` of `batch` transitions each are drawn at a time."""
+        self._sizes: Sizes = ring.sizes
+        self._replay, self._frames = replay, frames
+        self._extend, self._shape, self._seed = extend, (updates, batch), seed
+        self.tree = HostPriorities(
+            window_ticks=ring.sizes.window_ticks, envs=ring.sizes.envs, alpha=extend.priority_exponent
+        )
+        self._round = self._window_end = 0
+        self._beta = 0.0
+
+    def begin(self, round_: int, window_end: int) -> None:
+        """Let the ticks in that the round before added, and those go that left the window.
+
+        Raises:
+            ValueError: the window holds no transition.
+        """
+        sizes, tree = self._sizes, self.tree
+        first, end = self._replay.starts.samplable(window_end)
+        former = end - sizes.round_ticks
+        new = max(first, former) if tree.total else first
+        tree.admit(new, torch.from_numpy(self._replay.starts.acted(new, end)))
+        oldest = max(0, window_end - sizes.window_ticks)
+        tree.forget(oldest, first - oldest)
+        tree.forget(end, window_end - end)
+        if not tree.total:
+            raise ValueError(f"The window that ends at tick {window_end} holds no transition to sample.")
+        self._frames.advance(window_end)
+        self._round, self._window_end = round_, window_end
+        extend, done = self._extend, sizes.updates_before(round_) / max(1, sizes.updates_before(sizes.rounds))
+        self._beta = extend.importance_start + done * (extend.importance_end - extend.importance_start)
+
+    def draw(self, number: int, places: Tensor, importance: Tensor) -> Batch:
+        """The transitions of chunk `number` of the round, n = updates * batch.
+
+        Args:
+            places: int64[n], written: where they stand in the tree.
+            importance: float32[n], written: weights of their losses, the greatest of each batch being 1.
+        """
+        generator = np.random.Generator(np.random.Philox(key=[bits(self._seed, Stream.REPLAY, self._round), number]))
+        found, probability = self.tree.sample(torch.from_numpy(generator.random(self._shape)))
+        places.copy_(found)
+        importance.copy_(importance_weights(probability.view(self._shape), 1, self._beta).view(-1))
+        tick, env = self.tree.tick_env(found, self._window_end)
+        return self._replay.transitions(tick.numpy(), env.numpy())
+
+    def learn(self, places: Tensor, error: Tensor) -> None:
+        """Errors float32[n] that were found at places int64[n]; the copy from a GPU is waited for."""
+        self.tree.update(places, error.cpu())

@@ -1,0 +1,76 @@
+"""What updates move to: the target network's word on what follows."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from learner.chunk import Chunk
+from learner.loss import greedy, munchausen_reward, rescale, soft_policy, unrescale
+from learner.method import Future, Method
+from learner.model import Beside, Model
+from learner.replay import second_stack
+
+RESCALING = 1e-3
+"""epsilon of the scale h (R2D2: Kapturowski et al. 2019, section 2.3)."""
+
+
+class Targets:
+    """Target values, for a chunk as far as they do not depend on the online network, then for every update."""
+
+    def __init__(self, target: Model, online: Model, method: Method, n_step: int) -> None:
+        self._target, self._online, self._method = target, online, method
+        self._extend, self._second = method.extend, second_stack(n_step)
+
+    def prepare(self, chunk: Chunk) -> None:
+        """Ask the target network about a whole chunk."""
+        extend, method = self._extend, self._method
+        answer = self._target.forward(chunk.blocks, self._second, _beside(chunk.future_fractions, chunk.future_noise))
+        outputs = self._unscaled(answer.outputs)
+        choosing = outputs[:, :, : method.policy_samples] if method.policy_samples else outputs
+        outputs = outputs[:, :, method.policy_samples :]
+        if extend.double:
+            chunk.future.copy_(outputs)
+            return
+        q, bonus = method.values(choosing), None
+        if extend.munchausen:
+            log_policy, policy = soft_policy(q, extend.munchausen_temperature)
+            bonus = log_policy.mul(-extend.munchausen_temperature)
+            chunk.reward.add_(self._munchausen(chunk))
+        else:
+            policy = greedy(q)
+        chunk.y.copy_(self._of(Future(outputs, policy, bonus, chunk.reward, chunk.discount)))
+
+    def of(self, chunk: Chunk, part: slice, noise: slice) -> Tensor:
+        """Targets of the transitions `part` of a chunk, whose noise is `noise`: what the next update moves to."""
+        if not self._extend.double:
+            return chunk.y[part]
+        samples = self._method.policy_samples
+        beside = _beside(chunk.future_fractions[part, :samples], chunk.noise[noise])
+        answer = self._online.forward(chunk.blocks[part], self._second, beside)
+        policy = greedy(self._method.values(answer.outputs))
+        return self._of(Future(chunk.future[part], policy, None, chunk.reward[part], chunk.discount[part]))
+
+    def _of(self, future: Future) -> Tensor:
+        y = self._method.target(future)
+        return rescale(y, RESCALING) if self._extend.value_rescaling else y
+
+    def _unscaled(self, outputs: Tensor) -> Tensor:
+        return unrescale(outputs, RESCALING) if self._extend.value_rescaling else outputs
+
+    def _munchausen(self, chunk: Chunk) -> Tensor:
+        """What the target network's policy in s adds to the rewards."""
+        extend = self._extend
+        beside = _beside(chunk.future_fractions[:, : self._method.policy_samples], chunk.future_noise)
+        q = self._method.values(self._unscaled(self._target.forward(chunk.blocks, 0, beside).outputs))
+        return munchausen_reward(
+            q,
+            chunk.chosen,
+            alpha=extend.munchausen_alpha,
+            temperature=extend.munchausen_temperature,
+            lower=extend.munchausen_floor,
+        )
+
+
+def _beside(fractions: Tensor, noise: Tensor) -> Beside:
+    """Without fractions or noise their buffers are empty."""
+    return Beside(fractions if fractions.shape[1] else None, noise if noise.shape[1] else None)
