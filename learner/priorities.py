@@ -1,15 +1,15 @@
 """Proportional prioritised replay (Schaul et al. 2016, section 3.3): place i is drawn with P(i) = p_i^alpha / sum.
 
-A place is a transition of the window: `(tick % window_ticks) * envs + env`. Its *weight* p^alpha is kept in fixed point,
-a whole number of `QUANTUM`, and so are all sums. Whole numbers add up the same in any order and lose nothing: a tree of
-any shape, compiled for the CPU or in PyTorch's operations on a GPU, draws the same places from the same weights, the
-least weight counts among millions of large ones, and a target below the total always ends at a place that has weight.
+A place is a transition of the window: `(tick % window_ticks) * envs + env`. Its *weight* p^alpha is kept in fixed
+point, a whole number of `QUANTUM`, and so are all sums. Whole numbers add up the same in any order and lose nothing: a
+tree of any shape, compiled for the CPU or in PyTorch's operations on a GPU, draws the same places from the same weights,
+the least weight counts among millions of large ones, and a target below the total always ends at a place with weight.
 
 Parents are recomputed from their children, never adjusted, and of a place named twice the last value stays. A place of
 weight 0 (empty, or not to be sampled) is never drawn, and only `admit` gives it weight.
 
-The sums are levels of one flat vector: the leaves, then the sums of `fanout` neighbours each, up to the total. Each level
-but the total is padded with zeros to a multiple of `fanout`.
+The sums are levels of one flat vector: the leaves, then sums of as many neighbours as the fan-out says, up to the total.
+Each level but the total is padded with zeros to a multiple of the fan-out.
 """
 
 from __future__ import annotations
@@ -173,8 +173,9 @@ class HostPriorities(Priorities):
         """As `Priorities.sample`. Raises `ValueError` when nothing has weight."""
         if self._tree[0][-1] == 0:
             raise ValueError("There is no transition to sample: no priority is above 0.")
-        places, probability = np.empty(uniform.numel(), np.int64), np.empty(uniform.numel(), np.float32)
-        _sample(*self._tree, uniform.numpy(), places, probability)
+        targets, places = np.empty((2, uniform.numel()), np.int64)
+        probability = np.empty(uniform.numel(), np.float32)
+        _sample(*self._tree, uniform.numpy(), targets, places, probability)
         return torch.from_numpy(places), torch.from_numpy(probability)
 
     def update(self, places: Tensor, td_error_abs: Tensor) -> None:
@@ -253,27 +254,34 @@ def _padded(length: int, bits: int) -> int:
 
 
 @njit(error_model="numpy", cache=True, nogil=True)
-def _sample(sums, offsets, uniform, places, probability):  # type: ignore[no-untyped-def]
-    """See `Priorities.sample`; the last two are written."""
+def _sample(sums, offsets, uniform, targets, places, probability):  # type: ignore[no-untyped-def]
+    """See `Priorities.sample`; the last three are written.
+
+    Level by level, so that the CPU fetches the nodes of many draws at once, and without branches, since which child it
+    is cannot be foreseen.
+    """
     count, batch = uniform.shape
     total = sums[-1]
     whole, part = np.float64(total), 1.0 / batch
     for n in range(count * batch):
         i = n % batch
-        target = min(np.int64((uniform[n // batch, i] + i) * part * whole), total - 1)
-        node = 0
-        for level in range(len(offsets) - 2, -1, -1):
-            first = offsets[level] + (node << HOST_BITS)
-            up_to = before = child = 0
-            for k in range(_LINE):
-                up_to += sums[first + k]
-                passed = up_to <= target
-                child += passed
-                before = up_to if passed else before
-            target -= before
-            node = (node << HOST_BITS) + child
-        places[n] = node
-        probability[n] = np.float64(sums[node]) / whole
+        targets[n] = min(np.int64((uniform[n // batch, i] + i) * part * whole), total - 1)
+        places[n] = 0
+    for level in range(len(offsets) - 2, -1, -1):
+        for n in range(count * batch):
+            target = targets[n]
+            child = offsets[level] + (places[n] << HOST_BITS)
+            for bit in range(HOST_BITS - 1, -1, -1):  # the left or the right half of those that are left
+                left = np.int64(0)
+                for k in range(1 << bit):
+                    left += sums[child + k]
+                passed = np.int64(left <= target)
+                target -= left * passed
+                child += passed << bit
+            targets[n] = target
+            places[n] = child - offsets[level]
+    for n in range(count * batch):
+        probability[n] = np.float64(sums[places[n]]) / whole
 
 
 @njit(error_model="numpy", cache=True, nogil=True)
