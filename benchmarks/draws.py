@@ -1,8 +1,8 @@
 """Which transitions to learn from: priorities of a full window (learner/priorities.py) against uniform drawing.
 
 Timed is a chunk of updates, another one at each call. Uniform: random ids below the number of transitions, looked up in
-the list of these. Prioritised: random numbers, places drawn by weight, and the weights of these places set anew. On CUDA
-the random numbers lie there already, and drawing and setting are one graph.
+the list of these. Prioritised: random numbers, places drawn by weight, and the weights of these places set anew. On
+CUDA the random numbers lie there already, the same ones at each call, and drawing and setting are one graph.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from benchmarks.limits import Options
 from benchmarks.memory_paths import SEED
 from benchmarks.report import Report, WrongResult
 from benchmarks.timing import seconds_per_call
-from learner.priorities import EPSILON, QUANTUM, Priorities, priorities_on
+from learner.priorities import Priorities, priorities_on
 from learner.replay import draw, draw_uniform
+from learner.sum_tree import EPSILON, QUANTUM
 from learner.update import CHUNK_UPDATES
 from shared.config import Learn
 

@@ -2,14 +2,14 @@
 
 A place is a transition of the window: `(tick % window_ticks) * envs + env`. Its *weight* p^alpha is kept in fixed
 point, a whole number of `QUANTUM`, and so are all sums. Whole numbers add up the same in any order and lose nothing: a
-tree of any shape, compiled for the CPU or in PyTorch's operations on a GPU, draws the same places from the same weights,
-the least weight counts among millions of large ones, and a target below the total always ends at a place with weight.
+tree of any shape, compiled for the CPU or in PyTorch's operations on a GPU, draws the same places from the same
+weights, the least weight counts among millions of large ones, and a target below the total ends at a place with weight.
 
 Parents are recomputed from their children, never adjusted, and of a place named twice the last value stays. A place of
 weight 0 (empty, or not to be sampled) is never drawn, and only `admit` gives it weight.
 
-The sums are levels of one flat vector: the leaves, then sums of as many neighbours as the fan-out says, up to the total.
-Each level but the total is padded with zeros to a multiple of the fan-out.
+The sums are levels of one flat vector: the leaves, then sums of as many neighbours as the fan-out says, up to the
+total. Each level but the total is padded with zeros to a multiple of the fan-out.
 """
 
 from __future__ import annotations
@@ -18,26 +18,17 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
-EPSILON = 1e-6
-"""Added to |delta|, so that a transition without error is drawn again one day (the value of OpenAI Baselines)."""
-QUANTUM = 2.0**-24
-"""Of weights. A float32 weight of 0.5 or more is a whole number of these; a smaller one is rounded, to one at least."""
-MOST = 2**38
-"""Largest weight in quanta, 16384; what is larger counts as this. With `MOST_PLACES` the total stays below 2**63."""
+from learner.sum_tree import EPSILON, HOST_BITS, MOST, QUANTUM, draw, refresh, set_weights, weights_of
+
 MOST_PLACES = 2**24
+"""So that a total stays below 2**63 quanta."""
 FIRST_MAXIMUM = 2**24
 """The running maximum before any error is known, in quanta: p = 1 (Schaul et al. 2016, algorithm 1)."""
-
-HOST_BITS = 3
-"""log2 of the fan-out on a CPU: siblings share a line of its cache."""
 DEVICE_BITS = 7
 """log2 of the fan-out on a GPU: few levels, since each costs it some kernels."""
-
-_LINE = 1 << HOST_BITS
 
 
 class Priorities(ABC):
@@ -175,22 +166,22 @@ class HostPriorities(Priorities):
             raise ValueError("There is no transition to sample: no priority is above 0.")
         targets, places = np.empty((2, uniform.numel()), np.int64)
         probability = np.empty(uniform.numel(), np.float32)
-        _sample(*self._tree, uniform.numpy(), targets, places, probability)
+        draw(*self._tree, uniform.numpy(), targets, places, probability)
         return torch.from_numpy(places), torch.from_numpy(probability)
 
     def update(self, places: Tensor, td_error_abs: Tensor) -> None:
         """As `Priorities.update`. Raises `ValueError`, and changes nothing, for an error that is no size."""
         weights, errors = np.empty(len(places), np.int64), td_error_abs.numpy()
-        wrong = _weights(errors, self._alpha, weights)
+        wrong = weights_of(errors, self._alpha, weights)
         if wrong >= 0:
             raise ValueError(
                 f"The TD error of place {int(places[wrong])} has the size {errors[wrong]}; a priority needs one that "
                 "is finite and not negative."
             )
-        _update(*self._tree, places.numpy(), weights, self._maximum.numpy())
+        set_weights(*self._tree, places.numpy(), weights, self._maximum.numpy())
 
     def _refresh(self, first: int, last: int) -> None:
-        _refresh(*self._tree, first, last)
+        refresh(*self._tree, first, last)
 
 
 class DevicePriorities(Priorities):
@@ -248,84 +239,3 @@ def priorities_on(device: torch.device, *, window_ticks: int, envs: int, alpha: 
 
 def _padded(length: int, bits: int) -> int:
     return -(-length >> bits) << bits
-
-
-# The loops below work on `sums` int64, all levels one after the other, and `offsets` int64[levels], where each begins.
-
-
-@njit(error_model="numpy", cache=True, nogil=True)
-def _sample(sums, offsets, uniform, targets, places, probability):  # type: ignore[no-untyped-def]
-    """See `Priorities.sample`; the last three are written.
-
-    Level by level, so that the CPU fetches the nodes of many draws at once, and without branches, since which child it
-    is cannot be foreseen.
-    """
-    count, batch = uniform.shape
-    total = sums[-1]
-    whole, part = np.float64(total), 1.0 / batch
-    for n in range(count * batch):
-        i = n % batch
-        targets[n] = min(np.int64((uniform[n // batch, i] + i) * part * whole), total - 1)
-        places[n] = 0
-    for level in range(len(offsets) - 2, -1, -1):
-        for n in range(count * batch):
-            target = targets[n]
-            child = offsets[level] + (places[n] << HOST_BITS)
-            for bit in range(HOST_BITS - 1, -1, -1):  # the left or the right half of those that are left
-                left = np.int64(0)
-                for k in range(1 << bit):
-                    left += sums[child + k]
-                passed = np.int64(left <= target)
-                target -= left * passed
-                child += passed << bit
-            targets[n] = target
-            places[n] = child - offsets[level]
-    for n in range(count * batch):
-        probability[n] = np.float64(sums[places[n]]) / whole
-
-
-@njit(error_model="numpy", cache=True, nogil=True)
-def _weights(errors, alpha, weights):  # type: ignore[no-untyped-def]
-    """Write the weights of |delta|; returns the index of the first that is no size, or -1."""
-    for i in range(errors.size):
-        error = np.float64(errors[i])
-        if not 0.0 <= error < np.inf:
-            return i
-        power = np.float64(np.float32((error + EPSILON) ** alpha))
-        weights[i] = max(1, np.int64(min(np.rint(power / QUANTUM), np.float64(MOST))))
-    return -1
-
-
-@njit(error_model="numpy", cache=True, nogil=True)
-def _update(sums, offsets, places, weights, maximum):  # type: ignore[no-untyped-def]
-    """Write weights in their order, where there was one, and recompute what is above them, level by level."""
-    for i in range(places.size):
-        maximum[0] = max(maximum[0], weights[i])
-        if sums[places[i]]:
-            sums[places[i]] = weights[i]
-    for level in range(1, len(offsets)):
-        former = -1
-        for i in range(places.size):
-            node = places[i] >> (HOST_BITS * level)
-            if node != former:  # neighbours in a batch often share parents: it is drawn in order
-                _recompute(sums, offsets, level, node)
-            former = node
-
-
-@njit(error_model="numpy", cache=True, nogil=True)
-def _refresh(sums, offsets, first, last):  # type: ignore[no-untyped-def]
-    """Recompute all that is above the leaves [first, last)."""
-    for level in range(1, len(offsets)):
-        shift = HOST_BITS * level
-        for node in range(first >> shift, ((last - 1) >> shift) + 1):
-            _recompute(sums, offsets, level, node)
-
-
-@njit(inline="always", error_model="numpy")
-def _recompute(sums, offsets, level, node):  # type: ignore[no-untyped-def]
-    """One parent from its children."""
-    first = offsets[level - 1] + (node << HOST_BITS)
-    whole = np.int64(0)
-    for k in range(_LINE):
-        whole += sums[first + k]
-    sums[offsets[level] + node] = whole

@@ -14,17 +14,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from learner.priorities import (
     DEVICE_BITS,
-    EPSILON,
-    HOST_BITS,
-    MOST,
     MOST_PLACES,
-    QUANTUM,
     DevicePriorities,
     HostPriorities,
     Priorities,
     priorities_on,
 )
 from learner.replay import draw_uniform
+from learner.sum_tree import EPSILON, HOST_BITS, MOST, QUANTUM
 
 CPU = torch.device("cpu")
 ALMOST_ONE = float(np.nextafter(1.0, 0.0))
