@@ -105,9 +105,14 @@ class Priorities(ABC):
         return last - (last - slot) % self._window_ticks, places - slot * self._envs
 
     def store(self, out: NDArray[np.float32]) -> None:
-        """Write float32[state_size]: the weights by place, and last the running maximum. No rounding."""
-        whole = torch.cat([self._leaves, self._maximum])
-        torch.from_numpy(out).copy_(whole.double().mul_(QUANTUM))
+        """Write float32[state_size]: the weights by place, and last the running maximum.
+
+        Nothing is rounded: a weight comes from a float32, and has no more than its 24 digits.
+        """
+        state = torch.from_numpy(out)
+        state[:-1].copy_(self._leaves.float())
+        state[-1:].copy_(self._maximum.float())
+        state.mul_(QUANTUM)
 
     def load(self, state: NDArray[np.float32]) -> None:
         """Take over what `store` wrote.
