@@ -56,6 +56,8 @@ class ModularModel:
         self._cosines = math.pi * torch.arange(COSINES, device=device, dtype=torch.float32)
         self._gradient = torch.zeros(0)
         self._apart: list[tuple[slice, Tensor]] = []
+        # What power iteration found, to be kept after the backward pass, which needs all parameters as they were.
+        self._iterated: list[tuple[Tensor, Tensor]] = []
 
     def to_inner(self, outer: NDArray[np.float32], inner: Tensor) -> None:
         """See `Model`: a copy."""
@@ -110,6 +112,9 @@ class ModularModel:
             past.outputs.backward(gradient.clone())
         for place, grad in self._apart:
             self._gradient[place].copy_(grad.view(-1))
+        for u, found in self._iterated:
+            u.copy_(found)
+        self._iterated.clear()
 
     # --- the parts
 
@@ -181,7 +186,7 @@ class ModularModel:
         return F.conv2d(x, weight, bias, padding=1)
 
     def _largest_singular_value(self, name: str, weight: Tensor, learns: bool) -> Tensor:
-        """u^T W v by one step of power iteration (Miyato et al. 2018, algorithm 1); a pass that learns keeps the new u.
+        """u^T W v by one step of power iteration (Miyato et al. 2018, algorithm 1); what learns keeps the new u.
 
         u is kept among the parameters, so that it is published, saved and restored with them.
         """
@@ -189,9 +194,11 @@ class ModularModel:
         with torch.no_grad():
             if learns:
                 v = F.normalize(matrix.t() @ u, dim=0, eps=_TINY)
-                u.copy_(F.normalize(matrix @ v, dim=0, eps=_TINY))
+                found = F.normalize(matrix @ v, dim=0, eps=_TINY)
+                self._iterated.append((u, found))
+                u = found
             v = F.normalize(matrix.t() @ u, dim=0, eps=_TINY)
-        return torch.dot(u.clone(), matrix @ v)
+        return torch.dot(u, matrix @ v)
 
     def _embedded(self, features: Tensor, fractions: Tensor) -> Tensor:
         """[n, fractions, features]: features times those of the fractions (Dabney et al. 2018b, equation 4)."""

@@ -1,55 +1,42 @@
 """Proportional prioritised replay (Schaul et al. 2016, section 3.3): place i is drawn with P(i) = p_i^alpha / sum.
 
-A place is a transition of the window: `(tick % window_ticks) * envs + env`. Its *weight* p^alpha is in fixed point, a
-whole number of `QUANTUM`, and so are all sums. Whole numbers add up the same in any order and lose nothing: a tree of
-any shape, compiled for the CPU or in PyTorch's operations on a GPU, draws the same places from the same weights, the
-least weight counts among millions of large ones, and a target below the total always ends at a place that has weight.
+A place is a transition of the window: `(tick % window_ticks) * envs + env`. Its *weight* p^alpha is kept in fixed
+point, a whole number of `QUANTUM`, and so are all sums. Whole numbers add up the same in any order and lose nothing:
+the least weight counts among millions of large ones, and a target below the total ends at a place with weight.
+
+The tree is on the CPU, whatever device learns: the errors of a chunk of updates come back while the next one is learnt
+from, and a chunk is drawn in far less time than it takes to learn from it. So a seed gives the same samples everywhere.
 
 Parents are recomputed from their children, never adjusted, and of a place named twice the last value stays. A place of
 weight 0 (empty, or not to be sampled) is never drawn, and only `admit` gives it weight.
 
-The sums are levels of one flat vector: the leaves, then the sums of `fanout` neighbours each, up to the total. Each
-level but the total is padded with zeros to a multiple of `fanout`.
+The sums are levels of one flat vector: the leaves, then sums of as many neighbours as the fan-out says, up to the
+total. Each level but the total is padded with zeros to a multiple of the fan-out.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-
 import numpy as np
-import torch
-from numba import njit
 from numpy.typing import NDArray
-from torch import Tensor
 
-EPSILON = 1e-6
-"""Added to |delta|, so that a transition without error is drawn again one day (the value of OpenAI Baselines)."""
-QUANTUM = 2.0**-24
-"""Of weights. A float32 weight of 0.5 or more is a whole number of these; a smaller one is rounded, to one at least."""
-MOST = 2**38
-"""Largest weight in quanta, 16384; what is larger counts as this. With `MOST_PLACES` the total stays below 2**63."""
+from learner.sum_tree import BITS, MOST, QUANTUM, draw, refresh, set_weights, weights_of
+
 MOST_PLACES = 2**24
+"""So that a total stays below 2**63 quanta."""
 FIRST_MAXIMUM = 2**24
 """The running maximum before any error is known, in quanta: p = 1 (Schaul et al. 2016, algorithm 1)."""
 
-HOST_BITS = 3
-"""log2 of the fan-out on a CPU: siblings share a line of its cache."""
-DEVICE_BITS = 7
-"""log2 of the fan-out on a GPU: few levels, since each costs it some kernels."""
 
-_LINE = 1 << HOST_BITS
-
-
-class Priorities(ABC):
-    """Weights of the places of a window, all zero at first. What comes in and goes out lies on `device`.
+class Priorities:
+    """Weights of the places of a window, all zero at first.
 
     Attributes:
         places: how many there are.
         state_size: length of the vector of `store` and `load`.
     """
 
-    def __init__(self, *, window_ticks: int, envs: int, alpha: float, device: torch.device, bits: int) -> None:
-        """`bits` is log2 of the fan-out.
+    def __init__(self, *, window_ticks: int, envs: int, alpha: float) -> None:
+        """See `Extend.priority_exponent` for alpha.
 
         Raises:
             ValueError: alpha is negative or not finite, or there are too many places.
@@ -60,46 +47,44 @@ class Priorities(ABC):
         if not 0 < self.places <= MOST_PLACES:
             raise ValueError(f"Priorities of {self.places} transitions; it must be 1 to {MOST_PLACES}.")
         self.state_size = self.places + 1
-        self.device = device
-        self._window_ticks, self._envs, self._alpha, self._bits = window_ticks, envs, alpha, bits
-        lengths = [_padded(self.places, bits)]
+        self._window_ticks, self._envs, self._alpha = window_ticks, envs, alpha
+        lengths = [_padded(self.places)]
         while lengths[-1] > 1:
-            parents = lengths[-1] >> bits
-            lengths.append(_padded(parents, bits) if parents > 1 else 1)
-        self._offsets = np.cumsum([0, *lengths])
-        self._sums = torch.zeros(sum(lengths), dtype=torch.int64, device=device)
-        self._levels = self._sums.split(lengths)
+            parents = lengths[-1] >> BITS
+            lengths.append(_padded(parents) if parents > 1 else 1)
+        offsets = np.cumsum([0, *lengths])
+        self._sums = np.zeros(sum(lengths), np.int64)
+        self._levels = np.split(self._sums, offsets[1:-1])
         self._leaves = self._levels[0][: self.places]
-        self._maximum = torch.full((1,), FIRST_MAXIMUM, dtype=torch.int64, device=device)
+        self._maximum = np.full(1, FIRST_MAXIMUM, np.int64)
+        self._tree = self._sums, offsets[:-1]
 
     @property
-    def total(self) -> float:
-        """The sum of all weights; on a GPU, waits for it."""
-        return int(self._levels[-1]) * QUANTUM
+    def empty(self) -> bool:
+        """Whether nothing has weight."""
+        return not self._sums[-1]
 
     def clear(self) -> None:
         """Begin anew."""
-        self._sums.zero_()
-        self._maximum.fill_(FIRST_MAXIMUM)
+        self._sums[:] = 0
+        self._maximum[:] = FIRST_MAXIMUM
 
-    def admit(self, first_tick: int, samplable: Tensor) -> None:
+    def admit(self, first_tick: int, samplable: NDArray[np.bool_]) -> None:
         """Ticks from `first_tick` on, bool[ticks, envs], enter with the running maximum, or 0 where not samplable.
 
         What lay in their places is gone. Raises `ValueError` for more ticks than the window has.
         """
         for first, last, begin in self._pieces(first_tick, len(samplable)):
-            part = samplable[begin:].reshape(-1)[: last - first]
-            torch.mul(part, self._maximum, out=self._leaves[first:last])
-            self._refresh(first, last)
+            np.multiply(samplable[begin:].reshape(-1)[: last - first], self._maximum, out=self._leaves[first:last])
+            refresh(*self._tree, first, last)
 
     def forget(self, first_tick: int, ticks: int) -> None:
         """These ticks are no longer sampled. Raises `ValueError` for more ticks than the window has."""
         for first, last, _ in self._pieces(first_tick, ticks):
             self._leaves[first:last] = 0
-            self._refresh(first, last)
+            refresh(*self._tree, first, last)
 
-    @abstractmethod
-    def sample(self, uniform: Tensor) -> tuple[Tensor, Tensor]:
+    def sample(self, uniform: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Draw batches by weight, each stratified (Schaul et al. 2016, appendix B.2.1).
 
         Args:
@@ -108,25 +93,46 @@ class Priorities(ABC):
 
         Returns:
             places int64[count * batch], and how probable each was in a draw from the whole, P(i), float32.
-        """
 
-    @abstractmethod
-    def update(self, places: Tensor, td_error_abs: Tensor) -> None:
+        Raises:
+            ValueError: nothing has weight.
+        """
+        if self.empty:
+            raise ValueError("There is no transition to sample: no priority is above 0.")
+        targets, places = np.empty((2, uniform.size), np.int64)
+        probability = np.empty(uniform.size, np.float32)
+        draw(*self._tree, uniform, targets, places, probability)
+        return places, probability
+
+    def update(self, places: NDArray[np.int64], td_error_abs: NDArray[np.float32]) -> None:
         """Give places int64[n] the weight (|delta| + epsilon)^alpha of |delta| float32[n]; the maximum follows.
 
-        The power is computed in float64 and rounded to float32: what libraries differ in survives once in 2**28.
+        Raises:
+            ValueError: an error is no size; nothing is changed then.
         """
+        weights = np.empty(len(places), np.int64)
+        wrong = weights_of(td_error_abs, self._alpha, weights)
+        if wrong >= 0:
+            raise ValueError(
+                f"The TD error of place {int(places[wrong])} has the size {td_error_abs[wrong]}; a priority needs one "
+                "that is finite and not negative."
+            )
+        set_weights(*self._tree, places, weights, self._maximum)
 
-    def tick_env(self, places: Tensor, window_end: int) -> tuple[Tensor, Tensor]:
+    def tick_env(self, places: NDArray[np.int64], window_end: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Tick and env, int64 each, of places of the window that ends before tick `window_end`."""
         last = window_end - 1
-        slot = torch.div(places, self._envs, rounding_mode="floor")
-        return last - (last - slot) % self._window_ticks, places - slot * self._envs
+        slot, env = np.divmod(places, self._envs)
+        return last - (last - slot) % self._window_ticks, env
 
     def store(self, out: NDArray[np.float32]) -> None:
-        """Write float32[state_size]: the weights by place, and last the running maximum. No rounding."""
-        whole = torch.cat([self._leaves, self._maximum])
-        torch.from_numpy(out).copy_(whole.double().mul_(QUANTUM))
+        """Write float32[state_size]: the weights by place, and last the running maximum.
+
+        Nothing is rounded: a weight comes from a float32, and has no more than its 24 digits.
+        """
+        out[:-1] = self._leaves
+        out[-1:] = self._maximum
+        out *= np.float32(QUANTUM)
 
     def load(self, state: NDArray[np.float32]) -> None:
         """Take over what `store` wrote.
@@ -142,19 +148,18 @@ class Priorities(ABC):
         if wrong.any():
             place = int(wrong.argmax())
             raise ValueError(f"Number {place} of the state of priorities is {state[place]}, which is no weight.")
-        whole = torch.from_numpy(quanta.astype(np.int64))
-        self._leaves.copy_(whole[:-1])
-        self._maximum.copy_(whole[-1:])
-        self._refresh(0, self.places)
+        self._leaves[:] = quanta[:-1]
+        self._maximum[:] = quanta[-1:]
+        refresh(*self._tree, 0, self.places)
 
     def check_valid(self) -> None:
         """Raise `AssertionError` unless weights are in their range and every parent is the sum of its children."""
         leaves = self._levels[0]
-        assert bool(((leaves >= 0) & (leaves <= self._maximum)).all()), "a weight is negative or above the maximum"
+        assert ((leaves >= 0) & (leaves <= self._maximum)).all(), "a weight is negative or above the maximum"
         assert not leaves[self.places :].any(), "there is weight behind the last place"
         for children, parents in zip(self._levels[:-1], self._levels[1:], strict=True):
-            sums = children.view(-1, 1 << self._bits).sum(1)
-            assert torch.equal(sums, parents[: len(sums)]), "a parent is not the sum of its children"
+            sums = children.reshape(-1, 1 << BITS).sum(1)
+            assert np.array_equal(sums, parents[: len(sums)]), "a parent is not the sum of its children"
             assert not parents[len(sums) :].any(), "there is weight without a place"
 
     def _pieces(self, first_tick: int, ticks: int) -> list[tuple[int, int, int]]:
@@ -166,168 +171,6 @@ class Priorities(ABC):
         pieces = [(slot, slot + before_wrap, 0), (0, ticks - before_wrap, before_wrap)]
         return [(first * self._envs, last * self._envs, begin) for first, last, begin in pieces if first < last]
 
-    @abstractmethod
-    def _refresh(self, first: int, last: int) -> None:
-        """Recompute the parents of the leaves [first, last), at least."""
 
-
-class HostPriorities(Priorities):
-    """On a CPU, compiled."""
-
-    def __init__(self, *, window_ticks: int, envs: int, alpha: float) -> None:
-        cpu = torch.device("cpu")
-        super().__init__(window_ticks=window_ticks, envs=envs, alpha=alpha, device=cpu, bits=HOST_BITS)
-        self._tree = self._sums.numpy(), self._offsets[:-1]
-
-    def sample(self, uniform: Tensor) -> tuple[Tensor, Tensor]:
-        """As `Priorities.sample`. Raises `ValueError` when nothing has weight."""
-        if self._tree[0][-1] == 0:
-            raise ValueError("There is no transition to sample: no priority is above 0.")
-        places, probability = np.empty(uniform.numel(), np.int64), np.empty(uniform.numel(), np.float32)
-        _sample(*self._tree, uniform.numpy(), places, probability)
-        return torch.from_numpy(places), torch.from_numpy(probability)
-
-    def update(self, places: Tensor, td_error_abs: Tensor) -> None:
-        """As `Priorities.update`. Raises `ValueError`, and changes nothing, for an error that is no size."""
-        weights, errors = np.empty(len(places), np.int64), td_error_abs.numpy()
-        wrong = _weights(errors, self._alpha, weights)
-        if wrong >= 0:
-            raise ValueError(
-                f"The TD error of place {int(places[wrong])} has the size {errors[wrong]}; a priority needs one that "
-                "is finite and not negative."
-            )
-        _update(*self._tree, places.numpy(), weights, self._maximum.numpy())
-
-    def _refresh(self, first: int, last: int) -> None:
-        _refresh(*self._tree, first, last)
-
-
-class DevicePriorities(Priorities):
-    """In PyTorch's operations: nothing waits for the device, and `sample` and `update` can be captured into a graph.
-
-    So nothing is refused here. The trainer finds errors that are not finite in its own sums; until then such a weight
-    is some number of its range. Without any weight, place 0 is drawn, with a probability that is not a number.
-    """
-
-    def __init__(self, *, window_ticks: int, envs: int, alpha: float, device: torch.device) -> None:
-        super().__init__(window_ticks=window_ticks, envs=envs, alpha=alpha, device=device, bits=DEVICE_BITS)
-
-    def sample(self, uniform: Tensor) -> tuple[Tensor, Tensor]:
-        """As `Priorities.sample`."""
-        batch, total = uniform.shape[1], self._levels[-1]
-        # Times the reciprocal, since on CUDA PyTorch divides by a number that way, whatever one writes.
-        share = (uniform + torch.arange(batch, device=self.device)).mul_(1.0 / batch).reshape(-1)
-        target = torch.minimum(share.mul_(total).long(), total - 1)
-        node = torch.zeros_like(target)
-        for level in reversed(self._levels[:-1]):
-            children = level.view(-1, 1 << self._bits).index_select(0, node)
-            up_to = children.cumsum(1)
-            child = (up_to <= target[:, None]).sum(1)
-            before = up_to.sub_(children).gather(1, child[:, None])
-            target.sub_(before[:, 0])
-            node.mul_(1 << self._bits).add_(child)
-        return node, (self._leaves.index_select(0, node).double() / total).float()
-
-    def update(self, places: Tensor, td_error_abs: Tensor) -> None:
-        """As `Priorities.update`."""
-        power = td_error_abs.double().add_(EPSILON).pow_(self._alpha).float().double()
-        # Twice: no float above int64 is converted, and what is not a number becomes some integer.
-        weights = power.div_(QUANTUM).round_().clamp_(max=MOST).long().clamp_(1, MOST)
-        torch.maximum(self._maximum, weights.amax(), out=self._maximum)
-        # All that name a place write the value of the last of them, so in which order they do is all one.
-        ordered, order = places.sort(stable=True)
-        last = order.index_select(0, torch.searchsorted(ordered, places, right=True).sub_(1))
-        held = self._leaves.index_select(0, places).clamp_(max=1)
-        self._leaves.index_copy_(0, places, weights.index_select(0, last).mul_(held))
-        self._refresh(0, self.places)
-
-    def _refresh(self, first: int, last: int) -> None:
-        """Recompute all of them: a GPU reads all leaves in less time than it takes to say which ones changed."""
-        for children, parents in zip(self._levels[:-1], self._levels[1:], strict=True):
-            rows = children.view(-1, 1 << self._bits)
-            torch.sum(rows, 1, out=parents[: len(rows)])
-
-
-def priorities_on(device: torch.device, *, window_ticks: int, envs: int, alpha: float) -> Priorities:
-    """The form that belongs to a device."""
-    if device.type == "cpu":
-        return HostPriorities(window_ticks=window_ticks, envs=envs, alpha=alpha)
-    return DevicePriorities(window_ticks=window_ticks, envs=envs, alpha=alpha, device=device)
-
-
-def _padded(length: int, bits: int) -> int:
-    return -(-length >> bits) << bits
-
-
-# The loops below work on `sums` int64, all levels one after the other, and `offsets` int64[levels], where each begins.
-
-
-@njit(error_model="numpy", cache=True, nogil=True)
-def _sample(sums, offsets, uniform, places, probability):  # type: ignore[no-untyped-def]
-    """See `Priorities.sample`; the last two are written."""
-    count, batch = uniform.shape
-    total = sums[-1]
-    whole, part = np.float64(total), 1.0 / batch
-    for n in range(count * batch):
-        i = n % batch
-        target = min(np.int64((uniform[n // batch, i] + i) * part * whole), total - 1)
-        node = 0
-        for level in range(len(offsets) - 2, -1, -1):
-            first = offsets[level] + (node << HOST_BITS)
-            up_to = before = child = 0
-            for k in range(_LINE):
-                up_to += sums[first + k]
-                passed = up_to <= target
-                child += passed
-                before = up_to if passed else before
-            target -= before
-            node = (node << HOST_BITS) + child
-        places[n] = node
-        probability[n] = np.float64(sums[node]) / whole
-
-
-@njit(error_model="numpy", cache=True, nogil=True)
-def _weights(errors, alpha, weights):  # type: ignore[no-untyped-def]
-    """Write the weights of |delta|; returns the index of the first that is no size, or -1."""
-    for i in range(errors.size):
-        error = np.float64(errors[i])
-        if not 0.0 <= error < np.inf:
-            return i
-        power = np.float64(np.float32((error + EPSILON) ** alpha))
-        weights[i] = max(1, np.int64(min(np.rint(power / QUANTUM), np.float64(MOST))))
-    return -1
-
-
-@njit(error_model="numpy", cache=True, nogil=True)
-def _update(sums, offsets, places, weights, maximum):  # type: ignore[no-untyped-def]
-    """Write weights in their order, where there was one, and recompute what is above them, level by level."""
-    for i in range(places.size):
-        maximum[0] = max(maximum[0], weights[i])
-        if sums[places[i]]:
-            sums[places[i]] = weights[i]
-    for level in range(1, len(offsets)):
-        former = -1
-        for i in range(places.size):
-            node = places[i] >> (HOST_BITS * level)
-            if node != former:  # neighbours in a batch often share parents: it is drawn in order
-                _recompute(sums, offsets, level, node)
-            former = node
-
-
-@njit(error_model="numpy", cache=True, nogil=True)
-def _refresh(sums, offsets, first, last):  # type: ignore[no-untyped-def]
-    """Recompute all that is above the leaves [first, last)."""
-    for level in range(1, len(offsets)):
-        shift = HOST_BITS * level
-        for node in range(first >> shift, ((last - 1) >> shift) + 1):
-            _recompute(sums, offsets, level, node)
-
-
-@njit(inline="always", error_model="numpy")
-def _recompute(sums, offsets, level, node):  # type: ignore[no-untyped-def]
-    """One parent from its children."""
-    first = offsets[level - 1] + (node << HOST_BITS)
-    whole = np.int64(0)
-    for k in range(_LINE):
-        whole += sums[first + k]
-    sums[offsets[level] + node] = whole
+def _padded(length: int) -> int:
+    return -(-length >> BITS) << BITS

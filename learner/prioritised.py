@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 from learner.loss import importance_weights
-from learner.priorities import HostPriorities
-from learner.replay import Batch, Frames, Replay
+from learner.priorities import Priorities
+from learner.replay import Batch, Frames, Replay, draw_uniform
 from shared.config import Extend
-from shared.random import Stream, bits
 from shared.ring import Ring
 from shared.sizes import Sizes
 
@@ -29,7 +28,7 @@ class Prioritised:
         self._sizes: Sizes = ring.sizes
         self._replay, self._frames = replay, frames
         self._extend, self._shape, self._seed = extend, (updates, batch), seed
-        self.tree = HostPriorities(
+        self.tree = Priorities(
             window_ticks=ring.sizes.window_ticks, envs=ring.sizes.envs, alpha=extend.priority_exponent
         )
         self._round = self._window_end = 0
@@ -44,12 +43,12 @@ class Prioritised:
         sizes, tree = self._sizes, self.tree
         first, end = self._replay.starts.samplable(window_end)
         former = end - sizes.round_ticks
-        new = max(first, former) if tree.total else first
-        tree.admit(new, torch.from_numpy(self._replay.starts.acted(new, end)))
+        new = first if tree.empty else max(first, former)
+        tree.admit(new, self._replay.starts.acted(new, end))
         oldest = max(0, window_end - sizes.window_ticks)
         tree.forget(oldest, first - oldest)
         tree.forget(end, window_end - end)
-        if not tree.total:
+        if tree.empty:
             raise ValueError(f"The window that ends at tick {window_end} holds no transition to sample.")
         self._frames.advance(window_end)
         self._round, self._window_end = round_, window_end
@@ -63,13 +62,17 @@ class Prioritised:
             places: int64[n], written: where they stand in the tree.
             importance: float32[n], written: weights of their losses, the greatest of each batch being 1.
         """
-        generator = np.random.Generator(np.random.Philox(key=[bits(self._seed, Stream.REPLAY, self._round), number]))
-        found, probability = self.tree.sample(torch.from_numpy(generator.random(self._shape)))
-        places.copy_(found)
-        importance.copy_(importance_weights(probability.view(self._shape), 1, self._beta).view(-1))
-        tick, env = self.tree.tick_env(found, self._window_end)
-        return self._replay.transitions(tick.numpy(), env.numpy())
+        found, probability = self.tree.sample(draw_uniform(*self._shape, self._seed, self._round, number))
+        places.copy_(torch.from_numpy(found))
+        weights = importance_weights(torch.from_numpy(probability).view(self._shape), 1, self._beta)
+        importance.copy_(weights.view(-1))
+        return self._replay.transitions(*self.tree.tick_env(found, self._window_end))
 
     def learn(self, places: Tensor, error: Tensor) -> None:
-        """Errors float32[n] that were found at places int64[n]; the copy from a GPU is waited for."""
-        self.tree.update(places, error.cpu())
+        """Errors float32[n] that were found at places int64[n]; the copy from a GPU is waited for.
+
+        Errors that are not finite teach nothing: the loss is not finite either, and ends the round.
+        """
+        errors = error.numpy(force=True)
+        if np.isfinite(errors).all():
+            self.tree.update(places.numpy(), errors)

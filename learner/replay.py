@@ -86,16 +86,14 @@ class Starts:
 
 def draw(limit: int, count: int, batch: int, seed: int, round_: int) -> NDArray[np.int64]:
     """Uniform int64[count, batch] in [0, limit): a function of (seed, round) alone, by Philox counters."""
-    return _generator(seed, round_).integers(0, limit, size=(count, batch))
+    generator = np.random.Generator(np.random.Philox(key=[bits(seed, Stream.REPLAY), round_]))
+    return generator.integers(0, limit, size=(count, batch))
 
 
-def draw_uniform(count: int, batch: int, seed: int, round_: int) -> NDArray[np.float64]:
-    """Uniform float64[count, batch] in [0, 1), for `Priorities.sample`: a function of (seed, round), as `draw`."""
-    return _generator(seed, round_).random((count, batch))
-
-
-def _generator(seed: int, round_: int) -> np.random.Generator:
-    return np.random.Generator(np.random.Philox(key=[bits(seed, Stream.REPLAY), round_]))
+def draw_uniform(count: int, batch: int, seed: int, round_: int, chunk: int) -> NDArray[np.float64]:
+    """Uniform float64[count, batch] in [0, 1), for `Priorities.sample`: a function of (seed, round, chunk) alone."""
+    generator = np.random.Generator(np.random.Philox(key=[bits(seed, Stream.REPLAY, round_), chunk]))
+    return generator.random((count, batch))
 
 
 class Batch(NamedTuple):

@@ -20,6 +20,9 @@ from shared.sizes import sizes_of
 
 OWN_BYTES = 1_500_000_000
 """What learner, inference, scribe and supervisor take for themselves, generously, with torch on a CPU."""
+MOST_PRIORITIES = 1 << 24
+"""Transitions that prioritised replay can keep (learner/priorities.py)."""
+MOST_ATOMS = 4096
 ACTOR_BYTES = 100_000_000
 """What an actor may take for itself (docs/design.md)."""
 
@@ -33,6 +36,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 def settings(config: Config) -> None:
     """Check every number by itself and against the others."""
     _check_ranges(config)
+    _check_algorithm(config)
     play, learn, run = config.play, config.learn, config.run
     if play.envs % play.lane_envs:
         raise ConfigError(
@@ -59,6 +63,10 @@ def settings(config: Config) -> None:
         raise ConfigError(
             f"--replay-size {learn.replay_size:_} is smaller than one round, which has {sizes.round_steps:_} steps."
         )
+    if sizes.priorities > MOST_PRIORITIES:
+        raise ConfigError(
+            f"--replay-size {learn.replay_size:_} is more than {MOST_PRIORITIES:_}, the most that --prioritised can keep."
+        )
     if config.explore.epsilon_end > config.explore.epsilon_start:
         raise ConfigError(
             f"--epsilon-end {config.explore.epsilon_end} is more than --epsilon-start {config.explore.epsilon_start}."
@@ -68,6 +76,55 @@ def settings(config: Config) -> None:
     for flag, path in (("--resume", run.resume), ("--init-from", run.init_from)):
         if path is not None and not path.exists():
             raise ConfigError(f"{flag} {path} does not exist.")
+
+
+def _check_algorithm(config: Config) -> None:
+    """Refuse parts that make no sense together, or alone."""
+    learn, extend, explore = config.learn, config.extend, config.explore
+    for wrong, reason in (
+        (
+            extend.munchausen and extend.double,
+            "--munchausen learns the soft value of a state, which no single action has that --double could choose: "
+            "leave one of them away.",
+        ),
+        (
+            extend.munchausen and extend.method == "c51",
+            "--munchausen averages over actions, which probabilities of fixed atoms do not survive: say --method dqn, "
+            "qr-dqn or iqn.",
+        ),
+        (
+            extend.value_rescaling and extend.method == "c51",
+            "--value-rescaling changes the scale of returns, and c51 has fixed atoms: choose --v-min and --v-max, or "
+            "say --method dqn, qr-dqn or iqn.",
+        ),
+        (
+            extend.method == "c51" and not extend.v_min < extend.v_max,
+            f"--v-min {extend.v_min} must be below --v-max {extend.v_max}.",
+        ),
+        (
+            extend.method in ("c51", "qr-dqn") and extend.atoms is not None and not 2 <= extend.atoms <= MOST_ATOMS,
+            f"--atoms {_shown(extend.atoms)} must be 2 to {MOST_ATOMS:_} with --method {extend.method}.",
+        ),
+        (
+            extend.method in ("dqn", "iqn") and extend.atoms not in (None, 1),
+            f"--atoms {_shown(extend.atoms)} is for --method c51 and qr-dqn; {extend.method} has one output an action.",
+        ),
+        (
+            learn.network != "impala" and (extend.width > 1 or extend.spectral_norm or extend.pooling),
+            "--width, --pooling and --spectral-norm are for --network impala.",
+        ),
+        (
+            extend.n_step > sizes_of(config).round_ticks,
+            f"--n-step {extend.n_step} is more than the {sizes_of(config).round_ticks} ticks of a round of every "
+            "emulator; more --round-steps or fewer --envs make it longer.",
+        ),
+        (
+            explore.epsilon_ladder and explore.epsilon_start == explore.epsilon_end == 0,
+            "--epsilon-ladder has no effect with an epsilon of 0.",
+        ),
+    ):
+        if wrong:
+            raise ConfigError(reason)
 
 
 def resolved(config: Config) -> None:
@@ -154,15 +211,20 @@ _AT_LEAST_ONE = frozenset(
     {"envs", "lane_envs", "total_steps", "round_steps", "train_every", "batch_size", "replay_size", "learning_starts"}
     | {"publish_every_updates", "snapshot_every_steps", "eval_envs", "eval_episodes", "actors"}
     | {"learner_threads", "inference_threads", "inference_batch", "graph_updates"}
+    | {"iqn_samples", "iqn_policy_samples", "n_step", "width"}
 )
 _FOR_CUDA = (
     ("precision", "tf32", "on a CPU say fp32 or bf16."),
     ("replay_on", "device", "on a CPU the learner reads shared memory anyway."),
     ("mps", "on", "on a CPU there is no GPU to share."),
 )
-_NOT_NEGATIVE = frozenset({"epsilon_steps", "eval_every_steps", "seed", "checkpoint_every_minutes"})
-_PROBABILITY = frozenset({"discount", "epsilon_start", "epsilon_end"})
-_POSITIVE = frozenset({"learning_rate", "optimizer_epsilon"})
+_NOT_NEGATIVE = frozenset({"epsilon_steps", "eval_every_steps", "seed", "checkpoint_every_minutes"} | {
+    "priority_exponent",
+    "epsilon_ladder",
+    "munchausen_alpha",
+}
+_PROBABILITY = frozenset({"discount", "epsilon_start", "epsilon_end", "importance_start", "importance_end"})
+_POSITIVE = frozenset({"learning_rate", "optimizer_epsilon", "noisy_std", "munchausen_temperature", "clip_gradient"})
 _BELOW_ONE = frozenset({"optimizer_decay"})
 
 

@@ -84,6 +84,8 @@ class Scribe:
             def fill(out: dict[str, NDArray[np.float32]]) -> None:
                 for name in out:
                     out[name][:] = weights.flat if name in ("online", "target") else 0.0
+                if PRIORITIES in out:
+                    out[PRIORITIES][-1] = 1.0  # the greatest priority before there is any
 
             self._memory.learner_snapshots.write(0, fill)
         self._board.written[0] = max(0, self._board.committed)
