@@ -89,7 +89,7 @@ IQN = replace(QR_DQN, extend=Extend(method="iqn", iqn_samples=64, iqn_policy_sam
 BTR = Config(
     play=Play(envs=64, lane_envs=2, protocol="machado"),
     learn=Learn(
-        # 64 emulators and one update of 256 transitions for each of their steps: as many samples a step as DQN's 32 / 8.
+        # 64 emulators, and one update of 256 transitions when each has made a step.
         train_every=64,
         batch_size=256,
         replay_size=1_048_576,

@@ -20,11 +20,12 @@ from shared.sizes import sizes_of
 
 OWN_BYTES = 1_500_000_000
 """What learner, inference, scribe and supervisor take for themselves, generously, with torch on a CPU."""
+ACTOR_BYTES = 100_000_000
+"""What an actor may take for itself (docs/design.md)."""
 MOST_PRIORITIES = 1 << 24
 """Transitions that prioritised replay can keep (learner/priorities.py)."""
 MOST_ATOMS = 4096
-ACTOR_BYTES = 100_000_000
-"""What an actor may take for itself (docs/design.md)."""
+"""Outputs for each action."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -65,7 +66,7 @@ def settings(config: Config) -> None:
         )
     if sizes.priorities > MOST_PRIORITIES:
         raise ConfigError(
-            f"--replay-size {learn.replay_size:_} is more than {MOST_PRIORITIES:_}, the most that --prioritised can keep."
+            f"--replay-size {learn.replay_size:_} is more than {MOST_PRIORITIES:_}, the most for --prioritised."
         )
     if config.explore.epsilon_end > config.explore.epsilon_start:
         raise ConfigError(
@@ -218,11 +219,10 @@ _FOR_CUDA = (
     ("replay_on", "device", "on a CPU the learner reads shared memory anyway."),
     ("mps", "on", "on a CPU there is no GPU to share."),
 )
-_NOT_NEGATIVE = frozenset({"epsilon_steps", "eval_every_steps", "seed", "checkpoint_every_minutes"} | {
-    "priority_exponent",
-    "epsilon_ladder",
-    "munchausen_alpha",
-}
+_NOT_NEGATIVE = frozenset(
+    {"epsilon_steps", "eval_every_steps", "seed", "checkpoint_every_minutes"}
+    | {"priority_exponent", "epsilon_ladder", "munchausen_alpha"}
+)
 _PROBABILITY = frozenset({"discount", "epsilon_start", "epsilon_end", "importance_start", "importance_end"})
 _POSITIVE = frozenset({"learning_rate", "optimizer_epsilon", "noisy_std", "munchausen_temperature", "clip_gradient"})
 _BELOW_ONE = frozenset({"optimizer_decay"})

@@ -27,6 +27,7 @@ from shared.manifest import DIRECTORY, Manifest, find_checkpoint, load_boundary,
 from shared.memory import Memory
 from shared.process import Birth, enter
 from shared.segments import segment_ticks
+from shared.snapshot import PRIORITIES
 from shared.wait import Stopped, Waiter
 from shared.weights_file import load_weights
 from watch.files import RunFiles
