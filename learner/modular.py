@@ -20,8 +20,9 @@ from learner.aside import Aside
 from learner.gather import BLOCK, GRID
 from learner.model import Beside
 from learner.network import CELL, PIXEL, network_input
+from learner.pooling import max_pool
 from shared.config import FRAME_SIDE, STACK
-from shared.parameters import CONVOLUTIONS, COSINES, IMPALA, POOLED, RESIDUALS, Network, parameters_of
+from shared.parameters import CONVOLUTIONS, COSINES, IMPALA, RESIDUALS, Network, parameters_of
 
 _TINY = 1e-12
 
@@ -127,7 +128,7 @@ class ModularModel:
         else:
             x = self._impala(_frames(blocks, first).to(self._dtype, memory_format=torch.channels_last), learns)
         if self.network.pooling:
-            x = F.adaptive_max_pool2d(x, POOLED)
+            x = max_pool(x)
         features = x.flatten(1)
         if settle is not None:
             settle()
@@ -173,7 +174,7 @@ class ModularModel:
         """Espeholt et al. 2018, figure 3, right: blocks of a convolution, pooling and residual parts."""
         x = x * PIXEL
         for i in range(1, len(IMPALA) + 1):
-            x = F.max_pool2d(self._padded(f"block{i}.conv", x, learns), 3, 2, 1)
+            x = max_pool(self._padded(f"block{i}.conv", x, learns))
             for j in range(1, RESIDUALS + 1):
                 y = self._padded(f"block{i}.residual{j}.conv1", x.relu(), learns)
                 x = x + self._padded(f"block{i}.residual{j}.conv2", y.relu(), learns)
@@ -221,7 +222,7 @@ class ModularModel:
         if noise is None or not self._noisy:
             return {}
         scaled = noise.sign() * noise.abs().sqrt()
-        rows = scaled.repeat_interleave(len(features) // len(noise), 0)
+        rows = scaled[:, None].expand(-1, len(features) // len(noise), -1).flatten(0, 1)
         if features.dim() == 3:
             rows = rows[:, None]
         counts = [count for pair in self._noisy.values() for count in pair]

@@ -1,0 +1,54 @@
+"""Maximum pooling of 3x3 with stride 2 and a border of 1, with a backward pass of one order on every device.
+
+On a CPU PyTorch's own is that already. On CUDA its backward pass adds up with atomic operations, in an order that the
+hardware chooses; here every place of the window is one addition to places that no two windows share.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+SIZE, STRIDE, BORDER = 3, 2, 1
+
+
+def max_pool(x: Tensor) -> Tensor:
+    """[n, channels, (y + 1) // 2, (x + 1) // 2] of [n, channels, y, x]. Of equal maxima the first has the gradient.
+
+    On 11x11 it is the adaptive pooling to 6x6 that BTR has, window for window.
+    """
+    if x.device.type == "cpu":
+        return F.max_pool2d(x, SIZE, STRIDE, BORDER)
+    pooled: Tensor = MaxPool.apply(x)
+    return pooled
+
+
+class MaxPool(torch.autograd.Function):
+    """`max_pool` for devices on which PyTorch's backward pass has no fixed order."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        """See `max_pool`."""
+        pooled, where = F.max_pool2d_with_indices(x, SIZE, STRIDE, BORDER)
+        ctx.save_for_backward(where)
+        ctx.shape = x.shape
+        return pooled
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        """Each of the 9 places of a window in turn."""
+        (where,) = ctx.saved_tensors
+        n, channels, height, width = ctx.shape
+        rows, columns = gradient.shape[2:]
+        padded = gradient.new_zeros(n, channels, STRIDE * rows + 1, STRIDE * columns + 1)
+        top = torch.arange(rows, device=gradient.device)[:, None] * STRIDE - BORDER
+        left = torch.arange(columns, device=gradient.device) * STRIDE - BORDER
+        for dy in range(SIZE):
+            for dx in range(SIZE):
+                here = where == (top + dy) * width + left + dx
+                part = padded[:, :, dy : dy + STRIDE * rows : STRIDE, dx : dx + STRIDE * columns : STRIDE]
+                part.add_(gradient * here)
+        return padded[:, :, BORDER : BORDER + height, BORDER : BORDER + width]

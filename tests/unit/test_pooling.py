@@ -1,0 +1,29 @@
+"""The pooling with a backward pass of one order: values and gradients are PyTorch's own."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from learner.pooling import MaxPool, max_pool
+
+
+@pytest.mark.parametrize("side", [84, 42, 21, 11, 3])
+def test_values_and_gradients_are_those_of_the_library(side: int) -> None:
+    generator = torch.Generator().manual_seed(side)
+    x = torch.randint(-3, 4, (2, 3, side, side), generator=generator).double()  # with many equal maxima
+    outer = torch.randn(2, 3, (side + 1) // 2, (side + 1) // 2, generator=generator).double()
+    results = []
+    for pool in (MaxPool.apply, lambda x: F.max_pool2d(x, 3, 2, 1)):
+        leaf = x.clone().requires_grad_()
+        pooled = pool(leaf)
+        pooled.backward(outer)
+        results.append((pooled.detach(), leaf.grad))
+    assert torch.equal(results[0][0], results[1][0])
+    torch.testing.assert_close(results[0][1], results[1][1], rtol=0, atol=1e-12)
+
+
+def test_on_eleven_places_it_is_adaptive_pooling_to_six() -> None:
+    x = torch.randn(2, 5, 11, 11, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(max_pool(x), F.adaptive_max_pool2d(x, 6))
