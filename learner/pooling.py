@@ -32,7 +32,7 @@ class MaxPool(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
         """See `max_pool`."""
-        pooled, where = F.max_pool2d_with_indices(x, SIZE, STRIDE, BORDER)
+        pooled, where = F.max_pool2d_with_indices(x, (SIZE, SIZE), (STRIDE, STRIDE), (BORDER, BORDER))
         ctx.save_for_backward(where)
         ctx.shape = x.shape
         return pooled
