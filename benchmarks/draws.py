@@ -16,10 +16,10 @@ from benchmarks.limits import Options
 from benchmarks.memory_paths import SEED
 from benchmarks.report import Report, WrongResult
 from benchmarks.timing import seconds_per_call
+from learner.feed import CHUNK_UPDATES
 from learner.priorities import Priorities
 from learner.replay import draw, draw_uniform
 from learner.sum_tree import EPSILON, QUANTUM
-from learner.update import CHUNK_UPDATES
 from shared.config import Learn
 
 WINDOW_TICKS, ENVS = 125_000, 8

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from benchmarks.limits import Options
 from benchmarks.report import CannotRun, Report, WrongResult
 from benchmarks.timing import seconds_per_call
+from learner.feed import CHUNK_UPDATES
 from learner.gather import BLOCK, GRID, select_to
 from learner.inference import Server
 from learner.initial import initial_parameters
 from learner.network import Architecture, Weights
 from learner.policy import Policy
 from learner.replay import HostFrames, Replay, frames_of
-from learner.update import CHUNK_UPDATES
 from shared.arena import ArenaError
 from shared.config import FRAME_SIDE, STACK, Config
 from shared.machine import usable_memory

@@ -20,6 +20,7 @@ from benchmarks.products import Products
 from benchmarks.report import Report, WrongResult
 from benchmarks.timing import seconds_per_call
 from learner.aside import Aside
+from learner.feed import CHUNK_UPDATES
 from learner.gather import GRID
 from learner.initial import initial_parameters
 from learner.network import (
@@ -31,7 +32,7 @@ from learner.network import (
     network_input,
 )
 from learner.replay import frames_of
-from learner.update import CHUNK_UPDATES, Trainer
+from learner.update import Trainer
 from shared.machine import usable_cores
 from shared.memory import Memory
 from shared.parameters import Network

@@ -22,30 +22,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from learner.ahead import Ahead, Graphs
+from learner.ahead import Graphs
 from learner.aside import Aside
 from learner.chunk import Chunk
+from learner.feed import CHUNK_UPDATES, Feed
 from learner.gather import BLOCK, GRID
 from learner.initial import initial_parameters
 from learner.method import method_of
 from learner.model import Beside
 from learner.models import check_arithmetic, model_of
 from learner.optimizer import Optimizer
-from learner.prioritised import Prioritised
-from learner.replay import Batch, DeviceFrames, Frames, HostFrames, Replay, frames_of
+from learner.replay import frames_of
 from learner.targets import Targets
-from shared.config import FRAME_SIDE, ConfigError, Extend, Learn
+from shared.config import FRAME_SIDE, Extend, Learn
 from shared.errors import Unmendable
 from shared.parameters import Network
 from shared.ring import Ring
 from shared.sizes import Sizes
 from shared.snapshot import PRIORITIES, STATE_NAMES
-
-CHUNK_UPDATES = 8
-"""Most updates of a chunk. It fixes the shape in which target values are computed, so it touches their last bits."""
-
-DEVICE_SHARE = 0.8
-"""Share of a GPU's free memory that the window may take."""
 
 
 class NonFiniteError(Unmendable):
@@ -101,51 +95,40 @@ class Trainer:
         self._targets = Targets(self._target, self._online, self._method, sizes.n_step)
         self._optimizer = Optimizer(self._online, learn, extend.clip_gradient)
         self._online.gradient_into(self._optimizer.gradient)
-        self._frames = _frames(ring, device, replay_on)
-        self._replay = Replay(ring, self._frames, batch=learn.batch_size, discount=learn.discount, seed=seed)
-        self._chunk = min(CHUNK_UPDATES, -(-sizes.round_steps // learn.train_every))
-        self._chunks = [
-            Chunk.of(
-                self._chunk,
-                learn.batch_size,
-                model=self._online,
-                method=self._method,
-                n_step=sizes.n_step,
-                device=device,
-            )
-            for _ in range(2)
-        ]
-        self._prioritised: Prioritised | None = None
-        if extend.prioritised:
-            shape = {"updates": self._chunk, "batch": learn.batch_size}
-            self._prioritised = Prioritised(ring, self._replay, self._frames, extend=extend, seed=seed, **shape)
-        self._taught = 0  # chunks of the round whose errors the priorities know
-        self._actions = torch.arange(network.actions, device=device)
+        self._feed = Feed(
+            ring,
+            sizes=sizes,
+            learn=learn,
+            extend=extend,
+            seed=seed,
+            device=device,
+            replay_on=replay_on,
+            model=self._online,
+            method=self._method,
+            targets=self._targets,
+        )
         # Of loss and maximal Q by place in the batch, and of the gradient's norm in the first place.
         self._sums = torch.zeros(3, learn.batch_size, dtype=torch.float64, device=device)
-        self._plan: Batch | None = None
-        self._round = self._done = self._planned = self._loaded = 0
-        self._ahead = Ahead(device)
+        self._round = self._done = self._planned = 0
         on_cpu = device.type == "cpu"
         self._aside = Aside(own_thread=on_cpu, stream=None if on_cpu else torch.cuda.Stream(device))
-        self._foreseen: tuple[int, int, Batch] | None = None
-        self._piece = min(graph_updates, self._chunk)
+        self._piece = min(graph_updates, self._feed.updates)
         self._graphs: Graphs | None = None
-        self._target_graphs: Graphs | None = None
         if device.type == "cuda":
-            self._graphs, self._target_graphs = self._capture()
+            self._feed.capture()
+            self._graphs = self._capture()
 
     @torch.inference_mode()
     def initialise(self) -> None:
         """Fresh parameters from the seed, the target equal to them, moments zero."""
-        self._ahead.settle()
+        self._feed.settle()
         self._online.to_inner(initial_parameters(self._network, self._seed), self._online.master)
         self._online.cast()
         self.update_target()
         self._optimizer.mean.zero_()
         self._optimizer.square.zero_()
-        if self._prioritised is not None:
-            self._prioritised.tree.clear()
+        if self._feed.prioritised is not None:
+            self._feed.prioritised.tree.clear()
 
     @torch.inference_mode()
     def load(self, state: Mapping[str, NDArray[np.float32]]) -> None:
@@ -153,14 +136,14 @@ class Trainer:
 
         Without "target", the target network is the online one.
         """
-        self._ahead.settle()
+        self._feed.settle()
         for name, vector in self._state().items():
             source = "online" if name == "target" and name not in state else name
             self._online.to_inner(state[source], vector)
         self._online.cast()
         self._target.cast()
-        if self._prioritised is not None:
-            self._prioritised.tree.load(state[PRIORITIES])
+        if self._feed.prioritised is not None:
+            self._feed.prioritised.tree.load(state[PRIORITIES])
 
     @torch.inference_mode()
     def store(self, out: dict[str, NDArray[np.float32]]) -> None:
@@ -169,8 +152,8 @@ class Trainer:
         for name, vector in out.items():
             if name in state:
                 self._online.to_outer(state[name], vector)
-            elif self._prioritised is not None:
-                self._prioritised.tree.store(vector)
+            elif self._feed.prioritised is not None:
+                self._feed.prioritised.tree.store(vector)
 
     @torch.inference_mode()
     def online_into(self, out: NDArray[np.float32]) -> None:
@@ -186,7 +169,7 @@ class Trainer:
     def update_target(self) -> None:
         """The target network becomes the online one."""
         if self._done < self._planned:  # else no chunk that needs the old one is in preparation
-            self._ahead.settle()
+            self._feed.settle()
         self._target.master.copy_(self._online.master)
         self._target.cast()
 
@@ -197,18 +180,10 @@ class Trainer:
         Returns:
             The number of updates of the round.
         """
-        self._ahead.settle()
-        self._round, self._done, self._loaded = round_, 0, -1
         self._planned = self._sizes.updates_in(round_)
+        self._feed.begin(round_, window_end, self._planned)
+        self._round, self._done = round_, 0
         self._sums.zero_()
-        self._taught = 0
-        if self._planned and self._prioritised is not None:
-            self._prioritised.begin(round_, window_end)
-        elif self._planned:
-            if self._foreseen is None or self._foreseen[:2] != (round_, window_end):
-                self._foresee(round_, window_end)
-            assert self._foreseen is not None, "it was just drawn"
-            self._plan = self._foreseen[2]
         if self._planned:
             self._optimizer.begin(self._sizes.updates_before(round_))
         return self._planned
@@ -218,22 +193,17 @@ class Trainer:
         """The next `count` updates of the round, at most those that are left."""
         end = min(self._done + count, self._planned)
         while self._done < end:
-            chunk, first = divmod(self._done, self._chunk)
-            last = min(self._chunk, first + end - self._done)
-            if self._loaded != chunk:
-                self._load(chunk)
-            while first < last:
-                self._done += self._some(chunk % 2, first, last)
-                first = self._done - chunk * self._chunk
+            number, first = divmod(self._done, self._feed.updates)
+            last = min(self._feed.updates, first + end - self._done)
+            self._feed.load(number)
+            self._done += self._some(number % 2, first, last)
 
     def foresee(self, round_: int, window_end: int) -> None:
         """Begin to draw what `begin_round` would draw with these arguments, beside what the GPU still has to do.
 
-        Only when all updates of the present round were asked for, and all ticks before `window_end` are there. What
-        is drawn by priorities cannot be foreseen.
+        Only when all updates of the present round were asked for, and all ticks before `window_end` are there.
         """
-        if self._prioritised is None:
-            self._ahead.begin(partial(self._foresee, round_, window_end))
+        self._feed.foresee(round_, window_end)
 
     @property
     def busy(self) -> bool:
@@ -248,12 +218,10 @@ class Trainer:
             NonFiniteError: the loss, the gradient or a parameter is not finite; nothing may be published then.
         """
         self.check()
-        if self._prioritised is not None:
-            self._ahead.settle()
-            self._teach(-(-self._done // self._chunk))
+        self._feed.finish(self._done)
         loss, max_q, norm = self._sums.sum(1).tolist()
         updates = max(1, self._done * self._learn.batch_size)
-        norms = max(1, -(-self._done // self._chunk))
+        norms = max(1, -(-self._done // self._feed.updates))
         return RoundMetrics(self._done, loss / updates, max_q / updates, norm / norms)
 
     def check(self) -> None:
@@ -281,9 +249,9 @@ class Trainer:
         `frames` uint8[b, k, 84, 84] of both stacks, `action` int64[b], `reward` float32[b] of clipped ones, `discount`
         float32[b], `target_value` float32[b, ...], `gradient` and `parameters_after` float32[P] in outer order.
         """
-        number, index = divmod(self._done - 1, self._chunk)
+        number, index = divmod(self._done - 1, self._feed.updates)
         part = slice(index * self._learn.batch_size, (index + 1) * self._learn.batch_size)
-        chunk = self._chunks[number % 2]
+        chunk = self._feed.chunks[number % 2]
         frames = frames_of(self._sizes.n_step)
         cut = chunk.blocks[part].cpu().view(-1, GRID, GRID, frames, BLOCK, BLOCK).permute(0, 3, 1, 4, 2, 5)
         outer = {"gradient": self._optimizer.gradient, "parameters_after": self._online.master}
@@ -305,30 +273,17 @@ class Trainer:
         vectors = (self._online.master, self._target.master, optimizer.mean, optimizer.square)
         return dict(zip(STATE_NAMES, vectors, strict=True))
 
-    def _capture(self) -> tuple[Graphs, Graphs]:
-        """Graphs of the updates, by buffer and first update, and of the target values, by buffer.
+    def _capture(self) -> Graphs:
+        """Graphs of the updates, by buffer, first and last update.
 
         What the passes before the captures do to the parameters is overwritten by `initialise` or `load`.
         """
-        updates, targets = Graphs(self._device), Graphs(self._device)
-        for buffer, chunk in enumerate(self._chunks):
-            targets.capture(buffer, partial(self._targets.prepare, chunk))
-            for first in range(0, self._chunk, self._piece):
-                last = min(first + self._piece, self._chunk)
-                updates.capture((buffer, first, last), partial(self._updates, buffer, first, last))
-        return updates, targets
-
-    def _foresee(self, round_: int, window_end: int) -> None:
-        """Draw the transitions of a round, and bring them to where they are read."""
-        updates = self._sizes.updates_in(round_)
-        padded = -(-updates // self._chunk) * self._chunk
-        plan = self._replay.plan(round_, window_end, updates, padded)
-        self._foreseen = (round_, window_end, self._upload(plan))
-
-    def _upload(self, batch: Batch) -> Batch:
-        """Bring transitions to where they are read."""
-        devices = [self._frames.device] * 2 + [self._device] * 3
-        return Batch(*(_upload(field, at) for field, at in zip(batch, devices, strict=True)))
+        graphs = Graphs(self._device)
+        for buffer in range(len(self._feed.chunks)):
+            for first in range(0, self._feed.updates, self._piece):
+                last = min(first + self._piece, self._feed.updates)
+                graphs.capture((buffer, first, last), partial(self._updates, buffer, first, last))
+        return graphs
 
     def _some(self, buffer: int, first: int, last: int) -> int:
         """The first of the updates [first, last) of the chunk in a buffer; returns how many."""
@@ -342,50 +297,10 @@ class Trainer:
             self._updates(buffer, first, last)
         return last - first
 
-    def _load(self, number: int) -> None:
-        """Have chunk `number` ready, and begin with the one after it."""
-        if not self._ahead.begun:
-            self._ahead.begin(partial(self._prepare, number))
-        self._ahead.settle()
-        if (number + 1) * self._chunk < self._planned:
-            self._ahead.begin(partial(self._prepare, number + 1))
-        self._loaded = number
-
-    def _prepare(self, number: int) -> None:
-        """In the second thread: gather a chunk and compute its target values."""
-        buffer = number % 2
-        self._gather(number, self._chunks[buffer])
-        if self._target_graphs is None:
-            self._targets.prepare(self._chunks[buffer])
-        else:
-            self._target_graphs.replay(buffer)
-
-    def _gather(self, number: int, chunk: Chunk) -> None:
-        """Bring the transitions of chunk `number` into its buffers."""
-        if self._prioritised is not None:
-            self._teach(number - 1)
-            part = self._upload(self._prioritised.draw(number, chunk.places, chunk.importance))
-        else:
-            assert self._plan is not None, "begin_round comes before run"
-            n = len(chunk.blocks)
-            part = self._plan.part(number * n, (number + 1) * n)
-        self._frames.select(part, chunk.blocks)
-        chunk.put(part, self._actions)
-        chunk.draw(self._seed, self._round, number)
-
-    def _teach(self, end: int) -> None:
-        """Tell the priorities what the chunks before `end` taught; of the last one only what was done of it."""
-        assert self._prioritised is not None
-        for number in range(self._taught, end):
-            chunk = self._chunks[number % 2]
-            n = min(len(chunk.places), (self._done - number * self._chunk) * self._learn.batch_size)
-            self._prioritised.learn(chunk.places[:n], chunk.error[:n])
-        self._taught = max(self._taught, end)
-
     def _updates(self, buffer: int, first: int, last: int) -> None:
         """Updates [first, last) of the chunk in a buffer."""
         for index in range(first, last):
-            self._update(self._chunks[buffer], index)
+            self._update(self._feed.chunks[buffer], index)
         self._aside.settle()
 
     def _update(self, chunk: Chunk, index: int) -> None:
@@ -397,7 +312,7 @@ class Trainer:
         past = online.forward(chunk.blocks[part], 0, beside, self._aside.settle, learns=True)
         outputs = past.outputs.detach()
         learned = self._method.learn(outputs, chunk.chosen[part], self._targets.of(chunk, part, noise), fractions)
-        if self._prioritised is not None:
+        if self._feed.prioritised is not None:
             chunk.error[part].copy_(learned.priority)
             learned.gradient.mul_(chunk.importance[part][:, None, None])
         if self._optimizer.gradient_scale != 1.0:
@@ -410,28 +325,3 @@ class Trainer:
         if index == 0:
             norm = torch.linalg.vector_norm(self._optimizer.gradient, dtype=torch.float32)
             self._sums[2, 0].add_(norm, alpha=1.0 / (self._optimizer.gradient_scale * size))
-
-
-def _upload(field: Tensor, device: torch.device) -> Tensor:
-    """A tensor on a device. The copy to a GPU is in its stream; the pinned memory that it reads is kept until then."""
-    return field if device.type == "cpu" else field.pin_memory().to(device, non_blocking=True)
-
-
-def _frames(ring: Ring, device: torch.device, replay_on: str) -> Frames:
-    """Frames on the GPU ("device"), in shared memory ("host"), or on the GPU where the window fits ("auto").
-
-    Raises:
-        ConfigError: it does not fit, and was asked for.
-    """
-    if replay_on == "host" or (replay_on == "auto" and device.type == "cpu"):
-        return HostFrames(ring)
-    if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-        if DeviceFrames.nbytes(ring) > DEVICE_SHARE * free:
-            if replay_on == "auto":
-                return HostFrames(ring)
-            raise ConfigError(
-                f"--replay-on device needs {DeviceFrames.nbytes(ring) / 1e9:.1f} GB on {device}, of which "
-                f"{free / 1e9:.1f} GB are free; a smaller --replay-size fits, or say --replay-on host."
-            )
-    return DeviceFrames(ring, device)

@@ -77,7 +77,7 @@ def _kernels(optimizer: str, precision: str) -> Counter[str]:
     trainer._optimizer._compiled = False
     trainer._aside = Aside()
     with torch.no_grad(), Count() as count:
-        trainer._update(trainer._chunks[0], 1)
+        trainer._update(trainer._feed.chunks[0], 1)
     return count.kernels
 
 
