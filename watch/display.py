@@ -9,14 +9,13 @@ is also a word.
 from __future__ import annotations
 
 import os
-import select
 import sys
 import time
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import IO, Self, TextIO
+from typing import Self, TextIO, cast
 
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -25,6 +24,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from watch.outlet import Outlet
 from watch.status import CheckpointStatus, RoleStatus, Status
 
 PLAIN_SECONDS = 5.0
@@ -84,16 +84,18 @@ def figure(value: float | None) -> str:
 class Display(ABC):
     """Shows statuses and notes between `__enter__` and `__exit__`."""
 
-    def __init__(self, stream: IO[str]) -> None:
-        self._stream = stream
-        self._gone = False
+    def __init__(self, outlet: Outlet) -> None:
+        self._outlet = outlet
         self._untold: deque[str] = deque(maxlen=MOST_UNTOLD)
+        self._unseen: Status | None = None
 
     def show(self, status: Status) -> None:
-        """Show the run as it is now. Call it as often as you like."""
+        """Show the run as it is now. Call it as often as you like; who reads too slowly misses some."""
         self._tell()
-        if self._taken():
-            self._safely(lambda: self._show(status))
+        self._unseen = status
+        if self._outlet.taken():
+            self._show(status)
+            self._unseen = None
 
     def note(self, message: str) -> None:
         """Tell the person something that happened: it stays to be read."""
@@ -102,46 +104,24 @@ class Display(ABC):
 
     def _tell(self) -> None:
         """The notes that there are, as far as they are taken."""
-        while self._untold and self._taken():
-            message = self._untold.popleft()
-            self._safely(lambda: self._note(message))  # noqa: B023  (called at once)
+        while self._untold and self._outlet.taken():
+            self._note(self._untold.popleft())
 
     def __enter__(self) -> Self:
-        self._safely(self._begin)
+        self._begin()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._taken(END_SECONDS):
-            self._tell()
-            self._safely(self._end)
-
-    def _taken(self, seconds: float = 0.0) -> bool:
-        """Whether the reader takes more, within so many seconds.
-
-        A terminal that is held (Ctrl-S) or a pipe that nobody reads takes nothing, and to write would be to wait:
-        meanwhile nobody would look after the processes.
-        """
-        try:
-            poll = select.poll()
-            poll.register(self._stream.fileno(), select.POLLOUT)
-        except OSError:  # no descriptor, no waiting
-            return True
-        return bool(poll.poll(seconds * 1000))
-
-    def _safely(self, act: Callable[[], None]) -> None:
-        """Do it, unless the reader has gone away: a closed terminal or pipe must not end the run."""
-        if self._gone:
-            return
-        try:
-            act()
-        except OSError:
-            self._gone = True
-            # What is still in the stream's buffer would fail again when the program ends.
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self._stream.fileno())
-            os.close(nowhere)
+        if self._outlet.taken(END_SECONDS):
+            while self._untold:
+                self._note(self._untold.popleft())
+            if self._unseen is not None:
+                self._show(self._unseen)
+            self._end()
+            self._outlet.taken(END_SECONDS)
+        self._outlet.finish()
 
     @abstractmethod
     def _begin(self) -> None: ...
@@ -159,9 +139,9 @@ class Display(ABC):
 class LiveDisplay(Display):
     """A display that is drawn again in its place, for a terminal."""
 
-    def __init__(self, console: Console) -> None:
-        super().__init__(console.file)
-        self._console = console
+    def __init__(self, outlet: Outlet) -> None:
+        super().__init__(outlet)
+        self._console = console = Console(file=cast(TextIO, outlet), highlight=False)
         # No thread of its own: it is drawn when there is something new, and the process stays as it was.
         self._live = Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
 
@@ -181,9 +161,9 @@ class LiveDisplay(Display):
 class PlainDisplay(Display):
     """A line every few seconds, for files, pipes and `--plain`."""
 
-    def __init__(self, stream: TextIO, seconds: float = PLAIN_SECONDS, clock: Callable[[], float] = time.monotonic):
-        """Write to `stream`, a line every `seconds` of `clock`."""
-        super().__init__(stream)
+    def __init__(self, outlet: Outlet, seconds: float = PLAIN_SECONDS, clock: Callable[[], float] = time.monotonic):
+        """Write a line every `seconds` of `clock`."""
+        super().__init__(outlet)
         self._seconds = seconds
         self._clock = clock
         self._next = -float("inf")
@@ -201,7 +181,7 @@ class PlainDisplay(Display):
             self._write()
 
     def _note(self, message: str) -> None:
-        print(message, file=self._stream, flush=True)
+        print(message, file=self._outlet)
 
     def _end(self) -> None:
         # What happened since the last line, so that the last one tells the end.
@@ -211,7 +191,7 @@ class PlainDisplay(Display):
         status, self._unshown = self._unshown, None
         if status is None:
             return
-        print(line(status), file=self._stream, flush=True)
+        print(line(status), file=self._outlet)
         found = status.verdict
         if found and found.limit not in (self._said, "starting"):
             self._said = found.limit
@@ -224,10 +204,10 @@ class PlainDisplay(Display):
 
 def open_display(*, plain: bool, stream: TextIO | None = None) -> Display:
     """The display that fits where the output goes: live in a terminal, unless `plain`; else lines."""
-    out = sys.stdout if stream is None else stream
-    if plain or not out.isatty() or os.environ.get("TERM", "dumb") == "dumb":
-        return PlainDisplay(out)
-    return LiveDisplay(Console(file=out, highlight=False))
+    outlet = Outlet(sys.stdout if stream is None else stream)
+    if plain or not outlet.isatty() or os.environ.get("TERM", "dumb") == "dumb":
+        return PlainDisplay(outlet)
+    return LiveDisplay(outlet)
 
 
 # The plain line

@@ -42,23 +42,7 @@ def _lives(process: psutil.Process) -> bool:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    "how",
-    [
-        "terminal closed",
-        pytest.param(
-            "shell killed",
-            marks=[
-                pytest.mark.stress,
-                pytest.mark.xfail(
-                    raises=AssertionError,
-                    reason="the run stops and saves, but a process of it lives until the terminal is closed too; "
-                    "which one, and why, is not known",
-                ),
-            ],
-        ),
-    ],
-)
+@pytest.mark.parametrize("how", ["terminal closed", pytest.param("shell killed", marks=pytest.mark.stress)])
 def test_a_terminal_that_goes_away_stops_the_run(undisturbed: Undisturbed, tmp_path: Path, how: str) -> None:
     run_dir = tmp_path / "run"
     shell, terminal = start_in_terminal(run_dir)

@@ -9,6 +9,7 @@ import re
 import select
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest
 from rich.console import Console
 
 from watch.display import LiveDisplay, PlainDisplay, duration, figure, line, open_display, render, short
+from watch.outlet import Outlet
 from watch.status import CheckpointStatus, EvaluationStatus, RoleStatus, Status, verdict
 
 ROOT = Path(__file__).parents[2]
@@ -158,7 +160,7 @@ def test_other_words_for_numbers() -> None:
 
 def test_the_plain_display_writes_a_line_every_few_seconds_and_the_last_state() -> None:
     now, out = 0.0, io.StringIO()
-    with PlainDisplay(out, seconds=5.0, clock=lambda: now) as display:
+    with PlainDisplay(Outlet(out), seconds=5.0, clock=lambda: now) as display:
         for now in (0.0, 1.0, 4.9, 5.0, 9.0):
             display.show(replace(NEW, steps=int(now * 1000)))
         display.note("actor 3 was killed.")
@@ -172,7 +174,7 @@ def test_the_plain_display_writes_a_line_every_few_seconds_and_the_last_state() 
 
 def test_the_plain_display_says_verdict_and_warning_once() -> None:
     out = io.StringIO()
-    with PlainDisplay(out, seconds=0.0) as display:
+    with PlainDisplay(Outlet(out), seconds=0.0) as display:
         for _ in range(3):
             display.show(status())
         display.show(replace(status(), verdict=verdict(roles(2, learner=0.2), learning=True, usable_cores=64)))
@@ -196,7 +198,7 @@ def test_output_without_a_terminal_is_plain(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_reader_that_goes_away_does_not_end_the_run() -> None:
     read, write = os.pipe()
-    with open(write, "w") as stream, PlainDisplay(stream, seconds=0.0) as display:
+    with open(write, "w") as stream, PlainDisplay(Outlet(stream), seconds=0.0) as display:
         display.show(status())
         os.close(read)
         for _ in range(3):
@@ -214,10 +216,11 @@ def test_a_reader_who_does_not_read_holds_nobody_up() -> None:
         for number in range(2_000):
             display.note(f"{number} " + "x" * 100)
             display.show(status())
-        text = ""
+        text, deadline = "", time.monotonic() + 30
         while "1999 x" not in text:
-            assert select.select([reader], [], [], 10)[0]
-            text += os.read(reader.fileno(), 1 << 16).decode()
+            assert time.monotonic() < deadline
+            if select.select([reader], [], [], 0.01)[0]:
+                text += os.read(reader.fileno(), 1 << 16).decode()
             display.show(status())
     numbers = [int(line.split()[0]) for line in text.splitlines() if line.endswith("xxx")]
     assert numbers == sorted(set(numbers))
@@ -225,11 +228,38 @@ def test_a_reader_who_does_not_read_holds_nobody_up() -> None:
     assert len(numbers) >= 1_000
 
 
+STUCK = """
+import sys
+sys.path.insert(0, {tests!r})
+from test_display import status
+from watch.display import open_display
+with open_display(plain={plain}) as display:
+    for _ in range(300):
+        display.note("x" * 200)
+        display.show(status())
+print("after")
+"""
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_terminal_that_is_never_read_lets_the_program_end(plain: bool) -> None:
+    main, side = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "40"}
+    script = STUCK.format(tests=str(Path(__file__).parent), plain=plain)
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=side, stderr=side, stdin=side, env=environment, cwd=ROOT
+    )
+    assert process.wait(60) == 0
+    os.close(main)
+    os.close(side)
+
+
 SCRIPT = """
 import sys
 sys.path.insert(0, {tests!r})
 from test_display import status
 from dataclasses import replace
+from watch.outlet import Outlet
 from watch.display import LiveDisplay, open_display
 try:
     with open_display(plain=False) as display:
@@ -237,7 +267,7 @@ try:
         for steps in range(0, 50_000_001, 10_000_000):
             display.show(replace(status(), steps=steps))
         display.note("actor 3 was killed by SIGKILL; it starts again from its snapshot.")
-        display.show(status())
+        display.show(replace(status(), steps=50_000_000))
         {end}
 except KeyboardInterrupt:
     print("interrupted")

@@ -1,0 +1,97 @@
+"""A stream whose reader is never waited for: a terminal that is held (Ctrl-S), or a pipe that nobody empties."""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+from collections import deque
+from typing import TextIO
+
+
+class Outlet(io.TextIOBase):
+    """Takes text at once; a thread writes it to the stream's descriptor.
+
+    Nothing may be written to the stream by another way meanwhile. A stream without a descriptor is written to at once.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._left: deque[bytes] = deque()
+        self._changed = threading.Condition()
+        self._gone = self._closed = False
+        self._thread: threading.Thread | None = None
+        try:
+            self._fd = stream.fileno()
+        except OSError:
+            return
+        stream.flush()
+        # It ends with the process, however long the reader makes it wait: nothing of Python is held in a write.
+        self._thread = threading.Thread(target=self._work, name="outlet", daemon=True)
+        self._thread.start()
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        """As the stream's."""
+        return self._stream.encoding or "utf-8"
+
+    @property
+    def gone(self) -> bool:
+        """Whether the reader has gone away: a closed terminal or pipe."""
+        return self._gone
+
+    def isatty(self) -> bool:
+        """Whether the stream is a terminal."""
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        """The stream's descriptor."""
+        return self._stream.fileno()
+
+    def write(self, text: str) -> int:
+        """Take text; never waits where there is a descriptor."""
+        if self._thread is None:
+            return self._stream.write(text)
+        with self._changed:
+            if not self._gone:
+                self._left.append(text.encode(self.encoding, "replace"))
+                self._changed.notify_all()
+        return len(text)
+
+    def taken(self, seconds: float = 0.0) -> bool:
+        """Whether all that was written has been taken, within so many seconds."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._left, seconds)
+
+    def finish(self) -> None:
+        """Write nothing more: without a reader who takes it, nor does whoever comes later wait for one."""
+        if self._thread is None:
+            return
+        with self._changed:
+            self._closed = True
+            given_up = self._gone or bool(self._left)
+            self._changed.notify_all()
+        if given_up:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._fd)
+            os.close(nowhere)
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._left or self._closed)
+                if self._closed or self._gone:
+                    return
+                piece = self._left[0]
+            try:
+                while piece:
+                    piece = piece[os.write(self._fd, piece) :]
+            except OSError:
+                with self._changed:
+                    self._gone = True
+            with self._changed:
+                if self._gone:
+                    self._left.clear()
+                else:
+                    self._left.popleft()
+                self._changed.notify_all()
