@@ -123,7 +123,7 @@ def starting_point(preset: PresetName, resume: str | Path | None) -> Config:
     """The configuration that single settings override: a preset's, or that of the run to resume."""
     if resume is None:
         if preset not in PRESETS:
-            raise ConfigError(f"There is no preset {preset!r}; there are {' and '.join(PRESETS)}.")
+            raise ConfigError(f"There is no preset {preset!r}; there are {', '.join(PRESETS)}.")
         return PRESETS[preset]
     from shared.manifest import find_checkpoint
     from shared.segments import CheckpointError
