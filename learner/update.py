@@ -295,7 +295,7 @@ class Trainer:
             "action": chunk.chosen[part].argmax(1).numpy(force=True),
             "reward": chunk.reward[part].numpy(force=True),
             "discount": chunk.discount[part].numpy(force=True),
-            "target_value": self._targets.of(chunk, part, slice(index, index + 1)).numpy(force=True),
+            "target_value": chunk.y[part].numpy(force=True),
             **vectors,
         }
 
@@ -404,12 +404,12 @@ class Trainer:
             learned.gradient.mul_(self._optimizer.gradient_scale)
         online.backward(past, learned.gradient, self._aside)
         self._aside.settle()
+        if index == 0:  # before the step, which may clip it
+            norm = torch.linalg.vector_norm(self._optimizer.gradient, dtype=torch.float32)
+            self._sums[2, 0].add_(norm, alpha=1.0 / (self._optimizer.gradient_scale * size))
         self._optimizer.step(self._aside)
         self._sums[0].add_(learned.loss)
         self._sums[1].add_(self._method.values(outputs).amax(1))
-        if index == 0:
-            norm = torch.linalg.vector_norm(self._optimizer.gradient, dtype=torch.float32)
-            self._sums[2, 0].add_(norm, alpha=1.0 / (self._optimizer.gradient_scale * size))
 
 
 def _upload(field: Tensor, device: torch.device) -> Tensor:

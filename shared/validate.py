@@ -79,6 +79,13 @@ def settings(config: Config) -> None:
             raise ConfigError(f"{flag} {path} does not exist.")
 
 
+def method(name: str, known: Iterable[str]) -> None:
+    """Refuse a method that is none of those `known`."""
+    known = list(known)
+    if name not in known:
+        raise ConfigError(f"--method {name} is not one of {', '.join(known)}{nearest(name, known)}")
+
+
 def _check_algorithm(config: Config) -> None:
     """Refuse parts that make no sense together, or alone."""
     learn, extend, explore = config.learn, config.extend, config.explore

@@ -72,6 +72,8 @@ class PlayedRing:
             self._slots.append(slot)
             for name, values in slot.items():
                 self._of(name, tick)[:] = values.reshape(self.sizes.lanes, -1)
+            # As lanes do: the slot that follows knows its frame, and whether an episode begins with it.
+            self._of("start", tick + 1)[:] = ~valid.reshape(self.sizes.lanes, -1)
             self._write_frame(tick + 1)
         self.ticks += ticks
 
