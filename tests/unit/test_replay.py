@@ -34,7 +34,7 @@ def _stacks(frames: Frames, batch: Batch, first: int) -> np.ndarray:
     return planes.transpose(0, 1, 4, 2, 5, 3).reshape(-1, STACK, 84, 84).astype(np.uint8)
 
 
-def _check_valid(played: PlayedRing, replay: Replay, frames: Frames, round_: int, updates: int = 40) -> Batch:
+def _check_valid(played: PlayedRing, replay: Replay, frames: Frames, round_: int, updates: int = 12) -> Batch:
     """Draw a round and compare every transition with the history."""
     end = played.ticks
     batch = replay.plan(round_, end, updates, updates)
