@@ -34,9 +34,10 @@ def _actions() -> list[int]:
 
 
 def _learn(method: Method, outputs: Tensor, target: Tensor, fractions: Tensor | None = None) -> Learned:
-    """As the trainer does: under inference mode."""
+    """As the trainer does: under inference mode, with buffers that were made before."""
+    chosen = torch.eye(A)[_actions()]
     with torch.inference_mode():
-        return method.learn(outputs, torch.eye(A)[_actions()], target, fractions)
+        return method.learn(outputs, chosen, target, fractions)
 
 
 def _check(learned: Learned, outputs: Tensor, loss_of: Callable[[int, Tensor], Tensor]) -> None:
