@@ -278,8 +278,9 @@ class Trainer:
     def last_update(self) -> dict[str, NDArray[np.generic]]:
         """What went into the update that was done last, and what came of it, b transitions and P parameters.
 
-        `frames` uint8[b, k, 84, 84] of both stacks, `action` int64[b], `reward` float32[b] of clipped ones, `discount`
-        float32[b], `target_value` float32[b, ...], `gradient` and `parameters_after` float32[P] in outer order.
+        `frames` uint8[b, k, 84, 84] of both stacks, `action` int64[b], `reward` float32[b] of clipped ones (and
+        Munchausen's term), `discount` float32[b], `target_value` float32[b, ...], `gradient` and `parameters_after`
+        float32[P] in outer order.
         """
         number, index = divmod(self._done - 1, self._chunk)
         part = slice(index * self._learn.batch_size, (index + 1) * self._learn.batch_size)
