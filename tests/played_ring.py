@@ -42,7 +42,9 @@ def patches(random: np.random.Generator, *count: int) -> NDArray[np.uint8]:
 class PlayedRing:
     """Episodes of random length, frame by frame; nothing is forgotten here, whatever the ring overwrites."""
 
-    def __init__(self, config: Config, seed: int = 0) -> None:
+    def __init__(self, config: Config, seed: int = 0, *, both: bool = False) -> None:
+        """`both`: some ticks are truncated and lose a life."""
+        self._both = both
         self.sizes: Sizes = sizes_of(config)
         self.ring = Ring(Arena.create(Layout(ring_fields(self.sizes))), self.sizes)
         self.ticks = 0
@@ -68,8 +70,8 @@ class PlayedRing:
                 "action": random.integers(0, ACTIONS, envs),
                 "raw_reward": random.choice(np.array([-7.0, -1.0, 0.0, 0.5, 3.0]), envs),
                 "terminated": valid & (kind < 0.1),
-                "truncated": valid & ((kind >= 0.1) & (kind < 0.2) | (kind >= 0.3) & (kind < 0.33)),
-                "life_lost": valid & (kind >= 0.2) & (kind < 0.33),  # some together with a truncation
+                "truncated": valid & (kind >= 0.1) & (kind < 0.2),
+                "life_lost": valid & (kind >= (0.17 if self._both else 0.2)) & (kind < 0.3),
                 "start": start,
                 "valid": valid,
             }

@@ -17,12 +17,12 @@ from tests.conftest import Launch
 
 ACTIONS = 6
 RAINBOW = {"method": "c51", "atoms": 11, "dueling": True, "noisy": True}
-IQN = {"method": "iqn", "atoms": 1, "dueling": True, "layer_norm": True}
+IQN = {"method": "iqn", "dueling": True, "layer_norm": True}
 
 
 def weights(run_dir: Path, **settings: object) -> Path:
     """A file of fresh weights for Pong."""
-    config = Config().with_settings(**({"game": "pong", "network": "small", "atoms": 1} | settings))
+    config = Config().with_settings(**({"game": "pong", "network": "small"} | settings))
     flat = initial_parameters(network_of(config, ACTIONS), 1)
     CheckpointWriter(run_dir, config, sizes_of(config), ACTIONS).save_best(flat, version=7, mean_return=0.0)
     return run_dir / "checkpoints" / "best.safetensors"

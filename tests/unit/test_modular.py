@@ -350,11 +350,11 @@ def test_power_iteration_finds_the_largest_singular_value(precision: str) -> Non
     network = Network("impala", ACTIONS, spectral_norm=True)
     model = _model(network, precision, initial_parameters(network, 1))
     name = "block2.residual1.conv2"
-    gradient = torch.zeros(2, ACTIONS, 1)
+    gradient = torch.zeros(1, ACTIONS, 1)
     model.gradient_into(torch.zeros_like(model.shadow))
     with torch.inference_mode():
-        for _ in range(150):
-            past = model.forward(_blocks(_stacks(2)), 0, Beside(), learns=True)
+        for _ in range(60):
+            past = model.forward(_blocks(_stacks(1)), 0, Beside(), learns=True)
             model.backward(past, gradient, Aside())
     outer = np.zeros(len(model.master), np.float32)
     model.to_outer(model.master, outer)
@@ -363,7 +363,7 @@ def test_power_iteration_finds_the_largest_singular_value(precision: str) -> Non
     u = torch.from_numpy(views[f"{name}.u"]).double()
     assert float(u.norm()) == pytest.approx(1.0, rel=1e-5)
     largest = float(torch.linalg.svdvals(weight)[0])
-    assert float((weight.T @ u).norm()) == pytest.approx(largest, rel=1e-3)
+    assert float((weight.T @ u).norm()) == pytest.approx(largest, rel=3e-3)
 
 
 def test_the_vector_of_power_iteration_moves_only_when_a_pass_is_over() -> None:

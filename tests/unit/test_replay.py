@@ -54,7 +54,7 @@ def _check_valid(played: PlayedRing, replay: Replay, frames: Frames, round_: int
 
 @STEPS
 def test_starts_are_the_windows_transitions_in_order(steps: int) -> None:
-    played = PlayedRing(_config(steps))
+    played = PlayedRing(_config(steps), both=True)
     starts = Starts(played.ring)
     for ticks in (1, 2, 3, 6, 6, 6, 1, 20, 6, 6, 45, 6):
         played.play(ticks)
@@ -77,7 +77,7 @@ def test_starts_go_back_when_a_round_is_done_again() -> None:
 @STEPS
 def test_transitions_at_the_wrap(copy: bool, extra: int, steps: int) -> None:
     """Transitions are those of the history when the ring has just not, just, and already wrapped."""
-    played = PlayedRing(_config(steps), seed=extra + 5)
+    played = PlayedRing(_config(steps), seed=extra + 5, both=True)
     frames: Frames = DeviceFrames(played.ring, CPU) if copy else HostFrames(played.ring)
     replay = _replay(played, frames)
     played.play(6)
@@ -92,7 +92,7 @@ def test_transitions_at_the_wrap(copy: bool, extra: int, steps: int) -> None:
 @STEPS
 def test_the_reference_sees_all_kinds_of_ends(steps: int) -> None:
     """The comparison above is not vacuous: masks, terminal, lost and truncated transitions of all lengths are drawn."""
-    played = PlayedRing(_config(steps))
+    played = PlayedRing(_config(steps), both=True)
     played.play(60)
     batch = _check_valid(played, _replay(played, frames := HostFrames(played.ring)), frames, 1)
     keep = batch.keep[:, :, 0, 0].numpy()
@@ -105,19 +105,19 @@ def test_the_reference_sees_all_kinds_of_ends(steps: int) -> None:
 
 @STEPS
 def test_the_window_ends_before_the_last_reward_of_a_return(steps: int) -> None:
-    played = PlayedRing(_config(steps))
+    played = PlayedRing(_config(steps), both=True)
     played.play(30)
     ticks = np.array(Starts(played.ring).advance(30)) // 4
     assert ticks.max() == 30 - steps
     assert ticks.min() == 30 - played.sizes.window_ticks + STACK - 1
-    fewer = PlayedRing(_config(steps))
+    fewer = PlayedRing(_config(steps), both=True)
     fewer.play(steps - 1)
     assert Starts(fewer.ring).advance(steps - 1).tolist() == []
 
 
 @STEPS
 def test_both_places_of_frames_give_the_same_blocks(steps: int) -> None:
-    played = PlayedRing(_config(steps))
+    played = PlayedRing(_config(steps), both=True)
     played.play(43)
     found = []
     for frames in (HostFrames(played.ring), DeviceFrames(played.ring, CPU)):

@@ -17,7 +17,7 @@ from learner.optimizer import Optimizer
 from learner.replay import draw
 from learner.update import STATE_NAMES, NonFiniteError, Trainer
 from shared.config import Config, Extend, Learn
-from shared.parameters import METHOD_ATOMS, Network, network_of, parameters_of
+from shared.parameters import Network, network_of, parameters_of
 from shared.snapshot import state_lengths
 from tests.played_ring import ACTIONS, PlayedRing, small_config
 
@@ -34,11 +34,6 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-def _network(config: Config) -> Network:
-    atoms = config.extend.atoms or METHOD_ATOMS.get(config.extend.method, 1)
-    return network_of(replace(config, extend=replace(config.extend, atoms=atoms)), ACTIONS)
-
-
 def _trainer(played: PlayedRing, config: Config, precision: str = "fp32", replay_on: str = "auto") -> Trainer:
     trainer = Trainer(
         ring=played.ring,
@@ -46,7 +41,7 @@ def _trainer(played: PlayedRing, config: Config, precision: str = "fp32", replay
         learn=config.learn,
         seed=3,
         extend=config.extend,
-        network=_network(config),
+        network=network_of(config, ACTIONS),
         device=CPU,
         precision=precision,
         replay_on=replay_on,
@@ -303,7 +298,7 @@ COMBINATIONS = {
 
 def _whole(trainer: Trainer, config: Config, played: PlayedRing) -> State:
     """All vectors of a snapshot, and the target's."""
-    lengths = state_lengths(played.sizes, parameters_of(_network(config)).count)
+    lengths = state_lengths(played.sizes, parameters_of(network_of(config, ACTIONS)).count)
     lengths["target"] = lengths["online"]
     state = {name: np.zeros(length, np.float32) for name, length in lengths.items()}
     trainer.store(state)
