@@ -151,6 +151,7 @@ def check(config: Config) -> Plan:
     from shared.resolve import resolve
 
     validate.settings(config)
+    validate.method(config.extend.method, _methods())
     try:
         if config.play.env is None:
             from actors.atari import game_name
@@ -161,6 +162,15 @@ def check(config: Config) -> Plan:
         return Plan(config, action_count(config.play))
     except EnvError as error:
         raise ConfigError(str(error)) from error
+
+
+def _methods() -> list[str]:
+    """The methods there are, by the names of their files; none of them is imported, since all bring torch along."""
+    import pkgutil
+
+    import learner.methods
+
+    return sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(learner.methods.__path__))
 
 
 def plan(config: Config) -> Plan:

@@ -10,8 +10,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from learner.loss import soft_policy
-
 
 def categorical_projection(next_probabilities: Tensor, reward: Tensor, discount: Tensor, support: Tensor) -> Tensor:
     """Phi T^ Z [n, Z], the distribution of r + gamma z projected on the atoms z (Bellemare et al. 2017, eq. 7).
@@ -71,17 +69,3 @@ def quantile_huber(theta: Tensor, tau: Tensor, target: Tensor, kappa: float) -> 
     error = F.huber_loss(u, torch.zeros_like(u), reduction="none", delta=kappa) / kappa if kappa > 0.0 else u.abs()
     fraction = tau[..., :, None]
     return (torch.where(u < 0.0, 1.0 - fraction, fraction) * error).mean(2).sum(1)
-
-
-def soft_quantiles(next_quantiles: Tensor, next_q: Tensor, temperature: float) -> Tensor:
-    """sum_a pi(a|s') (theta_j(s', a) - tau log pi(a|s')) [n, M], with pi = softmax(Q / tau).
-
-    The target of M-IQN (Vieillard et al. 2020, appendix) but for reward and discount.
-
-    Args:
-        next_quantiles: theta_j(s', a) [n, A, M].
-        next_q: Q(s', a) [n, A], the mean over quantiles that the policy is made of.
-        temperature: tau > 0.
-    """
-    log_pi, pi = soft_policy(next_q, temperature)
-    return (pi[:, :, None] * (next_quantiles - temperature * log_pi[:, :, None])).sum(1)

@@ -43,14 +43,6 @@ def select(values: Tensor, chosen: Tensor) -> Tensor:
     return (values * chosen.reshape(*chosen.shape, *(1,) * (values.dim() - 2))).sum(1)
 
 
-def double_q(next_q_target: Tensor, next_q_online: Tensor) -> Tensor:
-    """Q(s', argmax_a' Q(s', a'; theta); theta^-) [n], from Q(s', .; theta^-) and Q(s', .; theta), both [n, A].
-
-    Double DQN: van Hasselt et al. 2016, eq. 4 with the target network's theta^- for theta' (section "Double DQN").
-    """
-    return select(next_q_target, greedy(next_q_online))
-
-
 def soft_policy(q: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
     """log pi [n, A] and pi [n, A] of pi = softmax(q / tau), tau the temperature > 0, of q[n, A].
 
@@ -77,15 +69,6 @@ def munchausen_reward(
     """
     log_pi, _ = soft_policy(q_target_now, temperature)
     return alpha * (temperature * select(log_pi, chosen)).clamp(lower, 0.0)
-
-
-def soft_value(next_q: Tensor, temperature: float) -> Tensor:
-    """sum_a pi(a|s') (Q(s', a) - tau log pi(a|s')) [n], of Q(s', .; theta^-) [n, A] and tau > 0.
-
-    Vieillard et al. 2020, eq. 1 and 2. With pi = softmax(Q / tau) every term is tau log sum_a exp(Q(s', a) / tau).
-    """
-    largest = _largest(next_q)
-    return largest[:, 0] + temperature * torch.logsumexp((next_q - largest) / temperature, dim=1)
 
 
 def rescale(x: Tensor, eps: float) -> Tensor:

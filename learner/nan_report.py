@@ -91,6 +91,7 @@ def _do_again(memory: Memory, waiter: Waiter, trainer: Trainer, last: int) -> tu
                 trainer.check()
             except NonFiniteError:
                 return True, trainer.last_update() | {"parameters_before": before}, update
+        trainer.end_round()  # which teaches the priorities
         if sizes.target_changes_after(round_):
             trainer.update_target()
     return False, trainer.last_update() | {"parameters_before": before}, update

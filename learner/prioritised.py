@@ -29,20 +29,23 @@ class Prioritised:
         self._replay, self._frames = replay, frames
         self._extend, self._shape, self._seed = extend, (updates, batch), seed
         self.tree = Priorities(
-            window_ticks=ring.sizes.window_ticks, envs=ring.sizes.envs, alpha=extend.priority_exponent
+            window_ticks=ring.sizes.priority_ticks, envs=ring.sizes.envs, alpha=extend.priority_exponent
         )
         self._round = self._window_end = 0
         self._beta = 0.0
 
     def begin(self, round_: int, window_end: int) -> None:
-        """Let the ticks in that the round before added, and those go that left the window.
+        """Let the ticks in that were added since the last round that learnt, and those go that left the window.
 
         Raises:
             ValueError: the window holds no transition.
         """
         sizes, tree = self._sizes, self.tree
         first, end = self._replay.starts.samplable(window_end)
-        former = end - sizes.round_ticks
+        last = round_ - 1
+        while last > sizes.first_learning_round and not sizes.updates_in(last):
+            last -= 1
+        former = end - (round_ - last) * sizes.round_ticks
         new = first if tree.empty else max(first, former)
         tree.admit(new, self._replay.starts.acted(new, end))
         oldest = max(0, window_end - sizes.window_ticks)

@@ -47,8 +47,10 @@ class Targets:
         samples = self._method.policy_samples
         beside = _beside(chunk.future_fractions[part, :samples], chunk.noise[noise])
         answer = self._online.forward(chunk.blocks[part], self._second, beside)
-        policy = greedy(self._method.values(answer.outputs))
-        return self._of(Future(chunk.future[part], policy, None, chunk.reward[part], chunk.discount[part]))
+        policy = greedy(self._method.values(self._unscaled(answer.outputs)))
+        future = Future(chunk.future[part], policy, None, chunk.reward[part], chunk.discount[part])
+        chunk.y[part] = self._of(future)
+        return chunk.y[part]
 
     def _of(self, future: Future) -> Tensor:
         y = self._method.target(future)

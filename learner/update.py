@@ -246,8 +246,9 @@ class Trainer:
     def last_update(self) -> dict[str, NDArray[np.generic]]:
         """What went into the update that was done last, and what came of it, b transitions and P parameters.
 
-        `frames` uint8[b, k, 84, 84] of both stacks, `action` int64[b], `reward` float32[b] of clipped ones, `discount`
-        float32[b], `target_value` float32[b, ...], `gradient` and `parameters_after` float32[P] in outer order.
+        `frames` uint8[b, k, 84, 84] of both stacks, `action` int64[b], `reward` float32[b] of clipped ones (and
+        Munchausen's term), `discount` float32[b], `target_value` float32[b, ...], `gradient` and `parameters_after`
+        float32[P] in outer order.
         """
         number, index = divmod(self._done - 1, self._feed.updates)
         part = slice(index * self._learn.batch_size, (index + 1) * self._learn.batch_size)
@@ -263,7 +264,7 @@ class Trainer:
             "action": chunk.chosen[part].argmax(1).numpy(force=True),
             "reward": chunk.reward[part].numpy(force=True),
             "discount": chunk.discount[part].numpy(force=True),
-            "target_value": self._targets.of(chunk, part, slice(index, index + 1)).numpy(force=True),
+            "target_value": chunk.y[part].numpy(force=True),
             **vectors,
         }
 
@@ -319,9 +320,9 @@ class Trainer:
             learned.gradient.mul_(self._optimizer.gradient_scale)
         online.backward(past, learned.gradient, self._aside)
         self._aside.settle()
+        if index == 0:  # before the step, which may clip it
+            norm = torch.linalg.vector_norm(self._optimizer.gradient, dtype=torch.float32)
+            self._sums[2, 0].add_(norm, alpha=1.0 / (self._optimizer.gradient_scale * size))
         self._optimizer.step(self._aside)
         self._sums[0].add_(learned.loss)
         self._sums[1].add_(self._method.values(outputs).amax(1))
-        if index == 0:
-            norm = torch.linalg.vector_norm(self._optimizer.gradient, dtype=torch.float32)
-            self._sums[2, 0].add_(norm, alpha=1.0 / (self._optimizer.gradient_scale * size))

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.config import FRAME_SIDE, STACK, Config
+from shared.config import FRAME_SIDE, STACK, Config, Extend
 
 Shapes = Iterator[tuple[str, tuple[int, ...]]]
 
@@ -136,16 +136,20 @@ class Network:
 _EXAMPLE = Network("nature", 1)
 
 
+def atoms_of(extend: Extend) -> int:
+    """Outputs for each action: what was said, or what was published."""
+    return extend.atoms or METHOD_ATOMS.get(extend.method, 1)
+
+
 def network_of(config: Config, actions: int) -> Network:
-    """The network of a resolved configuration."""
+    """The network of a configuration."""
     learn, extend = config.learn, config.extend
-    assert extend.atoms is not None, "the configuration is not resolved"
     support = (extend.v_min, extend.v_max) if extend.method == "c51" else (0.0, 0.0)
     return Network(
         name=learn.network,
         actions=actions,
         method=extend.method,
-        atoms=extend.atoms,
+        atoms=atoms_of(extend),
         v_min=support[0],
         v_max=support[1],
         dueling=extend.dueling,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from shared import machine
 from shared.config import Config, ConfigError, Play, Precision
-from shared.parameters import METHOD_ATOMS
+from shared.parameters import atoms_of
 from shared.protocols import PROTOCOLS
 
 
@@ -33,7 +33,7 @@ def resolve(config: Config) -> Config:
             config.evaluate,
             eval_episodes=config.evaluate.eval_episodes or PROTOCOLS[config.play.protocol].eval_episodes,
         ),
-        extend=replace(config.extend, atoms=config.extend.atoms or METHOD_ATOMS.get(config.extend.method, 1)),
+        extend=replace(config.extend, atoms=atoms_of(config.extend)),
         machine=replace(
             config.machine,
             device=device,

@@ -30,13 +30,14 @@ class Sizes:
     """Whether the target network may differ from the online one at a boundary."""
     capacity: int
     learning_starts_ticks: int
-    prioritised: bool = False
     n_step: int = 1
+    priority_ticks: int = 0
+    """Ticks that priorities are kept of, whatever the total; 0: sampling is uniform."""
 
     @property
     def priorities(self) -> int:
         """Leaves of the tree of priorities; 0: sampling is uniform."""
-        return self.window_ticks * self.envs if self.prioritised else 0
+        return self.priority_ticks * self.envs
 
     @property
     def lanes(self) -> int:
@@ -96,7 +97,8 @@ def sizes_of(config: Config) -> Sizes:
         target_steps = round_ticks * play.envs
     round_steps = round_ticks * play.envs
     rounds = -(-learn.total_steps // (round_steps * snapshot_rounds)) * snapshot_rounds
-    window_ticks = min(learn.replay_size // round_steps, rounds) * round_ticks
+    window_rounds = learn.replay_size // round_steps
+    window_ticks = min(window_rounds, rounds) * round_ticks
     ahead = 2 if learn.schedule == "free" else 1
     in_flight = snapshot_rounds + 1 if learn.schedule == "alternate" else ahead
     return Sizes(
@@ -113,6 +115,7 @@ def sizes_of(config: Config) -> Sizes:
         target_apart=learn.schedule == "alternate",
         capacity=window_ticks + in_flight * round_ticks + STACK + 1,
         learning_starts_ticks=-(-learn.learning_starts // play.envs),
-        prioritised=config.extend.prioritised,
         n_step=config.extend.n_step,
+        # Not those of a window that the run's end bounds: with a later end the run may go on.
+        priority_ticks=window_rounds * round_ticks if config.extend.prioritised else 0,
     )

@@ -79,6 +79,13 @@ def settings(config: Config) -> None:
             raise ConfigError(f"{flag} {path} does not exist.")
 
 
+def method(name: str, known: Iterable[str]) -> None:
+    """Refuse a method that is none of those `known`."""
+    known = list(known)
+    if name not in known:
+        raise ConfigError(f"--method {name} is not one of {', '.join(known)}{nearest(name, known)}")
+
+
 def _check_algorithm(config: Config) -> None:
     """Refuse parts that make no sense together, or alone."""
     learn, extend, explore = config.learn, config.extend, config.explore
@@ -226,6 +233,8 @@ _NOT_NEGATIVE = frozenset(
 _PROBABILITY = frozenset({"discount", "epsilon_start", "epsilon_end", "importance_start", "importance_end"})
 _POSITIVE = frozenset({"learning_rate", "optimizer_epsilon", "noisy_std", "munchausen_temperature", "clip_gradient"})
 _BELOW_ONE = frozenset({"optimizer_decay"})
+_NEGATIVE = frozenset({"munchausen_floor"})
+_FINITE = frozenset({"v_min", "v_max"})
 
 
 def _check_ranges(config: Config) -> None:
@@ -244,3 +253,7 @@ def _check_ranges(config: Config) -> None:
                 raise ConfigError(f"{_flag(name)} {_shown(value)} must be above 0.")
             if name in _BELOW_ONE and not 0 <= value < 1:
                 raise ConfigError(f"{_flag(name)} {_shown(value)} must be at least 0 and below 1.")
+            if name in _NEGATIVE and not float("-inf") < value < 0:
+                raise ConfigError(f"{_flag(name)} {_shown(value)} must be below 0.")
+            if name in _FINITE and not abs(value) < float("inf"):
+                raise ConfigError(f"{_flag(name)} {_shown(value)} must be a number.")

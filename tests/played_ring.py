@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.arena import Arena
-from shared.config import FRAME_SIDE, STACK, Config, Learn, Play
+from shared.config import FRAME_SIDE, STACK, Config, Extend, Learn, Play
 from shared.layout import Layout
 from shared.ring import Ring, ring_fields
 from shared.sizes import Sizes, sizes_of
@@ -23,7 +23,11 @@ class Transition(NamedTuple):
     next_state: NDArray[np.uint8]
     action: int
     reward: float
+    """Discounted sum of the steps' clipped rewards."""
     ends: bool
+    """Whether no value follows the rewards."""
+    length: int
+    """Steps in the sum."""
 
 
 def patches(random: np.random.Generator, *count: int) -> NDArray[np.uint8]:
@@ -38,7 +42,9 @@ def patches(random: np.random.Generator, *count: int) -> NDArray[np.uint8]:
 class PlayedRing:
     """Episodes of random length, frame by frame; nothing is forgotten here, whatever the ring overwrites."""
 
-    def __init__(self, config: Config, seed: int = 0) -> None:
+    def __init__(self, config: Config, seed: int = 0, *, both: bool = False) -> None:
+        """`both`: some ticks are truncated and lose a life."""
+        self._both = both
         self.sizes: Sizes = sizes_of(config)
         self.ring = Ring(Arena.create(Layout(ring_fields(self.sizes))), self.sizes)
         self.ticks = 0
@@ -65,13 +71,15 @@ class PlayedRing:
                 "raw_reward": random.choice(np.array([-7.0, -1.0, 0.0, 0.5, 3.0]), envs),
                 "terminated": valid & (kind < 0.1),
                 "truncated": valid & (kind >= 0.1) & (kind < 0.2),
-                "life_lost": valid & (kind >= 0.2) & (kind < 0.3),
+                "life_lost": valid & (kind >= (0.17 if self._both else 0.2)) & (kind < 0.3),
                 "start": start,
                 "valid": valid,
             }
             self._slots.append(slot)
             for name, values in slot.items():
                 self._of(name, tick)[:] = values.reshape(self.sizes.lanes, -1)
+            # As lanes do: the slot that follows knows its frame, and whether an episode begins with it.
+            self._of("start", tick + 1)[:] = ~valid.reshape(self.sizes.lanes, -1)
             self._write_frame(tick + 1)
         self.ticks += ticks
 
@@ -87,34 +95,41 @@ class PlayedRing:
         """(tick, env) of every transition of the window, in order; slow and obvious."""
         oldest = max(0, window_end - self.sizes.window_ticks)
         found = []
-        for tick in range(oldest, window_end):
+        for tick in range(oldest, window_end - self.sizes.n_step + 1):
             for env in range(self.sizes.envs):
                 inside = all(t < 0 or t >= oldest for t in range(tick - STACK + 1, tick + 1))
                 if inside and self._slots[tick]["valid"][env]:
                     found.append((tick, env))
         return found
 
-    def transition(self, tick: int, env: int) -> Transition:
+    def transition(self, tick: int, env: int, discount: float = 0.99) -> Transition:
         """The transition that starts at a valid tick; slow and obvious."""
         slot = self._slots[tick]
         assert slot["valid"][env]
         begin = tick
         while not self._slots[begin]["start"][env]:
             begin -= 1
-        episode = [self._frames[t][env] for t in range(begin, tick + 2)]
+        rewards, ends = [], False
+        for step in range(tick, tick + self.sizes.n_step):
+            reward = float(self._slots[step]["raw_reward"][env])
+            rewards.append(float((reward > 0) - (reward < 0)))
+            ends = bool(self._slots[step]["terminated"][env] or self._slots[step]["life_lost"][env])
+            if ends or self._slots[step]["truncated"][env]:
+                break
+        episode = [self._frames[t][env] for t in range(begin, tick + len(rewards) + 1)]
         blank = [np.zeros((FRAME_SIDE, FRAME_SIDE), np.uint8)] * STACK
-        reward = float(slot["raw_reward"][env])
         return Transition(
-            state=np.stack((blank + episode[:-1])[-STACK:]),
+            state=np.stack((blank + episode[: tick - begin + 1])[-STACK:]),
             next_state=np.stack((blank + episode)[-STACK:]),
             action=int(slot["action"][env]),
-            reward=float((reward > 0) - (reward < 0)),
-            ends=bool(slot["terminated"][env] or slot["life_lost"][env]),
+            reward=sum(discount**i * reward for i, reward in enumerate(rewards)),
+            ends=ends,
+            length=len(rewards),
         )
 
 
-def small_config(**learn: object) -> Config:
-    """Four envs in two lanes, rounds of 6 ticks, a window of 20 ticks."""
+def small_config(extend: Extend | None = None, **learn: object) -> Config:
+    """Four envs in two lanes, rounds of 6 ticks, a window of 18 ticks."""
     settings: dict[str, object] = {
         "total_steps": 10_000,
         "round_steps": 24,
@@ -125,4 +140,5 @@ def small_config(**learn: object) -> Config:
         "network": "small",
         **learn,
     }
-    return Config(play=Play(envs=4, lane_envs=2), learn=Learn(**settings))  # type: ignore[arg-type]
+    learning = Learn(**settings)  # type: ignore[arg-type]
+    return Config(play=Play(envs=4, lane_envs=2), learn=learning, extend=extend or Extend())

@@ -63,6 +63,30 @@ def test_learns_nothing_from_shuffled_rewards(tmp_path: Path) -> None:
     assert played(tmp_path / "run") < PLAYED_WELL / 2
 
 
+CATEGORICAL = (
+    *("--method", "c51", "--atoms", "29", "--v-min", "-2", "--v-max", "12"),
+    *("--double", "--n-step", "3", "--prioritised"),
+)
+IMPLICIT = (
+    *("--method", "iqn", "--iqn-samples", "8", "--iqn-policy-samples", "8"),
+    *("--munchausen", "--dueling", "--n-step", "3", "--prioritised"),
+)
+QUANTILES = ("--method", "qr-dqn", "--atoms", "21", "--noisy", "--double", "--layer-norm", "--value-rescaling")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(CATEGORICAL, id="categorical"),
+        pytest.param(IMPLICIT, id="implicit", marks=pytest.mark.stress),
+        pytest.param(QUANTILES, id="quantiles", marks=pytest.mark.stress),
+    ],
+)
+def test_combinations_learn_the_pixel_game(tmp_path: Path, words: tuple[str, ...]) -> None:
+    finish(start(tmp_path / "run", *words, env="tests.pixel_game:factory", **SETTINGS))
+    assert played(tmp_path / "run") > PLAYED_WELL
+
+
 @pytest.mark.stress
 @pytest.mark.parametrize("schedule", ["alternate", "free"])
 def test_every_schedule_learns(tmp_path: Path, schedule: str) -> None:

@@ -44,7 +44,7 @@ def test_a_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:
         assert manifest.refused == ()
     manifest.require(CONFIG)
     assert manifest.counters == {"steps": 240, "loss": 0.5}
-    assert (manifest.game, manifest.network, manifest.actions) == ("breakout", "small", ACTIONS)
+    assert (manifest.game, manifest.network) == ("breakout", Network("small", ACTIONS))
 
     shapes = {name: (array.dtype.str, array.shape) for name, array in boundary_arrays(6).items()}
     loaded = load_boundary(manifest, shapes)

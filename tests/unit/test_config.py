@@ -5,18 +5,23 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+import ringside
 from shared import machine, resolve, validate
-from shared.config import CONFIG_FILE, MAY_CHANGE_ON_RESUME, Config, ConfigError, Play
+from shared.config import CONFIG_FILE, MAY_CHANGE_ON_RESUME, Config, ConfigError, Play, PresetName
 from shared.memory import Plan
+from shared.parameters import Network
 from shared.presets import PRESETS
 from shared.ring import ring_fields
 from shared.sizes import sizes_of
 
+ROOT = Path(__file__).resolve().parents[2]
 FIELDS = [
     (section.name, item.name)
     for section in dataclasses.fields(Config)
@@ -68,6 +73,13 @@ def test_presets_are_sound(name: Any) -> None:
     config = PRESETS[name]
     validate.settings(config)
     assert Config.from_json(config.to_json()) == config
+    ready = ringside.check(config.with_settings(device="cpu", precision="fp32"))
+    assert Network.from_json(json.loads(json.dumps(ready.network.to_json()))) == ready.network
+
+
+def test_presets_have_names_that_may_be_said() -> None:
+    assert set(PRESETS) == set(get_args(PresetName))
+    assert len({config.digest() for config in PRESETS.values()}) == len(PRESETS)
 
 
 def test_nature_is_the_published_table() -> None:
@@ -121,6 +133,44 @@ def assert_sentence(text: str) -> None:
         ({"device": "gpu"}, "--device gpu is not one of auto, cpu, cuda and cuda:N"),
         ({"resume": "/", "init_from": "/"}, "give one of them"),
         ({"init_from": "/no/such"}, "--init-from /no/such does not exist"),
+        # What came after the DQN of 2015, alone
+        ({"n_step": 0}, "--n-step 0 must be at least 1"),
+        ({"width": 0}, "--width 0 must be at least 1"),
+        ({"iqn_samples": 0}, "--iqn-samples 0 must be at least 1"),
+        ({"iqn_policy_samples": 0}, "--iqn-policy-samples 0 must be at least 1"),
+        ({"priority_exponent": -0.1}, "--priority-exponent -0.1 must not be negative"),
+        ({"priority_exponent": float("nan")}, "--priority-exponent nan must not be negative"),
+        ({"priority_exponent": float("inf")}, "--priority-exponent inf"),
+        ({"importance_start": 1.1}, "--importance-start 1.1 must lie between 0 and 1"),
+        ({"importance_end": -0.1}, "--importance-end -0.1 must lie between 0 and 1"),
+        ({"noisy_std": 0.0}, "--noisy-std 0.0 must be above 0"),
+        ({"munchausen_temperature": 0.0}, "--munchausen-temperature 0.0 must be above 0"),
+        ({"munchausen_alpha": -1.0}, "--munchausen-alpha -1.0 must not be negative"),
+        ({"munchausen_floor": 0.1}, "--munchausen-floor 0.1 must be below 0"),
+        ({"munchausen_floor": float("nan")}, "--munchausen-floor nan must be below 0"),
+        ({"clip_gradient": 0.0}, "--clip-gradient 0.0 must be above 0"),
+        ({"clip_gradient": float("inf")}, "--clip-gradient inf must be above 0"),
+        ({"epsilon_ladder": -1.0}, "--epsilon-ladder -1.0 must not be negative"),
+        ({"v_min": float("-inf"), "method": "c51"}, "--v-min -inf must be a number"),
+        ({"v_max": float("nan")}, "--v-max nan must be a number"),
+        # and together
+        ({"munchausen": True, "double": True}, "--munchausen learns the soft value"),
+        ({"munchausen": True, "method": "c51"}, "--munchausen averages over actions"),
+        ({"value_rescaling": True, "method": "c51"}, "--value-rescaling changes the scale of returns"),
+        ({"method": "c51", "v_min": 3.0, "v_max": 3.0}, "--v-min 3.0 must be below --v-max 3.0"),
+        ({"method": "c51", "atoms": 1}, "--atoms 1 must be 2 to 4_096 with --method c51"),
+        ({"method": "qr-dqn", "atoms": 5_000}, "--atoms 5_000 must be 2 to 4_096 with --method qr-dqn"),
+        ({"atoms": 51}, "--atoms 51 is for --method c51 and qr-dqn; dqn has one output an action"),
+        ({"method": "iqn", "atoms": 8}, "iqn has one output an action"),
+        ({"width": 2}, "--width, --pooling and --spectral-norm are for --network impala"),
+        ({"pooling": True}, "--width, --pooling and --spectral-norm are for --network impala"),
+        ({"spectral_norm": True, "network": "small"}, "are for --network impala"),
+        ({"n_step": 105}, "--n-step 105 is more than the 104 ticks of a round"),
+        (
+            {"epsilon_ladder": 7.0, "epsilon_start": 0.0, "epsilon_end": 0.0},
+            "--epsilon-ladder has no effect with an epsilon of 0",
+        ),
+        ({"prioritised": True, "replay_size": 20_000_000}, "--replay-size 20_000_000 is more than 16_777_216"),
     ],
 )
 def test_impossible_settings_are_refused(wrong: dict[str, Any], says: str) -> None:
@@ -128,6 +178,24 @@ def test_impossible_settings_are_refused(wrong: dict[str, Any], says: str) -> No
         validate.settings(Config().with_settings(**wrong))
     assert says in str(refused.value)
     assert_sentence(str(refused.value))
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"), [("qrdqn", "qr-dqn"), ("IQN", "iqn"), ("qr_dqn", "qr-dqn"), ("c5", "c51"), ("sarsa", None)]
+)
+def test_a_method_without_a_file_is_refused_and_the_nearest_named(name: str, nearest: str | None) -> None:
+    with pytest.raises(ConfigError) as refused:
+        ringside.check(Config().with_settings(method=name))
+    says = f"--method {name} is not one of c51, dqn, iqn, qr-dqn"
+    assert str(refused.value) == (f"{says}; did you mean {nearest}?" if nearest else f"{says}.")
+
+
+def test_looking_for_methods_loads_no_torch() -> None:
+    code = (
+        "import sys, ringside; from shared.config import Config;"
+        "ringside.check(Config().with_settings(method='iqn', device='cpu')); sys.exit('torch' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=ROOT)
 
 
 def settled(**settings: Any) -> Config:

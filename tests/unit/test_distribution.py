@@ -15,9 +15,7 @@ from learner.distribution import (
     mean_of,
     midpoints,
     quantile_huber,
-    soft_quantiles,
 )
-from learner.loss import soft_value
 
 Z = 11
 SUPPORT = torch.linspace(-5, 5, Z, dtype=torch.float64)
@@ -154,36 +152,15 @@ def test_quantiles_of_a_sample_are_where_the_quantile_loss_is_least() -> None:
     assert ((theta[0] > least - 0.1) & (theta[0] < least + 1.1)).all()
 
 
-def test_soft_quantiles_are_the_policys_mean() -> None:
-    theta, tau = _values(5, 3, 4), 0.3
-    q = theta.mean(2)
-    soft = soft_quantiles(theta, q, tau)
-    for i in range(5):
-        weights = [math.exp(value / tau) for value in q[i].tolist()]
-        pi = [weight / sum(weights) for weight in weights]
-        for j in range(4):
-            expected = sum(p * (theta[i, a, j].item() - tau * math.log(p)) for a, p in enumerate(pi))
-            assert soft[i, j].item() == pytest.approx(expected)
-    torch.testing.assert_close(soft.mean(1), soft_value(q, tau))
-    _check_gradient(lambda a, b: soft_quantiles(a, b, tau), theta, q)
-
-
-def test_soft_quantiles_are_finite_where_an_action_is_as_good_as_impossible() -> None:
-    theta = torch.tensor([[[0.0, 2.0], [1e4, 1e4 + 2.0]]])
-    assert soft_quantiles(theta, theta.mean(2), 0.03).tolist() == [[1e4, 1e4 + 2.0]]
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_no_function_looks_at_a_value(dtype: torch.dtype) -> None:
     """Tensors of the meta device have none: whoever asks for one, or takes a shape from one, fails."""
     p, theta = (torch.empty(6, size, dtype=dtype, device="meta") for size in (Z, 5))
-    quantiles = torch.empty(6, 3, 5, dtype=dtype, device="meta")
     one, support = p[:, 0], p[0]
     results = {
         (6, Z): [categorical_projection(p, one, one, support)],
         (6,): [cross_entropy(p, p), mean_of(p, support)]
         + [quantile_huber(theta, tau, p, kappa) for tau in (theta, theta[0]) for kappa in (0.0, 1.0)],
-        (6, 5): [soft_quantiles(quantiles, quantiles[:, :, 0], 0.03)],
     }
     for shape, group in results.items():
         assert {(tuple(result.shape), result.dtype) for result in group} == {(shape, dtype)}

@@ -1,42 +1,19 @@
-"""Priorities: compiled and in PyTorch's operations the same bits; draws and weights against slow references."""
+"""Priorities: draws, weights and sums against slow references."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
-import torch
-from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from learner.priorities import (
-    DEVICE_BITS,
-    MOST_PLACES,
-    DevicePriorities,
-    HostPriorities,
-    Priorities,
-    priorities_on,
-)
+from learner.priorities import MOST_PLACES, Priorities
 from learner.replay import draw_uniform
-from learner.sum_tree import EPSILON, HOST_BITS, MOST, QUANTUM
+from learner.sum_tree import EPSILON, MOST, QUANTUM
 
-CPU = torch.device("cpu")
 ALMOST_ONE = float(np.nextafter(1.0, 0.0))
-Make = Callable[..., Priorities]
 
 
-def _host(window_ticks: int, envs: int, alpha: float = 0.6) -> Priorities:
-    return HostPriorities(window_ticks=window_ticks, envs=envs, alpha=alpha)
-
-
-def _device(window_ticks: int, envs: int, alpha: float = 0.6) -> Priorities:
-    return DevicePriorities(window_ticks=window_ticks, envs=envs, alpha=alpha, device=CPU)
-
-
-both = pytest.mark.parametrize("make", [_host, _device], ids=["host", "device"])
+def _make(window_ticks: int, envs: int, alpha: float = 0.6) -> Priorities:
+    return Priorities(window_ticks=window_ticks, envs=envs, alpha=alpha)
 
 
 def _state(priorities: Priorities) -> np.ndarray:
@@ -45,16 +22,16 @@ def _state(priorities: Priorities) -> np.ndarray:
     return out
 
 
-def _errors(*values: float) -> Tensor:
-    return torch.tensor(values, dtype=torch.float32)
+def _errors(*values: float) -> np.ndarray:
+    return np.array(values, np.float32)
 
 
-def _uniform(random: np.random.Generator, count: int, batch: int) -> Tensor:
+def _uniform(random: np.random.Generator, count: int, batch: int) -> np.ndarray:
     """Random numbers, and some at the edges of their strata."""
     uniform = random.random((count, batch))
     uniform[random.random(uniform.shape) < 0.1] = 0.0
     uniform[random.random(uniform.shape) < 0.1] = ALMOST_ONE
-    return torch.from_numpy(uniform)
+    return uniform
 
 
 def _set(priorities: Priorities, weights: np.ndarray) -> None:
@@ -96,78 +73,80 @@ class Reference:
 @pytest.mark.parametrize(
     ("window_ticks", "envs", "alpha"), [(1, 1, 0.6), (7, 3, 0.6), (64, 8, 1.0), (300, 60, 0.5), (9, 4, 0.0)]
 )
-def test_both_forms_do_what_the_reference_does(window_ticks: int, envs: int, alpha: float) -> None:
+def test_does_what_the_reference_does(window_ticks: int, envs: int, alpha: float) -> None:
     """Random play: wrap-around, duplicates, what is not samplable, what is forgotten, and from a state again."""
     random = np.random.default_rng(5)
-    reference = Reference(window_ticks, envs, alpha)
-    forms = [_host(window_ticks, envs, alpha), _device(window_ticks, envs, alpha)]
+    reference, priorities = Reference(window_ticks, envs, alpha), _make(window_ticks, envs, alpha)
     tick, drawn = 0, 0
     for step in range(60):
         ticks = int(random.integers(1, max(2, window_ticks // 3)))
         samplable = random.random((ticks, envs)) < 0.8
         reference.admit(tick, samplable)
-        for form in forms:
-            form.admit(tick, torch.from_numpy(samplable))
+        priorities.admit(tick, samplable)
         tick += ticks
         if step % 3 == 0 and window_ticks > 3:
             oldest = max(0, tick - window_ticks)
             reference.admit(oldest, np.zeros((3, envs), bool))
-            for form in forms:
-                form.forget(oldest, 3)
+            priorities.forget(oldest, 3)
         if step % 10 == 9:
-            state = _state(forms[1])
-            forms = [_host(window_ticks, envs, alpha), _device(window_ticks, envs, alpha)]
-            for form in forms:
-                form.load(state)
-        if not reference.weights.any():
+            state = _state(priorities)
+            priorities = _make(window_ticks, envs, alpha)
+            priorities.load(state)
+        assert priorities.empty == (not reference.weights.any())
+        if priorities.empty:
             continue
         uniform = _uniform(random, 3, 16)
-        expected = reference.sample(uniform.numpy())
-        probability = np.float32(reference.weights[expected] / reference.weights.sum())
-        for form in forms:
-            places, found = form.sample(uniform)
-            assert places.tolist() == expected
-            np.testing.assert_array_equal(found.numpy(), probability)
+        expected = reference.sample(uniform)
+        places, found = priorities.sample(uniform)
+        assert places.tolist() == expected
+        np.testing.assert_array_equal(found, np.float32(reference.weights[expected] / reference.weights.sum()))
         drawn += len(expected)
         some = random.integers(0, len(reference.weights), 20)  # duplicates, and places without weight
-        places = torch.from_numpy(np.concatenate([expected, some, some[::-1]]))
-        errors = torch.from_numpy((random.standard_normal(len(places)) ** 4).astype(np.float32)).abs()
-        reference.update(places.numpy(), errors.numpy())
-        for form in forms:
-            form.update(places, errors)
-            form.check_valid()
-            np.testing.assert_array_equal(
-                _state(form), np.append(reference.weights, reference.maximum).astype(np.float32)
-            )
+        places = np.concatenate([expected, some, some[::-1]])
+        errors = np.abs(random.standard_normal(len(places)) ** 4).astype(np.float32)
+        reference.update(places, errors)
+        priorities.update(places, errors)
+        priorities.check_valid()
+        np.testing.assert_array_equal(
+            _state(priorities), np.append(reference.weights, reference.maximum).astype(np.float32)
+        )
     assert drawn > 500
 
 
-@both
-def test_of_duplicates_the_last_wins_and_the_maximum_knows_all(make: Make) -> None:
-    priorities = make(4, 2, alpha=1.0)
-    priorities.admit(0, torch.ones(4, 2, dtype=torch.bool))
-    priorities.update(torch.tensor([5, 2, 5, 2, 5]), _errors(1.0, 9.0, 2.0, 4.0, 3.0))
+def test_clear_begins_anew() -> None:
+    priorities = _make(4, 2)
+    fresh = _state(priorities)
+    priorities.admit(0, np.ones((4, 2), bool))
+    priorities.update(np.arange(8), np.full(8, 9.0, np.float32))
+    assert not priorities.empty
+    priorities.clear()
+    assert priorities.empty
+    np.testing.assert_array_equal(_state(priorities), fresh)
+
+
+def test_of_duplicates_the_last_wins_and_the_maximum_knows_all() -> None:
+    priorities = _make(4, 2, alpha=1.0)
+    priorities.admit(0, np.ones((4, 2), bool))
+    priorities.update(np.array([5, 2, 5, 2, 5]), _errors(1.0, 9.0, 2.0, 4.0, 3.0))
     state = _state(priorities)
     np.testing.assert_allclose(state, [1, 1, 4, 1, 1, 3, 1, 1, 9], rtol=1e-6)
-    priorities.admit(4, torch.tensor([[True, False]]))
+    priorities.admit(4, np.array([[True, False]]))
     assert _state(priorities)[:2].tolist() == [state[-1], 0]
 
 
-@both
 @pytest.mark.parametrize("only", [0, 8, 9, 130, 1029, 3999])
-def test_all_weight_in_one_place(make: Make, only: int) -> None:
-    priorities = make(1000, 4)
+def test_all_weight_in_one_place(only: int) -> None:
+    priorities = _make(1000, 4)
     weights = np.zeros(4000, np.int64)
     for weight in (1, 3, MOST):
         weights[only] = weight
         _set(priorities, weights)
-        places, probability = priorities.sample(torch.tensor([[0.0, 0.5, ALMOST_ONE], [ALMOST_ONE] * 3]))
+        places, probability = priorities.sample(np.array([[0.0, 0.5, ALMOST_ONE], [ALMOST_ONE] * 3]))
         assert places.tolist() == [only] * 6
         assert probability.tolist() == [1.0] * 6
 
 
-@both
-def test_what_has_no_weight_is_never_drawn(make: Make) -> None:
+def test_what_has_no_weight_is_never_drawn() -> None:
     """Nor at the edges, where a product rounds up to the total, whatever the total."""
     random = np.random.default_rng(1)
     for _ in range(50):
@@ -176,68 +155,63 @@ def test_what_has_no_weight_is_never_drawn(make: Make) -> None:
         weights[-int(random.integers(1, 300)) :] = 0
         weights[300] = MOST
         weights = (weights.astype(np.float32)).astype(np.int64)
-        priorities = make(100, 6)
+        priorities = _make(100, 6)
         _set(priorities, weights)
-        edges = torch.tensor([0.0, ALMOST_ONE, 0.5, 1.0 - 2.0**-30])[:, None].expand(4, 7)
+        edges = np.array([0.0, ALMOST_ONE, 0.5, 1.0 - 2.0**-30])[:, None].repeat(7, axis=1)
         places, probability = priorities.sample(edges)
-        assert (weights[places.numpy()] > 0).all()
+        assert (weights[places] > 0).all()
         assert (probability > 0).all()
 
 
-@both
-def test_no_weight_is_lost_among_a_million(make: Make) -> None:
+def test_no_weight_is_lost_among_a_million() -> None:
     """The last of all draws hits the one quantum behind a million of the largest weights (float32 would lose it)."""
-    priorities = make(125_001, 8)
+    priorities = _make(125_001, 8)
     weights = np.full(priorities.places, MOST)
     weights[-1] = 1
     _set(priorities, weights)
     priorities.check_valid()
-    assert int(priorities._levels[-1]) == (priorities.places - 1) * MOST + 1
+    assert priorities._levels[-1].item() == (priorities.places - 1) * MOST + 1
     weights[:-1] = 2**20  # so many quanta that a float64 in [0, 1) tells them apart
     _set(priorities, weights)
-    places, _ = priorities.sample(torch.tensor([[ALMOST_ONE]]))
+    places, _ = priorities.sample(np.array([[ALMOST_ONE]]))
     assert places.tolist() == [priorities.places - 1]
 
 
-@both
-def test_proportions(make: Make) -> None:
-    priorities = make(4, 3, alpha=0.6)
-    priorities.admit(0, torch.tensor([[True] * 3] * 3 + [[False] * 3]))
+def test_proportions() -> None:
+    priorities = _make(4, 3, alpha=0.6)
+    priorities.admit(0, np.array([[True] * 3] * 3 + [[False] * 3]))
     sizes = np.linspace(0.1, 4.0, 9, dtype=np.float32)
-    priorities.update(torch.arange(9), torch.from_numpy(sizes))
-    places, probability = priorities.sample(torch.from_numpy(draw_uniform(20_000, 1, 7, 3)))
-    counts = np.bincount(places.numpy(), minlength=12)
+    priorities.update(np.arange(9), sizes)
+    places, probability = priorities.sample(draw_uniform(20_000, 1, 7, 3, 0))
+    counts = np.bincount(places, minlength=12)
     expected = sizes.astype(np.float64) ** 0.6
     expected *= len(places) / expected.sum()
     assert (counts[9:] == 0).all()
     assert ((counts[:9] - expected) ** 2 / expected).sum() < 26.1  # chi-squared, 8 degrees of freedom, p = 0.001
-    np.testing.assert_allclose(probability.numpy() * len(places), expected[places.numpy()], rtol=1e-5)
+    np.testing.assert_allclose(probability * len(places), expected[places], rtol=1e-5)
 
 
-@both
-def test_a_batch_is_stratified(make: Make) -> None:
+def test_a_batch_is_stratified() -> None:
     """Of 32 equal places a batch of 32 takes each once; batches are drawn from the same tree."""
-    priorities = make(16, 2)
-    priorities.admit(0, torch.ones(16, 2, dtype=torch.bool))
-    places, _ = priorities.sample(torch.from_numpy(draw_uniform(5, 32, 1, 1)))
+    priorities = _make(16, 2)
+    priorities.admit(0, np.ones((16, 2), bool))
+    places, _ = priorities.sample(draw_uniform(5, 32, 1, 1, 0))
     assert places.tolist() == list(range(32)) * 5
 
 
-@both
-def test_tick_and_env_of_a_place(make: Make) -> None:
-    priorities = make(10, 3)
+def test_tick_and_env_of_a_place() -> None:
+    priorities = _make(10, 3)
     for window_end in (1, 7, 10, 11, 25, 40):
         ticks = np.arange(max(0, window_end - 10), window_end).repeat(3)
         envs = np.tile([0, 1, 2], len(ticks) // 3)
-        tick, env = priorities.tick_env(torch.from_numpy(ticks % 10 * 3 + envs), window_end)
+        tick, env = priorities.tick_env(ticks % 10 * 3 + envs, window_end)
         assert tick.tolist() == ticks.tolist()
         assert env.tolist() == envs.tolist()
 
 
-@both
-def test_a_state_that_is_none_is_refused(make: Make) -> None:
-    priorities = make(5, 2)
-    priorities.admit(0, torch.ones(5, 2, dtype=torch.bool))
+def test_a_state_that_is_none_is_refused() -> None:
+    priorities = _make(5, 2)
+    priorities.admit(0, np.ones((5, 2), bool))
     good = _state(priorities)
     for place, value in ((3, -1.0), (3, np.nan), (3, np.inf), (3, 1e-9), (3, 2.0), (10, np.nan), (10, 0.0), (10, 2e9)):
         bad = good.copy()
@@ -251,43 +225,38 @@ def test_a_state_that_is_none_is_refused(make: Make) -> None:
 
 @pytest.mark.parametrize("wrong", [-1.0, np.nan, np.inf])
 def test_an_error_that_is_no_size_is_refused_and_changes_nothing(wrong: float) -> None:
-    priorities = _host(5, 2)
-    priorities.admit(0, torch.ones(5, 2, dtype=torch.bool))
+    priorities = _make(5, 2)
+    priorities.admit(0, np.ones((5, 2), bool))
     before = _state(priorities)
     with pytest.raises(ValueError, match="TD error of place 7 has the size"):
-        priorities.update(torch.tensor([3, 7]), _errors(2.0, wrong))
+        priorities.update(np.array([3, 7]), _errors(2.0, wrong))
     np.testing.assert_array_equal(_state(priorities), before)
-
-
-@pytest.mark.parametrize("wrong", [-1.0, np.nan, np.inf, 3e38])
-def test_on_a_device_such_an_error_leaves_the_tree_whole(wrong: float) -> None:
-    priorities = _device(5, 2, alpha=1.5)
-    priorities.admit(0, torch.ones(5, 2, dtype=torch.bool))
-    priorities.update(torch.tensor([3, 7]), _errors(2.0, wrong))
-    priorities.check_valid()
-    assert QUANTUM <= _state(priorities)[7] <= MOST * QUANTUM
 
 
 def test_nothing_to_sample_is_a_sentence() -> None:
     with pytest.raises(ValueError, match="no transition to sample"):
-        _host(5, 2).sample(torch.zeros(1, 2, dtype=torch.float64))
-    places, probability = _device(5, 2).sample(torch.zeros(1, 2, dtype=torch.float64))
-    assert places.tolist() == [0, 0]
-    assert probability.isnan().all()
+        _make(5, 2).sample(np.zeros((1, 2)))
 
 
-@both
-def test_mistakes_are_sentences(make: Make) -> None:
+def test_draws_are_a_function_of_seed_round_and_chunk() -> None:
+    first = draw_uniform(4, 8, 7, 3, 2)
+    assert first.shape == (4, 8)
+    assert np.array_equal(first, draw_uniform(4, 8, 7, 3, 2))
+    for other in ((8, 3, 2), (7, 4, 2), (7, 3, 1), (7, 2, 3)):
+        assert not np.array_equal(first, draw_uniform(4, 8, *other))
+
+
+def test_mistakes_are_sentences() -> None:
     with pytest.raises(ValueError, match=r"exponent of priorities is -0\.1"):
-        make(5, 2, alpha=-0.1)
+        _make(5, 2, alpha=-0.1)
     with pytest.raises(ValueError, match="exponent of priorities is nan"):
-        make(5, 2, alpha=float("nan"))
+        _make(5, 2, alpha=float("nan"))
     with pytest.raises(ValueError, match="Priorities of 0 transitions"):
-        make(0, 2)
+        _make(0, 2)
     with pytest.raises(ValueError, match=f"Priorities of {MOST_PLACES + 1} transitions"):
-        make(MOST_PLACES + 1, 1)
+        _make(MOST_PLACES + 1, 1)
     with pytest.raises(ValueError, match="6 ticks do not fit into a window of 5"):
-        make(5, 2).forget(0, 6)
+        _make(5, 2).forget(0, 6)
 
 
 def test_the_largest_total_fits() -> None:
@@ -295,8 +264,8 @@ def test_the_largest_total_fits() -> None:
 
 
 def test_check_valid_sees_what_is_wrong() -> None:
-    priorities = _host(100, 4)
-    priorities.admit(0, torch.ones(100, 4, dtype=torch.bool))
+    priorities = _make(100, 4)
+    priorities.admit(0, np.ones((100, 4), bool))
     priorities.check_valid()
     for level in priorities._levels:
         level[0] += 1
@@ -304,40 +273,3 @@ def test_check_valid_sees_what_is_wrong() -> None:
             priorities.check_valid()
         level[0] -= 1
     priorities.check_valid()
-
-
-class Operations(TorchDispatchMode):
-    """Counts operations by name."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: Counter[str] = Counter()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.names[func.overloadpacket.__name__] += 1
-        return func(*args, **(kwargs or {}))
-
-
-WAITING = {"_local_scalar_dense", "nonzero", "masked_select", "equal", "unique_dim", "_unique2"}
-"""Operations whose result, or its size, the host must know."""
-ADDING = {"scatter_add", "scatter_add_", "index_add", "index_add_", "index_put_", "scatter_reduce"}
-"""Operations that a GPU does in no fixed order."""
-
-
-def test_nothing_on_a_device_waits_or_adds_in_no_order() -> None:
-    priorities = _device(125_000, 8)
-    priorities.admit(0, torch.ones(125_000, 8, dtype=torch.bool))
-    uniform, errors = torch.rand(8, 32, dtype=torch.float64), torch.rand(256)
-    with torch.inference_mode(), Operations() as operations:
-        places, _ = priorities.sample(uniform)
-        priorities.update(places, errors)
-        priorities.forget(124_998, 4)
-    assert operations.names["index_select"] >= 3  # the counting sees what is there
-    assert not set(operations.names) & (WAITING | ADDING)
-
-
-def test_the_form_that_belongs_to_a_device() -> None:
-    assert isinstance(priorities_on(CPU, window_ticks=5, envs=2, alpha=0.6), HostPriorities)
-    meta = priorities_on(torch.device("meta"), window_ticks=5, envs=2, alpha=0.6)
-    assert isinstance(meta, DevicePriorities)
-    assert HOST_BITS != DEVICE_BITS, "two shapes of tree are compared above"

@@ -14,7 +14,7 @@ from safetensors.numpy import save_file
 import ringside
 from shared.boundary import expected, restore
 from shared.config import Config, ConfigError
-from shared.manifest import find_checkpoint, load_boundary, load_segments, read_manifest
+from shared.manifest import FORMAT, find_checkpoint, load_boundary, load_segments, read_manifest
 from shared.memory import Memory, Plan
 from shared.parameters import Network, parameters_of
 from shared.segments import CheckpointError
@@ -98,7 +98,7 @@ def test_foreign_files_are_refused_with_a_sentence(tmp_path: Path) -> None:
         ('{"kind": NaN}', "not JSON"),
         ('{"kind": -Infinity}', "not JSON"),
         ("\x80\x04", "not JSON"),
-        ('{"kind": "ringside-checkpoint", "format": 99}', "format 99; this program knows format 1"),
+        ('{"kind": "ringside-checkpoint", "format": 99}', "format 99; this program knows format 2"),
     ):
         path.write_text(text, encoding="latin-1")
         with pytest.raises(CheckpointError, match=message):
@@ -126,7 +126,13 @@ def test_paths_that_lead_elsewhere_are_refused(name: str, tmp_path: Path) -> Non
         {"boundary": 1 << 80},
         {"boundary": True},
         {"boundary": "4"},
-        {"actions": None},
+        {"network": "small"},
+        {"network": None},
+        {"network": Network("small", ACTIONS).to_json() | {"actions": None}},
+        {"network": Network("small", ACTIONS).to_json() | {"actions": True}},
+        {"network": Network("small", ACTIONS).to_json() | {"atoms": 1 << 40}},
+        {"network": Network("small", ACTIONS).to_json() | {"noisy": float("1e300")}},
+        {"network": Network("small", ACTIONS).to_json() | {"more": 1}},
         {"counters": {"steps": "many"}},
         {"counters": {"steps": -1}},
         {"counters": {"steps": 1 << 70}},
@@ -142,7 +148,7 @@ def test_values_of_the_wrong_kind_are_refused(changes: dict[str, object], tmp_pa
     write_run(tmp_path, 1)
     path = manifest_of(tmp_path)
     rewrite(path, **changes)
-    with pytest.raises(CheckpointError, match="is damaged"):
+    with pytest.raises(CheckpointError, match=r"is damaged|of a network that is none"):
         find_checkpoint(path)
 
 
@@ -183,13 +189,16 @@ def test_a_run_with_other_settings_does_not_continue(tmp_path: Path) -> None:
 def test_weights_for_another_game_network_or_action_set_are_refused(tmp_path: Path) -> None:
     write_run(tmp_path, 1)
     weights = load_weights(tmp_path)
-    weights.require(network="small", actions=ACTIONS, game="breakout")
-    with pytest.raises(CheckpointError, match="network 'small', not 'nature'"):
-        weights.require(network="nature", actions=ACTIONS)
+    small = Network("small", ACTIONS)
+    weights.require(network=small, actions=ACTIONS, game="breakout")
+    with pytest.raises(CheckpointError, match="of the network small, not nature"):
+        weights.require(network=Network("nature", ACTIONS), actions=ACTIONS)
+    with pytest.raises(CheckpointError, match="of the network small, not small dueling=True"):
+        weights.require(network=replace(small, dueling=True), actions=ACTIONS)
     with pytest.raises(CheckpointError, match="choose among 4 actions"):
-        weights.require(network="small", actions=18)
+        weights.require(network=Network("small", 18), actions=18)
     with pytest.raises(CheckpointError, match="trained on breakout, not on pong"):
-        weights.require(network="small", actions=ACTIONS, game="pong")
+        weights.require(network=small, actions=ACTIONS, game="pong")
 
 
 def test_weights_are_read_even_when_the_replay_is_damaged(tmp_path: Path) -> None:
@@ -202,7 +211,8 @@ def test_weights_are_read_even_when_the_replay_is_damaged(tmp_path: Path) -> Non
 
 def test_weights_that_are_foreign_not_finite_or_mislabelled_are_refused(tmp_path: Path) -> None:
     spec, flat = parameters_of(Network("small", ACTIONS)), parameters(1)
-    good = {"format": 1, "network": "small", "actions": 4, "game": "pong", "protocol": "nature", "version": 7}
+    network = Network("small", ACTIONS).to_json()
+    good = {"format": FORMAT, "network": network, "game": "pong", "protocol": "nature", "version": 7}
     path = tmp_path / "weights.safetensors"
 
     def refused(arrays: Fields, about: dict[str, object], message: str) -> None:
@@ -213,11 +223,15 @@ def test_weights_that_are_foreign_not_finite_or_mislabelled_are_refused(tmp_path
     save_file(spec.split(flat), path, {"ringside": json.dumps(good), "format": "pt"})
     assert load_weights(path).version == 7
     refused(spec.split(flat), {}, "no weights that Ringside wrote")
-    refused(spec.split(flat), good | {"format": 2}, "no weights that Ringside wrote")
-    refused(spec.split(flat), good | {"actions": 99999999}, "which is none")
-    refused(spec.split(flat), good | {"actions": -4}, "actions is -4")
-    refused(spec.split(flat), good | {"network": "resnet"}, "which is none")
-    refused(spec.split(flat), good | {"actions": 6}, "the network has float32")
+    refused(spec.split(flat), good | {"format": FORMAT - 1}, "no weights that Ringside wrote")
+    refused(spec.split(flat), good | {"network": network | {"actions": 99999999}}, "actions is 99999999")
+    refused(spec.split(flat), good | {"network": network | {"actions": -4}}, "actions is -4")
+    refused(spec.split(flat), good | {"network": network | {"name": "resnet"}}, "no network 'resnet'")
+    refused(spec.split(flat), good | {"network": network | {"width": 10**6}}, "width is 1000000")
+    refused(spec.split(flat), good | {"network": network | {"noisy": 0.5}}, "does not hold the parameters")
+    refused(spec.split(flat), good | {"network": network | {"dueling": 1}}, "dueling is 1")
+    refused(spec.split(flat), good | {"network": "small"}, "does not say what it is")
+    refused(spec.split(flat), good | {"network": network | {"actions": 6}}, "the network has float32")
     refused(spec.split(flat) | {"more": np.zeros(3, np.float32)}, good, "does not hold the parameters")
     refused(spec.split(flat) | {"more": np.zeros(1 << 20, np.float32)}, good, "too many for the network")
     refused({k: v.astype(np.float64) for k, v in spec.split(flat).items()}, good, "float64|too many")

@@ -8,11 +8,18 @@ import torch
 
 from learner.gather import GRID
 from learner.network import CELL, network_input
-from learner.replay import Batch, DeviceFrames, Frames, HostFrames, Replay, Starts, draw, frames_of
-from shared.config import STACK
+from learner.replay import Batch, DeviceFrames, Frames, HostFrames, Replay, Starts, draw, frames_of, second_stack
+from shared.config import STACK, Config, Extend
 from tests.played_ring import PlayedRing, small_config
 
 CPU = torch.device("cpu")
+
+
+STEPS = pytest.mark.parametrize("steps", [1, 3, 5])
+
+
+def _config(steps: int) -> Config:
+    return small_config(Extend(n_step=steps))
 
 
 def _replay(played: PlayedRing, frames: Frames, seed: int = 3) -> Replay:
@@ -21,31 +28,33 @@ def _replay(played: PlayedRing, frames: Frames, seed: int = 3) -> Replay:
 
 def _stacks(frames: Frames, batch: Batch, first: int) -> np.ndarray:
     """The stack that begins with frame `first`, uint8[n, 4, 84, 84], out of the blocks."""
-    blocks = torch.zeros(len(batch.rows), GRID, GRID, frames_of(1) * CELL, dtype=torch.uint8)
+    blocks = torch.zeros(len(batch.rows), GRID, GRID, batch.rows.shape[1] * CELL, dtype=torch.uint8)
     frames.select(batch, blocks)
     planes = network_input(blocks, first, torch.float32).numpy().reshape(-1, STACK, 4, 4, GRID, GRID)
     return planes.transpose(0, 1, 4, 2, 5, 3).reshape(-1, STACK, 84, 84).astype(np.uint8)
 
 
-def _check_valid(played: PlayedRing, replay: Replay, frames: Frames, round_: int, updates: int = 40) -> Batch:
+def _check_valid(played: PlayedRing, replay: Replay, frames: Frames, round_: int, updates: int = 12) -> Batch:
     """Draw a round and compare every transition with the history."""
     end = played.ticks
     batch = replay.plan(round_, end, updates, updates)
     expected_starts = played.samplable(end)
     picks = draw(len(expected_starts), updates, 8, 3, round_).reshape(-1)
-    states, next_states = _stacks(frames, batch, 0), _stacks(frames, batch, 1)
+    assert batch.rows.shape[1] == frames_of(played.sizes.n_step)
+    states, next_states = _stacks(frames, batch, 0), _stacks(frames, batch, second_stack(played.sizes.n_step))
     for i, pick in enumerate(picks):
         expected = played.transition(*expected_starts[pick])
         np.testing.assert_array_equal(states[i], expected.state)
         np.testing.assert_array_equal(next_states[i], expected.next_state)
         assert batch.action[i] == expected.action
-        assert batch.reward[i] == expected.reward
-        assert batch.discount[i] == (0.0 if expected.ends else np.float32(0.99))
+        assert batch.reward[i] == pytest.approx(expected.reward, rel=1e-6)
+        assert batch.discount[i] == pytest.approx(0.0 if expected.ends else 0.99**expected.length, rel=1e-6)
     return batch
 
 
-def test_starts_are_the_windows_transitions_in_order() -> None:
-    played = PlayedRing(small_config())
+@STEPS
+def test_starts_are_the_windows_transitions_in_order(steps: int) -> None:
+    played = PlayedRing(_config(steps), both=True)
     starts = Starts(played.ring)
     for ticks in (1, 2, 3, 6, 6, 6, 1, 20, 6, 6, 45, 6):
         played.play(ticks)
@@ -65,29 +74,60 @@ def test_starts_go_back_when_a_round_is_done_again() -> None:
 
 @pytest.mark.parametrize("copy", [False, True], ids=["host", "device"])
 @pytest.mark.parametrize("extra", [-1, 0, 1])
-def test_transitions_at_the_wrap(copy: bool, extra: int) -> None:
+@STEPS
+def test_transitions_at_the_wrap(copy: bool, extra: int, steps: int) -> None:
     """Transitions are those of the history when the ring has just not, just, and already wrapped."""
-    played = PlayedRing(small_config(), seed=extra + 5)
+    played = PlayedRing(_config(steps), seed=extra + 5, both=True)
     frames: Frames = DeviceFrames(played.ring, CPU) if copy else HostFrames(played.ring)
     replay = _replay(played, frames)
-    played.play(3)
+    played.play(6)
     _check_valid(played, replay, frames, 0)
-    played.play(played.sizes.capacity + extra - 3)
+    played.play(played.sizes.capacity + extra - 6)
     _check_valid(played, replay, frames, 1)
     for round_ in range(2, 6):
         played.play(played.sizes.round_ticks)
         _check_valid(played, replay, frames, round_)
 
 
-def test_the_reference_sees_all_kinds_of_ends() -> None:
-    """The comparison above is not vacuous: masks, terminal, lost and truncated transitions are all drawn."""
-    played = PlayedRing(small_config())
+@STEPS
+def test_the_reference_sees_all_kinds_of_ends(steps: int) -> None:
+    """The comparison above is not vacuous: masks, terminal, lost and truncated transitions of all lengths are drawn."""
+    played = PlayedRing(_config(steps), both=True)
     played.play(60)
     batch = _check_valid(played, _replay(played, frames := HostFrames(played.ring)), frames, 1)
-    assert (batch.keep == 0).any()
+    keep = batch.keep[:, :, 0, 0].numpy()
+    assert (keep[:, :STACK] == 0).any()
+    assert (keep[:, second_stack(steps) :] == 0).any()
     assert (batch.discount == 0).any()
     chosen = [played.transition(*start) for start in played.samplable(60)]
-    assert {t.ends for t in chosen} == {True, False}
+    assert {(t.ends, t.length) for t in chosen} == {(ends, n) for ends in (True, False) for n in range(1, steps + 1)}
+
+
+@STEPS
+def test_the_window_ends_before_the_last_reward_of_a_return(steps: int) -> None:
+    played = PlayedRing(_config(steps), both=True)
+    played.play(30)
+    ticks = np.array(Starts(played.ring).advance(30)) // 4
+    assert ticks.max() == 30 - steps
+    assert ticks.min() == 30 - played.sizes.window_ticks + STACK - 1
+    fewer = PlayedRing(_config(steps), both=True)
+    fewer.play(steps - 1)
+    assert Starts(fewer.ring).advance(steps - 1).tolist() == []
+
+
+@STEPS
+def test_both_places_of_frames_give_the_same_blocks(steps: int) -> None:
+    played = PlayedRing(_config(steps), both=True)
+    played.play(43)
+    found = []
+    for frames in (HostFrames(played.ring), DeviceFrames(played.ring, CPU)):
+        batch = _replay(played, frames).plan(2, 43, 12, 12)
+        blocks = torch.zeros(len(batch.rows), GRID, GRID, frames_of(steps) * CELL, dtype=torch.uint8)
+        frames.select(batch, blocks)
+        found.append((blocks, batch))
+    assert torch.equal(found[0][0], found[1][0])
+    for name in ("keep", "action", "reward", "discount"):
+        assert torch.equal(getattr(found[0][1], name), getattr(found[1][1], name))
 
 
 def test_the_device_copy_survives_a_step_back() -> None:

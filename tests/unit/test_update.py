@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,8 +16,9 @@ from learner.models import PlainModel
 from learner.optimizer import Optimizer
 from learner.replay import draw
 from learner.update import STATE_NAMES, NonFiniteError, Trainer
-from shared.config import Config, Learn
-from shared.parameters import Network, parameters_of
+from shared.config import Config, Extend, Learn
+from shared.parameters import Network, network_of, parameters_of
+from shared.snapshot import state_lengths
 from tests.played_ring import ACTIONS, PlayedRing, small_config
 
 CPU = torch.device("cpu")
@@ -39,7 +41,7 @@ def _trainer(played: PlayedRing, config: Config, precision: str = "fp32", replay
         learn=config.learn,
         seed=3,
         extend=config.extend,
-        network=Network(config.learn.network, ACTIONS),
+        network=network_of(config, ACTIONS),
         device=CPU,
         precision=precision,
         replay_on=replay_on,
@@ -80,7 +82,9 @@ def _reference_round(played: PlayedRing, learn: Learn, round_: int, updates: int
     for step, picks in enumerate(draw(len(starts), updates, learn.batch_size, 3, round_), start=1):
         batch = [played.transition(*starts[pick]) for pick in picks]
         next_q = _q(target, np.stack([t.next_state for t in batch])).max(1).values
-        y = torch.tensor([t.reward for t in batch]) + next_q * torch.tensor([0.0 if t.ends else 0.99 for t in batch])
+        y = torch.tensor([t.reward for t in batch]) + next_q * torch.tensor(
+            [0.0 if t.ends else 0.99**t.length for t in batch]
+        )
         flat = online.clone().requires_grad_()
         q = _q(flat, np.stack([t.state for t in batch]))[range(len(batch)), [t.action for t in batch]]
         loss = F.huber_loss(q, y, reduction="mean" if learn.optimizer == "adam" else "sum")
@@ -269,3 +273,147 @@ def test_a_round_that_only_plays_has_no_updates() -> None:
     assert trainer.begin_round(0, 0) == 0
     trainer.run(5)
     assert trainer.end_round().updates == 0
+
+
+# What came after the DQN of 2015
+
+COMBINATIONS = {
+    "double": Extend(double=True, clip_gradient=0.5, n_step=3),
+    "rainbow": Extend(
+        method="c51", atoms=11, double=True, dueling=True, noisy=True, n_step=3, prioritised=True, v_min=-3, v_max=3
+    ),
+    "qr-dqn": Extend(method="qr-dqn", atoms=5, value_rescaling=True, layer_norm=True, clip_gradient=10.0),
+    "m-iqn": Extend(
+        method="iqn",
+        munchausen=True,
+        dueling=True,
+        noisy=True,
+        n_step=3,
+        prioritised=True,
+        iqn_samples=4,
+        iqn_policy_samples=4,
+    ),
+}
+
+
+def _whole(trainer: Trainer, config: Config, played: PlayedRing) -> State:
+    """All vectors of a snapshot, and the target's."""
+    lengths = state_lengths(played.sizes, parameters_of(network_of(config, ACTIONS)).count)
+    lengths["target"] = lengths["online"]
+    state = {name: np.zeros(length, np.float32) for name, length in lengths.items()}
+    trainer.store(state)
+    return state
+
+
+def _do(trainer: Trainer, round_: int, slices: list[int]) -> None:
+    assert trainer.begin_round(round_, round_ * 6) == 12
+    for count in slices:
+        trainer.run(count)
+    trainer.end_round()
+    trainer.update_target()
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize(
+    ("name", "network"),
+    [*((name, "small") for name in COMBINATIONS), pytest.param("btr", "impala", marks=pytest.mark.stress)],
+)
+def test_every_combination_is_exact(name: str, network: str, precision: str) -> None:
+    """However rounds are cut into pieces, and from a snapshot between them, the bits are the same."""
+    extend = COMBINATIONS["m-iqn" if name == "btr" else name]
+    if name == "btr":
+        extend = replace(extend, spectral_norm=True, pooling=True)
+    config = small_config(extend, network=network, optimizer="adam", optimizer_decay=0.999, optimizer_epsilon=1e-4)
+    played = PlayedRing(config)
+    played.play(24)
+    first, second = _trainer(played, config, precision), _trainer(played, config, precision)
+    fresh = _whole(first, config, played)
+    _do(first, 3, [12])
+    kept = _whole(first, config, played)
+    _do(first, 4, [12])
+    _do(second, 3, [1] * 12)
+    for vector, other in zip(kept.values(), _whole(second, config, played).values(), strict=True):
+        np.testing.assert_array_equal(other, vector)
+    resumed = _trainer(played, config, precision)
+    resumed.load(kept)
+    _do(resumed, 4, [5, 3, 99])
+    wanted, found = _whole(first, config, played), _whole(resumed, config, played)
+    for key, vector in wanted.items():
+        np.testing.assert_array_equal(found[key], vector, err_msg=key)
+        assert not np.array_equal(vector, kept[key]), key
+        assert not np.array_equal(kept[key], fresh[key]), key
+
+
+@pytest.mark.parametrize("replay_on", ["host", "device"])
+def test_an_update_by_priorities_is_that_of_the_reference(replay_on: str) -> None:
+    """One update of Double DQN with three steps, weighted as its priorities say, by autograd in float64."""
+    config = small_config(Extend(double=True, n_step=3, prioritised=True))
+    played = _played(config)
+    trainer = _trainer(played, config, replay_on=replay_on)
+    _do(trainer, 3, [12])
+    before = _whole(trainer, config, played)
+    trainer.load(before | {"target": initial_parameters(Network("small", ACTIONS), 9)})
+    target = torch.from_numpy(initial_parameters(Network("small", ACTIONS), 9)).double()
+    trainer.begin_round(4, 24)
+    trainer.run(1)
+    update = trainer.last_update()
+    importance = trainer._chunks[0].importance[: config.learn.batch_size]
+    assert importance.max() == 1
+    assert importance.min() < 0.99
+
+    flat = torch.from_numpy(before["online"]).double().requires_grad_()
+    states, following = update["frames"][:, :4], update["frames"][:, 4:]
+    best = _q(flat.detach(), following).argmax(1)
+    rows = range(len(best))
+    y = torch.from_numpy(update["reward"]) + torch.from_numpy(update["discount"]) * _q(target, following)[rows, best]
+    np.testing.assert_allclose(update["target_value"], y.numpy(), rtol=1e-4, atol=1e-5)
+    q = _q(flat, states)[rows, update["action"].tolist()]
+    losses = F.huber_loss(q, y, reduction="none")
+    (gradient,) = torch.autograd.grad((importance.double() * losses).sum(), flat)
+    assert np.linalg.norm(update["gradient"] - gradient.numpy()) < 1e-4 * np.linalg.norm(gradient.numpy())
+    errors = trainer._chunks[0].error[: config.learn.batch_size]
+    np.testing.assert_allclose(errors.numpy(), (q - y).detach().abs().numpy(), rtol=1e-3, atol=1e-5)
+
+
+def test_the_target_in_a_report_is_the_one_that_was_learnt_from() -> None:
+    """With Double DQN it depends on the online network, which the update has moved since."""
+    targets = []
+    for rate in (1e-9, 1.0):
+        config = small_config(Extend(double=True), learning_rate=rate, optimizer="adam", optimizer_epsilon=1e-8)
+        trainer = _trainer(played := _played(config), config)
+        trainer.begin_round(4, played.ticks)
+        trainer.run(1)
+        targets.append(trainer.last_update()["target_value"])
+    np.testing.assert_array_equal(targets[0], targets[1])
+
+
+@pytest.mark.parametrize("optimizer", ["rmsprop", "adam"])
+@pytest.mark.parametrize("bound", [0.01, 1e6])
+def test_gradients_are_clipped_as_their_batchs_mean(optimizer: str, bound: float) -> None:
+    """rmsprop is given the gradient of the batch's sum, adam that of its mean; the bound is for the mean."""
+    learn = small_config(optimizer=optimizer, optimizer_decay=0.95).learn
+    weights = PlainModel(Network("small", ACTIONS), CPU, "fp32")
+    optimizer_ = Optimizer(weights, learn, bound)
+    optimizer_.begin(0)
+    mean = torch.randn(len(weights.master), generator=torch.Generator().manual_seed(0))
+    factor = learn.batch_size if optimizer == "rmsprop" else 1
+    optimizer_.gradient.copy_(mean * factor)
+    optimizer_.step(Aside())
+    parameter = torch.nn.Parameter(torch.zeros_like(mean))
+    parameter.grad = mean.clone()
+    torch.nn.utils.clip_grad_norm_([parameter], bound)
+    assert (float(parameter.grad.norm()) < float(mean.norm())) == (bound < 1)
+    torch.testing.assert_close(optimizer_.gradient, parameter.grad * factor, rtol=1e-4, atol=0)
+    decay = 0.95 if optimizer == "rmsprop" else 0.9
+    torch.testing.assert_close(optimizer_.mean, (1 - decay) * parameter.grad * factor, rtol=1e-4, atol=1e-9)
+
+
+def test_the_norm_that_is_shown_is_that_before_it_is_clipped() -> None:
+    norms = []
+    for clip in (None, 1e-4):
+        config = small_config(Extend(clip_gradient=clip))
+        trainer = _trainer(played := _played(config), config)
+        trainer.begin_round(4, played.ticks)
+        trainer.run(1)
+        norms.append(trainer.end_round().gradient_norm)
+    assert norms[0] == norms[1] > 1e-3

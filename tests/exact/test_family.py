@@ -1,0 +1,125 @@
+"""The promise holds for what came after the DQN of 2015, too: methods, noise, several steps, priorities.
+
+Real runs of Breakout whose window wraps, as in test_exact.py, but shorter: six rounds, of which four learn.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.runs import finish, kill, memory_of, start, summary, wait_until
+
+EVERYTHING = (
+    *("--method", "iqn", "--iqn-samples", "4", "--iqn-policy-samples", "4", "--munchausen", "--dueling", "--noisy"),
+    *("--n-step", "3", "--prioritised"),
+)
+CATEGORICAL = ("--method", "c51", "--double", "--prioritised", "--importance-start", "0.6", "--importance-end", "0.6")
+QUANTILES = (
+    *("--method", "qr-dqn", "--atoms", "7", "--double", "--value-rescaling", "--layer-norm", "--n-step", "5"),
+    *("--epsilon-ladder", "3", "--clip-gradient", "10"),
+)
+BTR = (*EVERYTHING, "--pooling", "--spectral-norm", "--layer-norm", "--clip-gradient", "10")
+PRIORITIES = ("--prioritised", "--n-step", "3")
+
+SHORT = {"total_steps": "2_880", "replay_size": "1_440", "optimizer": "adam", "optimizer_decay": "0.999"}
+IMPALA = SHORT | {"network": "impala", "train_every": "40"}
+"""A residual network takes long on a CPU."""
+ALTERNATE = SHORT | {"schedule": "alternate", "snapshot_every_steps": "480"}
+RARELY = SHORT | {"train_every": "1200"}
+"""Most rounds have no update at all."""
+
+COMBINATIONS = [
+    pytest.param(EVERYTHING, SHORT, id="everything"),
+    pytest.param(CATEGORICAL, SHORT, id="categorical"),
+    *(
+        pytest.param(words, flags, id=name, marks=pytest.mark.stress)
+        for name, words, flags in (
+            ("quantiles", QUANTILES, SHORT),
+            ("btr", BTR, IMPALA),
+            ("alternate", EVERYTHING, ALTERNATE),
+            ("rarely", PRIORITIES, RARELY),
+            ("bf16", EVERYTHING, SHORT | {"precision": "bf16"}),
+        )
+    ),
+]
+
+
+def _start(run_dir: Path, words: tuple[str, ...], **flags: str) -> subprocess.Popen[str]:
+    return start(run_dir, *words, **flags)
+
+
+def _same(run_dir: Path, undisturbed: dict[str, Any]) -> dict[str, Any]:
+    last = summary(run_dir)
+    for name in ("weights_sha256", "episodes", "rounds", "updates", "mean_return_100"):
+        assert last[name] == undisturbed[name], name
+    return last
+
+
+@pytest.mark.parametrize(("words", "flags"), COMBINATIONS)
+def test_nothing_that_happens_to_a_run_changes_its_weights(
+    tmp_path: Path, words: tuple[str, ...], flags: dict[str, str]
+) -> None:
+    """Two actors, a killed actor, a killed learner, and a stop with a resume, against one actor undisturbed."""
+    finish(_start(tmp_path / "plain", words, actors="1", **flags))
+    undisturbed = summary(tmp_path / "plain")
+    assert undisturbed["updates"] == 1_920 // int(flags.get("train_every", 4))
+
+    run_dir = tmp_path / "run"
+    process = _start(run_dir, words, actors="2", **flags)
+    memory = memory_of(process, run_dir)
+    sizes, board = memory.sizes, memory.board
+    learns, rounds = sizes.first_learning_round, sizes.rounds
+    wait_until(process, lambda: board.lane_done.min() >= learns * sizes.round_ticks + sizes.round_ticks // 2)
+    kill(process, "actor 0")
+    later = learns + (rounds - learns) // 4
+    wait_until(process, lambda: board.committed >= later and board.updates[0] > sizes.updates_before(later))
+    kill(process, "learner")
+    wait_until(process, lambda: board.committed >= learns + (rounds - learns) // 2)
+    process.send_signal(signal.SIGTERM)
+    finish(process)
+    stopped = summary(run_dir)
+    assert 0 < stopped["rounds"] < undisturbed["rounds"]
+    assert stopped["restarts"] == 2
+    finish(start(run_dir, "--resume", str(run_dir), actors="1"))
+    _same(run_dir, undisturbed)
+
+
+def test_a_run_that_has_ended_goes_on_with_its_priorities(tmp_path: Path) -> None:
+    """With more --total-steps: what was played fitted into a window that the end had bounded."""
+    flags = SHORT | {"replay_size": "1_920"}
+    finish(_start(tmp_path / "whole", CATEGORICAL, **flags))
+    run_dir = tmp_path / "run"
+    finish(_start(run_dir, CATEGORICAL, **(flags | {"total_steps": "1_440"})))
+    assert summary(run_dir)["rounds"] == 3
+    finish(start(run_dir, "--resume", str(run_dir), total_steps="2_880"))
+    _same(run_dir, summary(tmp_path / "whole"))
+
+
+def test_what_these_runs_learn_depends_on_what_is_combined(tmp_path: Path) -> None:
+    """The comparisons above can fail: another beta, or no priorities, and the weights are others."""
+    found = set()
+    for name, words in (
+        ("beta", (*CATEGORICAL[:-2], "--importance-end", "1")),
+        ("uniform", ("--method", "c51", "--double")),
+        ("same", CATEGORICAL),
+    ):
+        finish(_start(tmp_path / name, words, **(SHORT | {"total_steps": "1_440"})))
+        found.add(summary(tmp_path / name)["weights_sha256"])
+    assert len(found) == 3
+
+
+@pytest.mark.stress
+def test_free_comes_back_with_its_priorities(tmp_path: Path) -> None:
+    """Not exact, but a killed learner goes on."""
+    run_dir = tmp_path / "run"
+    process = _start(run_dir, EVERYTHING, **(SHORT | {"schedule": "free"}))
+    memory = memory_of(process, run_dir)
+    wait_until(process, lambda: memory.board.committed >= 3)
+    kill(process, "learner")
+    finish(process)
+    assert (summary(run_dir)["rounds"], summary(run_dir)["restarts"]) == (6, 1)

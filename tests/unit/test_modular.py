@@ -1,0 +1,404 @@
+"""Networks of parts against the same networks in PyTorch's own modules, float64, by the books."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from learner.aside import Aside
+from learner.gather import GRID
+from learner.initial import initial_parameters
+from learner.model import Beside
+from learner.models import PlainModel, check_arithmetic, model_of
+from learner.modular import ModularModel
+from learner.network import CELL, blocks
+from shared.config import STACK
+from shared.parameters import CONVOLUTIONS, COSINES, Network, parameters_of
+
+CPU = torch.device("cpu")
+ACTIONS, BATCH = 5, 4
+TOLERANCE = {"fp32": 2e-5, "bf16": 4e-2}
+GRADIENT_TOLERANCE = {"fp32": 5e-5, "bf16": 0.25}
+
+NETWORKS = {
+    "c51": Network("small", ACTIONS, "c51", 7, -1.0, 1.0),
+    "dueling": Network("small", ACTIONS, dueling=True),
+    "noisy": Network("small", ACTIONS, noisy=0.5),
+    "layer-norm": Network("small", ACTIONS, layer_norm=True),
+    "iqn": Network("small", ACTIONS, "iqn"),
+    "rainbow": Network("nature", ACTIONS, "c51", 7, -1.0, 1.0, dueling=True, noisy=0.5),
+    "everything": Network("small", ACTIONS, "iqn", dueling=True, noisy=0.5, layer_norm=True),
+    "pooling": Network("nature", ACTIONS, "qr-dqn", 4, pooling=True),
+    "impala": Network("impala", ACTIONS),
+    "btr": Network(
+        "impala", ACTIONS, "iqn", dueling=True, noisy=0.5, width=2, pooling=True, spectral_norm=True, layer_norm=True
+    ),
+}
+
+
+# The reference
+
+
+class Noisy(nn.Module):
+    """y = (w + sigma_w * e) x + b + sigma_b * e_b with e = f(e_out) f(e_in)^T (Fortunato et al. 2018, eq. 9 to 11)."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(outputs, inputs))
+        self.bias = nn.Parameter(torch.zeros(outputs))
+        self.weight_sigma = nn.Parameter(torch.zeros(outputs, inputs))
+        self.bias_sigma = nn.Parameter(torch.zeros(outputs))
+
+    def forward(self, x: Tensor, noise: Tensor) -> Tensor:
+        """Of one observation; noise float64[inputs + outputs]."""
+        e_in, e_out = (torch.sign(e) * torch.sqrt(torch.abs(e)) for e in noise.split(self.weight.shape[::-1]))
+        weight = self.weight + self.weight_sigma * torch.outer(e_out, e_in)
+        return F.linear(x, weight, self.bias + self.bias_sigma * e_out)
+
+
+class Normed(nn.Conv2d):
+    """A convolution divided by u^T W v, of which u and v are constants; `u` is as it was before the pass."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(channels, channels, 3, padding=1)
+        self.register_buffer("u", torch.zeros(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """One step of power iteration, then the division."""
+        matrix = self.weight.reshape(len(self.weight), -1)
+        with torch.no_grad():
+            v = F.normalize(matrix.T @ self.u, dim=0)
+            u = F.normalize(matrix @ v, dim=0)
+            v = F.normalize(matrix.T @ u, dim=0)
+        return F.conv2d(x, self.weight / (u @ matrix @ v), self.bias, padding=1)
+
+
+class Reference(nn.Module):
+    """A network as its papers have it; modules are named as `shared.parameters` names them."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.network = network
+        if network.name in CONVOLUTIONS:
+            channels = STACK
+            for i, (out, kernel, stride) in enumerate(CONVOLUTIONS[network.name][0], start=1):
+                self.add_module(f"conv{i}", nn.Conv2d(channels, out, kernel, stride))
+                channels = out
+        else:
+            channels = STACK
+            for i, base in enumerate((16, 32, 32), start=1):
+                block, out = nn.Module(), base * network.width
+                block.conv = nn.Conv2d(channels, out, 3, padding=1)
+                for j in (1, 2):
+                    residual = nn.Module()
+                    for k in (1, 2):
+                        normed = Normed(out) if network.spectral_norm else nn.Conv2d(out, out, 3, padding=1)
+                        residual.add_module(f"conv{k}", normed)
+                    block.add_module(f"residual{j}", residual)
+                self.add_module(f"block{i}", block)
+                channels = out
+        features = len(self.torso(torch.zeros(1, STACK, 84, 84))[0])
+        if network.method == "iqn":
+            self.embedding = nn.Linear(COSINES, features)
+        linear = Noisy if network.noisy else nn.Linear
+        units = 64 if network.name == "small" else 512
+        streams = {"": ("value", network.atoms if network.dueling else ACTIONS * network.atoms)}
+        if network.dueling:
+            streams["advantage_"] = ("advantage", ACTIONS * network.atoms)
+        for prefix, (last, outputs) in streams.items():
+            self.add_module(f"{prefix}hidden", linear(features, units))
+            if network.layer_norm:
+                self.add_module(f"{prefix}hidden_norm", nn.LayerNorm(units))
+            self.add_module(last, linear(units, outputs))
+
+    def torso(self, x: Tensor) -> Tensor:
+        """Features [n, features] of pixels [n, 4, 84, 84] in [0, 1]."""
+        layers = dict(self.named_children())
+        for name in [name for name in layers if name.startswith("conv")]:
+            x = F.relu(layers[name](x))
+        for name in [name for name in layers if name.startswith("block")]:
+            block = dict(layers[name].named_children())
+            x = F.max_pool2d(block["conv"](x), kernel_size=3, stride=2, padding=1)
+            for residual in (block["residual1"], block["residual2"]):
+                x = x + residual.conv2(F.relu(residual.conv1(F.relu(x))))
+        if self.network.name == "impala":
+            x = F.relu(x)
+        return (F.adaptive_max_pool2d(x, (6, 6)) if self.network.pooling else x).flatten(1)
+
+    def forward(self, pixels: Tensor, fractions: Tensor | None, noise: Tensor | None) -> Tensor:
+        """[n, actions, atoms], observation by observation and fraction by fraction."""
+        features, answers = self.torso(pixels / 255.0), []
+        for i, row in enumerate(features):
+            rows = [row]
+            if fractions is not None:
+                cosines = torch.arange(COSINES, dtype=row.dtype) * math.pi
+                rows = [row * F.relu(self.embedding(torch.cos(cosines * tau))) for tau in fractions[i]]
+            of_row = None if noise is None else noise[i * len(noise) // len(features)]
+            outputs = torch.stack([self._answer(each, of_row) for each in rows], -1)
+            answers.append(outputs[:, :, 0] if fractions is None else outputs[:, 0])
+        return torch.stack(answers)
+
+    def _answer(self, features: Tensor, noise: Tensor | None) -> Tensor:
+        """[actions, atoms] of one row of features."""
+        rest = iter(()) if noise is None else iter(noise)
+
+        def linear(name: str, x: Tensor) -> Tensor:
+            layer = getattr(self, name)
+            if isinstance(layer, nn.Linear):
+                return layer(x)
+            count = sum(layer.weight.shape)
+            taken = [next(rest, torch.zeros((), dtype=x.dtype)) for _ in range(count)]
+            return layer(x, torch.stack(taken))
+
+        def stream(prefix: str, last: str) -> Tensor:
+            x = linear(f"{prefix}hidden", features)
+            if self.network.layer_norm:
+                x = getattr(self, f"{prefix}hidden_norm")(x)
+            return linear(last, F.relu(x)).view(-1, self.network.atoms)
+
+        value = stream("", "value")
+        if not self.network.dueling:
+            return value
+        advantage = stream("advantage_", "advantage")
+        return value + advantage - advantage.mean(0)
+
+
+def _reference(network: Network, flat: np.ndarray) -> Reference:
+    """With parameters by name; that all names are used is checked by `load_state_dict`."""
+    reference = Reference(network).double()
+    named = parameters_of(network).split(flat)
+    reference.load_state_dict({name: torch.from_numpy(array).double() for name, array in named.items()})
+    return reference
+
+
+# Helpers
+
+
+def _parameters(network: Network, seed: int = 1) -> np.ndarray:
+    """Fresh ones, but norms that do something."""
+    flat = initial_parameters(network, seed)
+    random = np.random.default_rng(seed)
+    for name, array in parameters_of(network).split(flat).items():
+        if "_norm." in name:
+            array += random.normal(scale=0.3, size=array.shape).astype(np.float32)
+    return flat
+
+
+def _stacks(n: int = BATCH, seed: int = 0) -> np.ndarray:
+    """Of patches: white noise looks all alike to a network."""
+    small = np.random.default_rng(seed).integers(0, 256, (n, STACK, 12, 12), dtype=np.uint8)
+    return small.repeat(7, axis=2).repeat(7, axis=3)
+
+
+def _blocks(stacks: np.ndarray) -> Tensor:
+    out = torch.empty(len(stacks), GRID, GRID, STACK * CELL, dtype=torch.uint8)
+    return blocks(torch.from_numpy(stacks), out)
+
+
+def _beside(model: ModularModel, seed: int = 0, rows: int = 2) -> Beside:
+    """Fractions, and noise of `rows` rows."""
+    generator = torch.Generator().manual_seed(seed)
+    fractions = torch.rand(BATCH, 3, generator=generator) if model.network.method == "iqn" else None
+    noise = torch.randn(rows, model.noise, generator=generator) if model.noise else None
+    return Beside(fractions, noise)
+
+
+def _model(network: Network, precision: str, flat: np.ndarray) -> ModularModel:
+    model = ModularModel(network, CPU, precision)
+    model.to_inner(flat, model.master)
+    model.cast()
+    return model
+
+
+def _double(x: Tensor | None) -> Tensor | None:
+    return None if x is None else x.double()
+
+
+def _relative(actual: Tensor, expected: Tensor) -> float:
+    return float((actual.double() - expected).norm() / expected.norm().clamp(min=1e-12))
+
+
+def _learn(model: ModularModel, stacks: np.ndarray, beside: Beside, gradient: Tensor) -> tuple[Tensor, np.ndarray]:
+    """Outputs, and the gradient by the parameters, as the trainer asks for them."""
+    vector, outer = torch.full_like(model.shadow, 7.0), np.zeros(len(model.master), np.float32)
+    model.gradient_into(vector)
+    with torch.inference_mode():
+        past = model.forward(_blocks(stacks), 0, beside, learns=True)
+        model.backward(past, gradient, Aside())
+        model.to_outer(vector.float(), outer)
+    return past.outputs.detach(), outer
+
+
+# Against the reference
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_values_and_gradients_are_those_of_the_reference(name: str, precision: str) -> None:
+    network = NETWORKS[name]
+    flat, stacks = _parameters(network), _stacks()
+    model = _model(network, precision, flat)
+    assert isinstance(model_of(network, CPU, precision), PlainModel if network.plain else ModularModel)
+    beside = _beside(model)
+    reference = _reference(network, flat)
+    expected = reference(torch.from_numpy(stacks).double(), _double(beside.fractions), _double(beside.noise))
+    gradient = torch.randn(expected.shape, generator=torch.Generator().manual_seed(3))
+    expected.backward(gradient.double())
+
+    outputs, found = _learn(model, stacks, beside, gradient)
+    assert outputs.shape == (BATCH, ACTIONS, 3 if network.method == "iqn" else network.atoms)
+    assert _relative(outputs, expected.detach()) < TOLERANCE[precision]
+    parameters = dict(reference.named_parameters())
+    for part, array in parameters_of(network).split(found).items():
+        if part.endswith(".u"):
+            assert not array.any(), "what is iterated has no gradient"
+            continue
+        grad = parameters[part].grad
+        assert grad is not None
+        assert grad.norm() > 0, part
+        assert _relative(torch.from_numpy(array), grad) < GRADIENT_TOLERANCE[precision], part
+
+
+@pytest.mark.parametrize("name", ["rainbow", "everything", "btr"])
+def test_a_pass_that_does_not_learn_gives_the_same_and_keeps_all(name: str) -> None:
+    network = NETWORKS[name]
+    model = _model(network, "fp32", _parameters(network))
+    beside, before = _beside(model), model.master.clone()
+    with torch.inference_mode():
+        outputs = model.forward(_blocks(_stacks()), 0, beside).outputs
+        assert torch.equal(model.forward(_blocks(_stacks()), 0, beside).outputs, outputs)
+    assert not outputs.requires_grad
+    assert torch.equal(model.master, before)
+    if not network.spectral_norm:  # there a pass that learns iterates first
+        learnt, _ = _learn(model, _stacks(), beside, torch.zeros_like(outputs))
+        torch.testing.assert_close(outputs, learnt)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("name", ["nature", "small"])
+def test_without_extras_it_is_the_plain_network(name: str, precision: str) -> None:
+    network = Network(name, ACTIONS)
+    flat, stacks = initial_parameters(network, 1), _stacks()
+    plain = model_of(network, CPU, precision)
+    assert isinstance(plain, PlainModel)
+    plain.to_inner(flat, plain.master)
+    plain.cast()
+    gradient = torch.randn(BATCH, ACTIONS, 1, generator=torch.Generator().manual_seed(3))
+    vector, outer = torch.zeros_like(plain.shadow), np.zeros(len(flat), np.float32)
+    plain.gradient_into(vector)
+    with torch.inference_mode():
+        past = plain.forward(_blocks(stacks), 0, Beside(), learns=True)
+        plain.backward(past, gradient, Aside())
+        plain.to_outer(vector.float(), outer)
+    outputs, found = _learn(_model(network, precision, flat), stacks, Beside(), gradient)
+    assert _relative(outputs, past.outputs.double()) < TOLERANCE[precision]
+    assert _relative(torch.from_numpy(found), torch.from_numpy(outer).double()) < GRADIENT_TOLERANCE[precision]
+
+
+# Parts by themselves
+
+
+def test_every_group_of_rows_has_its_noise_and_none_is_no_noise() -> None:
+    network = NETWORKS["noisy"]
+    model = _model(network, "fp32", _parameters(network))
+    assert model.noise == 1296 + 64 + 64 + ACTIONS
+    same = np.repeat(_stacks(1), BATCH, axis=0)
+    with torch.inference_mode():
+        quiet = model.forward(_blocks(same), 0, Beside()).outputs
+        still = model.forward(_blocks(same), 0, Beside(noise=torch.zeros(1, model.noise))).outputs
+        noisy = model.forward(_blocks(same), 0, _beside(model, rows=2)).outputs
+        each = model.forward(_blocks(same), 0, _beside(model, rows=BATCH)).outputs
+    torch.testing.assert_close(still, quiet)
+    rows = [tuple(row) for row in noisy[:, :, 0].tolist()]
+    assert [rows.count(row) for row in rows] == [2] * BATCH
+    assert rows[0] == rows[1] != rows[2]
+    assert len({tuple(row) for row in each[:, :, 0].tolist()}) == BATCH
+
+
+def test_noisy_layers_begin_as_published() -> None:
+    """sigma_0 / sqrt(fan-in); the rest as ever (Fortunato et al. 2018, section 3.2, factorised)."""
+    network = NETWORKS["rainbow"]
+    views = parameters_of(network).split(initial_parameters(network, 5))
+    for name, fan_in in (("hidden", 3136), ("advantage_hidden", 3136), ("value", 512), ("advantage", 512)):
+        bound = 1 / math.sqrt(fan_in)
+        for kind in ("weight", "bias"):
+            np.testing.assert_allclose(views[f"{name}.{kind}_sigma"], 0.5 * bound, rtol=1e-6)
+            assert 0.9 * bound < np.abs(views[f"{name}.{kind}"]).max() <= bound or views[f"{name}.{kind}"].size < 50
+        assert np.abs(views[f"{name}.weight"].mean()) < 0.1 * bound
+    other = parameters_of(network).split(initial_parameters(network, 6))
+    assert not np.array_equal(other["value.weight"], views["value.weight"])
+    assert np.array_equal(initial_parameters(network, 5), np.concatenate([view.ravel() for view in views.values()]))
+
+
+def test_other_parts_begin_as_they_should() -> None:
+    network = NETWORKS["btr"]
+    views = parameters_of(network).split(initial_parameters(network, 5))
+    assert (views["hidden_norm.weight"] == 1).all()
+    assert (views["hidden_norm.bias"] == 0).all()
+    vectors = [view for name, view in views.items() if name.endswith(".u")]
+    assert len(vectors) == 12
+    assert [float(np.linalg.norm(vector)) for vector in vectors] == pytest.approx([1.0] * 12)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_power_iteration_finds_the_largest_singular_value(precision: str) -> None:
+    network = Network("impala", ACTIONS, spectral_norm=True)
+    model = _model(network, precision, initial_parameters(network, 1))
+    name = "block2.residual1.conv2"
+    gradient = torch.zeros(1, ACTIONS, 1)
+    model.gradient_into(torch.zeros_like(model.shadow))
+    with torch.inference_mode():
+        for _ in range(60):
+            past = model.forward(_blocks(_stacks(1)), 0, Beside(), learns=True)
+            model.backward(past, gradient, Aside())
+    outer = np.zeros(len(model.master), np.float32)
+    model.to_outer(model.master, outer)
+    views = parameters_of(network).split(outer)
+    weight = torch.from_numpy(views[f"{name}.weight"]).double().flatten(1)
+    u = torch.from_numpy(views[f"{name}.u"]).double()
+    assert float(u.norm()) == pytest.approx(1.0, rel=1e-5)
+    largest = float(torch.linalg.svdvals(weight)[0])
+    assert float((weight.T @ u).norm()) == pytest.approx(largest, rel=3e-3)
+
+
+def test_the_vector_of_power_iteration_moves_only_when_a_pass_is_over() -> None:
+    """Two passes before a backward pass, as with Double DQN, see the same."""
+    network = Network("impala", ACTIONS, spectral_norm=True)
+    model = _model(network, "fp32", initial_parameters(network, 1))
+    model.gradient_into(torch.zeros_like(model.shadow))
+    before = model.master.clone()
+    with torch.inference_mode():
+        first = model.forward(_blocks(_stacks(2)), 0, Beside()).outputs
+        past = model.forward(_blocks(_stacks(2)), 0, Beside(), learns=True)
+        assert torch.equal(model.forward(_blocks(_stacks(2)), 0, Beside()).outputs, first)
+        assert torch.equal(model.master, before)
+        model.backward(past, torch.ones(2, ACTIONS, 1), Aside())
+    views, former = (parameters_of(network).split(vector.numpy()) for vector in (model.master, before))
+    for name in views:
+        assert np.array_equal(views[name], former[name]) == (not name.endswith(".u")), name
+
+
+def test_features_wait_for_the_rest_to_settle() -> None:
+    """What comes behind the convolutions is read only after `settle`, which writes it here."""
+    network = NETWORKS["everything"]
+    flat = _parameters(network)
+    late, ready = _model(network, "fp32", flat), _model(network, "fp32", flat)
+    late.master[late.cut :] = float("nan")
+    beside = _beside(late)
+
+    def settle() -> None:
+        late.master[late.cut :] = ready.master[ready.cut :]
+
+    with torch.inference_mode():
+        found = late.forward(_blocks(_stacks()), 0, beside, settle).outputs
+        assert torch.equal(found, ready.forward(_blocks(_stacks()), 0, beside).outputs)
+
+
+@pytest.mark.parametrize("name", ["rainbow", "everything"])
+def test_the_arithmetic_of_modular_networks_is_checked(name: str) -> None:
+    check_arithmetic(NETWORKS[name], CPU, "bf16", BATCH)

@@ -1,0 +1,68 @@
+"""Updates that are done again for a report are those that were done."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from learner.nan_report import _do_again
+from learner.update import Trainer
+from shared.config import Config, Extend
+from shared.parameters import Network, parameters_of
+from shared.snapshot import state_lengths
+from tests.played_ring import ACTIONS, PlayedRing, small_config
+
+NETWORK = Network("small", ACTIONS)
+EXTENDS = [Extend(), Extend(double=True, n_step=3, prioritised=True)]
+
+
+def _trainer(played: PlayedRing, config: Config) -> Trainer:
+    trainer = Trainer(
+        ring=played.ring,
+        sizes=played.sizes,
+        learn=config.learn,
+        extend=config.extend,
+        network=NETWORK,
+        seed=3,
+        device=torch.device("cpu"),
+        precision="fp32",
+    )
+    trainer.initialise()
+    return trainer
+
+
+def _memory(played: PlayedRing, config: Config, boundary: int, state: dict[str, np.ndarray]) -> Any:
+    """What of a run's memory is looked at, with one snapshot."""
+    return SimpleNamespace(
+        plan=SimpleNamespace(config=config, parameters=parameters_of(NETWORK)),
+        sizes=played.sizes,
+        learner_snapshots=SimpleNamespace(newest=lambda: boundary, read={boundary: state}.get),
+    )
+
+
+@pytest.mark.parametrize("extend", EXTENDS, ids=["plain", "prioritised"])
+def test_rounds_since_the_snapshot_are_done_again_to_the_bit(extend: Extend) -> None:
+    """Two of them, as schedule alternate has; what the first taught the priorities counts in the second."""
+    config = small_config(extend)
+    played = PlayedRing(config)
+    played.play(24)
+    trainer = _trainer(played, config)
+    lengths = state_lengths(played.sizes, parameters_of(NETWORK).count)
+    kept = {name: np.zeros(length, np.float32) for name, length in lengths.items()}
+    trainer.store(kept)
+    for round_ in (3, 4):
+        trainer.run(trainer.begin_round(round_, round_ * 6))
+        trainer.end_round()
+        trainer.update_target()
+    online = np.zeros_like(kept["online"])
+    trainer.online_into(online)
+
+    memory = _memory(played, config, 3, kept)
+    found, arrays, update = _do_again(memory, SimpleNamespace(beat=lambda: None), trainer, 4)  # type: ignore[arg-type]
+    assert (found, update) == (False, 11)
+    np.testing.assert_array_equal(arrays["parameters_after"], online)
+    assert not np.array_equal(arrays["parameters_before"], online)

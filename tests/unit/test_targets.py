@@ -1,0 +1,237 @@
+"""Target values in the rounds' chunks against slow float64 forms, whatever is combined."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from learner.chunk import Chunk
+from learner.initial import initial_parameters
+from learner.method import Method, method_of
+from learner.model import Beside, Model
+from learner.models import model_of
+from learner.replay import second_stack
+from learner.targets import RESCALING, Targets
+from shared.config import Extend
+from shared.parameters import Network
+
+CPU = torch.device("cpu")
+ACTIONS, UPDATES, BATCH = 4, 3, 6
+N = UPDATES * BATCH
+K, SAMPLES = 4, 3
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def _network(extend: Extend) -> Network:
+    atoms = {"c51": 7, "qr-dqn": 5}.get(extend.method, 1)
+    noisy = 0.5 if extend.noisy else 0.0
+    return Network("small", ACTIONS, extend.method, atoms, -2.0, 2.0, dueling=extend.dueling, noisy=noisy)
+
+
+def _model(network: Network, seed: int) -> Model:
+    """With large weights at the end, so that values differ by more than 1."""
+    model = model_of(network, CPU, "fp32")
+    flat = initial_parameters(network, seed)
+    flat[-ACTIONS * network.atoms * (network.hidden + 1) :] *= 30.0
+    model.to_inner(flat, model.master)
+    model.cast()
+    return model
+
+
+class Case:
+    """Two networks and a chunk of random transitions."""
+
+    def __init__(self, extend: Extend) -> None:
+        extend = replace(extend, iqn_samples=SAMPLES, iqn_policy_samples=K)
+        network = _network(extend)
+        self.extend, self.n_step = extend, extend.n_step
+        self.target, self.online = _model(network, 1), _model(network, 2)
+        self.method: Method = method_of(network, extend, CPU)
+        self.targets = Targets(self.target, self.online, self.method, self.n_step)
+        self.chunk = Chunk.of(UPDATES, BATCH, model=self.online, method=self.method, n_step=self.n_step, device=CPU)
+        generator, chunk = torch.Generator().manual_seed(0), self.chunk
+        chunk.blocks.copy_(torch.randint(0, 256, chunk.blocks.shape, generator=generator))
+        self.actions = torch.randint(0, ACTIONS, (N,), generator=generator).tolist()
+        chunk.chosen.copy_(torch.eye(ACTIONS)[self.actions])
+        chunk.reward.copy_(torch.randn(N, generator=generator))
+        chunk.discount.copy_(torch.tensor([0.0, 0.97, 0.99]).repeat(N // 3))
+        chunk.draw(5, 2, 1)
+        self.reward = chunk.reward.double().tolist()
+
+    @torch.inference_mode()
+    def found(self) -> Tensor:
+        """[n, atoms or 1], update by update."""
+        self.targets.prepare(self.chunk)
+        parts = [slice(u * BATCH, (u + 1) * BATCH) for u in range(UPDATES)]
+        pieces = [self.targets.of(self.chunk, part, slice(u, u + 1)) for u, part in enumerate(parts)]
+        return torch.cat(pieces).view(N, -1)
+
+    @torch.inference_mode()
+    def outputs(self, model: Model, first: int, fractions: slice, noise: Tensor) -> Tensor:
+        """float64[n, actions, atoms] on the scale of returns, row by row as if there were no other."""
+        rows = []
+        for i in range(N):
+            asked = self.chunk.future_fractions[i : i + 1, fractions]
+            beside = Beside(
+                asked if asked.shape[1] else None,
+                noise[i // BATCH][None] if model.noise else None,
+            )
+            rows.append(model.forward(self.chunk.blocks[i : i + 1], first, beside).outputs.double())
+        outputs = torch.cat(rows)
+        return _unscaled(outputs) if self.extend.value_rescaling else outputs
+
+    def values(self, outputs: Tensor) -> list[list[float]]:
+        """Q by state and action."""
+        if self.extend.method == "c51":
+            support = torch.linspace(-2, 2, 7, dtype=torch.float64)
+            return (outputs.softmax(2) * support).sum(2).tolist()
+        return outputs.mean(2).tolist()
+
+    def expected(self) -> list[list[float]]:
+        """Transition by transition."""
+        extend, chunk, second = self.extend, self.chunk, second_stack(self.n_step)
+        first_ones = slice(0, K if extend.method == "iqn" else 0)
+        last_ones = slice(first_ones.stop, None)
+        choosing = self.outputs(self.target, second, first_ones, chunk.future_noise)
+        outputs = self.outputs(self.target, second, last_ones, chunk.future_noise)
+        online = self.outputs(self.online, second, first_ones, chunk.noise)
+        now = self.outputs(self.target, 0, first_ones, chunk.future_noise)
+        q, q_online, q_now = self.values(choosing), self.values(online), self.values(now)
+        result = []
+        for i in range(N):
+            reward, discount = self.reward[i], chunk.discount[i].item()
+            tau, entropy = extend.munchausen_temperature, [0.0] * ACTIONS
+            if extend.munchausen:
+                policy = _softmax(q[i], tau)
+                entropy = [-tau * math.log(max(p, 1e-300)) for p in policy]
+                mine = tau * math.log(max(_softmax(q_now[i], tau)[self.actions[i]], 1e-300))
+                reward += extend.munchausen_alpha * min(0.0, max(extend.munchausen_floor, mine))
+            else:
+                judge = q_online[i] if extend.double else q[i]
+                policy = [float(a == judge.index(max(judge))) for a in range(ACTIONS)]
+            if extend.method == "c51":
+                chosen = policy.index(1.0)
+                result.append(_projected(outputs[i, chosen].softmax(0).tolist(), reward, discount))
+                continue
+            following = [
+                sum(policy[a] * (theta + entropy[a]) for a, theta in enumerate(column))
+                for column in outputs[i].T.tolist()
+            ]
+            y = [reward + discount * value for value in following]
+            result.append([_scaled(value) for value in y] if extend.value_rescaling else y)
+        return result
+
+
+def _softmax(values: list[float], temperature: float) -> list[float]:
+    weights = [math.exp((value - max(values)) / temperature) for value in values]
+    return [weight / sum(weights) for weight in weights]
+
+
+def _projected(p: list[float], reward: float, discount: float) -> list[float]:
+    """Bellemare et al. 2017, algorithm 1, atoms -2, ..., 2."""
+    result = [0.0] * 7
+    for j, mass in enumerate(p):
+        place = (min(2.0, max(-2.0, reward + discount * (-2 + 4 * j / 6))) + 2) * 6 / 4
+        below = min(int(place), 5)
+        result[below] += mass * (below + 1 - place)
+        result[below + 1] += mass * (place - below)
+    return result
+
+
+def _scaled(x: float) -> float:
+    """Pohlen et al. 2018, h."""
+    return math.copysign(math.sqrt(abs(x) + 1) - 1, x) + RESCALING * x
+
+
+def _unscaled(x: Tensor) -> Tensor:
+    """Their h^-1."""
+    root = ((1 + 4 * RESCALING * (x.abs() + 1 + RESCALING)).sqrt() - 1) / (2 * RESCALING)
+    return x.sign() * (root * root - 1)
+
+
+BASES = {
+    "plain": {},
+    "double": {"double": True},
+    "munchausen": {"munchausen": True},
+    "rescaled": {"value_rescaling": True},
+    "rescaled-double": {"value_rescaling": True, "double": True},
+    "rescaled-munchausen": {"value_rescaling": True, "munchausen": True},
+    "soft": {"munchausen": True, "munchausen_temperature": 1.0, "munchausen_alpha": 0.5, "munchausen_floor": -0.7},
+    "three-steps": {"n_step": 3},
+    "noisy-double": {"noisy": True, "double": True, "dueling": True, "n_step": 3},
+    "noisy-munchausen": {"noisy": True, "munchausen": True, "dueling": True, "n_step": 3},
+}
+CASES = [
+    (method, base)
+    for method in ("dqn", "c51", "qr-dqn", "iqn")
+    for base in BASES
+    if method != "c51" or not {"munchausen", "value_rescaling"} & BASES[base].keys()
+]
+
+
+@pytest.mark.parametrize(("method", "base"), CASES)
+def test_targets_are_those_of_the_papers(method: str, base: str) -> None:
+    case = Case(Extend(method=method, **BASES[base]))  # type: ignore[arg-type]
+    found = case.found()
+    expected = torch.tensor(case.expected(), dtype=torch.float64)
+    assert found.shape == expected.shape == (N, {"c51": 7, "qr-dqn": 5, "iqn": SAMPLES}.get(method, 1))
+    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=2e-4)
+    assert torch.equal(case.chunk.y.view(N, -1), found), "they are kept, for reports"
+
+
+def test_the_networks_of_these_tests_disagree() -> None:
+    """So that a target of the wrong network, stack or noise would be seen."""
+    case = Case(Extend(noisy=True, n_step=3, double=True))
+    chunk, everything = case.chunk, slice(0, 0)
+    second = second_stack(3)
+    target = torch.tensor(case.values(case.outputs(case.target, second, everything, chunk.future_noise)))
+    for other in (
+        case.outputs(case.online, second, everything, chunk.noise),
+        case.outputs(case.target, 0, everything, chunk.future_noise),
+        case.outputs(case.target, second, everything, chunk.noise),
+    ):
+        assert (torch.tensor(case.values(other)) - target).abs().mean() > 0.05
+
+
+def test_double_targets_follow_the_online_network() -> None:
+    case = Case(Extend(double=True))
+    before = case.found()
+    case.online.master.copy_(case.target.master)
+    case.online.cast()
+    assert not torch.equal(case.found(), before)
+
+
+def test_draws_of_a_chunk_are_a_function_of_seed_round_and_number() -> None:
+    chunk = Case(Extend(method="iqn", noisy=True)).chunk
+    first = chunk.future_fractions[:, :K].clone()
+
+    def drawn(*where: int) -> list[np.ndarray]:
+        chunk.draw(*where)
+        parts = (chunk.fractions, chunk.future_fractions[:, K:], chunk.noise, chunk.future_noise)
+        return [part.numpy().copy() for part in parts]
+
+    kept = drawn(5, 2, 1)
+    for again, former in zip(drawn(5, 2, 1), kept, strict=True):
+        np.testing.assert_array_equal(again, former)
+    for other in ((6, 2, 1), (5, 3, 1), (5, 2, 2), (5, 1, 2)):
+        for new, former in zip(drawn(*other), kept, strict=True):
+            assert not np.array_equal(new, former)
+    assert not np.array_equal(kept[0], kept[1]), "both sides have fractions of their own"
+    assert not np.array_equal(kept[2], kept[3]), "and noise of their own"
+    assert torch.equal(chunk.future_fractions[:, :K], first), "those that choose stay"
+    assert 0 <= min(kept[0].min(), kept[1].min()) <= max(kept[0].max(), kept[1].max()) < 1
+    assert abs(kept[2].mean()) < 0.1
+    assert kept[2].std() == pytest.approx(1.0, abs=0.1)
