@@ -29,24 +29,26 @@ class Shares:
         self._began = time.perf_counter()
         self._mine = threading.get_ident()
         self._within = threading.local()
+        feed = trainer._feed
         if not on_cpu:
-            trainer._graphs = trainer._target_graphs = None
-        if trainer._prioritised is None:
-            self._watch(trainer._replay, "plan", "draw")
-        else:
-            self._watch(trainer._prioritised, "draw", "draw")
-            self._watch(trainer._prioritised, "learn", "new priorities")
-        for holder, name, part in (
-            (trainer._frames, "select", "frames"),
+            trainer._graphs = feed._graphs = None
+        watched: list[tuple[Any, str, str]] = [
+            (feed._frames, "select", "frames"),
             (trainer._targets, "prepare", "target values"),
-            (trainer._targets, "of", "the online network's choice"),
             (trainer._online, "forward", "forward"),
             (trainer._method, "learn", "loss"),
             (trainer._online, "backward", "backward"),
             (trainer._optimizer, "step", "optimiser"),
             (trainer._aside, "settle", "waiting for the thread beside"),
-            (trainer._ahead, "settle", "waiting for the next chunk"),
-        ):
+            (feed._ahead, "settle", "waiting for the next chunk"),
+        ]
+        if trainer._method.extend.double:
+            watched.append((trainer._targets, "of", "target of the chosen action"))
+        if feed.prioritised is None:
+            watched.append((feed._replay, "plan", "draw"))
+        else:
+            watched += [(feed.prioritised, "draw", "draw"), (feed.prioritised, "learn", "new priorities")]
+        for holder, name, part in watched:
             self._watch(holder, name, part)
 
     def begin(self) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.presets import Options, _case, _plain_at_other_ratios
 from tests.conftest import Launch
 
 WORDS = ("--envs", "4", "--actors", "1", "--inference-batch", "2", "--network", "small", "--learner-threads", "1")
@@ -24,7 +25,7 @@ def test_a_preset_is_measured_beside_the_plain_one_with_its_parts(launch: Launch
     assert rows["rainbow, samples"]["limit"] == "nature, samples"
     assert rows["rainbow, samples"]["median"] == pytest.approx(32 * rows["rainbow, learner"]["median"])
     assert rows["rainbow: beside: draw"]["median"] > 0
-    assert rows["rainbow: the online network's choice"]["median"] > 0
+    assert rows["rainbow: target of the chosen action"]["median"] > 0
     for name in ("nature", "rainbow"):
         mine = [row["median"] for row in found["rows"] if row["name"].startswith(f"{name}: ")]
         beside = [row["median"] for row in found["rows"] if row["name"].startswith(f"{name}: beside: ")]
@@ -35,13 +36,24 @@ def test_a_preset_is_measured_beside_the_plain_one_with_its_parts(launch: Launch
 
 @pytest.mark.stress
 @pytest.mark.timeout(600)
-def test_runs_are_compared_at_the_same_samples_a_step(launch: Launch, tmp_path: Path) -> None:
-    flags = ("--presets", "btr", "--end-to-end", *QUICK)
-    small = ("--width", "1", "--batch-size", "4", "--train-every", "8")
-    done = launch("bench", "presets", *flags, "--", *WORDS[:6], *small, *ROUNDS, timeout=590)
+def test_short_runs_stand_beside_the_plain_one(launch: Launch, tmp_path: Path) -> None:
+    flags = ("--presets", "double", "--end-to-end", *QUICK)
+    done = launch("bench", "presets", *flags, "--", *WORDS, *ROUNDS, timeout=590)
     assert done.returncode == 0, (done.stdout, done.stderr)
     found = json.loads((tmp_path / "out.json").read_text())
     assert found["missing"] == found["wrong"] == {}
+    rows = {row["name"]: row for row in found["rows"]}
+    assert rows["double, run"]["limit"] == "nature, run"
+    assert rows["double, run"]["ratio"] > 0
+
+
+def test_a_preset_with_other_samples_a_step_has_a_plain_run_of_its_own() -> None:
+    words = ("--device", "cpu", "--replay-size", "100_000")
+    cases = [_case(Options(words=words), name) for name in ("nature", "btr", "double")]
+    (other,) = _plain_at_other_ratios(Options(words=words), cases)
+    assert other.name == cases[1].beside(cases[0]) == "nature at 4 samples"
+    assert other.samples_per_step == cases[1].samples_per_step == 4
+    assert cases[2].beside(cases[0]) == "nature"
 
 
 def test_mistakes_are_one_sentence(launch: Launch) -> None:
