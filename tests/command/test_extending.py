@@ -54,7 +54,7 @@ def trained(program: Path, run_dir: Path, *words: str) -> list[float]:
     return [record["loss"] for record in records if record["kind"] == "round" and record.get("loss") is not None]
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(240)
 def test_a_linked_file_and_a_preset_are_a_new_algorithm(program: Path, blocks: list[str], tmp_path: Path) -> None:
     method, preset = blocks
     mine = tmp_path / "log_cosh.py"
