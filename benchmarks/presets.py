@@ -42,6 +42,8 @@ SHARES_SHARE = 0.5
 """Of the seconds of the learner alone, for its parts."""
 SLOWEST_ROUNDS = 8
 """Rounds that a measurement takes at most where a single one takes longer than it should."""
+SLOW_START_SECONDS = 120.0
+"""More patience with a learner that is told to do few rounds on a busy machine."""
 WORTH_SAYING = 0.1
 """Smaller shares are not in the sentence."""
 
@@ -132,7 +134,7 @@ def _learners(options: Options, report: Report, cases: Sequence[Case]) -> Iterat
 def _learner(plan: Plan, seconds: float, round_seconds: float) -> Cost:
     """A learner in a process of its own. Raises as `learner_alone`."""
     with Child(_learn, (plan, seconds)) as child:
-        return Cost(*child.answer(max(seconds, SLOWEST_ROUNDS * round_seconds)))
+        return Cost(*child.answer(SLOW_START_SECONDS + max(seconds, SLOWEST_ROUNDS * round_seconds)))
 
 
 def _learn(connection: Connection, plan: Plan, seconds: float) -> None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from learner.update import Trainer
+if TYPE_CHECKING:
+    from learner.update import Trainer
 
 REST = "the rest"
 BESIDE = "beside: "
