@@ -16,6 +16,7 @@ from shared.validate import nearest
 BENCHMARKS = {
     "limits": "what the parts can do: emulator, frames, memory, network, each against the limit above it",
     "throughput": "a whole run at steady state against its actors alone and its learner alone",
+    "presets": "the learner and a short run with each preset against plain DQN, and where an update's time goes",
     "scaling": "actors alone with 1, 2, 4, ... processes",
     "checkpoint": "a run that writes checkpoints often against one that writes none",
     "balance": "one core slowed down: lanes that move to faster actors against lanes that stay",

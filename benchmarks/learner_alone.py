@@ -27,8 +27,8 @@ class Alone(NamedTuple):
     """What the learner did alone."""
 
     updates_per_second: float
-    products_per_second: float
-    """Matrix products of an update."""
+    products_per_second: float | None
+    """Matrix products of an update; None: nobody counted those of such a network."""
 
 
 def learner_alone(plan: Plan, seconds: float) -> Alone:
@@ -44,34 +44,52 @@ def learner_alone(plan: Plan, seconds: float) -> Alone:
 
 def learner_pace(plan: Plan, seconds: float) -> float:
     """Steps/s that the learner alone can follow, in the shortest rounds, so that none takes long. Raises as above."""
-    config = plan.config.with_settings(round_steps=plan.config.play.envs)
+    config = plan.config.with_settings(round_steps=plan.config.play.envs * plan.config.extend.n_step)
     return learner_alone(Plan(config, plan.actions), seconds).updates_per_second * config.learn.train_every
 
 
-def _learn(connection: Connection, plan: Plan, seconds: float) -> None:
+class Solo:
     """Whole rounds of the learner's own loop, commits included; the lanes say that they have finished all of them."""
-    from benchmarks.memory_paths import fill
-    from learner.learner import Rounds, prepare, trainer_of
 
-    config = plan.config
-    prepare(config)
-    window = min(config.learn.replay_size, max(WINDOW_STEPS, 2 * plan.sizes.round_steps))
-    memory = Memory.create(Plan(replace(config, learn=replace(config.learn, replay_size=window)), plan.actions))
-    fill(memory.ring, plan.actions)
-    board, sizes = memory.board, memory.sizes
-    board.lane_finished[:] = sizes.rounds
-    rounds = Rounds(memory, Waiter(board, Role.LEARNER, Bell.create()), trainer_of(memory), [])
-    rounds.begin()
-    first = round_ = sizes.first_learning_round + sizes.window_ticks // sizes.round_ticks
-    rounds.do(round_)  # warms up
-    before, began = int(board.updates[0]), time.perf_counter()
-    while (took := time.perf_counter() - began) < seconds:
-        round_ += 1
-        rounds.do(round_)
-    asked, done = sizes.updates_before(round_ + 1) - sizes.updates_before(first + 1), int(board.updates[0]) - before
-    if done != asked:
-        raise WrongResult(f"The learner did {done:,} updates instead of {asked:,}.")
-    connection.send((done / took, _products(plan, PRODUCTS_SHARE * seconds)))
+    def __init__(self, plan: Plan) -> None:
+        """Everything in this process, which has not computed anything yet; the first round warms up."""
+        from benchmarks.memory_paths import fill
+        from learner.learner import Rounds, prepare, trainer_of
+
+        config = plan.config
+        prepare(config)
+        window = min(config.learn.replay_size, max(WINDOW_STEPS, 2 * plan.sizes.round_steps))
+        memory = Memory.create(Plan(replace(config, learn=replace(config.learn, replay_size=window)), plan.actions))
+        fill(memory.ring, plan.actions)
+        self._board, self._sizes = memory.board, memory.sizes
+        self._board.lane_finished[:] = self._sizes.rounds
+        self.trainer = trainer_of(memory)
+        self._rounds = Rounds(memory, Waiter(self._board, Role.LEARNER, Bell.create()), self.trainer, [])
+        self._rounds.begin()
+        self._round = self._sizes.first_learning_round + self._sizes.window_ticks // self._sizes.round_ticks
+        self.round()
+
+    def round(self) -> None:
+        """The next round."""
+        self._rounds.do(self._round)
+        self._round += 1
+
+    def updates_per_second(self, seconds: float) -> float:
+        """Of whole rounds, one at least, for `seconds`. Raises `WrongResult` when it did another number of updates."""
+        first, before, began = self._round, int(self._board.updates[0]), time.perf_counter()
+        while True:
+            self.round()
+            if (took := time.perf_counter() - began) >= seconds:
+                break
+        asked = self._sizes.updates_before(self._round) - self._sizes.updates_before(first)
+        if (done := int(self._board.updates[0]) - before) != asked:
+            raise WrongResult(f"The learner did {done:,} updates instead of {asked:,}.")
+        return done / took
+
+
+def _learn(connection: Connection, plan: Plan, seconds: float) -> None:
+    speed = Solo(plan).updates_per_second(seconds)
+    connection.send((speed, _products(plan, PRODUCTS_SHARE * seconds) if plan.network.plain else None))
 
 
 def _products(plan: Plan, seconds: float) -> float:
@@ -85,7 +103,7 @@ def _products(plan: Plan, seconds: float) -> float:
     learn, machine = plan.config.learn, plan.config.machine
     device = Device(torch.device(machine.device), [machine.precision])
     like = torch.zeros(1, device=device.torch, dtype=torch.bfloat16 if machine.precision == "bf16" else torch.float32)
-    shape = learn.network, plan.actions, learn.batch_size, like
+    shape = learn.network, plan.actions * plan.network.atoms, learn.batch_size, like
     target, both = Products(*shape, backward=False), Products(*shape, backward=True)
     target.check()
     both.check()

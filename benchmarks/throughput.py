@@ -146,8 +146,11 @@ def _add_sides(report: Report, found: Mapping[str, list[Any]], plan: Plan) -> No
                 ACTORS, "steps/s", speeds, limit=BARE if bare else None, ratios=shares, note=f"{plan.actors} actors"
             )
         if learner:
-            report.add(PRODUCTS, "steps/s", [each.products_per_second * every for each in learner])
-            report.add(LEARNER, "steps/s", [each.updates_per_second * every for each in learner], limit=PRODUCTS)
+            products = [each.products_per_second * every for each in learner if each.products_per_second is not None]
+            if products:
+                report.add(PRODUCTS, "steps/s", products)
+            speeds = [each.updates_per_second * every for each in learner]
+            report.add(LEARNER, "steps/s", speeds, limit=PRODUCTS if products else None)
         if actors and learner:
             sides = zip(report.row(ACTORS).values, report.row(LEARNER).values, strict=True)
             report.add(SMALLER, "steps/s", [min(pair) for pair in sides])

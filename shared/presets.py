@@ -1,7 +1,12 @@
 """Named starting points for the configuration. `--preset NAME` chooses one; single flags override it.
 
+Every number comes from its paper or from its authors' code, named below it; dqn_zoo is DeepMind's own collection of
+these agents (github.com/google-deepmind/dqn_zoo, the flags of dqn_zoo/AGENT/run_atari.py), Dopamine Google's
+(github.com/google/dopamine, agents/AGENT/configs). What is left away, or differs here, is said, too.
+
 Periods are given in steps; a published one in frames is four times as long. In Ringside the network that plays is the
-target network, so a period of the target network is also how old the playing policy may be (docs/design.md).
+target network, so a period of the target network is also how old the playing policy may be (docs/design.md). Epsilon
+falls from the first update on, as in dqn_zoo.
 """
 
 from __future__ import annotations
@@ -11,7 +16,11 @@ from dataclasses import replace
 from shared.config import Config, Explore, Extend, Learn, Play, PresetName
 
 NATURE = Config()
-"""Mnih et al. 2015, Extended Data Table 1: the defaults of `Config`."""
+"""Mnih et al. 2015, Extended Data Table 1: the defaults of `Config`.
+
+dqn_zoo's dqn has the same numbers: target network every 40,000 frames, replay of a million, learning after a twentieth
+of it, an update of 32 every 16 frames, centred RMSProp at 0.00025 with decay 0.95 and epsilon 0.01 (for gradients
+summed over the batch), epsilon-greedy from 1 to 0.1 in four million frames."""
 
 DOUBLE = replace(
     NATURE,
@@ -20,8 +29,10 @@ DOUBLE = replace(
     explore=replace(NATURE.explore, epsilon_end=0.01),
 )
 """van Hasselt et al. 2016, appendix "Hyper-parameters", the tuned version: target network every 30,000 steps, epsilon
-to 0.01. Its third change, one bias for all actions of the last layer, is left away. Evaluated by the authors with
-epsilon 0.001."""
+to 0.01; dqn_zoo's double_q: 120,000 frames and 0.01.
+
+Left away: one bias for all actions of the last layer, the third change of the tuned version. The authors evaluate with
+epsilon 0.001; here the protocol decides."""
 
 DUELING = replace(
     NATURE,
@@ -29,9 +40,11 @@ DUELING = replace(
     extend=Extend(double=True, dueling=True, clip_gradient=10.0),
     explore=replace(NATURE.explore, epsilon_end=0.01),
 )
-"""Wang et al. 2016, section 4.2: Double DQN with two streams of 512 units, gradient norm clipped to 10, and a learning
-rate slightly lower than that of Double DQN; 6.25e-5 is that of prioritised Double DQN (Schaul et al. 2016). Left away:
-the gradient of the shared layers scaled by 1/sqrt(2)."""
+"""Wang et al. 2016, section 4.2: Double DQN with two streams of 512 units and gradient norms clipped to 10.
+
+The paper calls the learning rate "slightly lower" than Double DQN's and does not give it; 6.25e-5 is what it settles
+on for the dueling network with priorities, which is also that of Schaul et al. 2016. Left away: the gradient that
+enters the convolutions is not scaled by 1/sqrt(2)."""
 
 C51 = replace(
     NATURE,
@@ -40,7 +53,9 @@ C51 = replace(
     explore=replace(NATURE.explore, epsilon_end=0.01),
 )
 """Bellemare et al. 2017, section 5: 51 atoms in [-10, 10], Adam with the learning rate of DQN, 0.00025, and epsilon
-0.01/32, epsilon-greedy down to 0.01."""
+0.01/32, epsilon-greedy down to 0.01; Dopamine's c51_icml.gin and dqn_zoo's c51 have the same numbers.
+
+dqn_zoo also clips the norm of gradients to 10, of which the paper says nothing; it is not done here."""
 
 RAINBOW = Config(
     learn=Learn(
@@ -68,9 +83,14 @@ RAINBOW = Config(
     ),
     explore=Explore(epsilon_start=0.0, epsilon_end=0.0, epsilon_steps=0),
 )
-"""Hessel et al. 2018, Table 1: 80k frames before learning, Adam at 0.0000625 with epsilon 1.5e-4, noisy nets with
-sigma_0 0.5 and no epsilon, target network every 32k frames, priority exponent 0.5, importance from 0.4 to 1, three
-steps, 51 atoms in [-10, 10]."""
+"""Hessel et al. 2018, Table 1: 80,000 frames before learning, Adam at 0.0000625 with epsilon 1.5e-4, noisy nets with
+sigma_0 0.5 and no epsilon, target network every 32,000 frames, priority exponent 0.5, importance from 0.4 to 1, three
+steps, 51 atoms in [-10, 10]. Dopamine's rainbow_aaai.gin has the same periods and Adam.
+
+dqn_zoo's rainbow differs from the paper in Adam's epsilon (0.005/32), the scale of the noise (0.1), a thousandth of
+uniform draws and gradient norms clipped to 10; here it is the paper. The noise of acting is drawn for every tick, the
+same for all emulators; batches are drawn a chunk of eight updates ahead, so errors count from the second chunk after
+them on (docs/algorithms.md)."""
 
 QR_DQN = replace(
     NATURE,
@@ -81,21 +101,27 @@ QR_DQN = replace(
     explore=replace(NATURE.explore, epsilon_end=0.01),
 )
 """Dabney et al. 2018a, section 5.2 ("QR-DQN-1"): 200 quantiles, Huber loss of width 1, Adam at 0.00005 with epsilon
-0.01/32, epsilon-greedy down to 0.01."""
+0.01/32, epsilon-greedy down to 0.01. dqn_zoo's qrdqn has 201 quantiles and gradient norms clipped to 10, else the
+same."""
 
 IQN = replace(QR_DQN, extend=Extend(method="iqn", iqn_samples=64, iqn_policy_samples=32))
-"""Dabney et al. 2018b, section 4: N = N' = 64, K = 32, 64 cosines, the rest as QR-DQN."""
+"""Dabney et al. 2018b, section 4: N = N' = 64, K = 32, 64 cosines, the rest as QR-DQN; Dopamine's
+implicit_quantile_icml.gin has the same numbers. dqn_zoo's iqn has K = 64 and learns from 80,000 frames on.
+
+The K fractions whose mean chooses an action are evenly spaced here, not sampled."""
 
 BTR = Config(
     play=Play(envs=64, lane_envs=2, protocol="machado"),
     learn=Learn(
-        # 64 emulators, and one update of 256 transitions when each has made a step.
+        # main.py: --envs 64, --bs 256, --rr 1: one update of 256 when each of 64 emulators has made a step.
         train_every=64,
         batch_size=256,
+        # Agent.py: max_mem_size, min_sampling_size.
         replay_size=1_048_576,
         learning_starts=200_000,
-        # The target network is replaced every 500 updates, which is every 32,000 steps.
+        # main.py: --c 500 updates, which are 32,000 steps.
         round_steps=32_000,
+        # main.py: --discount, --lr; Agent.py: Adam with eps 0.005 / batch_size and PyTorch's betas.
         discount=0.997,
         optimizer="adam",
         learning_rate=1e-4,
@@ -104,6 +130,7 @@ BTR = Config(
         network="impala",
     ),
     extend=Extend(
+        # main.py: --taus 8, which are N, N' and K; --dueling 1, --noisy 1; networks.py: sigma_0=0.5; Agent.py: n = 3.
         method="iqn",
         iqn_samples=8,
         iqn_policy_samples=8,
@@ -111,21 +138,40 @@ BTR = Config(
         noisy=True,
         noisy_std=0.5,
         n_step=3,
+        # Agent.py: per_alpha. PER.py weighs losses with (N P(i))^-alpha; its beta is not read.
         prioritised=True,
         priority_exponent=0.2,
-        importance_start=0.45,
-        importance_end=0.45,
+        importance_start=0.2,
+        importance_end=0.2,
+        # Agent.py: alpha, entropy_tau, lo (Vieillard et al. 2020 have the same).
         munchausen=True,
         munchausen_alpha=0.9,
         munchausen_temperature=0.03,
         munchausen_floor=-1.0,
+        # Agent.py: grad_clip.
         clip_gradient=10.0,
+        # main.py: --model_size 2, --maxpool_size 6, --spectral 1; layer_norm is off by default.
         width=2,
         pooling=True,
         spectral_norm=True,
     ),
+    # Agent.py: eps_start, eps_final, eps_steps.
     explore=Explore(epsilon_start=1.0, epsilon_end=0.01, epsilon_steps=2_000_000),
 )
+"""BTR, "Beyond the Rainbow": Clark et al. 2025 (ICML; arXiv:2411.03820), section 3 and appendix, with the numbers of
+the authors' code, github.com/VIPTankz/BeyondTheRainbowICML, file by file above.
+
+The network is theirs: three residual blocks of 32, 64 and 64 channels, of which the convolutions within residual parts
+are divided by their largest singular value and those that open a block are not; ReLU, maximum pooling to 6x6, 64
+cosines, two noisy streams of 512 units, no layer norm.
+
+What differs. The log-policy that Munchausen adds is the target network's, as Vieillard et al. 2020 have it; the
+authors' code takes the online network's. Policies are means over eight evenly spaced fractions, not over the eight
+sampled ones. A priority is the quantile loss; theirs is the mean size of the errors between quantiles. They switch
+epsilon off in the second half of training and let it fall by a two-millionth of the rest at every step; here it falls
+in a straight line over as many steps and stays at 0.01. Their code plays the minimal action set after up to 30 no-ops,
+with sticky actions; `machado` plays all 18 actions without no-ops. Acting is with the target network, up to 500
+updates old, where theirs is the online one. They evaluate with epsilon 0.01."""
 
 QUICK = Config(
     # A round of 1,024 steps is 32 ticks of 32 emulators; with 96 it would be 11, and mostly barrier.

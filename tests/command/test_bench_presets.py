@@ -1,0 +1,69 @@
+"""`launch.py bench presets` as a user types it, with tiny settings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.presets import Options, _case, _plain_at_other_ratios
+from tests.conftest import Launch
+
+WORDS = ("--envs", "4", "--actors", "1", "--inference-batch", "2", "--network", "small", "--learner-threads", "1")
+ROUNDS = ("--round-steps", "120", "--replay-size", "600", "--learning-starts", "240", "--device", "cpu")
+QUICK = ("--seconds", "0.2", "--repeats", "1", "--json", "out.json")
+
+
+@pytest.mark.timeout(290)
+def test_a_preset_is_measured_beside_the_plain_one_with_its_parts(launch: Launch, tmp_path: Path) -> None:
+    done = launch("bench", "presets", "--presets", "rainbow", *QUICK, "--", *WORDS, *ROUNDS, timeout=280)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert found["missing"] == found["wrong"] == {}
+    rows = {row["name"]: row for row in found["rows"]}
+    assert rows["rainbow, samples"]["limit"] == "nature, samples"
+    assert rows["rainbow, samples"]["median"] == pytest.approx(32 * rows["rainbow, learner"]["median"])
+    assert rows["rainbow: beside: draw"]["median"] > 0
+    assert rows["rainbow: target of the chosen action"]["median"] > 0
+    for name in ("nature", "rainbow"):
+        mine = [row["median"] for row in found["rows"] if row["name"].startswith(f"{name}: ")]
+        beside = [row["median"] for row in found["rows"] if row["name"].startswith(f"{name}: beside: ")]
+        assert sum(mine) - sum(beside) == pytest.approx(1.0)
+        assert rows[f"{name}: backward"]["median"] > 0
+    assert any(sentence.startswith("rainbow: an update takes ") for sentence in found["notes"])
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(600)
+def test_short_runs_stand_beside_the_plain_one(launch: Launch, tmp_path: Path) -> None:
+    flags = ("--presets", "double", "--end-to-end", *QUICK)
+    done = launch("bench", "presets", *flags, "--", *WORDS, *ROUNDS, timeout=590)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert found["missing"] == found["wrong"] == {}
+    rows = {row["name"]: row for row in found["rows"]}
+    assert rows["double, run"]["limit"] == "nature, run"
+    assert rows["double, run"]["ratio"] > 0
+
+
+def test_a_preset_with_other_samples_a_step_has_a_plain_run_of_its_own() -> None:
+    words = ("--device", "cpu", "--replay-size", "100_000")
+    cases = [_case(Options(words=words), name) for name in ("nature", "btr", "double")]
+    (other,) = _plain_at_other_ratios(Options(words=words), cases)
+    assert other.name == cases[1].beside(cases[0]) == "nature at 4 samples"
+    assert other.samples_per_step == cases[1].samples_per_step == 4
+    assert cases[2].beside(cases[0]) == "nature"
+
+
+def test_mistakes_are_one_sentence(launch: Launch) -> None:
+    for words, says in (
+        (("--presets", "rainbw"), "did you mean rainbow?"),
+        (("--seconds", "0"), "--seconds 0.0 must be above 0"),
+        (("--", "--preset", "iqn"), "--preset after -- is what this benchmark varies"),
+    ):
+        done = launch("bench", "presets", *words)
+        assert done.returncode == 2
+        assert done.stderr.startswith("launch.py: ")
+        assert done.stderr.count("\n") == 1
+        assert says in done.stderr
