@@ -86,12 +86,11 @@ class Live:
 
     @classmethod
     def _checked(cls, path: Path, found: dict[str, Any]) -> Self:
-        words = [found.get(name) for name in ("process", "started", "descriptor")]
         names = found.get("action_names")
-        whole = all(type(word) is int and word >= 0 for word in words)
+        whole = all(type(found.get(word)) is int for word in ("process", "started", "descriptor"))
         if not whole or not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise LiveError(f"{path} is damaged: remove it; the run does not need it.")
-        return cls(*words, tuple(names))  # type: ignore[arg-type]  # looked at above
+        return cls(found["process"], found["started"], found["descriptor"], tuple(names))
 
 
 def withdraw(run_dir: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import webbrowser
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,8 +52,6 @@ def main(arguments: Sequence[str]) -> int:
         if options.open and not webbrowser.open(address):
             print("No browser was found here: open the address yourself.", flush=True)
 
-    try:
+    with suppress(KeyboardInterrupt):
         serve(source, listening, ready)
-    except KeyboardInterrupt:
-        pass
     return 0

@@ -1,7 +1,7 @@
 """How often pictures may be made, so that looking on costs a run next to nothing.
 
-All that the page's process does is charged to its pictures: the next one may be asked for only when the process's CPU time
-since the last is `SHARE` of what the usable cores gave in that time. More viewers, more envs or a slower machine make
+All that the page's process does is charged to its pictures: the next one may be asked for only when the CPU time that
+the last one cost is `SHARE` of what the usable cores gave meanwhile. More viewers, more envs or a slower machine make
 fewer pictures, not a slower run. Nothing is done when nobody looks on.
 """
 
@@ -14,7 +14,7 @@ SHARE = 0.006
 """Of the time of all usable cores: what looking on may take, with any number of viewers."""
 LEAST_SECONDS, MOST_SECONDS = 0.1, 5.0
 """Between two pictures."""
-_WEIGHT = 0.3
+_WEIGHT = 0.4
 """Of the newest cost in the running mean."""
 
 
@@ -39,6 +39,10 @@ class Budget:
     def pause(self) -> float:
         """Seconds until it may."""
         return max(0.0, self._next_at - self.now())
+
+    def forgive(self) -> None:
+        """What the process has spent since the last picture is not charged: the page was loaded, once."""
+        self._spent_at = self._cpu()
 
     def charge(self) -> None:
         """A picture was made: settle what the process has spent since the one before."""

@@ -1,8 +1,8 @@
 """What the envs see at this moment, and what the agent makes of it, from the memory of a living run.
 
-Actors write while this reads, and nothing holds them up. The newest tick of a lane that is `done` is whole when its number
-is read; should it be torn all the same, because a lane is played again after a death, a picture is wrong for one look.
-Nothing but the page hangs on it.
+Actors write while this reads, and nothing holds them up. The frame after the newest `done` tick of a lane is whole when
+that number is read, and its slot is written again only when the ring has gone round; all else may be a tick newer than
+its number. Where a read is stale or torn all the same, a picture is wrong for one look, and nothing hangs on it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LAST_ACTIONS = 24
 
 
 def mosaic(memory: Memory, first: int, count: int) -> tuple[dict[str, Any], NDArray[np.uint8]]:
-    """The newest frames of the envs `first ...`, at most `count` of them, uint8[n, 84, 84], and their returns so far."""
+    """The newest frames uint8[n, 84, 84] of the envs `first ...`, at most `count`, and their returns so far."""
     sizes, flat = memory.sizes, memory.ring.flat
     envs = np.arange(first, min(first + count, sizes.envs))
     ticks = memory.board.lane_done[envs // sizes.lane_envs]
@@ -86,5 +86,3 @@ def _values(memory: Memory, lane: int, place: int) -> dict[str, Any]:
     logged = int(memory.board.lane_logged[lane]) > tick
     action = memory.ring.field["action"][lane, tick % memory.sizes.capacity, place]
     return {"values": values.tolist(), "values_tick": tick, "taken": int(action) if logged else None}
-
-

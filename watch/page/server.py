@@ -96,6 +96,7 @@ class Page:
             return self._pictured(request)
         if name not in self._files:
             raise NotFound
+        self._budget.forgive()
         return Response(self._files[name], content_type=KINDS[Path(name).suffix])
 
     def _told(self, request: Request) -> Response:
@@ -113,8 +114,12 @@ class Page:
 
     def _pictured(self, request: Request) -> Response:
         """The newest pictures, of which all viewers who look at the same have the same: u32 length, JSON, frames."""
-        words = (("first", 0), ("count", MOST_ENVS), ("env", 0))
-        asked = tuple(_whole(request.args.get(name, ""), default) for name, default in words)
+        words = request.args
+        asked = (
+            _whole(words.get("first", "")),
+            _whole(words.get("count", ""), MOST_ENVS),
+            _whole(words.get("env", "")),
+        )
         with self._lock:
             if self._picture is None or self._picture[0] != asked or self._budget.due:
                 found = self._source.pictures(*asked)
@@ -124,8 +129,7 @@ class Page:
                 head = json.dumps(found[0]).encode()
                 self._picture = asked, b"".join([_LENGTH.pack(len(head)), head, *map(bytes, found[1])])
                 self._budget.charge()
-            content = self._picture[1]
-            response = self._packed(request, content, "application/octet-stream")
+            response = self._packed(request, self._picture[1], "application/octet-stream")
             response.headers["X-Pause"] = f"{self._budget.pause:.3f}"
         return response
 
@@ -135,9 +139,9 @@ class Page:
         accepted = request.accept_encodings
         if len(content) < _SMALL:
             return response
-        if "zstd" in accepted:
+        if accepted.quality("zstd"):
             response.data, response.content_encoding = self._compressor.compress(content), "zstd"
-        elif "gzip" in accepted:
+        elif accepted.quality("gzip"):
             response.data, response.content_encoding = gzip.compress(content, _COMPRESSION), "gzip"
         return response
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.config import Config, ConfigError
+from shared.config import ConfigError
 from shared.live import Live, LiveError
 from shared.memory import Memory
 from watch.attach import attach, read_config
@@ -103,7 +103,8 @@ class Source:
         last = dict(zip(("steps", *SERIES["round"]), rows[-1], strict=True)) if rows else {}
         status = status_of(self._config, summary, last)
         status["warnings"] = [self._refused] if self._refused else []
-        return {"status": status, "finished": bool(summary and summary.get("finished")), "prepared": summary is not None}
+        finished = summary is not None and bool(summary.get("finished"))
+        return {"status": status, "finished": finished, "prepared": summary is not None}
 
     def curves(self, edition: int, known: list[int]) -> dict[str, Any]:
         """What somebody lacks who knows so many rows of an edition (`Curves.since`)."""

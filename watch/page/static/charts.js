@@ -5,6 +5,7 @@ import { element, figure, say, short } from "./words.js";
 const NS = "http://www.w3.org/2000/svg";
 const EDGE = { left: 46, right: 10, top: 10, bottom: 22 };
 const HEIGHT = 170;
+const FEW = 12;
 
 function shape(tag, attributes) {
   const made = document.createElementNS(NS, tag);
@@ -125,7 +126,7 @@ export class Chart {
     const group = shape("g", { class: `series ${series.look}${series.main ? " main" : ""}` });
     const at = ([x, y]) => `${this.x(x).toFixed(1)} ${this.y(y).toFixed(1)}`;
     if (!series.dots && points.length > 1) group.append(this.line(`M${points.map(at).join("L")}`, series));
-    if (series.dots || points.length === 1) {
+    if (series.dots || points.length < FEW) {
       const r = points.length > 200 ? 1.4 : 2.2;
       for (const [x, y] of points) group.append(shape("circle", { cx: this.x(x).toFixed(1), cy: this.y(y).toFixed(1), r }));
     }

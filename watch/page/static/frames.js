@@ -1,6 +1,6 @@
 // Grey frames on canvases: the mosaic, and the chosen env.
 
-import { element, figure, say, score, sign } from "./words.js";
+import { element, quantity, say, score, sign } from "./words.js";
 
 export const SIDE = 84;
 const PIXELS = SIDE * SIDE;
@@ -133,11 +133,11 @@ export class One {
     told.values.forEach((value, i) => {
       const row = this.rows[i];
       row.bar.style.width = `${3 + 97 * (high > low ? (value - low) / (high - low) : 1)}%`;
-      say(row.value, figure(value));
+      say(row.value, quantity(value));
       row.line.classList.toggle("best", i === best);
       say(row.mark, i === told.taken ? (i === best ? "best, taken" : "taken") : i === best ? "best" : "");
     });
-    say(this.note, "Q, from the lowest to the highest");
+    say(this.note, "from lowest to highest");
   }
 
   prepareValues(names, length) {
@@ -145,7 +145,7 @@ export class One {
       const bar = element("div", {});
       const [value, mark] = [element("td", { class: "number" }), element("td", { class: "mark" })];
       const name = names[i] ?? String(i);
-      const line = element("tr", {}, element("th", { scope: "row" }, `${name}`),
+      const line = element("tr", {}, element("th", { scope: "row" }, name),
         element("td", { class: "bar" }, bar), value, mark);
       return { line, bar, value, mark };
     });

@@ -109,7 +109,7 @@ function showState() {
 function showFigures(status) {
   const evaluation = status.evaluation;
   const said = [
-    ["mean return of 100", score(status.mean_return_100)],
+    ["mean of 100", score(status.mean_return_100)],
     ["best return", score(status.best_return)],
     ["episodes", count(status.episodes)],
     ["steps/s", count(status.steps_per_second)],
@@ -189,7 +189,8 @@ function showCurves() {
   const last = Math.max(status.steps ?? 0, rows.round.at(-1)?.[0] ?? 0, rows.evaluation.at(-1)?.[0] ?? 0);
   const column = (place) => rows.round.map((row) => [row[0], row[place]]);
   // A role that is busy for the share b of the time would alone allow 1/b of the speed (watch/status.py).
-  const alone = (place) => rows.round.map((row) => [row[0], row[place] > 0.005 ? row[SPEED] / row[place] : null]);
+  const works = (row, place) => row[place] > 0.005 && (place !== LEARNER || row[LOSS] !== null);
+  const alone = (place) => rows.round.map((row) => [row[0], works(row, place) ? row[SPEED] / row[place] : null]);
   const withNow = (points, value) => (state.living && typeof value === "number" ? [...points, [status.steps, value]] : points);
   charts.returns.show([rows.episode, withNow(column(RETURN), status.mean_return_100)], last);
   charts.evaluation.show([rows.evaluation], last);

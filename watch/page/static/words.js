@@ -25,6 +25,11 @@ export function figure(value) {
   return text.replace("-", "−");
 }
 
+// A number that stands below others: four digits or three decimals.
+export function quantity(value) {
+  return (Math.abs(value) < 10 ? value.toFixed(3) : value.toPrecision(4)).replace("-", "−");
+}
+
 export function score(value) {
   return known(value) ? value.toLocaleString("en", { maximumFractionDigits: 2 }).replace("-", "−") : UNKNOWN;
 }
@@ -38,7 +43,7 @@ export function duration(seconds) {
 }
 
 export function percent(share) {
-  return known(share) ? `${Math.round(100 * share)} %` : UNKNOWN;
+  return known(share) ? `${Math.round(100 * share)}%` : UNKNOWN;
 }
 
 export function title(game) {
