@@ -56,13 +56,15 @@ def read_config(run_dir: Path) -> Config:
             near = validate.nearest(run_dir.name, [each.name for each in run_dir.parent.glob("*/")])
             raise ConfigError(f"There is no run {run_dir}{near if '?' in near else ': name its directory.'}")
         with open(path, "rb") as file:
-            sections = json.loads(file.read(_SIZE_LIMIT))
+            content = file.read(_SIZE_LIMIT)
     except FileNotFoundError:
         raise ConfigError(f"{run_dir} is no run: it has no {CONFIG_FILE}. Name the directory of a run.") from None
     except PermissionError as error:
         raise ConfigError(_not_yours(run_dir)) from error
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
+    try:
+        sections = json.loads(content)
     except (ValueError, RecursionError):
         sections = None
     if not isinstance(sections, dict):
@@ -113,8 +115,11 @@ def _plan(config: Config, actions: int) -> Plan:
     whole = machine.actors is not None and machine.inference_batch is not None and config.run.run_dir is not None
     if not whole or (config.evaluate.eval_every_steps and config.evaluate.eval_episodes is None) or not actions:
         raise LayoutError(f"Its {CONFIG_FILE} leaves open what a launcher fills in.")
-    validate.settings(beginning)
-    validate.resolved(beginning)
+    try:
+        validate.settings(beginning)
+        validate.resolved(beginning)
+    except ConfigError as error:
+        raise LayoutError(f"Its {CONFIG_FILE} is none of a run: {error}") from error
     return Plan(config, actions)
 
 

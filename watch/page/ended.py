@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
-from shared.config import FRAME_SKIP, Config
+from shared.config import Config
 from shared.sizes import sizes_of
 
 _SIZE_LIMIT = 1 << 20
 _PLAIN = (
     "steps",
-    "frames",
     "updates",
     "episodes",
     "mean_return_100",
@@ -20,6 +20,7 @@ _PLAIN = (
     "steps_per_second",
     "samples_per_step",
 )
+_OF_ROLES = ("busy", "cores", "restarts")
 
 
 def read_summary(run_dir: Path) -> dict[str, Any] | None:
@@ -42,22 +43,24 @@ def status_of(config: Config, summary: dict[str, Any] | None, last: dict[str, fl
     """
     sizes = sizes_of(config)
     said = summary or {}
-    status: dict[str, Any] = {name: said.get(name, last.get(name)) for name in _PLAIN}
     limit, roles = said.get("limit"), said.get("roles")
-    return status | {
+    return {name: _number(said.get(name, last.get(name))) for name in _PLAIN} | {
         "total_steps": sizes.rounds * sizes.round_steps,
-        "frames": status["frames"] or (last["steps"] or 0) * FRAME_SKIP if "steps" in last else status["frames"],
-        "elapsed": said.get("seconds"),
+        "elapsed": _number(said.get("seconds")),
         "time_left": None,
         "loss": last.get("loss"),
         "mean_q": last.get("mean_q"),
         "epsilon": last.get("epsilon"),
         "evaluation": None,
-        "verdict": limit if isinstance(limit, dict) else None,
+        "verdict": {"sentence": str(limit.get("sentence", ""))} if isinstance(limit, dict) else None,
         "roles": [
-            {"name": name, "state": "ended", **role}
+            {"name": name, "state": "ended", **{word: _number(role.get(word)) for word in _OF_ROLES}}
             for name, role in (roles.items() if isinstance(roles, dict) else ())
             if isinstance(role, dict)
         ],
         "warnings": [],
     }
+
+
+def _number(value: Any) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) else None
