@@ -73,10 +73,10 @@ def test_a_descriptor_of_something_else_is_refused(run: Pretended, tmp_path: Pat
 
 
 def test_no_run_no_configuration_and_another_version(run: Pretended, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="There is no run .*pongs; did you mean pong"):
+    with pytest.raises(ConfigError, match=r"There is no run .*pongs; did you mean pong\?"):
         read_config(tmp_path / "pongs")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ConfigError, match="is no run: it has no config.json"):
+    with pytest.raises(ConfigError, match=r"is no run: it has no config\.json"):
         read_config(tmp_path / "empty")
     path = run.run_dir / "config.json"
     sections = json.loads(path.read_text())

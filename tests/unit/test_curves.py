@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -90,7 +91,7 @@ def test_a_long_run_is_thinned_evenly(tmp_path: Path) -> None:
         assert curves.since(edition, had)["fresh"] == (curves.edition != edition)
     steps = [row[0] for row in curves.series["round"].rows]
     assert MOST_POINTS / 2 <= len(steps) <= MOST_POINTS
-    assert {later - former for former, later in zip(steps, steps[1:], strict=False)} == {80}
+    assert {later - former for former, later in pairwise(steps)} == {80}
     assert steps[-1] >= 10 * (5 * MOST_POINTS - 8)
 
 

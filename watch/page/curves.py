@@ -96,7 +96,7 @@ class Curves:
 
     def _take(self, record: dict[str, Any]) -> None:
         names = SERIES[record["kind"]]
-        row = [_number(record.get(name)) for name in ("steps", *names)]
+        row = [finite(record.get(name)) for name in ("steps", *names)]
         if row[0] is not None and self.series[record["kind"]].add(row):
             self.edition += 1
 
@@ -122,6 +122,6 @@ def _records(data: bytes) -> Iterator[dict[str, Any]]:
             yield record
 
 
-def _number(value: Any) -> float | None:
-    finite = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(f"{value:.9g}") if finite else None
+def finite(value: Any) -> float | None:
+    """A number that can be drawn; None for anything else that a file may hold."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) else None

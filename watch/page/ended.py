@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 from shared.config import Config
 from shared.sizes import sizes_of
+from watch.page.curves import finite
 
 _SIZE_LIMIT = 1 << 20
 _PLAIN = (
@@ -44,9 +44,9 @@ def status_of(config: Config, summary: dict[str, Any] | None, last: dict[str, fl
     sizes = sizes_of(config)
     said = summary or {}
     limit, roles = said.get("limit"), said.get("roles")
-    return {name: _number(said.get(name, last.get(name))) for name in _PLAIN} | {
+    return {name: finite(said.get(name, last.get(name))) for name in _PLAIN} | {
         "total_steps": sizes.rounds * sizes.round_steps,
-        "elapsed": _number(said.get("seconds")),
+        "elapsed": finite(said.get("seconds")),
         "time_left": None,
         "loss": last.get("loss"),
         "mean_q": last.get("mean_q"),
@@ -54,13 +54,9 @@ def status_of(config: Config, summary: dict[str, Any] | None, last: dict[str, fl
         "evaluation": None,
         "verdict": {"sentence": str(limit.get("sentence", ""))} if isinstance(limit, dict) else None,
         "roles": [
-            {"name": name, "state": "ended", **{word: _number(role.get(word)) for word in _OF_ROLES}}
+            {"name": name, "state": "ended", **{word: finite(role.get(word)) for word in _OF_ROLES}}
             for name, role in (roles.items() if isinstance(roles, dict) else ())
             if isinstance(role, dict)
         ],
         "warnings": [],
     }
-
-
-def _number(value: Any) -> float | None:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) else None

@@ -92,6 +92,7 @@ function showState() {
   showFigures(status);
   showRoles(status);
   document.body.classList.toggle("gone-by", !state.living);
+  document.body.classList.toggle("no-pictures", !state.living && !mosaic.cells.length);
   const gone = find("gone");
   gone.hidden = state.living;
   if (!state.living) {
@@ -107,7 +108,7 @@ function showState() {
 }
 
 function showFigures(status) {
-  const evaluation = status.evaluation;
+  const evaluation = status.evaluation?.mean_return ?? rows.evaluation.at(-1)?.[1];
   const said = [
     ["mean of 100", score(status.mean_return_100)],
     ["best return", score(status.best_return)],
@@ -118,7 +119,7 @@ function showFigures(status) {
     ["loss", figure(status.loss)],
     ["mean Q", figure(status.mean_q)],
   ];
-  if (evaluation) said.splice(2, 0, ["evaluation", score(evaluation.mean_return)]);
+  if (evaluation !== undefined) said.splice(2, 0, ["evaluation", score(evaluation)]);
   const box = find("figures");
   if (box.childElementCount !== said.length) {
     box.replaceChildren(...said.map(() => element("div", {}, element("dt"), element("dd"))));
