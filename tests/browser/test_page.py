@@ -1,7 +1,7 @@
 """`launch.py watch` in a real browser, on a real run: at two widths, from its first step to its end.
 
-Chromium and its driver come from the system's packages (Debian: chromium, chromium-driver); without them these tests are
-skipped. Nothing else is asked of the network.
+Chromium and its driver come from the system's packages (Debian: chromium, chromium-driver); without them these tests
+are skipped. Nothing is asked of any network.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ ENVS, ACTIONS = 8, 4
 
 FRAME = "return document.querySelectorAll('#mosaic canvas')[arguments[0]].toDataURL()"
 LARGE = "return document.getElementById('large').toDataURL()"
-CHART = (
-    "const c = [...document.querySelectorAll('.chart')].find(c => c.querySelector('h3').textContent === arguments[0]);"
-)
-POINTS = CHART + "return (c.querySelector('.main path')?.getAttribute('d').match(/[ML]/g) ?? []).length"
+POINTS = """
+const chart = [...document.querySelectorAll('.chart')].find(c => c.querySelector('h3').textContent === arguments[0]);
+return (chart.querySelector('.main path')?.getAttribute('d').match(/[ML]/g) ?? []).length
+"""
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ export class Mosaic {
     const count = this.cells.length;
     if (!count) return;
     const width = this.box.clientWidth;
-    const height = Math.max(420, Math.min(620, window.innerHeight * 0.68));
+    const height = Math.max(420, Math.min(760, window.innerHeight * 0.8));
     let columns = 1;
     const side = () => Math.min(LARGEST, (width + GAP) / columns - GAP);
     while (columns < count && Math.ceil(count / columns) * (side() + CAPTION + GAP) > height) columns++;
