@@ -26,7 +26,7 @@ pytestmark = [
         CHROMIUM is None or DRIVER is None,
         reason="there is no Chromium here: as root, apt-get install chromium chromium-driver",
     ),
-    pytest.mark.timeout(240),
+    pytest.mark.timeout(300),
 ]
 
 FLAGS = (
@@ -39,7 +39,7 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-PATIENCE = 60.0
+PATIENCE = 90.0
 WIDE, NARROW = (1280, 900), (390, 844)
 ENVS, ACTIONS = 8, 4
 
