@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from shared.config import Config, Learn, Machine, Play, Run
+from shared.config import Config, Extend, Learn, Machine, Play, Run
 from shared.live import Live
 from shared.mailbox import request_number
 from shared.memory import Memory, Plan
@@ -22,6 +22,7 @@ def watched_config(run_dir: Path, envs: int = 6) -> Config:
         learn=Learn(
             total_steps=100 * envs, round_steps=10 * envs, replay_size=30 * envs, learning_starts=64, network="small"
         ),
+        extend=Extend(atoms=1),
         machine=Machine(actors=2, device="cpu", precision="fp32", inference_batch=envs),
         run=Run(run_dir=run_dir),
     )

@@ -112,8 +112,9 @@ def _plan(config: Config, actions: int) -> Plan:
     """The plan that a launcher made of this configuration. Raises `LayoutError` when it cannot have been one."""
     beginning = replace(config, run=replace(config.run, resume=None, init_from=None))  # files that may be gone by now
     machine = config.machine
-    whole = machine.actors is not None and machine.inference_batch is not None and config.run.run_dir is not None
-    if not whole or (config.evaluate.eval_every_steps and config.evaluate.eval_episodes is None) or not actions:
+    answers = [machine.actors, machine.inference_batch, config.extend.atoms, config.run.run_dir]
+    answers += [config.evaluate.eval_episodes] if config.evaluate.eval_every_steps else []
+    if None in answers or not actions:
         raise LayoutError(f"Its {CONFIG_FILE} leaves open what a launcher fills in.")
     try:
         validate.settings(beginning)

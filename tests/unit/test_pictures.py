@@ -86,7 +86,12 @@ class Fixed:
         pass
 
     def q_values_of(
-        self, frames: NDArray[np.uint8], rows: NDArray[np.int64], keep: NDArray[np.bool_], places: NDArray[np.int64]
+        self,
+        frames: NDArray[np.uint8],
+        rows: NDArray[np.int64],
+        keep: NDArray[np.bool_],
+        places: NDArray[np.int64],
+        ticks: NDArray[np.int64],
     ) -> NDArray[np.float32]:
         values = np.zeros((6, len(NAMES)), np.float32)
         values[np.arange(6), np.arange(6) % len(NAMES)] = np.arange(6) + 1
