@@ -18,7 +18,8 @@ from selenium.webdriver import ActionChains, Chrome, ChromeOptions, ChromeServic
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
-from tests.runs import finish, start, start_words, wait_until
+from tests.runs import finish, records, start, start_words, wait_until
+from tests.watched import Pretended
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = [
@@ -125,6 +126,8 @@ def test_a_run_from_its_first_step_to_its_end(browser: Chrome, tmp_path: Path) -
     wait_until(run, (run_dir / "config.json").exists)
     page, address = watch(run_dir)
     sight = Sight(browser, address)
+    # Learning begins with round 2; on a busy machine most of this is the start of the processes.
+    wait_until(run, lambda: len(records(run_dir, "round")) > 3, seconds=150)
     for size in (WIDE, NARROW):
         sight.resize(size)
         sight.until(lambda: sight.count("#mosaic canvas") == ENVS, "there is no mosaic")
@@ -156,6 +159,40 @@ def test_a_run_from_its_first_step_to_its_end(browser: Chrome, tmp_path: Path) -
 
     page.send_signal(signal.SIGINT)
     finish(page)
+
+
+def test_more_envs_than_fit_and_a_server_that_goes_away(browser: Chrome, tmp_path: Path) -> None:
+    run = Pretended(tmp_path / "run", envs=200)
+    run.play(30)
+    page, address = watch(run.run_dir)
+    sight = Sight(browser, address)
+    sight.resize(WIDE)
+    label = "return document.querySelector('#mosaic [aria-pressed=true]')?.getAttribute('aria-label') ?? ''"
+    for key, first, chosen, count in (
+        (Keys.HOME, 0, 0, 96),
+        ("]", 96, 96, 96),
+        (Keys.ARROW_LEFT, 0, 95, 96),
+        (Keys.END, 192, 199, 8),
+        ("[", 96, 96, 96),
+    ):
+        sight.until(lambda: sight.count("#mosaic canvas"), "there is no mosaic")
+        sight.press(key)
+        sight.until(
+            lambda count=count, chosen=chosen: (  # type: ignore[misc]
+                sight.count("#mosaic canvas") == count and str(sight.script(label)).startswith(f"env {chosen},")
+            ),
+            f"{key!r} does not lead to env {chosen}",
+        )
+        sight.until(
+            lambda first=first, count=count: sight.text("#span") == f"{first} to {first + count - 1} of 200",  # type: ignore[misc]
+            "the page does not say where it is",
+        )
+    assert sight.complaints() == []
+    page.send_signal(signal.SIGINT)
+    finish(page)
+    sight.until(lambda: "does not answer" in sight.text("#alerts"), "nobody notices that the server is gone")
+    assert sight.text("#mode") == "no answer"
+    run.end()
 
 
 def _controls(sight: Sight) -> None:

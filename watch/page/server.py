@@ -11,6 +11,7 @@ import errno
 import gzip
 import hmac
 import json
+import logging
 import secrets
 import socket
 import struct
@@ -169,6 +170,7 @@ def listen(port: int) -> socket.socket:
 
 def serve(source: Source, listening: socket.socket, ready: Callable[[str], None]) -> None:
     """Serve until the process is interrupted; `ready` is told the address."""
+    logging.getLogger("waitress").setLevel(logging.ERROR)  # that viewers wait for a busy machine is no news
     page = Page(source, Budget(usable_cores()))
     server = waitress.create_server(
         page,
