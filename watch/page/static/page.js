@@ -238,7 +238,7 @@ function showPictures(content) {
   mosaic.show(told.mosaic, frames, view.env);
   one.show(told.chosen, frames, told.mosaic.envs * SIDE * SIDE, state.actions);
   const now = performance.now();
-  shownAt = [...shownAt.filter((at) => now - at < 5000), now];
+  shownAt = [...shownAt.filter((at) => now - at < 15_000), now];
   const rate = shownAt.length > 2 ? (1000 * (shownAt.length - 1)) / (now - shownAt[0]) : null;
   say(find("rate"), rate === null ? "" : `${rate.toFixed(1)} pictures a second`);
 }
