@@ -73,6 +73,7 @@ def test_a_run_that_has_ended_is_shown_from_its_files(tmp_path: Path) -> None:
     finish(process)
 
 
+@pytest.mark.timeout(300)
 def test_a_viewer_and_a_server_that_are_stuck_do_not_disturb_a_run(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     run = start(run_dir)
@@ -87,7 +88,7 @@ def test_a_viewer_and_a_server_that_are_stuck_do_not_disturb_a_run(tmp_path: Pat
         stuck.sendall(f"GET {found[2]}pictures HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() * 50)
         assert stuck.recv(12) == b"HTTP/1.1 200"  # and never reads the rest
         server.send_signal(signal.SIGSTOP)
-        finish(run)
+        finish(run, seconds=200)
     assert summary(run_dir)["finished"]
     assert summary(run_dir)["restarts"] == 0
     assert not (run_dir / "live.json").exists()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shared.board import Phase, Role
-from shared.config import Config, Evaluate, Learn, Machine, Play, Run
+from shared.config import Config, Evaluate, Extend, Learn, Machine, Play, Run
 from shared.memory import Memory, Plan
 from watch import observer
 from watch.display import line
@@ -18,6 +18,7 @@ from watch.observer import Observer
 CONFIG = Config(
     play=Play(game="pong", envs=4, lane_envs=2),
     learn=Learn(total_steps=400, round_steps=40, replay_size=100, learning_starts=80, network="small"),
+    extend=Extend(atoms=1),
     machine=Machine(actors=2),
     run=Run(run_dir=Path("runs/pong")),
 )
