@@ -1,6 +1,7 @@
 """The command: its first word chooses a task, the rest are the task's options.
 
     python launch.py --actors 12 --game breakout
+    python launch.py watch
     python launch.py eval --load runs/breakout-20260101-120000 --episodes 30
     python launch.py bench limits
     python launch.py doctor
@@ -15,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-TASKS = ("train", "eval", "bench", "doctor")
+TASKS = ("train", "watch", "eval", "bench", "doctor")
 """What the first word of the command line can be; without one, `train`. Each is a module of `tasks` with a `main`."""
 
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from shared.config import CONFIG_FILE, Config, ConfigError, Play, PresetName
 from shared.files import PRIVATE_UMASK, write_atomic
+from shared.live import LIVE_FILE, Live, withdraw
 from shared.presets import PRESETS
 
 if TYPE_CHECKING:
@@ -65,7 +66,9 @@ def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], 
 
     def look(memory: Memory) -> None:
         nonlocal observer
-        observer = observer or Observer(memory)
+        if observer is None:
+            observer = Observer(memory)
+            _announce(ready, memory, note)
         on_status(observer.look())
 
     for answer in checks.before_start(ready, continues=True):  # `plan` has refused what is red
@@ -79,9 +82,25 @@ def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], 
             note(f"{sentence} Going on from {checkpoint.path.name} instead.")
     with _owned(run_dir, ready.config):
         compile_kernels()  # once, into numba's cache, rather than by every actor at the same time
-        supervisor.train(ready, look, note)
+        try:
+            supervisor.train(ready, look, note)
+        finally:
+            withdraw(run_dir)
         summary: dict[str, Any] = json.loads((run_dir / "summary.json").read_text())
     return summary
+
+
+def _announce(ready: Plan, memory: Memory, note: Callable[[str], None]) -> None:
+    """Say in the run directory where the run can be looked on. That it cannot be said ends no run."""
+    from actors.env import action_names
+
+    assert ready.config.run.run_dir is not None
+    live = Live.of_this_process(memory.arena.fd, action_names(ready.config.play))
+    try:
+        with _private():
+            live.write(ready.config.run.run_dir)
+    except OSError as error:
+        note(f"{LIVE_FILE} cannot be written ({error.strerror}): this run cannot be looked on with launch.py watch.")
 
 
 @contextmanager

@@ -89,6 +89,11 @@ def action_set(game: str, protocol: Protocol) -> tuple[int, ...]:
     return _action_numbers(_load(game_name(game), protocol), protocol)
 
 
+def action_names(game: str, protocol: Protocol) -> tuple[str, ...]:
+    """The emulator's names of the actions: NOOP, FIRE, UP, ...; raises `EnvError` for an unknown game."""
+    return tuple(Action(number).name for number in action_set(game, protocol))
+
+
 def _action_numbers(ale: ALEInterface, protocol: Protocol) -> tuple[int, ...]:
     actions: list[Action] = ale.getLegalActionSet() if protocol.action_set == "full" else ale.getMinimalActionSet()
     return tuple(action.value for action in actions)

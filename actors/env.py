@@ -74,13 +74,18 @@ def make_env(play: Play, seed: int, index: int, *, training: bool) -> Env:
     return AtariEnv(play.game, protocol_of(play.protocol), seed, index, training=training)
 
 
-def action_count(play: Play) -> int:
-    """Size of the action set of `play`'s game or environment; raises `EnvError` as `make_env` does."""
+def action_names(play: Play) -> tuple[str, ...]:
+    """The actions of `play`'s game or environment in words, in their order; raises `EnvError` as `make_env` does."""
     if play.env is not None:
         from actors.gymnasium_env import GymnasiumEnv
 
-        return GymnasiumEnv(play.env, seed=0, index=0).actions
-    from actors.atari import action_set
+        return GymnasiumEnv(play.env, seed=0, index=0).action_names
+    from actors.atari import action_names
     from shared.protocols import protocol_of
 
-    return len(action_set(play.game, protocol_of(play.protocol)))
+    return action_names(play.game, protocol_of(play.protocol))
+
+
+def action_count(play: Play) -> int:
+    """Size of the action set; else as `action_names`."""
+    return len(action_names(play))

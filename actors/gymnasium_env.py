@@ -93,6 +93,14 @@ class GymnasiumEnv(Env):
         self._log = ActionLog()
         self._check = 0
 
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        """The environment's own names of its actions, where it has any; else their numbers."""
+        numbers = tuple(str(self._first_action + action) for action in range(self.actions))
+        meanings = getattr(self._env.unwrapped, "get_action_meanings", None)
+        names = tuple(str(name) for name in meanings()) if callable(meanings) else numbers
+        return names if len(names) == self.actions else numbers
+
     def reset(self, tick: int, frame: Frame) -> None:
         """Begin an episode with the seed of (seed, index, tick)."""
         episode_seed = bits(self._seed, Stream.ENV_SEED, self._index, tick) & 0x7FFF_FFFF

@@ -65,6 +65,7 @@ class Server:
         places = envs % self._batch
         q = self._policy.q_values_of(memory.ring.flat["frame"], rows, mask, places, ticks)
         actions = greedy(q)[places]
+        memory.mailbox.values[lanes] = q[places].reshape(len(lanes), self._lane_envs, -1)
         memory.mailbox.answer(lanes, numbers, actions.reshape(len(lanes), self._lane_envs).astype(np.uint8))
         self.served += len(envs)
 

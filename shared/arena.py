@@ -22,10 +22,10 @@ class ArenaError(RuntimeError):
 class Arena:
     """A mapped region and the numpy views of its fields (`arena["name"]`)."""
 
-    def __init__(self, fd: int, layout: Layout, *, fresh: bool) -> None:
+    def __init__(self, fd: int, layout: Layout, *, fresh: bool, writable: bool = True) -> None:
         self.fd = fd
         self.layout = layout
-        self._map = mmap.mmap(fd, layout.size, mmap.MAP_SHARED)
+        self._map = mmap.mmap(fd, layout.size, mmap.MAP_SHARED, mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0))
         buffer = memoryview(self._map)
         if fresh:
             layout.write_header(buffer)
@@ -48,13 +48,16 @@ class Arena:
         return cls(fd, layout, fresh=True)
 
     @classmethod
-    def attach(cls, fd: int, layout: Layout) -> Arena:
-        """Map a region that another process made. Raises `LayoutError` if it is laid out otherwise."""
+    def attach(cls, fd: int, layout: Layout, *, writable: bool = True) -> Arena:
+        """Map a region that another process made. Raises `LayoutError` if it is laid out otherwise.
+
+        Not `writable`, the kernel itself sees to it that nothing is written: views refuse it, with a `ValueError`.
+        """
         if os.fstat(fd).st_size != layout.size:
             raise LayoutError(
                 f"The memory region has {os.fstat(fd).st_size} bytes; this configuration needs {layout.size}."
             )
-        return cls(fd, layout, fresh=False)
+        return cls(fd, layout, fresh=False, writable=writable)
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self._views[name]

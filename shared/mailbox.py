@@ -4,6 +4,8 @@ A number is (life of the lane, tick). A lane begins a life with every actor that
 comes back. Inference answers whenever request and reply differ, so a tick may be asked for again, and a reply to a
 former life is not taken for one to this. Data first, then its number: the frames of a tick are whole before it is
 asked for, the actions are whole before the reply carries the number.
+
+Beside the actions lie the values that they were chosen by, for whoever looks on: nothing in a run reads them.
 """
 
 from __future__ import annotations
@@ -18,12 +20,13 @@ from shared.sizes import Sizes
 _TICK_BITS = 40
 
 
-def mailbox_fields(sizes: Sizes) -> list[Field]:
-    """The mailboxes' part of the layout."""
+def mailbox_fields(sizes: Sizes, actions: int) -> list[Field]:
+    """The mailboxes' part of the layout; `actions` is the size of the action set."""
     return [
         Field("mail.request", "i8", (sizes.lanes,), "the lane's owner"),
         Field("mail.reply", "i8", (sizes.lanes,), "inference"),
         Field("mail.actions", "u1", (sizes.lanes, sizes.lane_envs), "inference"),
+        Field("mail.values", "f4", (sizes.lanes, sizes.lane_envs, actions), "inference"),
     ]
 
 
@@ -39,6 +42,7 @@ class Mailbox:
         self.request = arena["mail.request"]
         self.reply = arena["mail.reply"]
         self.actions = arena["mail.actions"]
+        self.values = arena["mail.values"]
 
     def ask(self, lane: int, life: int, tick: int) -> None:
         """Ask for the actions of `tick`, whose frames are in the ring."""

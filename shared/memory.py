@@ -84,7 +84,7 @@ class Plan:
         sizes, parameters = self.sizes, self.parameters.count
         return Layout(
             board_fields(sizes, Role.ACTORS + self.actors)
-            + mailbox_fields(sizes)
+            + mailbox_fields(sizes, self.actions)
             + weights_fields(parameters)
             + evaluation_fields(parameters, self.config.evaluate.eval_envs, self.evaluation_episodes)
             + snapshot_fields(sizes, parameters)
@@ -118,6 +118,6 @@ class Memory:
         return memory
 
     @classmethod
-    def attach(cls, fd: int, plan: Plan) -> Memory:
-        """The region behind an inherited descriptor."""
-        return cls(Arena.attach(fd, plan.layout()), plan)
+    def attach(cls, fd: int, plan: Plan, *, writable: bool = True) -> Memory:
+        """The region behind a descriptor. Raises `LayoutError` if it is not that of the plan."""
+        return cls(Arena.attach(fd, plan.layout(), writable=writable), plan)

@@ -59,8 +59,13 @@ def start(run_dir: Path, *words: str, program: Sequence[str] = LAUNCH, **changes
 
 def start_command(*words: str, program: Sequence[str] = LAUNCH) -> subprocess.Popen[str]:
     """Start `launch.py --plain`, or another `program` that launches, with these words."""
+    return start_words("--plain", *words, program=program)
+
+
+def start_words(*words: str, program: Sequence[str] = LAUNCH) -> subprocess.Popen[str]:
+    """Start the command, or another `program`, with just these words."""
     process = subprocess.Popen(
-        [sys.executable, *program, "--plain", *words],
+        [sys.executable, *program, *words],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

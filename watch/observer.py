@@ -14,7 +14,7 @@ from shared.board import METRIC_SPANS, METRICS
 from shared.config import FRAME_SKIP
 from shared.machine import usable_cores
 from shared.memory import Memory
-from watch.load import Sample, load_between
+from watch.load import NEWEST, Sample, load_between
 from watch.status import CheckpointStatus, EvaluationStatus, Status
 
 WINDOW_SECONDS = 60.0
@@ -35,6 +35,10 @@ class Observer:
         self._first_steps = 0
         self._prepared = False
         self._best_evaluation = -math.inf
+        newest = Sample(memory.board.samples[NEWEST])
+        if newest.at:  # the run has gone on for some time: who comes later need not wait for a speed
+            self._samples.append(newest)
+            self._prepared = True
 
     def look(self) -> Status:
         """The run now. Costs some hundred microseconds."""

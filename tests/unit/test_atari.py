@@ -12,7 +12,7 @@ import pytest
 from ale_py import ALEInterface, LoggerMode, roms
 
 from actors.atari import REPLAYED, RESET_ANEW, AtariEnv, action_set, game_name, games
-from actors.env import EnvError, Outcome, action_count, make_env
+from actors.env import EnvError, Outcome, action_count, action_names, make_env
 from actors.palette import grey_table
 from shared.config import Play
 from shared.protocols import PROTOCOLS
@@ -75,6 +75,8 @@ def test_the_action_set_follows_the_protocol() -> None:
     assert action_set("breakout", NATURE) == (0, 1, 3, 4)
     assert action_set("breakout", PROTOCOLS["machado"]) == tuple(range(18))
     assert action_count(Play(game="Breakout")) == 4
+    assert action_names(Play(game="Breakout")) == ("NOOP", "FIRE", "RIGHT", "LEFT")
+    assert action_names(Play(game="Breakout", protocol="machado"))[-1] == "DOWNLEFTFIRE"
 
 
 def test_the_same_seed_index_and_ticks_give_the_same_play() -> None:

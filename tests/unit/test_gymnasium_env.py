@@ -13,11 +13,11 @@ import pytest
 from gymnasium.spaces import Box, Discrete, MultiBinary
 
 import actors.gymnasium_env as module
-from actors.env import EnvError, action_count, make_env
+from actors.env import EnvError, action_count, action_names, make_env
 from actors.gymnasium_env import GymnasiumEnv
 from shared.config import Play
 from shared.snapshot import SNAPSHOT_BYTES
-from tests.pixel_game import FALL
+from tests.pixel_game import FALL, Catch
 
 CATCH = "tests.pixel_game:factory"
 
@@ -67,6 +67,13 @@ def test_the_pixel_game_plays_and_ends() -> None:
     assert [outcome.terminated for outcome in outcomes] == [False] * (FALL - 1) + [True]
     assert not any(outcome.truncated or outcome.life_lost for outcome in outcomes)
     assert action_count(Play(env=CATCH)) == 3
+
+
+def test_actions_have_the_names_that_the_environment_gives_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert action_names(Play(env=CATCH)) == ("0", "1", "2")
+    for given, taken in ((["left", "stay", "right"], ("left", "stay", "right")), (["left"], ("0", "1", "2"))):
+        monkeypatch.setattr(Catch, "get_action_meanings", lambda self, given=given: given, raising=False)
+        assert action_names(Play(env=CATCH)) == taken
 
 
 def test_episodes_differ_by_tick_and_index_and_by_nothing_else() -> None:

@@ -8,15 +8,17 @@ from pathlib import Path
 import pytest
 
 from shared.board import Phase, Role
-from shared.config import Config, Evaluate, Learn, Machine, Play, Run
+from shared.config import Config, Evaluate, Extend, Learn, Machine, Play, Run
 from shared.memory import Memory, Plan
 from watch import observer
 from watch.display import line
+from watch.load import NEWEST, Sample
 from watch.observer import Observer
 
 CONFIG = Config(
     play=Play(game="pong", envs=4, lane_envs=2),
     learn=Learn(total_steps=400, round_steps=40, replay_size=100, learning_starts=80, network="small"),
+    extend=Extend(atoms=1),
     machine=Machine(actors=2),
     run=Run(run_dir=Path("runs/pong")),
 )
@@ -125,6 +127,16 @@ def test_the_time_before_the_first_step_does_not_count_for_the_speed(clock: Cloc
         memory.board.lane_done[:] += 5
         found = watcher.look()
     assert found.steps_per_second == pytest.approx(20.0)
+    memory.arena.close()
+
+
+def test_who_comes_late_knows_the_speed_since_the_newest_record(clock: Clock) -> None:
+    memory = Memory.create(Plan(CONFIG, actions=6))
+    memory.board.prepared[0] = 1
+    memory.board.lane_done[:] = 10
+    memory.board.samples[NEWEST] = Sample.take(memory, 995_000_000_000).words
+    memory.board.lane_done[:] = 30
+    assert Observer(memory).look().steps_per_second == 80 / 5
     memory.arena.close()
 
 

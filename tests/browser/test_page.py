@@ -1,0 +1,224 @@
+"""`launch.py watch` in a real browser, on a real run: at two widths, from its first step to its end.
+
+Chromium and its driver come from the system's packages (Debian: chromium, chromium-driver); without them these tests
+are skipped. Nothing is asked of any network.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from selenium.webdriver import ActionChains, Chrome, ChromeOptions, ChromeService
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.wait import WebDriverWait
+
+from tests.runs import finish, records, start, start_words, wait_until
+from tests.watched import Pretended
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+pytestmark = [
+    pytest.mark.skipif(
+        CHROMIUM is None or DRIVER is None,
+        reason="there is no Chromium here: as root, apt-get install chromium chromium-driver",
+    ),
+    pytest.mark.timeout(300),
+]
+
+FLAGS = (
+    "--headless",
+    "--no-sandbox",  # for tests that root runs; nothing but our own page is opened
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+PATIENCE = 90.0
+WIDE, NARROW = (1280, 900), (390, 844)
+ENVS, ACTIONS = 8, 4
+
+FRAME = "return document.querySelectorAll('#mosaic canvas')[arguments[0]].toDataURL()"
+LARGE = "return document.getElementById('large').toDataURL()"
+POINTS = """
+const chart = [...document.querySelectorAll('.chart')].find(c => c.querySelector('h3').textContent === arguments[0]);
+return (chart.querySelector('.main path')?.getAttribute('d').match(/[ML]/g) ?? []).length
+"""
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Chrome]:
+    options = ChromeOptions()
+    options.binary_location = str(CHROMIUM)
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path / 'profile'}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = Chrome(options=options, service=ChromeService(str(DRIVER)))
+    yield driver
+    driver.quit()
+
+
+class Sight:
+    """A page in a browser, asked as a person would look."""
+
+    def __init__(self, browser: Chrome, address: str) -> None:
+        self.browser = browser
+        self.browser.get(address)
+
+    def resize(self, size: tuple[int, int]) -> None:
+        shape = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": size == NARROW}
+        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", shape)
+
+    def script(self, words: str, *arguments: object) -> object:
+        return self.browser.execute_script(words, *arguments)
+
+    def text(self, selector: str) -> str:
+        return str(self.script("return document.querySelector(arguments[0])?.textContent ?? ''", selector))
+
+    def count(self, selector: str) -> int:
+        found = self.script("return document.querySelectorAll(arguments[0]).length", selector)
+        assert isinstance(found, int)
+        return found
+
+    def until(self, condition: Callable[[], object], what: str) -> None:
+        WebDriverWait(self.browser, PATIENCE, 0.1).until(lambda _: condition(), what)
+
+    def changes(self, look: Callable[[], object], what: str) -> None:
+        before = look()
+        self.until(lambda: look() != before, f"{what} stays as it is")
+
+    def press(self, key: str) -> None:
+        ActionChains(self.browser).send_keys(key).perform()
+
+    def click(self, selector: str) -> None:
+        self.script("document.querySelector(arguments[0]).click()", selector)
+
+    def fits(self) -> bool:
+        return bool(self.script("return document.documentElement.scrollWidth <= innerWidth"))
+
+    def complaints(self) -> list[str]:
+        return [str(entry["message"]) for entry in self.browser.get_log("browser")]  # type: ignore[no-untyped-call]
+
+
+def watch(run_dir: Path) -> tuple[subprocess.Popen[str], str]:
+    """`launch.py watch` in a process of its own, and the address that it prints."""
+    process = start_words("watch", str(run_dir))
+    assert process.stdout is not None
+    for line in process.stdout:
+        if found := re.search(r"http://localhost:\d+/\S+/", line):
+            return process, found[0]
+    raise AssertionError("No address was printed.")
+
+
+def maps_memory(process: subprocess.Popen[str]) -> bool:
+    return "memfd:ringside" in Path(f"/proc/{process.pid}/maps").read_text()
+
+
+def test_a_run_from_its_first_step_to_its_end(browser: Chrome, tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    run = start(run_dir, total_steps="4_800_000", eval_every_steps="960", eval_episodes="1", eval_envs="1")
+    wait_until(run, (run_dir / "config.json").exists)
+    page, address = watch(run_dir)
+    sight = Sight(browser, address)
+    # Learning begins with round 2; on a busy machine most of this is the start of the processes.
+    wait_until(run, lambda: len(records(run_dir, "round")) > 3, seconds=150)
+    for size in (WIDE, NARROW):
+        sight.resize(size)
+        sight.until(lambda: sight.count("#mosaic canvas") == ENVS, "there is no mosaic")
+        sight.changes(lambda: sight.script(FRAME, ENVS - 1), "the last env")
+        sight.changes(lambda: sight.script(LARGE), "the large picture")
+        for chart in ("Return", "Steps a second", "Epsilon", "Loss", "Mean Q"):
+            sight.until(lambda chart=chart: sight.script(POINTS, chart), f"there is no curve {chart}")  # type: ignore[misc]
+        sight.changes(lambda: sight.script(POINTS, "Steps a second"), "the curve")
+        sight.until(lambda: sight.count("#values tr") == ACTIONS, "there are no values")
+        assert sight.count("#values tr.best") == 1
+        sight.until(lambda: sight.count("#actions .chip"), "there are no actions")
+        assert sight.fits()
+    assert maps_memory(page)
+    _controls(sight)
+    assert sight.complaints() == []
+
+    run.send_signal(signal.SIGINT)
+    finish(run)
+    sight.until(lambda: sight.text("#mode") == "stopped", "the page does not see the end")
+    assert "The run has ended" in sight.text("#gone")
+    assert sight.count("#mosaic canvas") == ENVS
+    assert not maps_memory(page)
+    sight.browser.refresh()
+    sight.until(lambda: sight.script(POINTS, "Return"), "the files are not shown")
+    assert "No process plays this run now" in sight.text("#gone")
+    assert sight.count(".role") == 6
+    assert sight.fits()
+    assert sight.complaints() == []
+
+    page.send_signal(signal.SIGINT)
+    finish(page)
+
+
+def test_more_envs_than_fit_and_a_server_that_goes_away(browser: Chrome, tmp_path: Path) -> None:
+    run = Pretended(tmp_path / "run", envs=200)
+    run.play(30)
+    page, address = watch(run.run_dir)
+    sight = Sight(browser, address)
+    sight.resize(WIDE)
+    label = "return document.querySelector('#mosaic [aria-pressed=true]')?.getAttribute('aria-label') ?? ''"
+    for key, first, chosen, count in (
+        (Keys.HOME, 0, 0, 96),
+        ("]", 96, 96, 96),
+        (Keys.ARROW_LEFT, 0, 95, 96),
+        (Keys.END, 192, 199, 8),
+        ("[", 96, 96, 96),
+    ):
+        sight.until(lambda: sight.count("#mosaic canvas"), "there is no mosaic")
+        sight.press(key)
+        sight.until(
+            lambda count=count, chosen=chosen: (  # type: ignore[misc]
+                sight.count("#mosaic canvas") == count and str(sight.script(label)).startswith(f"env {chosen},")
+            ),
+            f"{key!r} does not lead to env {chosen}",
+        )
+        sight.until(
+            lambda first=first, count=count: sight.text("#span") == f"{first} to {first + count - 1} of 200",  # type: ignore[misc]
+            "the page does not say where it is",
+        )
+    assert sight.complaints() == []
+    page.send_signal(signal.SIGINT)
+    finish(page)
+    sight.until(lambda: "does not answer" in sight.text("#alerts"), "nobody notices that the server is gone")
+    assert sight.text("#mode") == "no answer"
+    run.end()
+
+
+def _controls(sight: Sight) -> None:
+    """Keys and buttons."""
+    sight.until(lambda: sight.text("#one-title") == "Env 0", "the first env is not chosen")
+    for key, env in ((Keys.ARROW_RIGHT, 1), (Keys.END, ENVS - 1), (Keys.ARROW_LEFT, ENVS - 2), (Keys.HOME, 0)):
+        sight.press(key)
+        sight.until(lambda env=env: sight.text("#one-title") == f"Env {env}", f"{key!r} does not lead to {env}")  # type: ignore[misc]
+    sight.click("#mosaic button:nth-child(4)")
+    sight.until(lambda: sight.text("#one-title") == "Env 3", "a click does not choose")
+    theme = "return document.documentElement.dataset.theme"
+    for act in (lambda: sight.press("t"), lambda: sight.click("#theme")):
+        before = sight.script(theme)
+        act()
+        assert sight.script(theme) != before
+    sight.press("?")
+    assert sight.script("return document.getElementById('keys').open")
+    sight.press(Keys.ESCAPE)
+    assert not sight.script("return document.getElementById('keys').open")
+    sight.press("-")
+    assert sight.script("return document.getElementById('speed').value") == "5"
+    sight.press(" ")
+    assert sight.text("#mode") == "held"
+    sight.changes(lambda: sight.text("#progress"), "the progress")  # what was under way has come
+    held = sight.script(FRAME, 0)
+    sight.changes(lambda: sight.text("#progress"), "the progress")
+    assert sight.script(FRAME, 0) == held
+    sight.press(" ")
+    sight.changes(lambda: sight.script(FRAME, 0), "the held picture")

@@ -1,0 +1,97 @@
+"""`launch.py watch`: what it refuses, and that a viewer who is stuck disturbs nobody."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from shared.config import Config
+from tests.conftest import Launch
+from tests.runs import finish, gone, start, start_words, summary, wait_until
+
+
+def run_of(path: Path) -> Path:
+    """The files of a run that has ended."""
+    path.mkdir(parents=True)
+    (path / "config.json").write_text(json.dumps(Config().to_json()))
+    return path
+
+
+def of_another_version(path: Path) -> None:
+    sections = Config().to_json()
+    del sections["explore"]
+    (run_of(path) / "config.json").write_text(json.dumps(sections))
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "said"),
+    [
+        ("nowhere", lambda path: None, "There is no run nowhere: name its directory."),
+        ("runs/pnog", lambda path: run_of(path.parent / "pong"), "There is no run runs/pnog; did you mean pong?"),
+        ("empty", Path.mkdir, "empty is no run: it has no config.json. Name the directory of a run."),
+        ("file", Path.touch, "There is no run file: name its directory."),
+        ("old", of_another_version, "old cannot be watched. The configuration was written by another version"),
+    ],
+)
+def test_what_is_no_run_is_refused_in_a_sentence(
+    launch: Launch, tmp_path: Path, name: str, make: Callable[[Path], object], said: str
+) -> None:
+    make(tmp_path / name)
+    done = launch("watch", name)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert said in done.stderr
+
+
+def test_without_any_run_it_says_so(launch: Launch, tmp_path: Path) -> None:
+    done = launch("watch")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert f"There is no run under {tmp_path}/runs: name the directory of one." in done.stderr
+
+
+def test_a_port_in_use_and_none_at_all(launch: Launch, tmp_path: Path) -> None:
+    run_of(tmp_path / "run")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = launch("watch", "run", "--port", port)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"--port {port} is in use: name another" in done.stderr
+    assert "--port -1 is not a port" in launch("watch", "run", "--port", "-1").stderr
+
+
+def test_a_run_that_has_ended_is_shown_from_its_files(tmp_path: Path) -> None:
+    process = start_words("watch", str(run_of(tmp_path / "run")))
+    assert process.stdout is not None
+    assert "which has ended: what its files tell" in process.stdout.readline()
+    assert re.search(r"http://localhost:\d+/\S+/", process.stdout.readline())
+    process.send_signal(signal.SIGINT)
+    finish(process)
+
+
+@pytest.mark.timeout(300)
+def test_a_viewer_and_a_server_that_are_stuck_do_not_disturb_a_run(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    run = start(run_dir)
+    wait_until(run, (run_dir / "live.json").exists)
+    server = start_words("watch", str(run_dir))
+    assert server.stdout is not None
+    server.stdout.readline()
+    found = re.search(r"localhost:(\d+)(/\S+/)", server.stdout.readline())
+    assert found
+    with socket.create_connection(("127.0.0.1", int(found[1]))) as stuck:
+        stuck.settimeout(30)
+        stuck.sendall(f"GET {found[2]}pictures HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() * 50)
+        assert stuck.recv(12) == b"HTTP/1.1 200"  # and never reads the rest
+        server.send_signal(signal.SIGSTOP)
+        finish(run, seconds=200)
+    assert summary(run_dir)["finished"]
+    assert summary(run_dir)["restarts"] == 0
+    assert not (run_dir / "live.json").exists()
+    assert gone(run)
+    server.kill()
+    server.wait(10)

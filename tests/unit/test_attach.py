@@ -1,0 +1,128 @@
+"""Looking on from outside: which run, and its memory for reading alone."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from shared.config import ConfigError
+from tests.watched import NAMES, Pretended
+from watch.attach import attach, newest_run, read_config
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Pretended]:
+    pretended = Pretended(tmp_path / "pong")
+    yield pretended
+    pretended.end()
+
+
+def test_the_memory_is_seen_and_cannot_be_written(run: Pretended) -> None:
+    found = attach(run.run_dir, read_config(run.run_dir))
+    assert found is not None
+    memory, live = found
+    run.play(3)
+    assert memory.board.lane_done.tolist() == [3, 3, 3]
+    assert (live, memory.plan.actions) == (run.live, len(NAMES))
+    assert not any(view.flags.writeable for view in memory.ring.field.values())
+    with pytest.raises(ValueError, match="read-only"):
+        memory.board.stop[0] = 1
+    memory.arena.close()
+
+
+def test_a_run_that_has_ended_or_not_begun_has_no_memory(run: Pretended) -> None:
+    config = read_config(run.run_dir)
+    (run.run_dir / "live.json").unlink()
+    assert attach(run.run_dir, config) is None
+    replace(run.live, descriptor=1_000_000).write(run.run_dir)  # it has just been closed
+    assert attach(run.run_dir, config) is None
+
+
+@pytest.mark.parametrize("change", [{"replay_size": 240}, {"lane_envs": 1}, {"network": "nature"}, {"actors": 3}])
+def test_the_memory_of_another_configuration_is_refused(run: Pretended, change: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=r"cannot be watched\. The memory region"):
+        attach(run.run_dir, run.config.with_settings(**change))
+
+
+def test_another_action_set_is_refused(run: Pretended) -> None:
+    replace(run.live, action_names=("NOOP",) * 100).write(run.run_dir)
+    with pytest.raises(ConfigError, match="cannot be watched"):
+        attach(run.run_dir, run.config)
+
+
+def test_a_configuration_that_no_launcher_wrote_is_refused(run: Pretended) -> None:
+    with pytest.raises(ConfigError, match="leaves open"):
+        attach(run.run_dir, run.config.with_settings(actors=None))
+    with pytest.raises(ConfigError, match="--envs 0"):
+        attach(run.run_dir, run.config.with_settings(envs=0))
+
+
+def test_a_descriptor_of_something_else_is_refused(run: Pretended, tmp_path: Path) -> None:
+    with open(tmp_path / "secret", "w+b") as other:
+        replace(run.live, descriptor=other.fileno()).write(run.run_dir)
+        with pytest.raises(ConfigError, match="no memory of a run"):
+            attach(run.run_dir, run.config)
+
+
+def test_no_run_no_configuration_and_another_version(run: Pretended, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"There is no run .*pongs; did you mean pong\?"):
+        read_config(tmp_path / "pongs")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigError, match=r"is no run: it has no config\.json"):
+        read_config(tmp_path / "empty")
+    path = run.run_dir / "config.json"
+    sections = json.loads(path.read_text())
+    del sections["learn"]["discount"]
+    path.write_text(json.dumps(sections))
+    with pytest.raises(ConfigError, match="another version of Ringside"):
+        read_config(run.run_dir)
+    path.write_text("{")
+    with pytest.raises(ConfigError, match="damaged"):
+        read_config(run.run_dir)
+
+
+@contextmanager
+def another_user() -> Iterator[None]:
+    """Files are asked for by another user meanwhile."""
+    if os.geteuid():
+        pytest.skip("only root can ask as another user")
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_another_users_run_is_refused_with_a_sentence(run: Pretended, tmp_path: Path) -> None:
+    config = run.config
+    for directory in (tmp_path, *tmp_path.parents[:2]):
+        directory.chmod(0o755)
+    run.run_dir.chmod(0o700)
+    with another_user():
+        with pytest.raises(ConfigError, match="another user"):
+            read_config(run.run_dir)
+        with pytest.raises(ConfigError, match="another user"):
+            attach(run.run_dir, config)
+
+
+def test_the_newest_run_that_goes_on_comes_before_newer_ones_that_have_ended(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    with pytest.raises(ConfigError, match="There is no run under"):
+        newest_run(runs)
+    runs.mkdir()
+    pretended = [Pretended(runs / name) for name in ("first", "second", "ended")]
+    for age, each in enumerate(pretended):
+        os.utime(each.run_dir / "config.json", (1_000 + age, 1_000 + age))
+    (pretended[2].run_dir / "live.json").unlink()
+    assert newest_run(runs).name == "second"
+    for each in pretended:
+        each.end()
+    assert newest_run(runs).name == "ended"

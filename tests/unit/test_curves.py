@@ -1,0 +1,107 @@
+"""Curves from a metrics.jsonl that grows, is thinned, and is cut back."""
+
+from __future__ import annotations
+
+import json
+import os
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from watch.page import curves as module
+from watch.page.curves import MOST_POINTS, SERIES, Curves
+
+
+def add(path: Path, *records: dict[str, object]) -> None:
+    with open(path, "a") as file:
+        for record in records:
+            file.write(json.dumps(record) + "\n")
+
+
+def round_(steps: int, **values: object) -> dict[str, object]:
+    return {"kind": "round", "round": steps // 10, "steps": steps, **values}
+
+
+def known(curves: Curves) -> list[int]:
+    return [len(curves.series[kind].rows) for kind in SERIES]
+
+
+def test_what_is_new_is_told_once(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    curves = Curves(path)
+    assert not curves.read()  # there is no file yet
+    add(path, {"kind": "episode", "round": 0, "steps": 7, "return": -3.0}, round_(10, loss=0.5, epsilon=1.0))
+    assert not curves.read()
+    told = curves.since(curves.edition, [0, 0, 0])
+    assert (told["episode"], told["evaluation"], told["fresh"]) == ([[7, -3]], [], False)
+    row = dict(zip(("steps", *SERIES["round"]), told["round"][0], strict=True))
+    assert (row["steps"], row["loss"], row["epsilon"], row["mean_q"]) == (10, 0.5, 1, None)
+    had = known(curves)
+    add(path, {"kind": "evaluation", "round": 1, "steps": 20, "mean_return": 2.5})
+    curves.read()
+    told = curves.since(curves.edition, had)
+    assert (told["round"], told["episode"], told["evaluation"]) == ([], [], [[20, 2.5]])
+
+
+def test_half_a_line_waits_for_its_end_and_nonsense_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    line = json.dumps(round_(10, loss=1.0)) + "\n"
+    path.write_text("{nonsense\n[]\n" + json.dumps({"kind": "round", "steps": "x"}) + "\n" + line[:9])
+    curves = Curves(path)
+    curves.read()
+    assert known(curves) == [0, 0, 0]
+    path.write_text(path.read_text() + line[9:])
+    curves.read()
+    assert known(curves) == [1, 0, 0]
+
+
+def test_numbers_that_are_none_are_told_as_unknown(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"kind": "round", "round": 0, "steps": 10, "loss": NaN, "mean_q": true, "epsilon": 1e400}\n')
+    curves = Curves(path)
+    curves.read()
+    assert curves.since(0, [])["round"][0][1:] == [None] * len(SERIES["round"])
+
+
+def test_a_file_that_was_cut_back_or_replaced_is_told_anew(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    add(path, round_(10), round_(20), round_(30))
+    curves = Curves(path)
+    curves.read()
+    had, edition = known(curves), curves.edition
+    add(tmp_path / "new", round_(10), round_(20, loss=0.1), round_(30), round_(40))
+    os.replace(tmp_path / "new", path)  # as a resume cuts it (watch/metrics.py)
+    curves.read()
+    told = curves.since(edition, had)
+    assert told["fresh"]
+    assert [row[0] for row in told["round"]] == [10, 20, 30, 40]
+    path.write_text("")
+    curves.read()
+    assert known(curves) == [0, 0, 0]
+
+
+def test_a_long_run_is_thinned_evenly(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    curves = Curves(path)
+    for begin in range(0, 5 * MOST_POINTS, MOST_POINTS):
+        add(path, *(round_(10 * i) for i in range(begin, begin + MOST_POINTS)))
+        had, edition = known(curves), curves.edition
+        curves.read()
+        assert curves.since(edition, had)["fresh"] == (curves.edition != edition)
+    steps = [row[0] for row in curves.series["round"].rows]
+    assert MOST_POINTS / 2 <= len(steps) <= MOST_POINTS
+    assert {later - former for former, later in pairwise(steps)} == {80}
+    assert steps[-1] >= 10 * (5 * MOST_POINTS - 8)
+
+
+def test_a_long_file_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "READ_BYTES", 200)
+    path = tmp_path / "metrics.jsonl"
+    add(path, *(round_(10 * i) for i in range(20)))
+    curves = Curves(path)
+    looks = 1
+    while curves.read():
+        looks += 1
+    assert looks > 3
+    assert [row[0] for row in curves.series["round"].rows] == [10 * i for i in range(20)]

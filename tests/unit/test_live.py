@@ -1,0 +1,72 @@
+"""live.json: who plays a run, and where its memory is."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from shared.live import FORMAT, LIVE_FILE, Live, LiveError, start_of, withdraw
+
+
+def test_what_is_written_is_read_while_the_process_lives(tmp_path: Path) -> None:
+    live = Live.of_this_process(7, ("NOOP", "FIRE"))
+    assert Live.read(tmp_path) is None
+    live.write(tmp_path)
+    assert Live.read(tmp_path) == live
+    assert (live.process, live.descriptor, live.action_names) == (os.getpid(), 7, ("NOOP", "FIRE"))
+    withdraw(tmp_path)
+    assert Live.read(tmp_path) is None
+    withdraw(tmp_path)
+
+
+def test_a_launcher_that_was_killed_leaves_nothing_to_look_on(tmp_path: Path) -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    started = start_of(child.pid)
+    assert started is not None
+    live = replace(Live.of_this_process(3, ("NOOP",)), process=child.pid, started=started)
+    live.write(tmp_path)
+    assert Live.read(tmp_path) == live
+    child.kill()
+    assert child.wait(10) == -9
+    assert start_of(child.pid) is None
+    assert Live.read(tmp_path) is None
+
+
+def test_a_dead_process_that_nobody_has_reaped_is_dead(tmp_path: Path) -> None:
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # it is dead now, and stays as it is
+    assert Path(f"/proc/{child}").exists()
+    assert start_of(child) is None
+    os.waitpid(child, 0)
+
+
+def test_another_process_of_the_same_number_is_not_the_launcher(tmp_path: Path) -> None:
+    live = Live.of_this_process(3, ("NOOP",))
+    replace(live, started=live.started - 1).write(tmp_path)
+    assert Live.read(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("[", "damaged"),
+        ("[1]", "damaged"),
+        ("{}", "damaged"),
+        (json.dumps({"format": FORMAT}), "damaged"),
+        (json.dumps({"format": FORMAT, "process": 1, "started": 1, "descriptor": 1, "action_names": [1]}), "damaged"),
+        (json.dumps({"format": FORMAT, "process": "1", "started": 1, "descriptor": 1, "action_names": []}), "damaged"),
+        (json.dumps({"format": FORMAT + 1}), "version of Ringside"),
+    ],
+)
+def test_what_is_none_is_refused_with_a_sentence(tmp_path: Path, content: str, said: str) -> None:
+    (tmp_path / LIVE_FILE).write_text(content)
+    with pytest.raises(LiveError, match=said):
+        Live.read(tmp_path)

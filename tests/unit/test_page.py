@@ -1,0 +1,245 @@
+"""The page's server: whom it answers, what it tells, and that it lets go of a run that has ended."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zstandard
+from werkzeug.test import Client, TestResponse
+
+from shared.config import ConfigError
+from tests.watched import NAMES, Pretended
+from watch.page import source as module
+from watch.page.budget import LEAST_SECONDS, MOST_SECONDS, SHARE, Budget
+from watch.page.server import HEADERS, STATIC, Page, listen
+from watch.page.source import Source
+
+FRAME = 84 * 84
+
+
+class Clock:
+    """Wall-clock and processor time, set by hand."""
+
+    def __init__(self) -> None:
+        self.wall = 100.0
+        self.cpu = 5.0
+
+    def budget(self, cores: float = 2) -> Budget:
+        return Budget(cores, lambda: self.wall, lambda: self.cpu)
+
+
+class Viewer:
+    """A browser without a window."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self.clock = Clock()
+        self.page = Page(Source(run_dir), self.clock.budget())
+        self._client = Client(self.page)
+
+    def get(self, path: str, key: str | None = None, host: str = "localhost:1234", **headers: str) -> TestResponse:
+        key = self.page.key if key is None else key
+        return self._client.get(f"/{key}/{path}", headers={"Host": host, **headers})
+
+    def state(self, query: str = "") -> dict[str, object]:
+        self.clock.wall += 10
+        told: dict[str, object] = self.get(f"state{query}").get_json()
+        return told
+
+    def pictures(self, query: str = "") -> tuple[dict[str, object], bytes]:
+        content = self.get(f"pictures{query}").data
+        (length,) = struct.unpack_from("<I", content)
+        return json.loads(content[4 : 4 + length]), content[4 + length :]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Pretended]:
+    pretended = Pretended(tmp_path / "pong")
+    yield pretended
+    pretended.end()
+
+
+def test_only_who_knows_the_key_is_answered(run: Pretended) -> None:
+    viewer = Viewer(run.run_dir)
+    assert viewer.get("").status_code == 200
+    for key in ("", "x", "x" * 16, "é"):
+        for path in ("", "state", "pictures", "page.js"):
+            assert viewer.get(path, key=key).status_code == 404
+    assert viewer._client.get(f"/{viewer.page.key}", headers={"Host": "localhost"}).location == f"/{viewer.page.key}/"
+    assert viewer._client.post(f"/{viewer.page.key}/", headers={"Host": "localhost"}).status_code == 404
+
+
+@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "10.0.0.1:80", ""])
+def test_a_foreign_name_for_this_machine_is_refused(run: Pretended, host: str) -> None:
+    assert Viewer(run.run_dir).get("", host=host).status_code == 400
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:9", "127.0.0.1:9"])
+def test_its_own_names_are_taken(run: Pretended, host: str) -> None:
+    assert Viewer(run.run_dir).get("", host=host).status_code == 200
+
+
+def test_every_answer_says_what_a_browser_may_do_with_it(run: Pretended) -> None:
+    viewer = Viewer(run.run_dir)
+    for path in ("", "state", "pictures", "missing", "../page.js", "%2e%2e/server.py"):
+        answer = viewer.get(path)
+        assert {name: answer.headers[name] for name in HEADERS} == HEADERS
+    assert "'unsafe" not in HEADERS["Content-Security-Policy"]
+    for path in STATIC.iterdir():
+        assert viewer.get(path.name).data == path.read_bytes()
+        assert "://" not in path.read_text().replace("http://www.w3.org/", "")  # nothing is loaded from elsewhere
+
+
+def test_the_state_of_a_living_run(run: Pretended) -> None:
+    run.play(4)
+    told = Viewer(run.run_dir).state()
+    assert (told["living"], told["game"], told["envs"], told["actions"]) == (True, "pong", 6, list(NAMES))
+    assert told["status"]["steps"] == 24  # type: ignore[index]
+    assert [role["name"] for role in told["status"]["roles"]][:2] == ["inference", "learner"]  # type: ignore[index]
+
+
+def test_pictures_are_json_and_frames(run: Pretended) -> None:
+    run.play(4)
+    told, frames = Viewer(run.run_dir).pictures("?first=2&count=3&env=5")
+    assert (told["mosaic"]["first"], told["mosaic"]["envs"], told["chosen"]["env"]) == (2, 3, 5)  # type: ignore[index]
+    assert len(frames) == (3 + 4) * FRAME
+    expected = run.memory.ring.field["frame"][1, 4, 0]
+    assert np.array_equal(np.frombuffer(frames[:FRAME], np.uint8).reshape(84, 84), expected)
+
+
+@pytest.mark.parametrize("query", ["?first=99&count=0&env=99", "?first=-1&env=x", "?count=1e9&first=" + "9" * 20])
+def test_numbers_that_no_env_has_are_brought_to_ones_that_have(run: Pretended, query: str) -> None:
+    told, frames = Viewer(run.run_dir).pictures(query)
+    assert len(frames) == (told["mosaic"]["envs"] + 4) * FRAME  # type: ignore[index]
+
+
+def test_content_is_packed_as_the_viewer_understands_it(run: Pretended) -> None:
+    run.memory.ring.field["frame"][:] = 7
+    viewer = Viewer(run.run_dir)
+    plain = viewer.get("pictures").data
+    packed = viewer.get("pictures", **{"Accept-Encoding": "gzip, deflate, br, zstd"})
+    assert packed.headers["Content-Encoding"] == "zstd"
+    assert zstandard.ZstdDecompressor().decompress(packed.data) == plain
+    packed = viewer.get("pictures", **{"Accept-Encoding": "gzip, zstd;q=0"})
+    assert packed.headers["Content-Encoding"] == "gzip"
+    assert gzip.decompress(packed.data) == plain
+
+
+def test_pictures_are_made_as_often_as_the_budget_allows(run: Pretended) -> None:
+    viewer = Viewer(run.run_dir)
+    viewer.get("pictures")
+    first = viewer.get("pictures").data
+    run.play(1)
+    assert viewer.get("pictures").data == first  # another viewer, at once
+    viewer.clock.wall += LEAST_SECONDS
+    answer = viewer.get("pictures")
+    assert answer.data != first
+    assert float(answer.headers["X-Pause"]) >= LEAST_SECONDS
+
+
+def test_what_pictures_cost_decides_how_often_they_come() -> None:
+    clock = Clock()
+    budget = clock.budget(cores=4)
+    pauses = []
+    for cost in [0.024] * 20 + [0.0001] * 20 + [10.0] * 20:
+        budget.charge()
+        pauses.append(budget.pause)
+        clock.wall += budget.pause
+        clock.cpu += cost
+        assert budget.due
+    assert pauses[19] == pytest.approx(0.024 / (SHARE * 4), rel=0.01)
+    assert pauses[39] == pytest.approx(LEAST_SECONDS)
+    assert pauses[-1] == pytest.approx(MOST_SECONDS)
+
+
+def test_viewers_who_look_at_different_envs_share_one_budget(run: Pretended) -> None:
+    viewer = Viewer(run.run_dir)
+    pauses = []
+    for i in range(20):
+        pauses.append(float(viewer.get(f"pictures?env={i % 2}").headers["X-Pause"]))
+        viewer.clock.cpu += 0.006
+    assert pauses[-1] > 4 * pauses[0]
+    viewer.clock.cpu += 50  # a page is loaded: that is once
+    viewer.get("page.js")
+    viewer.clock.wall += 20
+    assert float(viewer.get("pictures").headers["X-Pause"]) < MOST_SECONDS / 4
+
+
+def mapped() -> int:
+    """How often this process maps memory of runs."""
+    return Path("/proc/self/maps").read_text().count("memfd:ringside")
+
+
+def test_a_run_that_ends_gives_its_memory_back_and_files_stand_in(run: Pretended) -> None:
+    before = mapped()
+    viewer = Viewer(run.run_dir)
+    viewer.state()
+    viewer.pictures()
+    assert mapped() == before + 1
+    (run.run_dir / "live.json").unlink()
+    (run.run_dir / "metrics.jsonl").write_text('{"kind": "round", "round": 3, "steps": 240, "loss": 0.5}\n')
+    viewer.state()  # which reads the records
+    told = viewer.state("?edition=0&known=0,0,0")
+    assert mapped() == before
+    assert viewer.get("pictures").status_code == 204
+    assert (told["living"], told["finished"]) == (False, False)
+    assert (told["status"]["steps"], told["status"]["loss"]) == (240, 0.5)  # type: ignore[index]
+    assert len(told["curves"]["round"]) == 1  # type: ignore[index]
+    role = {"busy": 0.5, "cores": 0.4, "restarts": 2}
+    summary = {"steps": 600, "finished": True, "seconds": 9.0, "limit": {"sentence": "So."}, "roles": {"learner": role}}
+    (run.run_dir / "summary.json").write_text(json.dumps(summary))
+    told = viewer.state()
+    assert told["finished"]
+    assert told["status"]["roles"] == [{"name": "learner", "state": "ended", **role}]  # type: ignore[index]
+    assert told["status"]["verdict"] == {"sentence": "So."}  # type: ignore[index]
+    run.live.write(run.run_dir)  # it is resumed
+    assert viewer.state()["living"]
+    assert viewer.get("pictures").status_code == 200
+
+
+@pytest.mark.parametrize("content", ["", "[1]", "{", '{"limit": 3, "roles": [1], "steps": "x"}', '{"roles": {"a": 1}}'])
+def test_a_damaged_summary_is_none(run: Pretended, content: str) -> None:
+    (run.run_dir / "live.json").unlink()
+    (run.run_dir / "summary.json").write_text(content)
+    assert not Viewer(run.run_dir).state()["living"]
+
+
+def test_a_run_that_goes_on_as_what_cannot_be_watched_says_so(run: Pretended) -> None:
+    (run.run_dir / "live.json").unlink()
+    viewer = Viewer(run.run_dir)
+    (run.run_dir / "live.json").write_text('{"format": 99}')
+    assert "format 99" in viewer.state()["status"]["warnings"][0]  # type: ignore[index]
+    run.live.write(run.run_dir)
+    assert viewer.state()["living"]
+
+
+def test_a_run_whose_directory_moves_is_watched_on(run: Pretended, tmp_path: Path) -> None:
+    viewer = Viewer(run.run_dir)
+    run.run_dir.rename(tmp_path / "moved")
+    assert not viewer.state()["living"]  # the file that says that it lives is gone
+    (tmp_path / "moved").rename(run.run_dir)
+    assert viewer.state()["living"]
+
+
+def test_a_mosaic_has_a_bound(tmp_path: Path) -> None:
+    run = Pretended(tmp_path / "many", envs=100)
+    assert Viewer(run.run_dir).pictures("?count=1000")[0]["mosaic"]["envs"] == module.MOST_ENVS  # type: ignore[index]
+    run.end()
+
+
+def test_a_port_that_is_taken_or_none() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(ConfigError, match="is in use: name another"):
+            listen(taken.getsockname()[1])
+    with pytest.raises(ConfigError, match="--port 70000 is not a port"):
+        listen(70_000)
+    with listen(0) as listening:
+        assert listening.getsockname()[0] == "127.0.0.1"

@@ -1,0 +1,116 @@
+"""What is shown of the envs, against what was played; and the values that inference leaves beside its replies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from learner.inference import Server
+from learner.policy import Policy
+from shared.mailbox import request_number
+from tests.watched import NAMES, Pretended
+from watch.page.pictures import LAST_ACTIONS, chosen, mosaic
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Pretended]:
+    pretended = Pretended(tmp_path / "pong")
+    yield pretended
+    pretended.end()
+
+
+def test_the_mosaic_shows_the_newest_frames_and_returns(run: Pretended) -> None:
+    capacity = run.memory.sizes.capacity
+    for ticks in (5, 2, capacity):  # the last one goes round the ring
+        run.play(ticks)
+        done = int(run.memory.board.lane_done[0])
+        told, frames = mosaic(run.memory, 1, 4)
+        assert (told["first"], told["envs"], told["ticks"]) == (1, 4, [done] * 4)
+        assert told["returns"] == [(done - 1) % 7 + 1] * 4
+        assert told["ended"] == [done % 7 == 0] * 4
+        for i, env in enumerate(range(1, 5)):
+            expected = run.memory.ring.field["frame"][env // 2, done % capacity, env % 2]
+            assert np.array_equal(frames[i], expected)
+
+
+def test_before_the_first_tick_there_is_nothing_to_tell(run: Pretended) -> None:
+    told, frames = mosaic(run.memory, 4, 96)
+    assert (told["envs"], told["returns"], told["ended"], len(frames)) == (2, [0, 0], [False, False], 2)
+    one, stack = chosen(run.memory, 0)
+    assert (one["actions"], one["values"], one["return"], one["steps"]) == ([], None, 0.0, 0)
+    assert stack.shape == (4, 84, 84)
+
+
+def test_one_env_with_its_stack_actions_rewards_and_values(run: Pretended) -> None:
+    run.play(30)
+    memory = run.memory
+    told, stack = chosen(memory, 3)
+    assert (told["env"], told["lane"], told["tick"], told["actor"]) == (3, 1, 30, 1)
+    assert (told["return"], told["steps"]) == (2.0, 2)  # of the episode that began with tick 28
+    history = [memory.ring.field["action"][1, tick, 1] for tick in range(30 - LAST_ACTIONS, 30)]
+    assert told["actions"] == history
+    assert told["rewards"] == [1.0] * LAST_ACTIONS
+    assert [i for i, ended in enumerate(told["ended"]) if ended] == [0, 7, 14, 21]  # ticks 6, 13, 20, 27
+    assert told["values"] == memory.mailbox.values[1, 1].tolist()
+    assert told["taken"] == int(np.argmax(told["values"])) == history[-1]
+    assert told["values_tick"] == 29
+    # Tick 28 begins the episode: what lies before it counts as nothing.
+    assert not stack[0].any()
+    for i, tick in enumerate((28, 29, 30), start=1):
+        assert np.array_equal(stack[i], memory.ring.field["frame"][1, tick, 1])
+
+
+def test_what_was_done_is_not_told_before_it_is_known(run: Pretended) -> None:
+    run.play(2)
+    run.memory.mailbox.reply[0] = request_number(0, 2)  # answered, and the actor has not read it yet
+    assert chosen(run.memory, 0)[0]["taken"] is None
+
+
+def test_a_reward_that_is_no_number_spoils_no_page(run: Pretended) -> None:
+    run.play(2)
+    run.memory.ring.field["episode_return"][:] = np.inf
+    run.memory.ring.field["raw_reward"][:] = np.nan
+    assert np.isfinite(chosen(run.memory, 0)[0]["return"])
+    assert np.isfinite(mosaic(run.memory, 0, 1)[0]["returns"]).all()
+
+
+class Fixed:
+    """A policy of which row e answers its own number, and the action e modulo the size of the action set."""
+
+    def load(self, flat: NDArray[np.float32]) -> None:
+        pass
+
+    def q_values_of(
+        self,
+        frames: NDArray[np.uint8],
+        rows: NDArray[np.int64],
+        keep: NDArray[np.bool_],
+        places: NDArray[np.int64],
+        ticks: NDArray[np.int64],
+    ) -> NDArray[np.float32]:
+        values = np.zeros((6, len(NAMES)), np.float32)
+        values[np.arange(6), np.arange(6) % len(NAMES)] = np.arange(6) + 1
+        return values
+
+
+def test_inference_leaves_the_values_of_the_answered_lanes(tmp_path: Path) -> None:
+    run = Pretended(tmp_path / "pong")
+    memory, mailbox = run.memory, run.memory.mailbox
+    run.play(1)
+    memory.weights.clear()
+    server = Server(memory, cast(Policy, Fixed()))
+    server._loaded = memory.weights.current
+    mailbox.values[:] = -1
+    server.answer(np.array([0, 2]), np.array([request_number(0, 1)] * 2))
+    for env in (0, 1, 4, 5):
+        expected = np.zeros(len(NAMES))
+        expected[env % len(NAMES)] = env + 1
+        assert mailbox.values[env // 2, env % 2].tolist() == expected.tolist()
+        assert mailbox.actions[env // 2, env % 2] == env % len(NAMES)
+    assert (mailbox.values[1] == -1).all()
+    run.end()

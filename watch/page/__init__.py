@@ -1,0 +1,1 @@
+"""`launch.py watch`: a living run as a page in the browser, served on loopback."""

@@ -1,0 +1,154 @@
+// Grey frames on canvases: the mosaic, and the chosen env.
+
+import { element, quantity, say, score, sign } from "./words.js";
+
+export const SIDE = 84;
+const PIXELS = SIDE * SIDE;
+const GAP = 4;
+const CAPTION = 17;
+const LARGEST = 252;
+
+// Draw one frame of a buffer of grey bytes.
+function draw(canvas, bytes, offset) {
+  const context = canvas.getContext("2d");
+  canvas.image ??= context.createImageData(SIDE, SIDE);
+  const colours = (canvas.words ??= new Uint32Array(canvas.image.data.buffer));
+  for (let i = 0; i < PIXELS; i++) colours[i] = 0xff000000 | (bytes[offset + i] * 0x010101);
+  context.putImageData(canvas.image, 0, 0);
+}
+
+export class Mosaic {
+  constructor(box, choose) {
+    this.box = box;
+    this.choose = choose;
+    this.cells = [];
+    this.columns = 1;
+    this.first = 0;
+    new ResizeObserver(() => this.arrange()).observe(box);
+  }
+
+  // As many cells as there are envs, from env `first` on.
+  prepare(first, count) {
+    if (this.first === first && this.cells.length === count) return;
+    this.first = first;
+    this.cells = Array.from({ length: count }, (_, i) => {
+      const canvas = element("canvas", { width: SIDE, height: SIDE });
+      const caption = element("span", {});
+      const button = element("button", { type: "button", class: "cell", tabindex: "-1" }, canvas, caption);
+      button.addEventListener("click", () => this.choose(first + i));
+      return { canvas, caption, button };
+    });
+    this.box.replaceChildren(...this.cells.map((cell) => cell.button));
+    this.arrange();
+  }
+
+  // The largest cells with which all of them are seen at once.
+  arrange() {
+    const count = this.cells.length;
+    if (!count) return;
+    const width = this.box.clientWidth;
+    const height = Math.max(420, Math.min(760, window.innerHeight * 0.8));
+    let columns = 1;
+    const side = () => Math.min(LARGEST, (width + GAP) / columns - GAP);
+    while (columns < count && Math.ceil(count / columns) * (side() + CAPTION + GAP) > height) columns++;
+    if (side() < 40) columns = Math.max(1, Math.floor((width + GAP) / (40 + GAP)));
+    this.columns = columns;
+    this.box.style.gridTemplateColumns = `repeat(${columns}, minmax(0, ${LARGEST}px))`;
+    this.box.classList.toggle("coarse", side() > 1.5 * SIDE);
+  }
+
+  show(told, bytes, chosen) {
+    this.prepare(told.first, told.envs);
+    this.cells.forEach((cell, i) => {
+      draw(cell.canvas, bytes, i * PIXELS);
+      say(cell.caption, score(told.returns[i]));
+      const env = told.first + i;
+      cell.button.setAttribute("aria-pressed", String(env === chosen));
+      cell.button.setAttribute("aria-label", `env ${env}, return ${score(told.returns[i])}`);
+      cell.button.tabIndex = env === chosen ? 0 : -1;
+      cell.button.classList.toggle("ended", told.ended[i]);
+    });
+  }
+}
+
+export class One {
+  constructor() {
+    const find = (id) => document.getElementById(id);
+    this.title = find("one-title");
+    this.facts = find("one-facts");
+    this.large = find("large");
+    this.total = find("one-return");
+    this.actions = find("actions");
+    this.values = find("values");
+    this.note = find("values-note");
+    this.stack = Array.from({ length: 4 }, (_, i) => {
+      const canvas = element("canvas", { width: SIDE, height: SIDE });
+      find("stack").append(element("figure", {}, canvas, element("figcaption", {}, i === 3 ? "t" : `t − ${3 - i}`)));
+      return canvas;
+    });
+    this.rows = [];
+  }
+
+  show(told, bytes, offset, names) {
+    this.stack.forEach((canvas, i) => draw(canvas, bytes, offset + i * PIXELS));
+    draw(this.large, bytes, offset + 3 * PIXELS);
+    say(this.title, `Env ${told.env}`);
+    const steps = told.steps === 1 ? "1 step" : `${told.steps.toLocaleString("en")} steps`;
+    say(this.facts, `lane ${told.lane}, actor ${told.actor} · ${steps} into its episode`);
+    say(this.total, score(told.return));
+    this.showActions(told, names);
+    this.showValues(told, names);
+  }
+
+  showActions(told, names) {
+    this.actions.replaceChildren(...told.actions.map((action, i) => {
+      const name = names[action] ?? String(action);
+      const reward = told.rewards[i];
+      const chip = element("span", { class: "chip", title: told.valid[i] ? name : "begins a new episode" });
+      chip.append(told.valid[i] ? sign(name) : "⟲");
+      if (reward) {
+        chip.classList.add(reward > 0 ? "gain" : "loss");
+        chip.append(element("b", {}, (reward > 0 ? "+" : "") + score(reward)));
+        chip.title += `, reward ${score(reward)}`;
+      }
+      if (told.ended[i]) {
+        chip.classList.add("end");
+        chip.title += ", end of the episode";
+      }
+      return chip;
+    }));
+  }
+
+  // Bars from the lowest to the highest value: their differences are what decides.
+  showValues(told, names) {
+    if (!told.values) {
+      this.rows = [];
+      this.values.replaceChildren();
+      return say(this.note, "none yet");
+    }
+    if (this.rows.length !== told.values.length) this.prepareValues(names, told.values.length);
+    const low = Math.min(...told.values);
+    const high = Math.max(...told.values);
+    const best = told.values.indexOf(high);
+    told.values.forEach((value, i) => {
+      const row = this.rows[i];
+      row.bar.style.width = `${3 + 97 * (high > low ? (value - low) / (high - low) : 1)}%`;
+      say(row.value, quantity(value));
+      row.line.classList.toggle("best", i === best);
+      say(row.mark, i === told.taken ? (i === best ? "best, taken" : "taken") : i === best ? "best" : "");
+    });
+    say(this.note, "from lowest to highest");
+  }
+
+  prepareValues(names, length) {
+    this.rows = Array.from({ length }, (_, i) => {
+      const bar = element("div", {});
+      const [value, mark] = [element("td", { class: "number" }), element("td", { class: "mark" })];
+      const name = names[i] ?? String(i);
+      const line = element("tr", {}, element("th", { scope: "row" }, name),
+        element("td", { class: "bar" }, bar), value, mark);
+      return { line, bar, value, mark };
+    });
+    this.values.replaceChildren(...this.rows.map((row) => row.line));
+  }
+}

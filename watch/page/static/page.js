@@ -1,0 +1,337 @@
+// The page: asks for state and pictures, and shows them. It asks only while somebody looks.
+
+import { Chart } from "./charts.js";
+import { Mosaic, One, SIDE } from "./frames.js";
+import { count, duration, element, figure, percent, say, score, title } from "./words.js";
+
+const PER_PAGE = 96;
+const HIDDEN_SECONDS = 5;
+const find = (id) => document.getElementById(id);
+
+const view = { env: 0, first: 0, paused: false, theme: null };
+let state = null;
+let rows = { round: [], episode: [], evaluation: [] };
+let edition = 0;
+let failures = 0;
+
+// --- waiting
+
+function sleeper() {
+  let wake = () => {};
+  const sleep = (seconds) => new Promise((resolve) => {
+    const timer = setTimeout(resolve, seconds * 1000);
+    wake = () => { clearTimeout(timer); resolve(); };
+  });
+  return { sleep, wake: () => wake() };
+}
+const states = sleeper();
+const pictures = sleeper();
+
+async function ask(what) {
+  const answer = await fetch(what, { cache: "no-store", signal: AbortSignal.timeout(20_000) });
+  if (!answer.ok) throw new Error(`${what}: ${answer.status}`);
+  return answer;
+}
+
+// --- state and curves
+
+async function watchState() {
+  for (;;) {
+    let pause = 1;
+    try {
+      const known = [rows.round.length, rows.episode.length, rows.evaluation.length].join();
+      const told = await (await ask(`state?edition=${edition}&known=${known}`)).json();
+      failures = 0;
+      take(told);
+      pause = told.pause;
+    } catch {
+      failures += 1;
+      pause = Math.min(10, 1 + failures);
+    }
+    alerts();
+    await states.sleep(document.hidden ? HIDDEN_SECONDS : pause);
+  }
+}
+
+function take(told) {
+  const lived = state?.living;
+  state = told;
+  if (told.curves.fresh) rows = { round: [], episode: [], evaluation: [] };
+  edition = told.curves.edition;
+  for (const kind of Object.keys(rows)) rows[kind].push(...told.curves[kind]);
+  showState();
+  if (!told.curves.more) showCurves();
+  if (told.living && lived === false) pictures.wake();
+}
+
+function mode() {
+  if (failures > 1) return ["no answer", "lost"];
+  if (!state) return ["connecting", ""];
+  if (state.living) {
+    if (!state.prepared || !state.status.steps) return ["starting", "starting"];
+    if (view.paused) return ["held", "held"];
+    return [state.finished ? "finishing" : state.status.learning ? "learning" : "playing", "live"];
+  }
+  return state.finished ? ["finished", "ended"] : state.prepared ? ["stopped", "ended"] : ["not running", "ended"];
+}
+
+function showState() {
+  const status = state.status;
+  say(find("game"), title(state.game));
+  say(find("run"), `${state.name} · protocol ${state.protocol} · ${state.schedule} · ${state.envs} envs`);
+  const [word, look] = mode();
+  say(find("mode"), word);
+  find("mode").className = `pill ${look}`;
+  const name = `${title(state.game)} · ${word} · Ringside`;
+  if (document.title !== name) document.title = name;
+  const share = status.total_steps ? Math.min(1, (status.steps ?? 0) / status.total_steps) : 0;
+  find("done").style.width = `${100 * share}%`;
+  say(find("progress"), `${count(status.steps)} of ${count(status.total_steps)} steps (${(100 * share).toFixed(1)} %)`
+    + (status.elapsed === null ? "" : ` · ${duration(status.elapsed)} so far`)
+    + (status.time_left === null ? "" : ` · ${duration(status.time_left)} left`));
+  showFigures(status);
+  showRoles(status);
+  document.body.classList.toggle("gone-by", !state.living);
+  document.body.classList.toggle("no-pictures", !state.living && !mosaic.cells.length);
+  const gone = find("gone");
+  gone.hidden = state.living;
+  if (!state.living) {
+    say(gone, mosaic.cells.length
+      ? "The run has ended: these are the last pictures. Curves and figures are from its files."
+      : "No process plays this run now. Pictures live in the memory of a run and go with it; curves and figures are from "
+        + "its files. When the run goes on (--resume), so does this page.");
+    say(find("rate"), "");
+  }
+  const paged = state.envs > PER_PAGE;
+  find("pages").hidden = !paged;
+  say(find("span"), `${view.first} to ${Math.min(view.first + PER_PAGE, state.envs) - 1} of ${state.envs}`);
+}
+
+function showFigures(status) {
+  const evaluation = status.evaluation?.mean_return ?? rows.evaluation.at(-1)?.[1];
+  const said = [
+    ["mean of 100", score(status.mean_return_100)],
+    ["best return", score(status.best_return)],
+    ["episodes", count(status.episodes)],
+    ["steps/s", count(status.steps_per_second)],
+    ["updates", count(status.updates)],
+    ["epsilon", figure(status.epsilon)],
+    ["loss", figure(status.loss)],
+    ["mean Q", figure(status.mean_q)],
+  ];
+  if (evaluation !== undefined) said.splice(2, 0, ["evaluation", score(evaluation)]);
+  const box = find("figures");
+  if (box.childElementCount !== said.length) {
+    box.replaceChildren(...said.map(() => element("div", {}, element("dt"), element("dd"))));
+  }
+  said.forEach(([name, value], i) => {
+    const [dt, dd] = box.children[i].children;
+    say(dt, name);
+    say(dd, value);
+  });
+}
+
+function showRoles(status) {
+  const box = find("roles");
+  if (box.childElementCount !== status.roles.length) {
+    box.replaceChildren(...status.roles.map(() => element("div", { class: "role" },
+      element("b"), element("span", { class: "quiet" }), element("div", { class: "track" }, element("div")),
+      element("span", { class: "number" }), element("span", { class: "again" }))));
+  }
+  status.roles.forEach((role, i) => {
+    const [name, word, track, busy, again] = box.children[i].children;
+    say(name, role.name);
+    say(word, role.state);
+    track.firstChild.style.width = `${100 * (role.busy ?? 0)}%`;
+    box.children[i].className = `role ${role.name.split(" ")[0]}`;
+    const cores = typeof role.cores === "number" ? `, ${role.cores.toFixed(2)} cores` : "";
+    say(busy, typeof role.busy === "number" ? `busy ${percent(role.busy)}${cores}` : "");
+    say(again, role.restarts ? `${role.restarts} ${role.restarts === 1 ? "restart" : "restarts"}` : "");
+  });
+  const restarts = status.roles.reduce((sum, role) => sum + (role.restarts ?? 0), 0);
+  say(find("restarts"), restarts === 1 ? "1 restart" : `${restarts || "no"} restarts`);
+  say(find("limit"), status.verdict?.sentence ?? "");
+}
+
+function alerts() {
+  const said = state ? [...state.status.warnings] : [];
+  if (failures > 1) said.push("The page's server does not answer. The run is not touched by that; start it again with: python launch.py watch");
+  if (state) {
+    const [word, look] = mode();
+    say(find("mode"), word);
+    find("mode").className = `pill ${look}`;
+  }
+  const box = find("alerts");
+  if (box.dataset.said === said.join("\n")) return;
+  box.dataset.said = said.join("\n");
+  box.replaceChildren(...said.map((sentence) => element("p", { class: "alert" }, sentence)));
+}
+
+// --- curves
+
+const box = find("curves");
+const charts = {
+  returns: new Chart(box, "Return", [
+    { name: "an episode", look: "c5", dots: true }, { name: "mean of 100", look: "c1", main: true }]),
+  evaluation: new Chart(box, "Evaluation", [{ name: "mean return", look: "c3", main: true }],
+    { nothing: "no evaluation yet" }),
+  steps: new Chart(box, "Steps a second", [
+    { name: "inference alone", look: "c4", dash: "1.5 3.5" }, { name: "learner alone", look: "c3", dash: "9 3 2 3" },
+    { name: "actors alone", look: "c2", dash: "5 3" }, { name: "the run", look: "c1", main: true }], { log: true }),
+  loss: new Chart(box, "Loss", [{ name: "loss", look: "c2", main: true }], { nothing: "learning has not begun" }),
+  q: new Chart(box, "Mean Q", [{ name: "mean Q", look: "c4", main: true }], { nothing: "learning has not begun" }),
+  epsilon: new Chart(box, "Epsilon", [{ name: "epsilon", look: "c1", main: true }], { floor: 0 }),
+};
+// In the order of watch/page/curves.py.
+const [RETURN, LOSS, MEAN_Q, EPSILON, SPEED, LEARNER, INFERENCE, ACTORS] = [1, 2, 3, 4, 5, 6, 7, 8];
+
+function showCurves() {
+  const status = state.status;
+  const last = Math.max(status.steps ?? 0, rows.round.at(-1)?.[0] ?? 0, rows.evaluation.at(-1)?.[0] ?? 0);
+  const column = (place) => rows.round.map((row) => [row[0], row[place]]);
+  // A role that is busy for the share b of the time would alone allow 1/b of the speed (watch/status.py).
+  const works = (row, place) => row[place] > 0.005 && (place !== LEARNER || row[LOSS] !== null);
+  const alone = (place) => rows.round.map((row) => [row[0], works(row, place) ? row[SPEED] / row[place] : null]);
+  const withNow = (points, value) => (state.living && typeof value === "number" ? [...points, [status.steps, value]] : points);
+  charts.returns.show([rows.episode, withNow(column(RETURN), status.mean_return_100)], last);
+  charts.evaluation.show([rows.evaluation], last);
+  charts.steps.show([alone(INFERENCE), alone(LEARNER), alone(ACTORS), withNow(column(SPEED), status.steps_per_second || null)], last);
+  charts.loss.show([withNow(column(LOSS), status.loss)], last);
+  charts.q.show([withNow(column(MEAN_Q), status.mean_q)], last);
+  charts.epsilon.show([withNow(column(EPSILON), status.epsilon)], last);
+  if (!state.evaluates) say(charts.evaluation.empty, "none beside training (--eval-every-steps)");
+}
+
+// --- pictures
+
+const mosaic = new Mosaic(find("mosaic"), choose);
+const one = new One();
+let shownAt = [];
+
+async function watchPictures() {
+  for (;;) {
+    let pause = HIDDEN_SECONDS;
+    if (!document.hidden && !view.paused && state?.living) {
+      try {
+        const answer = await ask(`pictures?first=${view.first}&count=${PER_PAGE}&env=${view.env}`);
+        if (answer.status === 204) {
+          states.wake();
+          pause = 1;
+        } else {
+          pause = Math.max(Number(answer.headers.get("X-Pause")), 1 / Number(find("speed").value));
+          showPictures(await answer.arrayBuffer());
+        }
+      } catch {
+        pause = 2;
+      }
+    } else if (!state || !document.hidden) {
+      pause = 0.5;
+    }
+    await pictures.sleep(pause);
+  }
+}
+
+function showPictures(content) {
+  const length = new DataView(content).getUint32(0, true);
+  const told = JSON.parse(new TextDecoder().decode(new Uint8Array(content, 4, length)));
+  const frames = new Uint8Array(content, 4 + length);
+  mosaic.show(told.mosaic, frames, view.env);
+  one.show(told.chosen, frames, told.mosaic.envs * SIDE * SIDE, state.actions);
+  const now = performance.now();
+  shownAt = [...shownAt.filter((at) => now - at < 15_000), now];
+  const rate = shownAt.length > 2 ? (1000 * (shownAt.length - 1)) / (now - shownAt[0]) : null;
+  say(find("rate"), rate === null ? "" : `${rate.toFixed(1)} pictures a second`);
+}
+
+function choose(env) {
+  if (!state) return;
+  view.env = Math.min(Math.max(env, 0), state.envs - 1);
+  view.first = view.env - (view.env % PER_PAGE);
+  mosaic.cells.forEach((cell, i) => cell.button.setAttribute("aria-pressed", String(mosaic.first + i === view.env)));
+  pictures.wake();
+}
+
+function turn(by) {
+  if (state && state.envs > PER_PAGE) choose(Math.min(Math.max(view.first + by * PER_PAGE, 0), state.envs - 1));
+}
+
+// --- controls
+
+function hold() {
+  view.paused = !view.paused;
+  shownAt = [];
+  find("pause").setAttribute("aria-pressed", String(view.paused));
+  say(find("pause"), view.paused ? "Go on" : "Pause");
+  alerts();
+  pictures.wake();
+}
+
+function faster(by) {
+  const choice = find("speed");
+  choice.selectedIndex = Math.min(Math.max(choice.selectedIndex - by, 0), choice.length - 1);
+  shownAt = [];
+  pictures.wake();
+}
+
+// A browser may refuse to remember; then the page follows the system.
+function remember(theme) {
+  try {
+    if (theme) localStorage.setItem("theme", theme);
+    return localStorage.getItem("theme");
+  } catch {
+    return theme;
+  }
+}
+
+function paint(theme) {
+  view.theme = theme;
+  document.documentElement.dataset.theme = theme;
+  say(find("theme"), theme === "dark" ? "Light" : "Dark");
+}
+
+const other = () => (view.theme === "dark" ? "light" : "dark");
+const repaint = () => paint(remember(other()) ?? other());
+
+function help() {
+  const keys = find("keys");
+  if (keys.open) keys.close();
+  else keys.showModal();
+}
+
+const KEYS = {
+  ArrowLeft: () => choose(view.env - 1),
+  ArrowRight: () => choose(view.env + 1),
+  ArrowUp: () => choose(view.env - mosaic.columns),
+  ArrowDown: () => choose(view.env + mosaic.columns),
+  Home: () => choose(0),
+  End: () => choose((state?.envs ?? 1) - 1),
+  "[": () => turn(-1),
+  "]": () => turn(1),
+  " ": hold,
+  "+": () => faster(1),
+  "-": () => faster(-1),
+  t: repaint,
+  T: repaint,
+  "?": help,
+};
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("select")) return;
+  if (find("keys").open && event.key !== "?") return;
+  if (event.key === " " && event.target.closest("button:not(.cell)")) return;
+  const act = KEYS[event.key];
+  if (!act) return;
+  event.preventDefault();
+  act();
+});
+find("pause").addEventListener("click", hold);
+find("theme").addEventListener("click", repaint);
+find("help").addEventListener("click", help);
+find("before").addEventListener("click", () => turn(-1));
+find("after").addEventListener("click", () => turn(1));
+find("speed").addEventListener("change", () => faster(0));
+document.addEventListener("visibilitychange", () => { states.wake(); pictures.wake(); });
+
+paint(remember() ?? (matchMedia("(prefers-color-scheme: light)").matches ? "light" : "dark"));
+watchState();
+watchPictures();

@@ -1,0 +1,75 @@
+// Numbers and names in words.
+
+const UNKNOWN = "–";
+const known = (value) => typeof value === "number" && Number.isFinite(value);
+
+export function count(value) {
+  return known(value) ? Math.round(value).toLocaleString("en") : UNKNOWN;
+}
+
+// A large number in few characters: 950, 9.98k, 6.15M.
+export function short(value) {
+  if (!known(value)) return UNKNOWN;
+  for (const [limit, unit] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
+    if (Math.abs(value) >= limit) return `${+(value / limit).toPrecision(3)}${unit}`;
+  }
+  return `${+value.toPrecision(3)}`;
+}
+
+// A number of unknown size with three significant digits.
+export function figure(value) {
+  if (!known(value)) return UNKNOWN;
+  const size = Math.abs(value);
+  if (size >= 1000) return short(value);
+  const text = size !== 0 && size < 0.001 ? value.toExponential(1) : String(+value.toPrecision(3));
+  return text.replace("-", "−");
+}
+
+// A number that stands below others: four digits or three decimals.
+export function quantity(value) {
+  return (Math.abs(value) < 10 ? value.toFixed(3) : value.toPrecision(4)).replace("-", "−");
+}
+
+export function score(value) {
+  return known(value) ? value.toLocaleString("en", { maximumFractionDigits: 2 }).replace("-", "−") : UNKNOWN;
+}
+
+export function duration(seconds) {
+  if (!known(seconds)) return UNKNOWN;
+  const two = (part) => String(Math.floor(part)).padStart(2, "0");
+  const hours = Math.floor(seconds / 3600);
+  if (hours >= 24) return `${Math.floor(hours / 24)} d ${hours % 24} h`;
+  return `${hours}:${two((seconds % 3600) / 60)}:${two(seconds % 60)}`;
+}
+
+export function percent(share) {
+  return known(share) ? `${Math.round(100 * share)}%` : UNKNOWN;
+}
+
+export function title(game) {
+  return game.replaceAll("_", " ").replace(/(^|\s)\w/g, (letter) => letter.toUpperCase());
+}
+
+const ARROWS = { UP: "↑", DOWN: "↓", LEFT: "←", RIGHT: "→", UPLEFT: "↖", UPRIGHT: "↗", DOWNLEFT: "↙", DOWNRIGHT: "↘" };
+
+// An action as a sign: NOOP ·, FIRE ●, RIGHTFIRE →●; names of other environments as they are.
+export function sign(name) {
+  if (name === "NOOP") return "·";
+  if (name === "FIRE") return "●";
+  if (name in ARROWS) return ARROWS[name];
+  const way = name.endsWith("FIRE") ? ARROWS[name.slice(0, -4)] : undefined;
+  return way ? `${way}●` : name.slice(0, 5);
+}
+
+// An element with attributes and children; texts stay texts.
+export function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children);
+  return made;
+}
+
+// Write a text only where it changes, so that nothing is laid out anew in vain.
+export function say(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
