@@ -230,7 +230,7 @@ def scalars(directory: Path) -> dict[str, list[tuple[int, float]]]:
 
 
 def test_tensorboard_reads_the_events(tmp_path: Path) -> None:
-    log = EventLog(tmp_path, steps=0)
+    log = EventLog(tmp_path, steps=0, settings={})
     values = {"loss": 0.5, "mean_q": 2.0, "epsilon": 1.0, "steps_per_second": 400.0, "gradient_norm": math.nan}
     values |= {"learner_busy": 0.75, "actors_busy": None}
     log.round(40, {**values, "unknown": 3.0}, episodes_of(0), envs=4)
@@ -240,7 +240,7 @@ def test_tensorboard_reads_the_events(tmp_path: Path) -> None:
     assert found.keys() == {
         "charts/episodic_return",
         "charts/episodic_length",
-        "charts/steps_per_second",
+        "charts/SPS",
         "charts/epsilon",
         "losses/td_loss",
         "losses/q_values",
@@ -253,11 +253,11 @@ def test_tensorboard_reads_the_events(tmp_path: Path) -> None:
 
 
 def test_a_resumed_run_replaces_what_it_plays_again(tmp_path: Path) -> None:
-    log = EventLog(tmp_path, steps=0)
+    log = EventLog(tmp_path, steps=0, settings={})
     for round_ in range(4):
         log.round((round_ + 1) * 40, {"loss": 1.0}, [], envs=4)
     log.close()
-    log = EventLog(tmp_path, steps=80)
+    log = EventLog(tmp_path, steps=80, settings={})
     for round_ in range(2, 5):
         log.round((round_ + 1) * 40, {"loss": 2.0}, [], envs=4)
     log.close()
