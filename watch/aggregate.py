@@ -66,11 +66,11 @@ class Estimate:
 
 
 def estimate(
-    scores: Scores, statistic: Statistic, *, replicates: int = REPLICATES, confidence: float = CONFIDENCE, seed: int = 0
+    scores: Scores, statistic: Statistic, *, replicates: int = REPLICATES, confidence: float = CONFIDENCE
 ) -> Estimate:
     """A statistic of all scores, with the percentile interval of the stratified bootstrap.
 
-    The same scores and seed always give the same interval.
+    The same scores always give the same interval.
     """
     games = [np.asarray(scores[game], np.float64) for game in sorted(scores)]
     if not games or not all(len(runs) for runs in games):
@@ -78,7 +78,7 @@ def estimate(
     value = float(statistic([runs[None, :] for runs in games])[0])
     if all(len(runs) < 2 for runs in games):
         return Estimate(value, None, None)
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     found = []
     for begin in range(0, replicates, _CHUNK):
         count = min(_CHUNK, replicates - begin)

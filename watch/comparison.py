@@ -141,7 +141,7 @@ def compare(runs: Iterable[Records], left_out: Sequence[str] = ()) -> Comparison
         )
     refused = list(left_out)
     groups: dict[str, dict[tuple[str, int, str], Records]] = {}
-    for run in sorted(found, key=lambda run: run.steps, reverse=True):
+    for run in sorted(found, key=lambda run: (run.steps, run.summary is not None), reverse=True):
         group = groups.setdefault(_identity(run), {})
         # Of the schedules only `free` gives something else when it is run again.
         again = str(run.path) if run.settings.get("schedule") == "free" else ""
