@@ -21,7 +21,7 @@ from types import FrameType
 from typing import Any
 
 import launch
-from shared.config import CONFIG_FILE, Config, ConfigError
+from shared.config import ARITHMETIC, CONFIG_FILE, MAY_CHANGE_ON_RESUME, Config, ConfigError
 from shared.suites import SUITES
 from tasks.arguments import PROGRAM, Choices, config_of, parse_choices
 
@@ -145,7 +145,8 @@ def _require_same(job: Job) -> None:
         raise ConfigError(f"{job.directory} cannot be continued: {error} Name another --out.") from error
     if former.experiment() != job.config.experiment():
         wanted, found = job.config.to_flat(), former.to_flat()
-        differing = [f"--{name.replace('_', '-')}" for name in wanted if wanted[name] != found[name]]
+        names = wanted.keys() - MAY_CHANGE_ON_RESUME - ARITHMETIC
+        differing = [f"--{name.replace('_', '-')}" for name in sorted(names) if wanted[name] != found[name]]
         raise ConfigError(
             f"{job.directory} holds a run with other settings ({', '.join(differing)}): name another --out, or say the "
             "same options again."
