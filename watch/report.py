@@ -129,8 +129,8 @@ def _pictures(comparison: Comparison, directory: Path) -> tuple[list[Picture], d
         caption = f"Human-normalised scores by game ({comparison.measure.name}): dots are seeds, bars their means."
         overview.append(save(score_chart(comparison), directory, "scores", caption))
     captions: dict[Axis, str] = {
-        "steps": "Return over steps: training episodes, mean of the last 100; circles: evaluations",
-        "hours": "The same over wall-clock time",
+        "steps": "over steps: training episodes (mean of the last 100) and evaluations (circles)",
+        "hours": "over wall-clock time",
     }
     curves = {
         game: [
@@ -138,7 +138,7 @@ def _pictures(comparison: Comparison, directory: Path) -> tuple[list[Picture], d
                 learning_curve(comparison, game, axis),
                 directory,
                 f"curve-{file_name(game)}-{axis}",
-                f"{caption}, {game}",
+                f"{game} {caption}",
             )
             for axis, caption in captions.items()
         ]
