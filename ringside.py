@@ -62,6 +62,13 @@ def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], 
 
     run_dir = ready.config.run.run_dir
     assert run_dir is not None
+    observer: Observer | None = None
+
+    def look(memory: Memory) -> None:
+        nonlocal observer
+        observer = observer or Observer(memory)
+        on_status(observer.look())
+
     for answer in checks.before_start(ready, continues=True):  # `plan` has refused what is red
         if answer.colour == "yellow":
             note(answer.sentence)
@@ -71,17 +78,9 @@ def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], 
         checkpoint = find_checkpoint(ready.config.run.resume)
         for sentence in checkpoint.refused:
             note(f"{sentence} Going on from {checkpoint.path.name} instead.")
-    with _owned(run_dir, ready.config), tracking(ready.config.run, note) as track:
-        observer: Observer | None = None
-
-        def look(memory: Memory) -> None:
-            nonlocal observer
-            observer = observer or Observer(memory)
-            on_status(observer.look())
-            track()
-
+    with _owned(run_dir, ready.config), tracking(ready.config.run, look, note) as look_on:
         compile_kernels()  # once, into numba's cache, rather than by every actor at the same time
-        supervisor.train(ready, look, note)
+        supervisor.train(ready, look_on, note)
         summary: dict[str, Any] = json.loads((run_dir / "summary.json").read_text())
     return summary
 

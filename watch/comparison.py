@@ -20,6 +20,7 @@ from shared.scores import REFERENCE, human_normalised
 from watch.aggregate import STATISTICS, Estimate, estimate
 from watch.metrics import MEAN_OVER
 from watch.records import Records, RecordsError, newest
+from watch.words import setting
 
 ASIDE = (
     (MAY_CHANGE_ON_RESUME - {"total_steps"})
@@ -28,6 +29,8 @@ ASIDE = (
     | set(vars(Evaluate()))
 )
 """Settings in which the runs of one arm may differ."""
+SAID = 4
+"""Differences that an arm's meaning names."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ class Arm:
     label: str
     """A letter, or `Ringside` where there is but one."""
     meaning: str
-    """In what it differs from the other arms, if that is soon said."""
+    """In what it differs from the other arms, first of all in the parts of its algorithm; as many as are soon said."""
     runs: tuple[Records, ...]
 
     def of(self, game: str) -> list[Records]:
@@ -183,8 +186,10 @@ def _names(firsts: Sequence[Records]) -> list[tuple[str, str]]:
     if len(firsts) == 1:
         return [("Ringside", "")]
     rows = differences(firsts, ASIDE)
+    telling = sorted(rows, key=lambda name: name not in firsts[0].config.get("extend", {}))[:SAID]
+    more = f" and {len(rows) - SAID} more" if len(rows) > SAID else ""
     return [
-        (_letter(i), ", ".join(f"{name} {values[i]}" for name, values in rows.items()) if len(rows) <= 3 else "")
+        (_letter(i), ", ".join(f"{name} {setting(rows[name][i])}" for name in telling) + more)
         for i in range(len(firsts))
     ]
 

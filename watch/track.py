@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from shared.config import CONFIG_FILE, Run
 from shared.files import PRIVATE_UMASK, write_atomic
@@ -32,6 +32,8 @@ FINISH_SECONDS = 120.0
 """How long the rest may take to be sent, once the run is over."""
 STATE_FILE = "track.json"
 """What a run directory keeps of it: the service's id of the run, its address, and what was sent."""
+
+T = TypeVar("T")
 
 
 class Tracker:
@@ -85,17 +87,29 @@ class Tracker:
 
 
 @contextmanager
-def tracking(run: Run, note: Callable[[str], None]) -> Iterator[Callable[[], None]]:
-    """Track a run while this lasts, if its settings say so; gives what is to be called now and then."""
+def tracking(run: Run, look: Callable[[T], None], note: Callable[[str], None]) -> Iterator[Callable[[T], None]]:
+    """Track a run while this lasts, if its settings say so.
+
+    Args:
+        look: what is called several times a second anyway.
+
+    Returns:
+        What is to be called instead.
+    """
     if run.track == "off":
-        yield lambda: None
+        yield look
         return
     assert run.run_dir is not None, "the configuration is not resolved"
     if run.resume is None:
         (run.run_dir / STATE_FILE).unlink(missing_ok=True)  # of a former run in this directory
     tracker = Tracker(run.run_dir, note)
+
+    def look_and_tell(at: T) -> None:
+        look(at)
+        tracker.look()
+
     try:
-        yield tracker.look
+        yield look_and_tell
     finally:
         tracker.finish()
 

@@ -46,19 +46,20 @@ def test_configurations_stand_in_the_order_in_which_they_were_named(tmp_path: Pa
         tmp_path, {"batch_size": 64}, {"batch_size": 16, "returns": [1.0] * 9}, {"batch_size": 64, "seed": 2}
     )
     assert [arm.runs[0].settings["batch_size"] for arm in found.arms] == [64, 16]
-    assert found.arms[0].meaning == "total_steps 4000, batch_size 64"
+    assert found.arms[0].meaning == "total_steps 4_000, batch_size 64"
 
 
-def test_many_differences_are_left_to_the_table(tmp_path: Path) -> None:
-    settings = {"batch_size": 64, "learning_rate": 0.1, "discount": 0.9, "network": "small"}
+def test_of_many_differences_those_of_the_algorithm_are_named(tmp_path: Path) -> None:
+    settings = {"batch_size": 64, "learning_rate": 0.1, "discount": 0.9, "network": "small", "double": True}
     first, second = compared(tmp_path, {}, settings).arms
-    assert (first.meaning, second.meaning) == ("", "")
-    rows = differences([first.runs[0], second.runs[0]])
-    assert rows == {
+    assert first.meaning == "double off, batch_size 32, discount 0.99, learning_rate 0.00025 and 1 more"
+    assert second.meaning == "double on, batch_size 64, discount 0.9, learning_rate 0.1 and 1 more"
+    assert differences([first.runs[0], second.runs[0]]) == {
         "batch_size": [32, 64],
-        "learning_rate": [2.5e-4, 0.1],
         "discount": [0.99, 0.9],
+        "learning_rate": [2.5e-4, 0.1],
         "network": ["nature", "small"],
+        "double": [False, True],
     }
 
 

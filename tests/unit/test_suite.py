@@ -31,6 +31,7 @@ if words[0] == "eval":
 sys.path[:0] = [os.environ["FAKE_ROOT"]]
 from tests.written_runs import write_run
 from shared.config import Config
+from shared.resolve import resolve
 flags = dict(zip(words[::2], words[1::2]))
 path = Path(flags.get("--run-dir") or flags["--resume"])
 if path.name == os.environ.get("FAKE_FAILS"): sys.exit("it failed")
@@ -44,6 +45,9 @@ if "--resume" in flags:
 game, _, seed = path.name.rpartition("-")
 numbers = {"batch_size": int(flags.get("--batch-size", 32)), "learning_starts": 1000, "eval_episodes": 30}
 write_run(path, game, int(seed), [1.0, 2.0], [], **numbers)
+config = Config.from_json(json.loads((path / "config.json").read_text()))
+config = resolve(config.with_settings(device="cpu", precision="fp32", run_dir=path))
+(path / "config.json").write_text(json.dumps(config.to_json()))
 """
 
 

@@ -103,11 +103,13 @@ def test_a_new_run_in_the_same_directory_is_a_new_one_there(
     tmp_path: Path, sent: Callable[[], list[list[Any]]]
 ) -> None:
     path = write_run(tmp_path / "run", returns=[3.0], evaluations=[])
+    seen: list[str] = []
     for resume in (None, path, None):
-        with tracking(Run(run_dir=path, resume=resume, track="wandb"), print):
-            pass
+        with tracking(Run(run_dir=path, resume=resume, track="wandb"), seen.append, print) as look:
+            look("memory")
     first, second, third = (told["id"] for told in of("init", sent()))
     assert first == second != third
+    assert seen == ["memory"] * 3
 
 
 def test_what_the_service_refuses_is_said_and_the_run_goes_on(
@@ -140,8 +142,8 @@ def test_a_service_that_does_not_answer_is_not_waited_for(
 
 
 def test_without_it_nothing_is_started(tmp_path: Path) -> None:
-    with tracking(Run(run_dir=tmp_path), print) as look:
-        look()
+    with tracking(Run(run_dir=tmp_path), print, print) as look:
+        assert look is print
     assert list(tmp_path.iterdir()) == []
 
 
