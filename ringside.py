@@ -59,6 +59,7 @@ def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], 
     from actors.frames import compile_kernels
     from shared import checks
     from watch.observer import Observer
+    from watch.track import tracking
 
     run_dir = ready.config.run.run_dir
     assert run_dir is not None
@@ -80,10 +81,10 @@ def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], 
         checkpoint = find_checkpoint(ready.config.run.resume)
         for sentence in checkpoint.refused:
             note(f"{sentence} Going on from {checkpoint.path.name} instead.")
-    with _owned(run_dir, ready.config):
+    with _owned(run_dir, ready.config), tracking(ready.config.run, look, note) as look_on:
         compile_kernels()  # once, into numba's cache, rather than by every actor at the same time
         try:
-            supervisor.train(ready, look, note)
+            supervisor.train(ready, look_on, note)
         finally:
             withdraw(run_dir)
         summary: dict[str, Any] = json.loads((run_dir / "summary.json").read_text())

@@ -207,9 +207,9 @@ class Run:
     """Directory of the run's files; default: runs/GAME-TIME."""
     resume: Path | None = None
     """Continue this run directory or checkpoint exactly, with its settings. Only --actors, --total-steps, --pin,
-    --balance, --replay-on, --graph-updates, --mps, --run-dir, --plain and --checkpoint-... may change; --device,
-    --precision, --deterministic, --learner-threads, --inference-threads and --inference-batch too, but then the run
-    goes on without being the same to the last bit."""
+    --balance, --replay-on, --graph-updates, --mps, --run-dir, --plain, --track and --checkpoint-... may change;
+    --device, --precision, --deterministic, --learner-threads, --inference-threads and --inference-batch too, but then
+    the run goes on without being the same to the last bit."""
     init_from: Path | None = None
     """Begin a new run with the weights of this run directory or checkpoint."""
     checkpoint_every_minutes: float = 10.0
@@ -218,6 +218,8 @@ class Run:
     """Keep the replay in checkpoints, which makes --resume exact."""
     plain: bool = False
     """Print a line every few seconds instead of the live display."""
+    track: Literal["off", "wandb"] = "off"
+    """wandb: send what is measured to Weights & Biases, too (docs/reports.md)."""
 
 
 @dataclass(frozen=True)
@@ -329,6 +331,7 @@ MAY_CHANGE_ON_RESUME = frozenset(
         "checkpoint_every_minutes",
         "checkpoint_replay",
         "plain",
+        "track",
     }
 )
 """Settings that do not touch the numbers of the steps already planned. `init_from` acts only at step 0."""

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import os
 import re
 from collections.abc import Iterable
@@ -74,6 +75,8 @@ def settings(config: Config) -> None:
         )
     if run.resume is not None and run.init_from is not None:
         raise ConfigError("--resume continues a run and --init-from begins a new one: give one of them.")
+    if run.track == "wandb" and importlib.util.find_spec("wandb") is None:
+        raise ConfigError("--track wandb needs the package wandb, which is not installed: say pip install wandb.")
     for flag, path in (("--resume", run.resume), ("--init-from", run.init_from)):
         if path is not None and not path.exists():
             raise ConfigError(f"{flag} {path} does not exist.")

@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import os
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+from tensorboard.plugins.hparams import metadata
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionStartInfo
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from watch.metrics import Episode, Values
-
-ROUND_TAGS = {
-    "mean_return_100": "charts/mean_return_100",
-    "steps_per_second": "charts/steps_per_second",
-    "frames_per_second": "charts/frames_per_second",
-    "updates_per_second": "charts/updates_per_second",
-    "samples_per_step": "charts/samples_per_step",
-    "epsilon": "charts/epsilon",
-    "loss": "losses/td_loss",
-    "mean_q": "losses/q_values",
-    "gradient_norm": "losses/gradient_norm",
-    "learner_busy": "busy/learner",
-    "inference_busy": "busy/inference",
-    "actors_busy": "busy/actors",
-}
-"""TensorBoard's names for the values of a round: where there are any, those that people's dashboards know."""
+from watch.tags import Scalars, episode_scalars, evaluation_scalars, round_scalars
 
 
 class EventLog:
@@ -39,11 +25,12 @@ class EventLog:
     metrics.jsonl has it right.
     """
 
-    def __init__(self, directory: Path, steps: int) -> None:
+    def __init__(self, directory: Path, steps: int, settings: Mapping[str, object]) -> None:
         """Open a new file of events.
 
         Args:
             steps: the clock at which the run goes on; TensorBoard drops what older files have beyond it.
+            settings: the run's, by their flat names, for the tab of hyper-parameters.
 
         Raises:
             OSError: as the system says it.
@@ -55,37 +42,49 @@ class EventLog:
         try:
             self._write(Event(file_version="brain.Event:2"))
             self._write(Event(session_log=SessionLog(status=SessionLog.START), step=steps + 1))
+            self._write(Event(summary=_hyperparameters(settings, now / 1e9)))
             self._writer.flush()
         except OSError:
             path.unlink(missing_ok=True)  # or every try on a full disk would leave one behind
             raise
 
     def round(self, steps: int, values: Values, episodes: Iterable[Episode], envs: int) -> None:
-        """The same as `MetricsLog.log_round` takes; values without a name in `ROUND_TAGS` are left out."""
+        """The same as `MetricsLog.log_round` takes."""
         for episode in episodes:
-            totals = {"charts/episodic_return": episode.total, "charts/episodic_length": episode.length}
-            self._scalars((episode.tick + 1) * envs, totals)
-        self._scalars(steps, {tag: values.get(name) for name, tag in ROUND_TAGS.items()})
+            self._scalars((episode.tick + 1) * envs, episode_scalars(episode.total, episode.length))
+        self._scalars(steps, round_scalars(values))
         self._writer.flush()
 
     def evaluation(self, steps: int, values: Values) -> None:
         """Everything in `values` that is a number, under eval/."""
-        self._scalars(steps, {f"eval/{name}": value for name, value in values.items()})
+        self._scalars(steps, evaluation_scalars(values))
         self._writer.flush()
 
     def close(self) -> None:
         """Close the file."""
         self._writer.close()
 
-    def _scalars(self, steps: int, scalars: Values) -> None:
-        values = [
-            Summary.Value(tag=tag, simple_value=value)
-            for tag, value in scalars.items()
-            if isinstance(value, int | float) and math.isfinite(value)
-        ]
-        if values:
+    def _scalars(self, steps: int, scalars: Scalars) -> None:
+        if scalars:
+            values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
             self._write(Event(step=steps, summary=Summary(value=values)))
 
     def _write(self, event: Event) -> None:
         event.wall_time = time.time()
         self._writer.write(event.SerializeToString())
+
+
+def _hyperparameters(settings: Mapping[str, object], begun: float) -> Summary:
+    """What the HParams plugin reads; it finds metrics by itself. `begun`: seconds since 1970."""
+    session = SessionStartInfo(start_time_secs=begun)
+    for name, value in settings.items():
+        if isinstance(value, bool):
+            session.hparams[name].bool_value = value
+        elif isinstance(value, int | float):
+            session.hparams[name].number_value = value
+        elif isinstance(value, str):
+            session.hparams[name].string_value = value
+    data = HParamsPluginData(version=metadata.PLUGIN_DATA_VERSION, session_start_info=session)
+    about = SummaryMetadata.PluginData(plugin_name=metadata.PLUGIN_NAME, content=data.SerializeToString())
+    value = Summary.Value(tag=metadata.SESSION_START_INFO_TAG, metadata=SummaryMetadata(plugin_data=about))
+    return Summary(value=[value])

@@ -53,7 +53,8 @@ class RunFiles:
         """TensorBoard's events. Raises `OSError`."""
         if self._events is None:
             steps = int(self._memory.board.written[0]) * self._memory.sizes.round_steps
-            self._events = EventLog(self._run_dir / "tensorboard", steps)
+            settings = self._memory.plan.config.to_flat()
+            self._events = EventLog(self._run_dir / "tensorboard", steps, settings)
         return self._events
 
     def doubt(self) -> None:

@@ -95,7 +95,7 @@ def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
     unreadable = 0
     with open(path, "rb") as file:
         for number, line in enumerate(file, start=1):
-            record = _parse(line)
+            record = parse_record(line)
             if record is None:
                 unreadable = unreadable or number
             elif unreadable:
@@ -104,8 +104,8 @@ def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
                 yield line, record
 
 
-def _parse(line: bytes) -> dict[str, Any] | None:
-    """The record that a whole line holds, or None."""
+def parse_record(line: bytes) -> dict[str, Any] | None:
+    """The record that a whole line of a metrics.jsonl holds, or None."""
     if not line.endswith(b"\n"):
         return None
     try:

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams import metadata
 
 from shared.ring import SLOT_FIELDS
 from watch import metrics
@@ -230,7 +231,7 @@ def scalars(directory: Path) -> dict[str, list[tuple[int, float]]]:
 
 
 def test_tensorboard_reads_the_events(tmp_path: Path) -> None:
-    log = EventLog(tmp_path, steps=0)
+    log = EventLog(tmp_path, steps=0, settings={})
     values = {"loss": 0.5, "mean_q": 2.0, "epsilon": 1.0, "steps_per_second": 400.0, "gradient_norm": math.nan}
     values |= {"learner_busy": 0.75, "actors_busy": None}
     log.round(40, {**values, "unknown": 3.0}, episodes_of(0), envs=4)
@@ -240,7 +241,7 @@ def test_tensorboard_reads_the_events(tmp_path: Path) -> None:
     assert found.keys() == {
         "charts/episodic_return",
         "charts/episodic_length",
-        "charts/steps_per_second",
+        "charts/SPS",
         "charts/epsilon",
         "losses/td_loss",
         "losses/q_values",
@@ -252,12 +253,21 @@ def test_tensorboard_reads_the_events(tmp_path: Path) -> None:
     assert found["eval/mean_return"] == [(40, 1.5)]
 
 
+def test_settings_are_in_the_tab_of_hyperparameters(tmp_path: Path) -> None:
+    settings = {"game": "pong", "learning_rate": 2.5e-4, "batch_size": 32, "checkpoint_replay": True, "env": None}
+    EventLog(tmp_path, steps=0, settings=settings).close()
+    found = EventAccumulator(str(tmp_path)).Reload().SummaryMetadata(metadata.SESSION_START_INFO_TAG)
+    session = metadata.parse_session_start_info_plugin_data(found.plugin_data.content)
+    values = {name: getattr(value, value.WhichOneof("kind")) for name, value in session.hparams.items()}
+    assert values == {"game": "pong", "learning_rate": 2.5e-4, "batch_size": 32.0, "checkpoint_replay": True}
+
+
 def test_a_resumed_run_replaces_what_it_plays_again(tmp_path: Path) -> None:
-    log = EventLog(tmp_path, steps=0)
+    log = EventLog(tmp_path, steps=0, settings={})
     for round_ in range(4):
         log.round((round_ + 1) * 40, {"loss": 1.0}, [], envs=4)
     log.close()
-    log = EventLog(tmp_path, steps=80)
+    log = EventLog(tmp_path, steps=80, settings={})
     for round_ in range(2, 5):
         log.round((round_ + 1) * 40, {"loss": 2.0}, [], envs=4)
     log.close()

@@ -1,0 +1,87 @@
+"""The task `report`: one page about one or more runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import tyro
+
+from shared.config import ConfigError
+from tasks.arguments import PROGRAM, parse
+
+
+@dataclass(frozen=True)
+class Report:
+    """The options of `report`."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Run directories: seeds, games or configurations to set beside one another."""
+    out: Path | None = None
+    """Directory of the report; default: report, inside the run or, of several runs, here."""
+    title: str | None = None
+    """Headline; default: the games."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write a report of runs: an HTML page, its pictures as PNG, its figures as JSON."""
+    options = parse(
+        Report,
+        arguments,
+        f"{PROGRAM} report",
+        "Write one page about one or more runs: learning curves, scores beside published ones, throughput, settings.",
+    )
+    if not options.runs:
+        raise ConfigError(f"Name at least one run directory: {PROGRAM} report runs/*")
+    missing = [str(path) for path in options.runs if not path.exists()]
+    if missing:
+        raise ConfigError(f"There is no run {', '.join(missing)}.")
+    out = options.out or (options.runs[0] / "report" if len(options.runs) == 1 else Path("report"))
+    page, left_out = write_report(options.runs, out, options.title)
+    for sentence in left_out:
+        print(f"{PROGRAM}: {sentence}", file=sys.stderr)
+    print(f"The report is in {page}.")
+    return 0
+
+
+def write_report(runs: Sequence[Path], out: Path, title: str | None = None) -> tuple[Path, tuple[str, ...]]:
+    """Write a report into a directory; runs that cannot be read are left out as long as one can.
+
+    Returns:
+        The page, and sentences about what is not in it.
+
+    Raises:
+        ConfigError: no run can be read, their scores cannot be compared, or the report cannot be drawn or written.
+    """
+    if find_spec("matplotlib") is None:
+        raise ConfigError("A report needs the package matplotlib, which is not installed: say pip install matplotlib.")
+    from watch import report
+    from watch.comparison import compare
+    from watch.records import Records, RecordsError, load
+
+    found: list[Records] = []
+    refused = []
+    for path in runs:
+        try:
+            found.append(load(path))
+        except RecordsError as error:
+            refused.append(str(error))
+        except OSError as error:
+            refused.append(f"{path} cannot be read: {error.strerror}.")
+    try:
+        comparison = compare(found, refused)
+    except RecordsError as error:
+        raise ConfigError(str(error)) from error
+    try:
+        page = report.write(comparison, out, title or f"Ringside on {_named(comparison.games)}")
+    except OSError as error:
+        raise ConfigError(f"--out {out} cannot be written: {error.strerror}.") from error
+    return page, comparison.left_out
+
+
+def _named(games: Sequence[str]) -> str:
+    """A headline's list."""
+    return ", ".join(games) if len(games) <= 5 else f"{len(games)} games"

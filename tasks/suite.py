@@ -1,0 +1,334 @@
+"""The task `suite`: the same training on many games and seeds, one run after another, and a report of all.
+
+Each run is `launch.py` in a process of its own, so that nothing of one run is left in the next. What is done already is
+seen in the run directories alone: the same command goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import launch
+from shared.config import ARITHMETIC, CONFIG_FILE, MAY_CHANGE_ON_RESUME, Config, ConfigError
+from shared.suites import SUITES
+from tasks.arguments import PROGRAM, Choices, config_of, parse_choices
+
+NOT_HERE = {"--game": "--games", "--env": "--games", "--seed": "--seeds", "--run-dir": "--out", "--resume": "--out"}
+"""Options of training that a suite sets itself, and by which of its own."""
+_PR_SET_PDEATHSIG = 1
+_prctl = ctypes.CDLL(None).prctl
+
+
+@dataclass(frozen=True)
+class Suite(Choices):
+    """The options of `suite`: those of training, and these."""
+
+    games: str = "atari5"
+    """atari5, atari26, atari57, or games separated by commas."""
+    seeds: int = 3
+    """Runs of each game, with the seeds 1, 2, ..."""
+    out: Path | None = None
+    """Directory of the runs and their report; default: runs/GAMES. The same directory and options go on with it."""
+    final_episodes: int | None = None
+    """Episodes of the evaluation after each run; default: as the protocol says."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of the suite."""
+
+    config: Config
+    """As it is to be run, resolved."""
+    directory: Path
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"{self.config.play.game}, seed {self.config.run.seed}"
+
+    @property
+    def finished(self) -> bool:
+        """Whether it was run to the end that is wanted now."""
+        summary, former = read_object(self.directory / "summary.json"), read_object(self.directory / CONFIG_FILE)
+        wanted = self.config.learn.total_steps
+        # The summary may be that of a shorter run which is being continued.
+        whole = summary.get("finished") is True and summary.get("steps", 0) >= wanted
+        return whole and former.get("learn", {}).get("total_steps") == wanted
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is a checkpoint to go on from."""
+        return any(self.directory.glob("checkpoints/checkpoint-*.json"))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run all. Returns 1 when a run or an evaluation failed, or all was stopped before the end."""
+    for word in arguments:
+        flag = word.partition("=")[0].replace("_", "-")
+        if flag in NOT_HERE:
+            raise ConfigError(f"A suite says itself what {flag} is: leave it away and use {NOT_HERE[flag]}.")
+    options = parse_choices(
+        Suite,
+        arguments,
+        f"{PROGRAM} suite",
+        "Train on many games and seeds, one run after another, evaluate each by its protocol, and report. The same "
+        "command goes on where it was stopped.",
+    )
+    if options.seeds < 1:
+        raise ConfigError(f"--seeds {options.seeds} must be at least 1.")
+    if options.final_episodes is not None and options.final_episodes < 1:
+        raise ConfigError(f"--final-episodes {options.final_episodes} must be at least 1.")
+    games = games_of(options.games)
+    out = options.out or Path("runs") / (options.games if options.games in SUITES else "-".join(games)[:80])
+    jobs = jobs_of(options, games, out)
+    with _owned(out):
+        return _Steward(options, jobs, out).run()
+
+
+def games_of(words: str) -> list[str]:
+    """The games of a list's name, or of names separated by commas. Raises `ConfigError`."""
+    from actors.atari import game_name
+    from actors.env import EnvError
+    from shared.validate import nearest
+
+    names = SUITES.get(words) or [name.strip() for name in words.split(",") if name.strip()]
+    if not names:
+        raise ConfigError(f"--games {words!r} names no game; say {', '.join(SUITES)}, or games separated by commas.")
+    try:
+        return list(dict.fromkeys(game_name(name) for name in names))
+    except EnvError as error:
+        if len(names) == 1:
+            raise ConfigError(
+                f"--games {words} is neither a list of games ({', '.join(SUITES)}) nor a game{nearest(words, SUITES)}"
+            ) from error
+        raise ConfigError(f"--games {words}: {error}") from error
+
+
+def jobs_of(options: Suite, games: Sequence[str], out: Path) -> list[Job]:
+    """Every run, each seed of all games before the next seed.
+
+    Raises:
+        ConfigError: the settings cannot work, or a directory holds a run of other settings.
+    """
+    import ringside
+
+    plain = config_of(options).with_settings(run_dir=out)
+    resolved = ringside.check(plain.with_settings(game=games[0])).config
+    jobs = []
+    for seed in range(1, options.seeds + 1):
+        for game in games:
+            directory = out / f"{game}-{seed}"
+            jobs.append(Job(resolved.with_settings(game=game, seed=seed, run_dir=directory), directory))
+    for job in jobs:
+        if (job.directory / CONFIG_FILE).exists():
+            _require_same(job)
+    return jobs
+
+
+def _require_same(job: Job) -> None:
+    """Raise `ConfigError` unless a directory's run is, or can become, that of the job."""
+    try:
+        former = Config.from_json(read_object(job.directory / CONFIG_FILE))
+    except ConfigError as error:
+        raise ConfigError(f"{job.directory} cannot be continued: {error} Name another --out.") from error
+    if former.experiment() != job.config.experiment():
+        wanted, found = job.config.to_flat(), former.to_flat()
+        names = wanted.keys() - MAY_CHANGE_ON_RESUME - ARITHMETIC
+        differing = [f"--{name.replace('_', '-')}" for name in sorted(names) if wanted[name] != found[name]]
+        raise ConfigError(
+            f"{job.directory} holds a run with other settings ({', '.join(differing)}): name another --out, or say the "
+            "same options again."
+        )
+
+
+class _Steward:
+    """Runs the jobs in order, and passes on what it is told by signals."""
+
+    def __init__(self, options: Suite, jobs: Sequence[Job], out: Path) -> None:
+        self._options = options
+        self._jobs = jobs
+        self._out = out
+        self._child: subprocess.Popen[bytes] | None = None
+        self._stopped = False
+        self._failed: list[str] = []
+
+    def run(self) -> int:
+        """All jobs and the report. Returns the exit code."""
+        with self._signals_caught():
+            for number, job in enumerate(self._jobs, start=1):
+                if not self._stopped:
+                    self._do(job, f"[{number}/{len(self._jobs)}] {job.name}")
+        if self._stopped:
+            print(
+                f"Stopped. The same command goes on where it was; a report of what there is: {self._report_command()}"
+            )
+            return 1
+        for sentence in self._failed:
+            print(f"{PROGRAM}: {sentence}", file=sys.stderr)
+        self._report()
+        return 1 if self._failed else 0
+
+    def _do(self, job: Job, title: str) -> None:
+        """One job: training as far as it is still to be done, and its evaluations."""
+        if job.finished:
+            print(f"{title}: finished already.", flush=True)
+        else:
+            print(f"{title}: {'goes on' if job.begun else 'begins'} in {job.directory}.", flush=True)
+            code = self._spawn(self._training(job), aside=False)
+            if self._stopped:
+                return
+            if code != 0 or not job.finished:
+                why = f"exit code {code}" if code else "it was stopped before its end"
+                self._failed.append(f"{job.name} was not finished: {why}. Its logs are in {job.directory / 'logs'}.")
+                return
+        for kind, (load, version) in weights_of(job.directory).items():
+            if not self._stopped:
+                self._evaluate(job, title, kind, load, version)
+
+    def _training(self, job: Job) -> list[str]:
+        """The words of `launch.py` for a run."""
+        import ringside
+
+        defaults = ringside.starting_point(self._options.preset, None).to_flat()
+        given = config_of(self._options).to_flat()
+        words = ["--resume", str(job.directory)] if job.begun else ["--preset", self._options.preset]
+        own = {"game", "seed", "run_dir", "resume", *(["init_from"] if job.begun else [])}
+        for name, value in given.items():
+            if value != defaults[name] and name not in own:
+                flag = name.replace("_", "-")
+                switch = f"--{flag}" if value else f"--no-{flag}"
+                words += [switch] if isinstance(value, bool) else [f"--{flag}", str(value)]
+        play, run = job.config.play, job.config.run
+        if job.begun:  # it keeps its own number of steps, unless told otherwise
+            return [*words, "--total-steps", str(job.config.learn.total_steps)]
+        return [*words, "--game", play.game, "--seed", str(run.seed), "--run-dir", str(job.directory)]
+
+    def _evaluate(self, job: Job, title: str, kind: str, load: Path, version: int) -> None:
+        """Evaluate weights by the protocol, unless that was done for just these."""
+        from shared.protocols import PROTOCOLS
+        from watch.records import JUDGED
+
+        target = job.directory / JUDGED[kind]
+        episodes = self._options.final_episodes or PROTOCOLS[job.config.play.protocol].eval_episodes
+        former = read_object(target)
+        if (former.get("version"), former.get("episodes")) == (version, episodes):
+            return
+        print(f"{title}: evaluation of the {kind} weights, {episodes} episodes.", flush=True)
+        beside = target.with_suffix(".part")
+        words = ["eval", "--load", str(load), "--episodes", str(episodes), "--json", str(beside)]
+        code = self._spawn([*words, "--device", job.config.machine.device], aside=True)
+        if code == 0:
+            beside.replace(target)
+        elif not self._stopped:
+            self._failed.append(f"The {kind} weights of {job.name} could not be evaluated: exit code {code}.")
+
+    def _spawn(self, words: Sequence[str], *, aside: bool) -> int:
+        """Run `launch.py` with these words to its end, and return its exit code; below 0: by a signal.
+
+        It ends, gracefully, should this process be killed. `aside`: a Ctrl-C of the terminal does not reach it.
+        """
+        if self._stopped:
+            return -signal.SIGTERM
+        parent = os.getpid()
+
+        def end_with_parent() -> None:
+            _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+            if os.getppid() != parent:
+                os._exit(1)
+
+        self._child = subprocess.Popen(
+            [sys.executable, launch.__file__, *words], start_new_session=aside, preexec_fn=end_with_parent
+        )
+        try:
+            if self._stopped:  # it was, before there was anybody to tell
+                self._child.terminate()
+            return self._child.wait()
+        finally:
+            self._child = None
+
+    @contextmanager
+    def _signals_caught(self) -> Iterator[None]:
+        """Pass SIGINT, SIGTERM and SIGHUP on to the run, which saves itself; nothing else is begun then."""
+
+        def pass_on(number: int, frame: FrameType | None) -> None:
+            self._stopped = True
+            if self._child is not None:
+                self._child.send_signal(signal.SIGTERM)  # a run takes two signals within a second for one
+
+        heeded = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # unless this process was told to ignore one (nohup)
+        former = {
+            number: signal.signal(number, pass_on) for number in heeded if signal.getsignal(number) != signal.SIG_IGN
+        }
+        try:
+            yield
+        finally:
+            for number, handler in former.items():
+                signal.signal(number, handler)
+
+    def _report(self) -> None:
+        """The report of all that was finished, if that is anything."""
+        from tasks.report import write_report
+
+        found = [job.directory for job in self._jobs if job.finished]
+        if found:
+            page, left_out = write_report(found, self._out / "report")
+            for sentence in left_out:
+                print(f"{PROGRAM}: {sentence}", file=sys.stderr)
+            print(f"The report is in {page}.")
+
+    def _report_command(self) -> str:
+        return f"python {PROGRAM} report {self._out}/*-*"
+
+
+def weights_of(run_dir: Path) -> dict[str, tuple[Path, int]]:
+    """What there is to evaluate of a finished run: what to load, and which version that is, by kind."""
+    from shared.manifest import find_checkpoint
+    from shared.segments import CheckpointError
+    from shared.weights_file import read_weights_metadata
+
+    found: dict[str, tuple[Path, int]] = {}
+    try:
+        found["final"] = (run_dir, find_checkpoint(run_dir).boundary)
+        best = run_dir / "checkpoints" / "best.safetensors"
+        if best.exists():
+            found["best"] = (best, int(read_weights_metadata(best).get("version", -1)))
+    except CheckpointError:
+        found.setdefault("final", (run_dir, -1))  # let the evaluation itself say what is wrong
+    return found
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """A JSON object; empty where there is none that is whole."""
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+@contextmanager
+def _owned(out: Path) -> Iterator[None]:
+    """Make the directory of a suite, and keep every other suite out of it while this one lives."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        lock = open(out / "suite.lock", "w")  # noqa: SIM115  (closed below)
+    except OSError as error:
+        raise ConfigError(f"--out {out} cannot be written: {error.strerror}.") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigError(f"--out {out} belongs to a suite that is still going on.") from error
+        yield

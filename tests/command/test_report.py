@@ -1,0 +1,68 @@
+"""`launch.py report` and the bad input of `suite` as a user types them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Launch
+from tests.written_runs import write_run
+
+
+def refusal(launch: Launch, *words: str) -> str:
+    """The one sentence with which the command refuses."""
+    done = launch(*words)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+    assert done.stderr.startswith("launch.py: ")
+    return done.stderr
+
+
+def test_a_report_of_one_run_lies_in_it_and_one_of_several_lies_here(launch: Launch, tmp_path: Path) -> None:
+    write_run(tmp_path / "runs" / "a", seed=1)
+    write_run(tmp_path / "runs" / "b", seed=2)
+    done = launch("report", "runs/a")
+    assert (done.returncode, done.stdout) == (0, "The report is in runs/a/report/report.html.\n"), done.stderr
+    done = launch("report", "runs/a", "runs/b", "--title", "Two seeds")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "The report is in report/report.html.\n", "")
+    assert "<h1>Two seeds</h1>" in (tmp_path / "report" / "report.html").read_text()
+
+
+def test_what_cannot_be_read_is_left_out_and_said(launch: Launch, tmp_path: Path) -> None:
+    write_run(tmp_path / "good")
+    write_run(tmp_path / "empty")
+    (tmp_path / "empty" / "metrics.jsonl").unlink()
+    done = launch("report", "good", "empty", "--out", "out")
+    assert done.returncode == 0
+    assert done.stderr.startswith("launch.py: empty holds no whole round yet")
+    assert "empty holds no whole round yet" in (tmp_path / "out" / "report.html").read_text()
+    assert "never began" in refusal(launch, "report", "empty")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("report", "nowhere"), "There is no run nowhere."),
+        (("report", "nowhere", "run", "neither"), "There is no run nowhere, neither."),
+        (("report", "."), "no run directory; it holds 2 of them: say ./*"),
+        (("report", "run", "sticky"), "different protocols"),
+        (("report", "run", "--out", "run/config.json"), "--out run/config.json cannot be written"),
+        (
+            ("suite", "--games", "atari75"),
+            "--games atari75 is neither a list of games (atari5, atari26, atari57) nor a game",
+        ),
+        (("suite", "--seeds", "-1"), "--seeds -1 must be at least 1"),
+        (("report",), "Name at least one run directory"),
+    ],
+)
+def test_bad_input_is_one_sentence(launch: Launch, tmp_path: Path, words: tuple[str, ...], says: str) -> None:
+    write_run(tmp_path / "run")
+    write_run(tmp_path / "sticky", protocol="machado")
+    assert says in refusal(launch, *words)
+
+
+def test_help_of_both(launch: Launch) -> None:
+    report, suite = launch("report", "--help").stdout, launch("suite", "--help").stdout
+    assert "--out PATH" in report
+    assert "--final-episodes INT" in suite
+    assert "--learning-rate FLOAT" in suite

@@ -1,0 +1,129 @@
+"""Which runs are one configuration, which scores may be compared, and what is said about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shared.scores import human_normalised
+from tests.written_runs import write_run
+from watch.comparison import Comparison, compare, differences, notes
+from watch.records import RecordsError, load
+
+
+def compared(tmp_path: Path, *runs: dict[str, Any]) -> Comparison:
+    return compare([load(write_run(tmp_path / str(i), **run)) for i, run in enumerate(runs)])
+
+
+def test_seeds_games_and_what_cannot_matter_make_no_other_configuration(tmp_path: Path) -> None:
+    found = compared(
+        tmp_path,
+        {"seed": 1},
+        {"seed": 2, "actors": 3, "run_dir": "elsewhere", "plain": True, "device": "cuda:1", "eval_every_steps": 500},
+        {"seed": 1, "game": "breakout"},
+    )
+    (arm,) = found.arms
+    assert (arm.label, arm.meaning, arm.games) == ("Ringside", "", ["breakout", "pong"])
+    assert [run.seed for run in arm.of("pong")] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"learning_rate": 1e-3}, {"precision": "bf16"}, {"returns": [1.0] * 5}, {"envs": 8}, {"schedule": "free"}],
+)
+def test_everything_else_does(tmp_path: Path, change: dict[str, Any]) -> None:
+    found = compared(tmp_path, {}, change)
+    assert [arm.label for arm in found.arms] == ["A", "B"]
+    name = "total_steps" if "returns" in change else next(iter(change))
+    assert found.arms[0].meaning.startswith(name)
+
+
+def test_configurations_stand_in_the_order_in_which_they_were_named(tmp_path: Path) -> None:
+    found = compared(
+        tmp_path, {"batch_size": 64}, {"batch_size": 16, "returns": [1.0] * 9}, {"batch_size": 64, "seed": 2}
+    )
+    assert [arm.runs[0].settings["batch_size"] for arm in found.arms] == [64, 16]
+    assert found.arms[0].meaning == "total_steps 4_000, batch_size 64"
+
+
+def test_of_many_differences_those_of_the_algorithm_are_named(tmp_path: Path) -> None:
+    settings = {"batch_size": 64, "learning_rate": 0.1, "discount": 0.9, "network": "small", "double": True}
+    first, second = compared(tmp_path, {}, settings).arms
+    assert first.meaning == "double off, batch_size 32, discount 0.99, learning_rate 0.00025 and 1 more"
+    assert second.meaning == "double on, batch_size 64, discount 0.9, learning_rate 0.1 and 1 more"
+    assert differences([first.runs[0], second.runs[0]]) == {
+        "batch_size": [32, 64],
+        "discount": [0.99, 0.9],
+        "learning_rate": [2.5e-4, 0.1],
+        "network": ["nature", "small"],
+        "double": [False, True],
+    }
+
+
+def test_the_same_experiment_counts_once_and_the_one_with_an_end_stays(tmp_path: Path) -> None:
+    """Else a seed that was run twice would pass for two."""
+    died = load(write_run(tmp_path / "died", returns=[1.0, 2.0], ended=None))
+    again = load(write_run(tmp_path / "again", returns=[1.0, 2.0]))
+    found = compare([died, again, load(died.path)])
+    assert found.runs == [again]
+    assert len(found.left_out) == 2
+    assert all(str(died.path) in sentence and "same seed" in sentence for sentence in found.left_out)
+
+
+def test_the_schedule_free_gives_something_else_each_time(tmp_path: Path) -> None:
+    found = compared(tmp_path, {"schedule": "free"}, {"schedule": "free"})
+    assert (len(found.runs), found.left_out) == (2, ())
+
+
+def test_protocols_are_not_mixed(tmp_path: Path) -> None:
+    with pytest.raises(RecordsError) as error:
+        compared(tmp_path, {}, {"protocol": "machado"})
+    for word in ("machado", "nature", str(tmp_path / "0"), "make a report for each"):
+        assert word in str(error.value)
+
+
+def test_nothing_to_compare_says_why() -> None:
+    with pytest.raises(RecordsError, match=r"It is empty\. It is gone\."):
+        compare([], ["It is empty.", "It is gone."])
+
+
+def test_all_runs_are_judged_by_the_same_measure(tmp_path: Path) -> None:
+    both = compared(tmp_path / "a", {"final": -10.0}, {"final": -12.0, "seed": 2})
+    assert both.measure.name == "final evaluation"
+    assert both.scores(both.arms[0], "pong").tolist() == [-10.0, -12.0]
+    one = compared(tmp_path / "b", {"final": -10.0}, {"seed": 2})
+    assert one.measure.name == "last evaluation beside training"
+    assert one.scores(one.arms[0], "pong").tolist() == [-18.0, -18.0]
+    none = compared(tmp_path / "c", {"final": -10.0}, {"seed": 2, "evaluations": []})
+    assert none.measure.name == "last 100 training episodes"
+    assert none.scores(none.arms[0], "pong").tolist() == [-19.5, -19.5]
+
+
+def test_aggregates_are_over_games_that_all_configurations_have(tmp_path: Path) -> None:
+    games = [{"game": game, "final": score} for game, score in (("pong", 5.0), ("breakout", 50.0), ("adventure", 1.0))]
+    found = compared(tmp_path, *games, {"game": "pong", "final": 6.0, "batch_size": 64})
+    assert found.aggregated_games == ["pong"]
+    first = found.aggregates(found.arms[0])
+    assert first["IQM"].value == human_normalised("pong", 5.0)
+    assert first["IQM"].low is None
+    said = " ".join(notes(found, 200_000_000))
+    assert "adventure, breakout" in said
+    assert "1 seed only" in said
+
+
+def test_no_game_with_a_reference_has_no_aggregates(tmp_path: Path) -> None:
+    found = compared(tmp_path, {"game": "adventure"}, {"game": "adventure", "seed": 2})
+    assert found.aggregates(found.arms[0]) == {}
+    np.testing.assert_array_equal(found.scores(found.arms[0], "adventure"), [-18.0, -18.0])
+
+
+def test_what_a_reader_must_know_is_said(tmp_path: Path) -> None:
+    found = compared(tmp_path, {"ended": None}, {"seed": 2, "ended": False}, {"seed": 3, "returns": [1.0]})
+    said = notes(found, published_frames=200_000_000)
+    for part in ("Still going on, or died", "Stopped before", "unequal lengths, 1,000 to 4,000", "16,000 frames"):
+        assert any(part in note for note in said), part
+    whole = compared(tmp_path / "whole", *({"seed": seed} for seed in (1, 2, 3)))
+    assert notes(whole, published_frames=16_000) == []

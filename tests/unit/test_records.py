@@ -1,0 +1,167 @@
+"""Reading what a run wrote down: whole, unfinished, damaged and foreign; and following it while it is written."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.written_runs import write_run
+from watch import records
+from watch.follow import Follower
+from watch.metrics import Episode, MetricsLog, cut_metrics
+from watch.records import RecordsError, load, newest
+
+
+def test_everything_that_a_run_wrote_is_there(tmp_path: Path) -> None:
+    run = load(write_run(tmp_path / "run", seed=7, final=-19.0))
+    assert (run.game, run.protocol, run.seed, run.steps, run.state) == ("pong", "nature", 7, 4_000, "finished")
+    assert run.rounds["steps"].tolist() == [1_000, 2_000, 3_000, 4_000]
+    assert run.rounds["mean_return_100"].tolist() == [-21.0, -20.5, -20.0, -19.5]
+    assert run.rounds["loss"].tolist() == [0.5] * 4
+    assert run.episodes["return"].tolist() == [-21.0, -20.0, -19.0, -18.0]
+    assert run.evaluations["mean_return"].tolist() == [-20.0, -18.0]
+    assert run.judged["final"]["mean"] == -19.0
+    assert run.judged.keys() == {"final"}
+    assert run.settings["batch_size"] == 32
+
+
+def test_a_run_that_goes_on_is_read_as_far_as_it_came(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run", ended=None)
+    with open(path / "metrics.jsonl", "ab") as file:
+        file.write(b'{"kind": "episode", "round": 4, "steps": 4010, "return": 9.0, "length": 3}\n{"kind": "rou')
+    run = load(path)
+    assert (run.state, run.steps, len(run.episodes["return"])) == ("no end", 4_000, 4)
+
+
+def test_what_is_no_number_is_none(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run", returns=[1.0])
+    line = {"kind": "round", "round": 1, "steps": 2_000, "loss": None, "epsilon": "much", "epsiloff": True, "new": 3}
+    with open(path / "metrics.jsonl", "a") as file:
+        file.write(json.dumps(line) + "\n" + '{"kind": "round", "round": 2, "steps": 3000, "loss": NaN}\n')
+    run = load(path)
+    assert np.isnan(run.rounds["loss"][1:]).all()
+    assert newest(run.rounds["loss"]) == 0.5
+    assert newest(run.rounds["epsilon"]) == 0.1
+    assert "epsiloff" not in run.rounds
+    assert run.rounds["new"].tolist()[1] == 3
+    assert math.isnan(newest(np.full(3, np.nan)))
+
+
+def test_another_environment_is_named_as_it_is(tmp_path: Path) -> None:
+    assert load(write_run(tmp_path / "run", env="module:make")).game == "module:make"
+
+
+def damage(path: Path, name: str, content: bytes) -> Path:
+    """A run of which one file holds something else."""
+    write_run(path, final=1.0)
+    (path / name).write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("config.json", b"{", "config.json is truncated or damaged"),
+        ("config.json", b"[1]", "of another format"),
+        ("config.json", b'{"play": 3}', "a section of it is none"),
+        ("config.json", b'{"play": {"game": "pong"}, "run": {"seed": 1}}', "not written by this version"),
+        ("config.json", b'{"play": {"game": "pong", "protocol": "nature"}, "run": {"seed": true}}', "this version"),
+        ("config.json", b" " * 9_000_000, "has 9000000 bytes, too many"),
+        ("summary.json", b"[" * 100_000, "summary.json is truncated or damaged"),
+        ("summary.json", b'"text"', "of another format"),
+        ("metrics.jsonl", b"", "holds no whole round yet"),
+        ("metrics.jsonl", b'nothing\n{"kind": "round", "round": 0}\n', "line 1 is no record"),
+        ("evaluation-final.json", b"{}", "mean is None. Remove it"),
+    ],
+)
+def test_damage_is_a_sentence(tmp_path: Path, name: str, content: bytes, says: str) -> None:
+    with pytest.raises(RecordsError) as error:
+        load(damage(tmp_path / "run", name, content))
+    assert says in str(error.value)
+    assert str(tmp_path / "run") in str(error.value)
+    assert str(error.value).endswith(".")
+
+
+def test_what_is_no_run_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(RecordsError, match="There is no run"):
+        load(tmp_path / "nowhere")
+    (tmp_path / "file").touch()
+    with pytest.raises(RecordsError, match="is a file; name the run's directory"):
+        load(tmp_path / "file")
+    with pytest.raises(RecordsError, match=r"no run directory; it has no config\.json"):
+        load(tmp_path)
+    write_run(tmp_path / "runs" / "one")
+    with pytest.raises(RecordsError, match=r"it holds 1 of them: say .*runs/\*"):
+        load(tmp_path / "runs")
+    (tmp_path / "runs" / "one" / "metrics.jsonl").unlink()
+    with pytest.raises(RecordsError, match="never began to play"):
+        load(tmp_path / "runs" / "one")
+
+
+def test_a_file_that_is_none_is_not_waited_for(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run")
+    (path / "metrics.jsonl").unlink()
+    (path / "metrics.jsonl").symlink_to("/dev/zero")
+    with pytest.raises(RecordsError, match="not a plain file"):
+        load(path)
+
+
+def test_too_long_records_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_run(tmp_path / "run")
+    monkeypatch.setattr(records, "_METRICS_LIMIT", 100)
+    with pytest.raises(RecordsError, match="too many for what it should be"):
+        load(path)
+
+
+# --- following
+
+
+def round_of(log: MetricsLog, number: int) -> None:
+    log.log_round(number, 40 * (number + 1), {}, [Episode(0, 10 * number, 1.0, 5)], envs=4)
+
+
+def names(found: list[dict[str, object]]) -> list[tuple[object, object]]:
+    return [(record["kind"], record["evaluation" if record["kind"] == "evaluation" else "round"]) for record in found]
+
+
+def test_a_follower_gives_every_record_once(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    follower = Follower(path)
+    assert follower.new() == []
+    with MetricsLog(path) as log:
+        round_of(log, 0)
+        assert names(follower.new()) == [("episode", 0), ("round", 0)]
+        assert follower.new() == []
+        log.log_evaluation(0, 1, 40, {})
+        round_of(log, 1)
+        assert names(follower.new()) == [("evaluation", 0), ("episode", 1), ("round", 1)]
+
+
+def test_a_follower_waits_for_what_is_unfinished(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    follower = Follower(path)
+    path.write_bytes(b'{"kind": "episode", "round": 0}\n{"kind": "ro')
+    assert follower.new() == []
+    with open(path, "ab") as file:
+        file.write(b'und", "round": 0}\n')
+    assert names(follower.new()) == [("episode", 0), ("round", 0)]
+
+
+def test_a_follower_gives_nothing_twice_when_a_run_is_resumed(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    with MetricsLog(path) as log:
+        for number in range(4):
+            round_of(log, number)
+    follower = Follower(path)
+    assert len(follower.new()) == 8
+    cut_metrics(path, 2)
+    with MetricsLog(path) as log:
+        for number in range(2, 6):
+            round_of(log, number)
+    assert names(follower.new()) == [(kind, number) for number in (4, 5) for kind in ("episode", "round")]
+    again = Follower(path, last_round=4)
+    assert names(again.new()) == [("episode", 5), ("round", 5)]

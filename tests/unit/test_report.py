@@ -1,0 +1,208 @@
+"""The report's page: whole in itself, nothing mixed, nothing executed, and the curves in it."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shared.config import ConfigError
+from tasks import report as task
+from tests.written_runs import write_run
+from watch.curves import COLOURS, band_of, curve_of
+from watch.records import load
+from watch.words import amount, duration, score, setting
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of two games, two seeds, one configuration. To draw one takes a second or two."""
+    path = tmp_path_factory.mktemp("report")
+    runs = [
+        write_run(path / f"{game}-{seed}", game, seed, final=final + seed, best=final + 9)
+        for game, final in (("pong", -10.0), ("breakout", 20.0))
+        for seed in (1, 2)
+    ]
+    task.write_report(runs, path / "out")
+    return path / "out"
+
+
+class Tags(HTMLParser):
+    """Every tag with its attributes, and what stands open."""
+
+    VOID = frozenset({"meta", "img", "br", "link", "input"})
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def page_of(runs: list[Path], out: Path) -> str:
+    page, _ = task.write_report(runs, out)
+    return page.read_text()
+
+
+def test_the_page_needs_nothing_else(out: Path) -> None:
+    page = (out / "report.html").read_text()
+    tags = Tags(page)
+    assert tags.open == []
+    for tag, attributes in tags.found:
+        assert tag not in ("script", "link", "iframe", "object")
+        for name in ("src", "href"):
+            assert (attributes.get(name) or "#").startswith(("#", "data:image/svg+xml;base64,"))
+    assert "url(" not in page
+    assert sum(tag == "img" for tag, _ in tags.found) == 2 + 2 * 2
+    assert all(attributes.get("alt") for tag, attributes in tags.found if tag == "img")
+
+
+def test_pictures_and_figures_lie_beside_it(out: Path) -> None:
+    names = {path.name for path in out.iterdir()}
+    curves = {f"curve-{game}-{axis}.png" for game in ("pong", "breakout") for axis in ("steps", "hours")}
+    assert names == {"report.html", "report.json", "aggregates.png", "scores.png"} | curves
+    assert all((out / name).read_bytes().startswith(b"\x89PNG") for name in names if name.endswith("png"))
+    figures = json.loads((out / "report.json").read_text())
+    assert figures["measure"] == "final evaluation"
+    assert figures["configurations"][0]["scores"] == {"breakout": [21.0, 22.0], "pong": [-9.0, -8.0]}
+    found = figures["configurations"][0]["aggregates"]["IQM"]
+    assert found["low"] < found["value"] < found["high"]
+
+
+def text_of(page: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page))
+
+
+def test_published_scores_stand_beside_with_their_source(out: Path) -> None:
+    text = text_of((out / "report.html").read_text())
+    for part in (
+        "401.2",
+        "417.5",
+        "734.0",
+        "Extended Data Table 2",
+        "Hessel et al. 2018",
+        "arXiv:1806.06923",
+        "2108.13264",
+    ):
+        assert part in text
+    assert "21.5 0.688" in text  # our mean in breakout, and human-normalised
+
+
+def test_nothing_without_sticky_actions_stands_beside_runs_with_them(tmp_path: Path) -> None:
+    page = page_of([write_run(tmp_path / "run", "breakout", protocol="machado")], tmp_path / "out")
+    text = text_of(page)
+    assert "No published scores under the same chance of sticky actions" in text
+    for part in ("401.2", "417.5", "734", "Hessel", "IQN"):
+        assert part not in text
+    assert "sticky actions 0.25" in text
+
+
+def test_what_a_run_says_of_itself_is_text(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run", env="<script>alert(1)</script>:&make")
+    summary = json.loads((path / "summary.json").read_text())
+    summary["limit"] = {"name": "<img src=x>", "sentence": "<b>bold</b>", "share_of_limit": "much"}
+    summary["restarts"] = "<i>"
+    summary["machine"] = {"cpu": "<u>", "gpus": "<s>", "libraries": 3}
+    (path / "summary.json").write_text(json.dumps(summary))
+    page = page_of([path], tmp_path / "out")
+    tags = {
+        tag
+        for tag, attributes in Tags(page).found
+        if attributes.get("src", "data:").startswith("data:") or tag != "img"
+    }
+    assert not tags & {"script", "u", "s"}
+    assert "&lt;script&gt;" in page
+    assert "<b>bold" not in page
+
+
+def test_a_run_that_died_young_can_be_reported(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run", returns=[-21.0], evaluations=[], ended=None)
+    text = text_of(page_of([path], tmp_path / "out"))
+    assert "Still going on, or died" in text
+
+
+def test_two_configurations_have_a_key_and_their_differences(tmp_path: Path) -> None:
+    paths = [write_run(tmp_path / str(size), batch_size=size) for size in (32, 64)]
+    text = text_of(page_of(paths, tmp_path / "out"))
+    assert "A batch_size 32" in text
+    assert "In what the configurations differ setting A B batch_size 32 64" in text
+
+
+def test_the_same_run_gives_the_same_page(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", game="adventure")  # without reference scores, so with fewer pictures
+    first, second = (page_of([run], tmp_path / name) for name in ("a", "b"))
+    assert re.sub(r"made [\d :-]+", "", first) == re.sub(r"made [\d :-]+", "", second)
+
+
+def test_without_matplotlib_there_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"matplotlib, which is not installed: say pip install matplotlib\."):
+        task.write_report([tmp_path], tmp_path / "out")
+
+
+# --- curves
+
+
+def test_a_curve_holds_what_is_known_in_order(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run", returns=[1.0, 2.0, 3.0], seconds=3600.0)
+    with open(path / "metrics.jsonl", "a") as file:
+        for i, seconds in ((3, None), (4, 9_000.0), (5, 18_000.0)):
+            line = {"kind": "round", "round": i, "steps": 1000 * (i + 1), "seconds": seconds, "mean_return_100": 4.0}
+            file.write(json.dumps(line) + "\n")
+    run = load(path)
+    x, y = curve_of(run, "hours")
+    assert (x.tolist(), y.tolist()) == ([1.0, 2.0, 3.0, 5.0], [1.0, 1.5, 2.0, 4.0])
+    assert len(curve_of(run, "steps")[0]) == 6
+
+
+def test_a_band_reaches_as_far_as_all_seeds() -> None:
+    short = np.array([0.0, 10.0]), np.array([0.0, 10.0])
+    late = np.array([5.0, 10.0, 20.0]), np.array([0.0, 0.0, 100.0])
+    found = band_of([short, late])
+    assert found is not None
+    grid, mean, least, most = found
+    assert (grid[0], grid[-1]) == (5.0, 10.0)
+    np.testing.assert_allclose(most, grid)
+    np.testing.assert_allclose(least, 0.0)
+    np.testing.assert_allclose(mean, grid / 2)
+    assert band_of([short, (np.array([30.0, 40.0]), np.array([0.0, 0.0]))]) is None
+    assert band_of([short, (np.zeros(0), np.zeros(0))]) is None
+    assert band_of([]) is None
+
+
+def test_colours_differ() -> None:
+    assert len(set(COLOURS)) == 7
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (score(-1234.56), "−1,234.6"),
+        (score(12345.6), "12,346"),
+        (score(None), "–"),
+        (score(float("nan")), "–"),
+        (amount(200_000_000), "200 million"),
+        (amount(16_000), "16,000"),
+        (duration(61.0), "61 s"),
+        (duration(1_800), "30 min"),
+        (duration(36_000), "10.0 h"),
+        (setting(True), "on"),
+        (setting(None), "–"),
+        (setting(50_000), "50_000"),
+        (setting(2.5e-4), "0.00025"),
+    ],
+)
+def test_figures_as_people_read_them(found: str, expected: str) -> None:
+    assert found == expected

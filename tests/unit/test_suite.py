@@ -1,0 +1,217 @@
+"""`launch.py suite` over a program that trains nothing: what is begun, continued and left alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import launch
+from shared.config import ConfigError
+from shared.suites import SUITES
+from tasks import suite
+
+FAKE = """
+import json, os, sys, time
+from pathlib import Path
+words = sys.argv[1:]
+with open(os.environ["FAKE_LOG"], "a") as log: log.write(json.dumps(words) + "\\n")
+if words[0] == "eval":
+    target = Path(words[words.index("--json") + 1])
+    judged = {"mean": 1.0, "sd": 0.0, "median": 1.0, "best": 1.0, "episodes": int(words[words.index("--episodes") + 1])}
+    target.write_text(json.dumps(judged | {"version": -1}))
+    sys.exit(0)
+sys.path[:0] = [os.environ["FAKE_ROOT"]]
+from tests.written_runs import write_run
+from shared.config import Config
+from shared.resolve import resolve
+flags = dict(zip(words[::2], words[1::2]))
+path = Path(flags.get("--run-dir") or flags["--resume"])
+if path.name == os.environ.get("FAKE_FAILS"): sys.exit("it failed")
+if path.name == os.environ.get("FAKE_SLOW"):
+    (path / "checkpoints").mkdir(parents=True)
+    (path / "checkpoints" / "checkpoint-00000001.json").touch()
+    Path(os.environ["FAKE_LOG"] + ".slow").touch()
+    time.sleep(60)
+if "--resume" in flags:
+    __import__("shutil").rmtree(path)
+game, _, seed = path.name.rpartition("-")
+numbers = {"batch_size": int(flags.get("--batch-size", 32)), "learning_starts": 1000, "eval_episodes": 30}
+write_run(path, game, int(seed), [1.0, 2.0], [], **numbers)
+config = Config.from_json(json.loads((path / "config.json").read_text()))
+config = resolve(config.with_settings(device="cpu", precision="fp32", run_dir=path))
+(path / "config.json").write_text(json.dumps(config.to_json()))
+"""
+
+
+class Program:
+    """The suite as a user calls it, with the fake under it."""
+
+    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.out = tmp_path / "out"
+        self.told_in = tmp_path / "told.jsonl"
+        self.reported: list[str] | None = None
+        (tmp_path / "fake.py").write_text(FAKE)
+        monkeypatch.setattr(launch, "__file__", str(tmp_path / "fake.py"))
+        monkeypatch.setenv("FAKE_LOG", str(self.told_in))
+        monkeypatch.setenv("FAKE_ROOT", str(Path(__file__).parents[2]))
+
+    def __call__(self, *words: str) -> tuple[int, list[list[str]]]:
+        """The exit code, and with which words the fake was called."""
+        self.told_in.write_text("")
+        code = suite.main(["--games", "pong,Freeway", "--seeds", "1", "--total-steps", "2000", *self.more, *words])
+        return code, [json.loads(line) for line in self.told_in.read_text().splitlines()]
+
+    @property
+    def more(self) -> tuple[str, ...]:
+        return "--learning-starts", "1000", "--device", "cpu", "--precision", "fp32", "--out", str(self.out)
+
+
+@pytest.fixture
+def drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
+    return Program(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def program(drawn: Program, monkeypatch: pytest.MonkeyPatch) -> Program:
+    """As `drawn`, but its report is only noted: to draw one takes seconds."""
+
+    def note(runs: Sequence[Path], out: Path) -> tuple[Path, tuple[str, ...]]:
+        drawn.reported = [path.name for path in runs]
+        return out, ()
+
+    monkeypatch.setattr("tasks.report.write_report", note)
+    return drawn
+
+
+def kinds(told: list[list[str]]) -> list[str]:
+    """What was done to which run."""
+    named = []
+    for words in told:
+        flag = "--load" if words[0] == "eval" else "--resume" if "--resume" in words else "--run-dir"
+        named.append(f"{words[0] if words[0] == 'eval' else flag[2:]} {Path(words[words.index(flag) + 1]).name}")
+    return named
+
+
+def test_each_seed_of_all_games_then_the_next_each_evaluated_and_a_report(drawn: Program) -> None:
+    code, told = drawn("--batch-size", "64", "--seeds", "2")
+    assert code == 0
+    runs = ("pong-1", "freeway-1", "pong-2", "freeway-2")
+    assert kinds(told) == [f"{what} {run}" for run in runs for what in ("run-dir", "eval")]
+    first = told[0]
+    for flag, value in (("--game", "pong"), ("--seed", "1"), ("--batch-size", "64"), ("--preset", "nature")):
+        assert first[first.index(flag) + 1] == value
+    assert "--network" not in first  # what is as the preset says is not said again
+    evaluation = told[1]
+    assert evaluation[evaluation.index("--episodes") + 1] == "30"
+    assert (drawn.out / "report" / "report.html").exists()
+    assert not list(drawn.out.rglob("*.part"))
+
+
+def test_the_same_command_does_what_is_left(program: Program, capsys: pytest.CaptureFixture[str]) -> None:
+    program()
+    assert program() == (0, [])
+    assert capsys.readouterr().out.count("finished already") == 2
+    (program.out / "pong-1" / "evaluation-final.json").unlink()
+    assert kinds(program()[1]) == ["eval pong-1"]
+    assert kinds(program("--final-episodes", "5")[1]) == ["eval pong-1", "eval freeway-1"]
+
+
+def test_a_broken_run_is_continued(program: Program) -> None:
+    program()
+    broken = program.out / "freeway-1"
+    (broken / "summary.json").unlink()
+    (broken / "checkpoints").mkdir()
+    (broken / "checkpoints" / "checkpoint-00000001.json").touch()
+    code, told = program()
+    assert (code, kinds(told)) == (0, ["resume freeway-1", "eval freeway-1"])
+    assert "--preset" not in told[0]
+    assert told[0][told[0].index("--total-steps") + 1] == "2000"
+
+
+def test_one_failure_stops_no_other_but_the_exit_code_tells(
+    program: Program, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FAKE_FAILS", "pong-1")
+    code, told = program()
+    assert code == 1
+    assert kinds(told) == ["run-dir pong-1", "run-dir freeway-1", "eval freeway-1"]
+    assert "pong, seed 1 was not finished: exit code 1" in capsys.readouterr().err
+    assert program.reported == ["freeway-1"]
+    monkeypatch.delenv("FAKE_FAILS")
+    code, told = program()
+    assert (code, kinds(told)) == (0, ["run-dir pong-1", "eval pong-1"])
+
+
+def test_other_settings_are_refused_before_anything_starts(program: Program) -> None:
+    program()
+    with pytest.raises(ConfigError) as error:
+        program("--batch-size", "64")
+    assert f"{program.out / 'pong-1'} holds a run with other settings (--batch-size)" in str(error.value)
+    (program.out / "pong-1" / "config.json").write_text('{"play": {}}')
+    with pytest.raises(ConfigError, match=r"cannot be continued: .*another version.* Name another --out\."):
+        program()
+
+
+@pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_present_run_and_begins_no_other(program: Program, tmp_path: Path, asked: int) -> None:
+    environment = os.environ | {"FAKE_SLOW": "freeway-1"}
+    code = (
+        f"import launch, sys; launch.__file__ = {str(tmp_path / 'fake.py')!r}; from tasks import suite; "
+        f"sys.exit(suite.main(['--games', 'pong,freeway', '--seeds', '2', '--total-steps', '2000', *{program.more!r}]))"
+    )
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-c", code]
+    process = subprocess.Popen(command, cwd=root, env=environment, stdout=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + 60
+        while not program.told_in.with_suffix(".jsonl.slow").exists():
+            assert time.monotonic() < deadline
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(asked)
+        output, _ = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 1
+    assert "The same command goes on where it was" in output
+    assert "seed 2" not in output
+    assert not (program.out / "report").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--games", "atari7"), "neither a list of games (atari5, atari26, atari57) nor a game; did you mean atari57?"),
+        (("--games", "pong,brakout"), "--games pong,brakout: There is no game 'brakout'; did you mean 'breakout'?"),
+        (("--games", ","), "names no game"),
+        (("--seeds", "0"), "--seeds 0 must be at least 1"),
+        (("--final-episodes", "0"), "--final-episodes 0 must be at least 1"),
+        (("--game", "pong"), "leave it away and use --games"),
+        (("--seed=3",), "use --seeds"),
+        (("--run_dir", "x"), "use --out"),
+        (("--batch-size", "0"), "--batch-size 0 must be at least 1"),
+    ],
+)
+def test_bad_input_is_a_sentence(program: Program, words: tuple[str, ...], says: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        program(*words)
+    assert says in str(error.value)
+    assert not program.out.exists()
+
+
+def test_two_suites_do_not_share_a_directory(program: Program) -> None:
+    with suite._owned(program.out), pytest.raises(ConfigError, match="a suite that is still going on"):
+        program()
+
+
+def test_lists_are_known_by_name() -> None:
+    assert suite.games_of("atari5") == list(SUITES["atari5"])
+    assert suite.games_of("SpaceInvaders, pong,pong") == ["space_invaders", "pong"]

@@ -1,0 +1,160 @@
+"""`--track wandb`: what is sent, under which names, once; and that no run is disturbed. The service is a fake."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from shared.config import Config, ConfigError, Run
+from shared.validate import settings
+from tests.written_runs import write_run
+from watch import track
+from watch.metrics import Episode, MetricsLog
+from watch.track import Tracker, tracking
+
+FAKE = """
+import json, os, time
+class _Run:
+    url = os.environ.get("FAKE_URL")
+    def __init__(self, told): self.summary = self; self.say("init", told)
+    def say(self, *words):
+        with open(os.environ["FAKE_LOG"], "a") as log: log.write(json.dumps(words) + "\\n")
+    def define_metric(self, *words, **more): self.say("define", words, more)
+    def log(self, values): self.say("log", values)
+    def update(self, values): self.say("summary", values)
+    def finish(self): self.say("finish"); time.sleep(float(os.environ.get("FAKE_SECONDS", 0)))
+def init(**told):
+    if os.environ.get("FAKE_ERROR"): raise RuntimeError("no key: log in first")
+    return _Run(told)
+"""
+
+
+@pytest.fixture
+def sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[list[Any]]]:
+    """What the fake was told so far."""
+    (tmp_path / "fake").mkdir()
+    (tmp_path / "fake" / "wandb.py").write_text(FAKE)
+    log = tmp_path / "told.jsonl"
+    log.touch()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "fake"))
+    monkeypatch.setenv("FAKE_LOG", str(log))
+    monkeypatch.setattr(track, "LOOK_SECONDS", 0.1)
+    return lambda: [json.loads(line) for line in log.read_text().splitlines()]
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def of(kind: str, told: list[list[Any]]) -> list[Any]:
+    return [words[1] for words in told if words[0] == kind]
+
+
+def test_records_are_sent_under_the_names_of_the_dashboards(
+    tmp_path: Path, sent: Callable[[], list[list[Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_URL", "https://example.org/run")
+    path = write_run(tmp_path / "run", returns=[3.0, 4.0], evaluations=[5.0])
+    notes: list[str] = []
+    tracker = Tracker(path, notes.append)
+    until(lambda: (tracker.look(), notes)[1])
+    tracker.finish()
+    assert notes == ["Weights & Biases: https://example.org/run"]
+    (told,) = of("init", sent())
+    assert (told["name"], told["resume"], told["config"]["game"], told["config"]["batch_size"]) == (
+        "run",
+        "allow",
+        "pong",
+        32,
+    )
+    logged = of("log", sent())
+    assert [values["steps"] for values in logged] == [1_000, 1_000, 2_000, 2_000, 2_000]
+    assert logged[0] == {"charts/episodic_return": 3.0, "charts/episodic_length": 50, "steps": 1_000}
+    assert logged[1]["charts/SPS"] == 100.0
+    assert logged[1]["losses/td_loss"] == 0.5
+    assert logged[4] == {"eval/mean_return": 5.0, "eval/episodes": 4, "steps": 2_000}
+    assert of("summary", sent())[0]["weights_sha256"] == "0123456789abcdef"
+    assert sent()[-1] == ["finish"]
+
+
+def test_a_resumed_run_goes_on_under_the_same_id_and_sends_nothing_twice(
+    tmp_path: Path, sent: Callable[[], list[list[Any]]]
+) -> None:
+    path = write_run(tmp_path / "run", returns=[3.0, 4.0], evaluations=[])
+    Tracker(path, print).finish()
+    with MetricsLog(path / "metrics.jsonl") as log:
+        log.log_round(2, 3_000, {}, [Episode(0, 250, 9.0, 1)], envs=10)
+    Tracker(path, print).finish()
+    first, second = of("init", sent())
+    assert first["id"] == second["id"]
+    assert [values["steps"] for values in of("log", sent())] == [1_000, 1_000, 2_000, 2_000, 2_510, 3_000]
+
+
+def test_a_new_run_in_the_same_directory_is_a_new_one_there(
+    tmp_path: Path, sent: Callable[[], list[list[Any]]]
+) -> None:
+    path = write_run(tmp_path / "run", returns=[3.0], evaluations=[])
+    seen: list[str] = []
+    for resume in (None, path, None):
+        with tracking(Run(run_dir=path, resume=resume, track="wandb"), seen.append, print) as look:
+            look("memory")
+    first, second, third = (told["id"] for told in of("init", sent()))
+    assert first == second != third
+    assert seen == ["memory"] * 3
+
+
+def test_what_the_service_refuses_is_said_and_the_run_goes_on(
+    tmp_path: Path, sent: Callable[[], list[list[Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_ERROR", "1")
+    notes: list[str] = []
+    path = write_run(tmp_path / "run")
+    tracker = Tracker(path, notes.append)
+    until(lambda: (tracker.look(), notes)[1])
+    tracker.finish()
+    assert len(notes) == 1
+    assert "no key: log in first" in notes[0]
+    assert str(path / "logs" / "track.log") in notes[0]
+    assert (path / "logs" / "track.log").stat().st_mode & 0o077 == 0
+
+
+def test_a_service_that_does_not_answer_is_not_waited_for(
+    tmp_path: Path, sent: Callable[[], list[list[Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_SECONDS", "600")
+    monkeypatch.setattr(track, "FINISH_SECONDS", 1.0)
+    notes: list[str] = []
+    tracker = Tracker(write_run(tmp_path / "run"), notes.append)
+    child = psutil.Process(tracker._process.pid)
+    until(lambda: of("init", sent()))
+    tracker.finish()
+    assert "did not take the rest within 1 s" in notes[-1]
+    assert not child.is_running()
+
+
+def test_without_it_nothing_is_started(tmp_path: Path) -> None:
+    with tracking(Run(run_dir=tmp_path), print, print) as look:
+        assert look is print
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_package_is_a_sentence_before_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = Config().with_settings(track="wandb")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"--track wandb needs the package wandb, .*: say pip install wandb\."):
+        settings(config)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    settings(config)
+
+
+def test_tracking_may_change_on_resume() -> None:
+    assert Config().with_settings(track="wandb").digest() == Config().digest()

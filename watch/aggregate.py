@@ -1,0 +1,88 @@
+"""Many scores in a few figures, with intervals: Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the
+Statistical Precipice" (arXiv:2108.13264).
+
+Scores are human-normalised, float64[runs], one array for each game; games may have different numbers of runs. The
+bootstrap is *stratified*: each replicate draws, in every game, as many runs as the game has, with replacement, from
+those of that game.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Scores = Mapping[str, NDArray[np.float64]]
+Drawn = Sequence[NDArray[np.float64]]
+"""Scores of each game, float64[replicates, runs]."""
+Statistic = Callable[[Drawn], NDArray[np.float64]]
+"""From scores to one figure a replicate."""
+
+REPLICATES = 10_000
+CONFIDENCE = 0.95
+_CHUNK = 500
+"""Replicates that are drawn at once, which bounds the memory."""
+
+
+def iqm(drawn: Drawn) -> NDArray[np.float64]:
+    """Interquartile mean: of all runs, without the lowest and the highest quarter of them (rounded down)."""
+    runs = np.sort(np.concatenate(drawn, axis=1), axis=1)
+    cut = runs.shape[1] // 4
+    return np.asarray(runs[:, cut : runs.shape[1] - cut].mean(axis=1))
+
+
+def median(drawn: Drawn) -> NDArray[np.float64]:
+    """Median over games of the mean over runs."""
+    return np.asarray(np.median(_means(drawn), axis=0))
+
+
+def mean(drawn: Drawn) -> NDArray[np.float64]:
+    """Mean over games of the mean over runs."""
+    return np.asarray(_means(drawn).mean(axis=0))
+
+
+def optimality_gap(drawn: Drawn) -> NDArray[np.float64]:
+    """By how much runs fall short of 1, the human, in the mean; less is better."""
+    return np.asarray(np.maximum(1.0 - np.concatenate(drawn, axis=1), 0.0).mean(axis=1))
+
+
+def _means(drawn: Drawn) -> NDArray[np.float64]:
+    return np.stack([runs.mean(axis=1) for runs in drawn])
+
+
+STATISTICS: dict[str, Statistic] = {"IQM": iqm, "Median": median, "Mean": mean, "Optimality gap": optimality_gap}
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure with its interval."""
+
+    value: float
+    low: float | None
+    """None, as `high`: no game has two runs, so nothing is known of how runs differ."""
+    high: float | None
+
+
+def estimate(
+    scores: Scores, statistic: Statistic, *, replicates: int = REPLICATES, confidence: float = CONFIDENCE
+) -> Estimate:
+    """A statistic of all scores, with the percentile interval of the stratified bootstrap.
+
+    The same scores always give the same interval.
+    """
+    games = [np.asarray(scores[game], np.float64) for game in sorted(scores)]
+    if not games or not all(len(runs) for runs in games):
+        raise ValueError("At least one score of every game is needed.")
+    value = float(statistic([runs[None, :] for runs in games])[0])
+    if all(len(runs) < 2 for runs in games):
+        return Estimate(value, None, None)
+    generator = np.random.default_rng(0)
+    found = []
+    for begin in range(0, replicates, _CHUNK):
+        count = min(_CHUNK, replicates - begin)
+        found.append(statistic([runs[generator.integers(len(runs), size=(count, len(runs)))] for runs in games]))
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(np.concatenate(found), (tail, 1 - tail))
+    return Estimate(value, float(low), float(high))

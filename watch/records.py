@@ -1,0 +1,202 @@
+"""Reading what a run wrote down about itself: one reader for reports and for pages that look on.
+
+A run may still be going on, or have died: what a writer has not finished is left out. What is read is data of somebody
+else: sizes are compared before memory is asked for, kinds are checked, and nothing is executed.
+"""
+
+from __future__ import annotations
+
+import math
+import stat
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.config import CONFIG_FILE
+from shared.manifest import parse_json
+from watch.metrics import MetricsError, read_metrics
+
+METRICS_FILE = "metrics.jsonl"
+SUMMARY_FILE = "summary.json"
+JUDGED = {"final": "evaluation-final.json", "best": "evaluation-best.json"}
+"""Evaluations of whole protocols that `launch.py suite` leaves in a run directory: of the last weights, and of those
+that were best in the evaluations beside training. Each is what `launch.py eval --json` writes."""
+
+_JSON_LIMIT = 8 << 20
+_METRICS_LIMIT = 4 << 30
+
+Column = NDArray[np.float64]
+Columns = Mapping[str, Column]
+
+
+class RecordsError(ValueError):
+    """A directory whose records cannot be used. The message is a sentence for the user: what is wrong, what to do."""
+
+
+@dataclass(frozen=True)
+class Records:
+    """What one run wrote down.
+
+    The columns hold float64, NaN where a record had nothing; a record of another version may have other columns.
+    """
+
+    path: Path
+    config: dict[str, dict[str, Any]]
+    """Sections of settings, as in `Config.to_json`, perhaps of another version."""
+    game: str
+    """Or the name of another environment."""
+    protocol: str
+    seed: int
+    rounds: Columns
+    """By name, one value a round: `steps`, `seconds`, `mean_return_100`, `loss`, ... in the order of rounds."""
+    episodes: Columns
+    """`steps`, `return`, `length`: one value an episode of training, in the order in which they ended."""
+    evaluations: Columns
+    """One value an evaluation beside training, by steps: `steps`, `mean_return`, `episodes`, ..."""
+    summary: dict[str, Any] | None
+    """`summary.json`; None: the run goes on, or it died."""
+    judged: dict[str, dict[str, Any]]
+    """By the names of `JUDGED`, where they are: `mean`, `sd`, `median`, `best` and `episodes` are numbers."""
+
+    @property
+    def steps(self) -> int:
+        """Played in whole rounds."""
+        return int(self.rounds["steps"][-1])
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All settings by their flat names."""
+        return {name: value for values in self.config.values() for name, value in values.items()}
+
+    @property
+    def state(self) -> str:
+        """`finished`, `stopped` (asked to, or by a fault) or `no end` (it goes on, or it died)."""
+        if self.summary is None:
+            return "no end"
+        return "finished" if self.summary.get("finished") is True else "stopped"
+
+
+def load(run_dir: Path) -> Records:
+    """Read a run directory.
+
+    Raises:
+        RecordsError: it is none, of another format, damaged, or of a run that has not finished a round.
+    """
+    config = _config(run_dir)
+    play, run = config.get("play", {}), config.get("run", {})
+    game, protocol, seed = play.get("env") or play.get("game"), play.get("protocol"), run.get("seed")
+    if not isinstance(game, str) or not isinstance(protocol, str) or type(seed) is not int:
+        raise RecordsError(
+            f"{run_dir} was not written by this version of Ringside: its {CONFIG_FILE} does not say game, protocol and "
+            "seed. Report it with the version that wrote it."
+        )
+    rounds, episodes, evaluations = _metrics(run_dir)
+    if not len(rounds["steps"]):
+        raise RecordsError(
+            f"{run_dir} holds no whole round yet: the run never began to play, or has just begun. Wait for its first "
+            "round, or leave it out."
+        )
+    return Records(
+        path=run_dir,
+        config=config,
+        game=game,
+        protocol=protocol,
+        seed=seed,
+        rounds=rounds,
+        episodes=episodes,
+        evaluations=evaluations,
+        summary=_object(run_dir / SUMMARY_FILE) if (run_dir / SUMMARY_FILE).exists() else None,
+        judged={kind: _judgement(run_dir / name) for kind, name in JUDGED.items() if (run_dir / name).exists()},
+    )
+
+
+def newest(column: Column) -> float:
+    """The last number of a column, or NaN."""
+    known = column[np.isfinite(column)]
+    return float(known[-1]) if len(known) else math.nan
+
+
+def number(value: object) -> float:
+    """A number from JSON as a float; NaN for everything else, true and false included."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+
+
+def _config(run_dir: Path) -> dict[str, dict[str, Any]]:
+    """The sections of settings."""
+    if not run_dir.exists():
+        raise RecordsError(f"There is no run {run_dir}.")
+    if not run_dir.is_dir():
+        raise RecordsError(f"{run_dir} is a file; name the run's directory.")
+    if not (run_dir / CONFIG_FILE).exists():
+        inside = sum(1 for entry in run_dir.iterdir() if (entry / CONFIG_FILE).exists())
+        hint = f"it holds {inside} of them: say {run_dir}/*." if inside else f"it has no {CONFIG_FILE}."
+        raise RecordsError(f"{run_dir} is no run directory; {hint}")
+    config = _object(run_dir / CONFIG_FILE)
+    if not all(isinstance(values, dict) for values in config.values()):
+        raise RecordsError(f"{run_dir / CONFIG_FILE} is damaged: a section of it is none.")
+    return config
+
+
+def _metrics(run_dir: Path) -> tuple[Columns, Columns, Columns]:
+    """Rounds, episodes and evaluations of `metrics.jsonl`; empty columns where there is no file."""
+    path = run_dir / METRICS_FILE
+    kinds: dict[str, list[dict[str, Any]]] = {"round": [], "episode": [], "evaluation": []}
+    if path.exists():
+        _refuse_size(path, _METRICS_LIMIT)
+        try:
+            for record in read_metrics(path):
+                kinds[record["kind"]].append(record)
+        except MetricsError as error:
+            raise RecordsError(str(error)) from error
+    evaluations = sorted(kinds["evaluation"], key=lambda record: number(record.get("steps")))
+    return (
+        _columns(kinds["round"], "steps", "seconds", "mean_return_100"),
+        _columns(kinds["episode"], "steps", "return", "length"),
+        _columns(evaluations, "steps", "mean_return", "episodes"),
+    )
+
+
+def _columns(records: list[dict[str, Any]], *always: str) -> Columns:
+    """One column for each name under which some record has a number, and for those in `always`."""
+    columns: dict[str, Column] = defaultdict(lambda: np.full(len(records), np.nan))
+    for name in always:
+        columns[name]
+    for i, record in enumerate(records):
+        for name, value in record.items():
+            if math.isfinite(number(value)):
+                columns[name][i] = value
+    return dict(columns)
+
+
+def _judgement(path: Path) -> dict[str, Any]:
+    """What `launch.py eval --json` wrote."""
+    found = _object(path)
+    for name in ("mean", "sd", "median", "best", "episodes"):
+        if not math.isfinite(number(found.get(name))):
+            raise RecordsError(f"{path} is damaged: {name} is {found.get(name)!r:.40}. Remove it and evaluate again.")
+    return found
+
+
+def _object(path: Path) -> dict[str, Any]:
+    """A JSON object of moderate size."""
+    _refuse_size(path, _JSON_LIMIT)
+    try:
+        value = parse_json(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise RecordsError(f"{path} is truncated or damaged: it is not JSON.") from error
+    if not isinstance(value, dict):
+        raise RecordsError(f"{path} is of another format: it holds no JSON object.")
+    return value
+
+
+def _refuse_size(path: Path, limit: int) -> None:
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise RecordsError(f"{path} is not a plain file.")
+    if status.st_size > limit:
+        raise RecordsError(f"{path} has {status.st_size} bytes, too many for what it should be.")

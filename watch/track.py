@@ -1,0 +1,177 @@
+"""`--track wandb`: a process that reads a run's records and sends them to Weights & Biases.
+
+It reads files and nothing else, so whatever the service does, or the network does not, the run cannot be disturbed;
+and it ends with the run. `python -m watch.track RUN PARENT` is started by `Tracker`; closing its standard input says
+that the run is over.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from shared.config import CONFIG_FILE, Run
+from shared.files import PRIVATE_UMASK, write_atomic
+from shared.process import NICENESS, die_with
+from watch.follow import Follower
+from watch.records import METRICS_FILE, SUMMARY_FILE
+from watch.tags import episode_scalars, evaluation_scalars, round_scalars
+
+LOOK_SECONDS = 2.0
+"""Between two looks at the records."""
+FINISH_SECONDS = 120.0
+"""How long the rest may take to be sent, once the run is over."""
+STATE_FILE = "track.json"
+"""What a run directory keeps of it: the service's id of the run, its address, and what was sent."""
+
+T = TypeVar("T")
+
+
+class Tracker:
+    """The process, seen from the launcher."""
+
+    def __init__(self, run_dir: Path, note: Callable[[str], None]) -> None:
+        """Start it. Its output goes to RUN/logs/track.log."""
+        self._run_dir = run_dir
+        self._note = note
+        self._log = run_dir / "logs" / "track.log"
+        self._told = False
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        with open(self._log, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "watch.track", str(run_dir.absolute()), str(os.getpid())],
+                cwd=Path(__file__).parents[1],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # a Ctrl-C is not for it: it sends the rest first
+            )
+
+    def look(self) -> None:
+        """Say, once, where the run is to be seen, or that it is not sent."""
+        if self._told:
+            return
+        if self._process.poll():
+            self._told = True
+            lines = self._log.read_text(errors="replace").strip().splitlines()
+            why = lines[-1] if lines else f"exit code {self._process.returncode}"
+            self._note(
+                f"Weights & Biases gets nothing more of this run, which is not touched by that: {why} ({self._log})"
+            )
+        elif (address := _state(self._run_dir).get("address")) is not None:
+            self._told = True
+            self._note(f"Weights & Biases: {address}")
+
+    def finish(self) -> None:
+        """Have it send the rest, and wait for that, but not for ever."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(FINISH_SECONDS)
+            self.look()
+        except subprocess.TimeoutExpired:
+            self._note(f"Weights & Biases did not take the rest within {FINISH_SECONDS:.0f} s; see {self._log}.")
+        finally:
+            if self._process.poll() is None:
+                os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.wait()
+
+
+@contextmanager
+def tracking(run: Run, look: Callable[[T], None], note: Callable[[str], None]) -> Iterator[Callable[[T], None]]:
+    """Track a run while this lasts, if its settings say so.
+
+    Args:
+        look: what is called several times a second anyway.
+
+    Returns:
+        What is to be called instead.
+    """
+    if run.track == "off":
+        yield look
+        return
+    assert run.run_dir is not None, "the configuration is not resolved"
+    if run.resume is None:
+        (run.run_dir / STATE_FILE).unlink(missing_ok=True)  # of a former run in this directory
+    tracker = Tracker(run.run_dir, note)
+
+    def look_and_tell(at: T) -> None:
+        look(at)
+        tracker.look()
+
+    try:
+        yield look_and_tell
+    finally:
+        tracker.finish()
+
+
+# --- the process
+
+
+def main(run_dir: Path, parent: int) -> None:
+    """Send what is new until standard input is closed, then the rest and the summary."""
+    for asked in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(asked, signal.SIG_IGN)
+    die_with(parent)
+    os.umask(PRIVATE_UMASK)
+    os.nice(NICENESS)
+    import wandb
+
+    config = json.loads((run_dir / CONFIG_FILE).read_bytes())
+    state = _state(run_dir)
+    run = wandb.init(
+        project=os.environ.get("WANDB_PROJECT", "ringside"),
+        dir=str(run_dir),
+        id=state.setdefault("id", secrets.token_hex(4)),
+        name=run_dir.name,
+        resume="allow",
+        config={name: value for values in config.values() for name, value in values.items()},
+    )
+    run.define_metric("steps")
+    run.define_metric("*", step_metric="steps")
+    state["address"] = run.url or f"kept in {run_dir / 'wandb'}"
+    follower = Follower(run_dir / METRICS_FILE, state.get("round", -1), state.get("evaluation", -1))
+    over = False
+    while not over:
+        over = bool(select.select([sys.stdin], [], [], LOOK_SECONDS)[0])
+        for record in follower.new():
+            run.log(_scalars(record) | {"steps": record["steps"]})
+        state |= {"round": follower.last_round, "evaluation": follower.last_evaluation}
+        write_atomic(run_dir / STATE_FILE, json.dumps(state).encode())
+    if (run_dir / SUMMARY_FILE).exists():
+        summary = json.loads((run_dir / SUMMARY_FILE).read_bytes())
+        run.summary.update({name: value for name, value in summary.items() if not isinstance(value, dict | list)})
+    run.finish()
+
+
+def _scalars(record: dict[str, Any]) -> dict[str, Any]:
+    """A record under the names of the dashboards."""
+    if record["kind"] == "episode":
+        return episode_scalars(record["return"], record["length"])
+    if record["kind"] == "round":
+        return round_scalars(record)
+    return evaluation_scalars(
+        {name: value for name, value in record.items() if name not in ("evaluation", "round", "steps")}
+    )
+
+
+def _state(run_dir: Path) -> dict[str, Any]:
+    """What was kept of it; empty where there is nothing that is whole."""
+    try:
+        found = json.loads((run_dir / STATE_FILE).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))
