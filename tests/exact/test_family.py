@@ -84,7 +84,7 @@ def test_nothing_that_happens_to_a_run_changes_its_weights(
     finish(process)
     stopped = summary(run_dir)
     assert 0 < stopped["rounds"] < undisturbed["rounds"]
-    assert stopped["restarts"] == 2
+    assert stopped["restarts"] >= 2
     finish(start(run_dir, "--resume", str(run_dir), actors="1"))
     _same(run_dir, undisturbed)
 
