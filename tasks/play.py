@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -139,7 +140,7 @@ def _canvas(options: Playing, player: Player, window: list[Window]) -> Canvas:
         raise ConfigError(
             "--human needs a window, for a terminal does not tell which keys are held, and there is no display here."
         )
-    if not sys.stdout.isatty():
+    if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
         raise ConfigError(
             "There is neither a display nor a terminal to play in; write a video with --video FILE.mp4 or FILE.gif."
         )

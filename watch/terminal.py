@@ -14,12 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from watch.picture import BAR, CHOSEN, DIM, TEXT
+from watch.picture import BAR, CHOSEN, DIM, GROUND, TEXT
 from watch.scene import Canvas, Pace, Scene, ValueRange
 
 DRAWN_PER_SECOND = 30.0
 _HALF = "\u2580"
-_ENTER = "\x1b[?1049h\x1b[?25l\x1b[2J"
+_PLAIN = "\x1b[0m\x1b[48;2;{};{};{}m".format(*GROUND)
+_CLEAR = _PLAIN + "\x1b[2J"
+_ENTER = "\x1b[?1049h\x1b[?25l" + _CLEAR
 _LEAVE = "\x1b[0m\x1b[?25h\x1b[?1049l"
 _PANEL = 30
 """Columns for what is told beside the screen; in a narrower terminal a line beneath tells the most of it."""
@@ -59,7 +61,7 @@ class Terminal(Canvas):
         out = []
         if (columns, lines) != self._size:
             self._size, self._shown, self._lines = (columns, lines), None, []
-            out.append("\x1b[0m\x1b[2J")
+            out.append(_CLEAR)
         beside = columns >= 2 * _PANEL
         cells = halves(screen, columns - _PANEL - 1 if beside else columns, lines if beside else lines - 1)
         out.append(changes(cells, self._shown))
@@ -73,7 +75,7 @@ class Terminal(Canvas):
         painted = [paint(row, columns - left + 1) for row in told]
         for i, line in enumerate(painted):
             if i >= len(self._lines) or line != self._lines[i]:
-                out.append(f"\x1b[{top + i};{left}H\x1b[0m\x1b[K{line}")
+                out.append(f"\x1b[{top + i};{left}H{_PLAIN}{line}")
         self._lines = painted
         self._stream.write("".join(out) + "\x1b[0m")
         self._stream.flush()
@@ -96,7 +98,7 @@ class Terminal(Canvas):
                 bar = "\u2588" * round(1 + 7 * fractions[i])
                 row += [(f"{scene.values[i]:7.3f} ", colour), (bar, CHOSEN if i == scene.action else BAR)]
             rows.append(row)
-        return rows[: lines - 1] + [[("Ctrl-C ends", DIM)]]
+        return [*rows[: lines - 1], [("Ctrl-C ends", DIM)]]
 
 
 def brief(scene: Scene) -> Row:
@@ -107,12 +109,12 @@ def brief(scene: Scene) -> Row:
 
 
 def paint(row: Row, width: int) -> str:
-    """A line of coloured words, cut to so many columns."""
+    """A line of coloured words, cut or filled to so many columns."""
     out = []
     for words, (red, green, blue) in row:
         out.append(f"\x1b[38;2;{red};{green};{blue}m{words[: max(0, width)]}")
         width -= len(words)
-    return "".join(out)
+    return "".join(out) + " " * width
 
 
 def halves(screen: NDArray[np.uint8], columns: int, lines: int) -> NDArray[np.uint8]:

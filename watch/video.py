@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -30,6 +31,8 @@ SUFFIXES = (".mp4", ".gif")
 _BT709 = 1
 _LIMITED = 1
 _COLOURS = 255
+_EXACT = 191
+"""Of a GIF's colours, those that are the pictures' own; Atari shows 128 at most, the rest is letters."""
 
 
 class MovingPicture(ABC):
@@ -39,7 +42,7 @@ class MovingPicture(ABC):
     """Pictures a second in the file."""
 
     def __init__(self, path: Path, source_rate: float) -> None:
-        """For pictures that come `source_rate` a second: the file repeats them or leaves some out to have its own rate."""
+        """For pictures that come `source_rate` a second: the file repeats some or leaves some out to have its rate."""
         self.path = path
         self.frames = 0
         self._given = 0
@@ -152,7 +155,7 @@ class Gif(MovingPicture):
         self._pictures: list[bytes] = []
         self._milliseconds: list[int] = []
         self._last = b""
-        self._colours: NDArray[np.uint32] = np.empty(0, np.uint32)
+        self._pixels: Counter[int] = Counter()
 
     @property
     def full(self) -> bool:
@@ -165,14 +168,14 @@ class Gif(MovingPicture):
             self._pictures.append(zlib.compress(content, 1))
             self._milliseconds.append(0)
             packed = picture.astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], np.uint32)
-            self._colours = np.union1d(self._colours, packed)
+            colours, counts = np.unique(packed, return_counts=True)
+            self._pixels.update(dict(zip(colours.tolist(), counts.tolist(), strict=True)))
         self._milliseconds[-1] += round(1000 / self.rate)
 
     def _end(self) -> None:
         if not self._pictures:
             return
-        packed = self._colours[:, None] >> np.array([16, 8, 0], np.uint32) & 0xFF
-        palette = Image.fromarray(packed[None].astype(np.uint8)).quantize(_COLOURS)
+        palette = palette_of(self._pixels)
 
         def images() -> Iterator[Image.Image]:
             for content in self._pictures:
@@ -181,6 +184,24 @@ class Gif(MovingPicture):
 
         first, *others = images()
         first.save(self.path, "GIF", save_all=True, append_images=others, duration=self._milliseconds, loop=0)
+
+
+def palette_of(pixels: Counter[int]) -> Image.Image:
+    """An image whose palette has the most frequent colours exactly, and what is nearest to all others.
+
+    Args:
+        pixels: how often each colour, 0xRRGGBB, is seen.
+    """
+    ranked = np.array([colour for colour, _ in pixels.most_common()], np.uint32)
+    colours = (ranked[:, None] >> np.array([16, 8, 0], np.uint32) & 0xFF).astype(np.uint8)
+    exact, others = colours[:_EXACT], colours[_EXACT:]
+    palette = exact.tobytes()
+    if len(others):
+        quantised = Image.fromarray(others[None]).quantize(_COLOURS - _EXACT)
+        palette += bytes(quantised.getpalette() or [])[: 3 * (_COLOURS - _EXACT)]
+    image = Image.new("P", (1, 1))
+    image.putpalette(palette)
+    return image
 
 
 def open_moving_picture(path: Path, source_rate: float) -> MovingPicture:

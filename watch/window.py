@@ -72,7 +72,6 @@ class Window(Canvas):
         self._painter: Painter | None = None
         try:
             self._pygame.display.init()
-            self._pygame.display.set_mode((64, 64), flags=self._pygame.HIDDEN)
         except self._pygame.error as error:
             raise ConfigError(
                 f"No window can be opened ({error}); play in the terminal with --screen terminal, or write a video "
