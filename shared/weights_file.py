@@ -76,7 +76,7 @@ def weights_file(path: Path) -> Path:
     """The file that `load_weights(path)` reads. Raises `CheckpointError` as it does."""
     if path.is_file() and path.suffix == ".safetensors":
         return path
-    return newest_usable(path, lambda manifest: _weights_of(manifest) and _file_of(manifest))
+    return newest_usable(path, lambda manifest: (_weights_of(manifest), _file_of(manifest)))[1]
 
 
 def _file_of(manifest: Manifest) -> Path:

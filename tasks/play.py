@@ -48,6 +48,9 @@ class Playing:
     """auto, cpu, cuda or cuda:N."""
 
 
+OPTIONS = Playing
+
+
 def main(arguments: Sequence[str]) -> int:
     """Show episodes, then say what they returned."""
     options = parse(

@@ -42,6 +42,9 @@ class Recording:
     """auto, cpu, cuda or cuda:N."""
 
 
+OPTIONS = Recording
+
+
 def main(arguments: Sequence[str]) -> int:
     """Play the episodes and write them down."""
     import json
@@ -124,7 +127,8 @@ def _record_montage(options: Recording, player: Player, episodes: int) -> list[s
         for turns in player.perform(range(episodes)):
             playing = [(place, turn.moments) for place, turn in enumerate(turns) if turn is not None and turn.moments]
             if montage is None:
-                montage = Montage(*playing[0][1][0][0].shape[:2], options.scale or 1, episodes)
+                height, width = playing[0][1][0][0].shape[:2]
+                montage = Montage(height, width, options.scale or 1, episodes)
             for i in range(max(len(moments) for _, moments in playing)):
                 for place, moments in playing:
                     montage.place(place, *moments[min(i, len(moments) - 1)])

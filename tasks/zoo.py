@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shared.config import ConfigError
+from shared.config import FRAME_SKIP, ConfigError
 from tasks.arguments import PROGRAM, parse
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ class Zoo:
     """With --add: what to call it; default: its game."""
     device: str = "auto"
     """With --add: where to evaluate it: auto, cpu, cuda or cuda:N."""
+
+
+OPTIONS = Zoo
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -144,15 +147,17 @@ def _readme(
 ) -> str:
     """What stands beside the weights."""
     steps = weights.version * summary["steps"] // max(1, summary["rounds"])
+    hours = summary["seconds"] / 3600
+    epsilon, mean, sd, episodes = (evaluation[key] for key in ("epsilon", "mean", "sd", "episodes"))
     return f"""# {name}
 
 The network `{weights.network}`, trained on {weights.game} under the protocol `{weights.protocol}` for {steps:,} steps
-({4 * steps:,} frames) with
+({FRAME_SKIP * steps:,} frames) with
 
     {command_of(config, steps)}
 
-The whole run, of {summary["steps"]:,} steps, took {summary["seconds"] / 3600:.1f} hours (`summary.json`). By the rules of the protocol, with
-epsilon {evaluation["epsilon"]:g}, the agent returns {evaluation["mean"]:.2f} +- {evaluation["sd"]:.2f} in the mean of {evaluation["episodes"]} episodes (`evaluation.json`):
+The run played {summary["steps"]:,} steps in {hours:.1f} hours (`summary.json`). By the rules of the protocol, with
+epsilon {epsilon:g}, the agent returns {mean:.2f} +- {sd:.2f} in {episodes} episodes (`evaluation.json`):
 
     python launch.py eval --load zoo/{name} --seed {evaluation["seed"]}
 

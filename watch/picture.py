@@ -150,7 +150,9 @@ class Montage:
         draw.text(
             (large.shape[1] - 2, 1), f"{scene.total:,.10g}" + (" end" * scene.over), colour, _font(self._letter), "ra"
         )
-        self._picture[top + large.shape[0] : top + self._tile[0], left + 2 : left + 2 + large.shape[1]] = label
+        self._picture[top + large.shape[0] : top + self._tile[0], left + 2 : left + 2 + large.shape[1]] = np.asarray(
+            label
+        )
 
     @property
     def picture(self) -> NDArray[np.uint8]:

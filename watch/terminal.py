@@ -132,9 +132,9 @@ def changes(cells: NDArray[np.uint8], before: NDArray[np.uint8] | None) -> str:
     if before is not None and before.shape == cells.shape:
         changed = (cells != before).any(axis=2)
     out = []
-    for y in np.flatnonzero(changed.any(axis=1)):
+    for y in np.flatnonzero(changed.any(axis=1)).tolist():
         at, colours = -1, None
-        for x in np.flatnonzero(changed[y]):
+        for x in np.flatnonzero(changed[y]).tolist():
             if x != at:
                 out.append(f"\x1b[{y + 1};{x + 1}H")
             cell = tuple(cells[y, x].tolist())
