@@ -130,7 +130,9 @@ class Montage:
         """For `places` screens of `height` x `width`, in about the shape of a screen of today."""
         self._scale = scale
         self._letter = max(_SMALLEST + 2, height * scale // 18)
-        self._tile = (height * scale + round(self._letter * 1.6), width * scale + 4)
+        self._screen_height = height * scale
+        self._told: dict[int, tuple[float, bool]] = {}
+        self._tile = (self._screen_height + round(self._letter * 1.6), width * scale + 4)
         shape = 16 / 9 * self._tile[0] / self._tile[1]
         self.columns = min(places, max(1, round(math.sqrt(places * shape))))
         rows = math.ceil(places / self.columns)
@@ -143,16 +145,20 @@ class Montage:
         top, left = (place // self.columns) * self._tile[0], (place % self.columns) * self._tile[1]
         large = enlarge(screen // 2 if scene.over else screen, self._scale)
         self._picture[top : top + large.shape[0], left + 2 : left + 2 + large.shape[1]] = large
-        label = Image.new("RGB", (large.shape[1], self._tile[0] - large.shape[0]), GROUND)
+        if self._told.get(place) != (scene.total, scene.over):
+            self._told[place] = (scene.total, scene.over)
+            label = self._label(scene, large.shape[1])
+            bottom = top + large.shape[0]
+            self._picture[bottom : bottom + label.shape[0], left + 2 : left + 2 + label.shape[1]] = label
+
+    def _label(self, scene: Scene, width: int) -> NDArray[np.uint8]:
+        """What stands beneath a screen: number and return."""
+        label = Image.new("RGB", (width, self._tile[0] - self._screen_height), GROUND)
         draw = ImageDraw.Draw(label)
-        colour = CHOSEN if scene.over else TEXT
         draw.text((2, 1), f"{scene.episode}", DIM, _font(self._letter))
-        draw.text(
-            (large.shape[1] - 2, 1), f"{scene.total:,.10g}" + (" end" * scene.over), colour, _font(self._letter), "ra"
-        )
-        self._picture[top + large.shape[0] : top + self._tile[0], left + 2 : left + 2 + large.shape[1]] = np.asarray(
-            label
-        )
+        told, colour = f"{scene.total:,.10g}" + " end" * scene.over, CHOSEN if scene.over else TEXT
+        draw.text((width - 2, 1), told, colour, _font(self._letter), anchor="ra")
+        return np.asarray(label)
 
     @property
     def picture(self) -> NDArray[np.uint8]:

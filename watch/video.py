@@ -43,6 +43,10 @@ class MovingPicture(ABC):
 
     def __init__(self, path: Path, source_rate: float) -> None:
         """For pictures that come `source_rate` a second: the file repeats some or leaves some out to have its rate."""
+        try:
+            path.open("wb").close()
+        except OSError as error:
+            raise _unwritable(path, error) from error
         self.path = path
         self.frames = 0
         self._given = 0
@@ -97,10 +101,9 @@ class Mp4(MovingPicture):
     rate = VIDEO_RATE
 
     def __init__(self, path: Path, source_rate: float) -> None:
-        super().__init__(path, source_rate)
         try:
             import av
-            from av.video.reformatter import ColorRange, Colorspace
+            from av.video.reformatter import ColorRange, Colorspace, Interpolation
         except ImportError as error:
             raise ConfigError(
                 f"{path} needs the package av, which brings the encoder of videos along: make install, or choose .gif."
@@ -109,12 +112,16 @@ class Mp4(MovingPicture):
             raise ConfigError(
                 f"{path} needs an encoder that the installed package av lacks: make install, or choose .gif."
             )
+        super().__init__(path, source_rate)
         self._frame = av.VideoFrame
-        self._space, self._range = Colorspace.ITU709, ColorRange.MPEG
-        try:
-            self._file = av.open(str(path), "w", options={"movflags": "+faststart"})
-        except OSError as error:
-            raise _unwritable(path, error) from error
+        # The colour of two by two pixels is one: that of a pixel of the game, where its scale is even.
+        self._format = {
+            "format": "yuv420p",
+            "dst_colorspace": Colorspace.ITU709,
+            "dst_color_range": ColorRange.MPEG,
+            "interpolation": Interpolation.AREA,
+        }
+        self._file = av.open(str(path), "w", options={"movflags": "+faststart"})
         self._stream = self._file.add_stream(
             "libx264", rate=Fraction(self.rate), options={"crf": "16", "preset": "veryfast", "tune": "animation"}
         )
@@ -126,9 +133,7 @@ class Mp4(MovingPicture):
     def _write(self, picture: NDArray[np.uint8]) -> None:
         if not self.frames:
             self._stream.height, self._stream.width = picture.shape[:2]
-        frame = self._frame.from_ndarray(picture, format="rgb24").reformat(
-            format="yuv420p", dst_colorspace=self._space, dst_color_range=self._range
-        )
+        frame = self._frame.from_ndarray(picture, format="rgb24").reformat(**self._format)
         frame.pts, frame.time_base = self.frames, Fraction(1, round(self.rate))
         self._file.mux(self._stream.encode(frame))
 
@@ -147,10 +152,6 @@ class Gif(MovingPicture):
 
     def __init__(self, path: Path, source_rate: float) -> None:
         super().__init__(path, source_rate)
-        try:
-            path.open("wb").close()
-        except OSError as error:
-            raise _unwritable(path, error) from error
         self._shape: tuple[int, ...] = ()
         self._pictures: list[bytes] = []
         self._milliseconds: list[int] = []
