@@ -103,7 +103,6 @@ class Mp4(MovingPicture):
     def __init__(self, path: Path, source_rate: float) -> None:
         try:
             import av
-            from av.video.reformatter import ColorRange, Colorspace, Interpolation
         except ImportError as error:
             raise ConfigError(
                 f"{path} needs the package av, which brings the encoder of videos along: make install, or choose .gif."
@@ -113,14 +112,7 @@ class Mp4(MovingPicture):
                 f"{path} needs an encoder that the installed package av lacks: make install, or choose .gif."
             )
         super().__init__(path, source_rate)
-        self._frame = av.VideoFrame
-        # The colour of two by two pixels is one: that of a pixel of the game, where its scale is even.
-        self._format = {
-            "format": "yuv420p",
-            "dst_colorspace": Colorspace.ITU709,
-            "dst_color_range": ColorRange.MPEG,
-            "interpolation": Interpolation.AREA,
-        }
+        self._av = av
         self._file = av.open(str(path), "w", options={"movflags": "+faststart"})
         self._stream = self._file.add_stream(
             "libx264", rate=Fraction(self.rate), options={"crf": "16", "preset": "veryfast", "tune": "animation"}
@@ -133,7 +125,15 @@ class Mp4(MovingPicture):
     def _write(self, picture: NDArray[np.uint8]) -> None:
         if not self.frames:
             self._stream.height, self._stream.width = picture.shape[:2]
-        frame = self._frame.from_ndarray(picture, format="rgb24").reformat(**self._format)
+        from av.video.reformatter import ColorRange, Colorspace, Interpolation
+
+        # The colour of two by two pixels is one: that of a pixel of the game, where its scale is even.
+        frame = self._av.VideoFrame.from_ndarray(picture, format="rgb24").reformat(
+            format="yuv420p",
+            dst_colorspace=Colorspace.ITU709,
+            dst_color_range=ColorRange.MPEG,
+            interpolation=Interpolation.AREA,
+        )
         frame.pts, frame.time_base = self.frames, Fraction(1, round(self.rate))
         self._file.mux(self._stream.encode(frame))
 

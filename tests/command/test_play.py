@@ -44,7 +44,7 @@ def frames_in(path: Path) -> int:
 @pytest.mark.parametrize("name", ["a.mp4", "a.gif"])
 def test_a_video_of_a_game(launch: Launch, tmp_path: Path, name: str) -> None:
     weights = random_weights(tmp_path / "run")
-    done = launch("play", "--load", str(weights), "--device", "cpu", "--video", name, "--seconds", "1.5")
+    done = launch("play", "--load", str(weights), "--device", "cpu", "--video", name, "--seconds", "1.5", timeout=110)
     assert (done.returncode, done.stderr) == (0, "")
     if name == "a.mp4":
         assert done.stdout == "a.mp4: 90 pictures, 1.5 s\n"
@@ -107,7 +107,7 @@ def test_the_terminal_is_left_as_it_was(catch: Path, number: int) -> None:
         stderr=subprocess.PIPE,
     )
     os.close(program)
-    seen, limit = b"", time.monotonic() + 60
+    seen, limit = b"", time.monotonic() + 90
     try:
         told = False
         while select.select([person], [], [], max(0.0, limit - time.monotonic()))[0]:
