@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -12,7 +13,11 @@ from shared.config import ConfigError
 from tasks.arguments import PROGRAM, parse
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from player import Player
+    from watch.scene import Scene
 
 RETURNS = "returns.json"
 MOST_IN_MONTAGE = 100
@@ -46,7 +51,7 @@ OPTIONS = Recording
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Play the episodes and write them down."""
+    """Play the episodes and write them down. Returns 1 when that was broken off."""
     import json
 
     from tasks.play import check_picture
@@ -67,7 +72,13 @@ def main(arguments: Sequence[str]) -> int:
     assert network is not None
     _make(options.out)
     record = _record_montage if options.montage else _record_each
-    videos = record(options, player, episodes)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # it, too, leaves whole files
+    try:
+        videos = record(options, player, episodes)
+    except KeyboardInterrupt:
+        ended = len(player.played)
+        print(f"Stopped: {ended} of {episodes} episodes were over. What was recorded is in {options.out}.")
+        return 1
     played = sorted(player.played, key=lambda each: each.episode)
     returns, steps = [each.total for each in played], [each.steps for each in played]
     result = {**evaluation_of(weights, network, options.seed, returns, sum(steps)), "lengths": steps, "videos": videos}
@@ -123,6 +134,7 @@ def _record_montage(options: Recording, player: Player, episodes: int) -> list[s
 
     name = f"montage.{options.format}"
     montage: Montage | None = None
+    newest: dict[int, tuple[NDArray[np.uint8], Scene]] = {}
     with open_moving_picture(options.out / name, player.screens_per_second * options.speed) as file:
         for turns in player.perform(range(episodes)):
             playing = [(place, turn.moments) for place, turn in enumerate(turns) if turn is not None and turn.moments]
@@ -130,7 +142,10 @@ def _record_montage(options: Recording, player: Player, episodes: int) -> list[s
                 height, width = playing[0][1][0][0].shape[:2]
                 montage = Montage(height, width, options.scale or 1, episodes)
             for i in range(max(len(moments) for _, moments in playing)):
-                for place, moments in playing:
-                    montage.place(place, *moments[min(i, len(moments) - 1)])
+                newest |= {place: moments[min(i, len(moments) - 1)] for place, moments in playing}
+                if file.wanted:
+                    for place, moment in newest.items():
+                        montage.place(place, *moment)
+                    newest.clear()
                 file.add(montage.picture)
     return [name]

@@ -44,7 +44,7 @@ class MovingPicture(ABC):
     def __init__(self, path: Path, source_rate: float) -> None:
         """For pictures that come `source_rate` a second: the file repeats some or leaves some out to have its rate."""
         try:
-            path.open("wb").close()
+            self._out = path.open("wb")
         except OSError as error:
             raise _unwritable(path, error) from error
         self.path = path
@@ -62,11 +62,23 @@ class MovingPicture(ABC):
         """Whether nothing more fits."""
         return False
 
-    def add(self, picture: NDArray[np.uint8]) -> None:
-        """The next picture uint8[h, w, 3], of even height and width, all of one size; it is copied."""
+    @property
+    def wanted(self) -> bool:
+        """Whether the next picture will be in the file, as far as rates say."""
+        return self._due(self._given + 1) > self.frames and not self.full
+
+    def _due(self, given: int) -> int:
+        """How many pictures the file has when so many were given."""
+        return round(given * self.rate / self._source_rate)
+
+    def add(self, picture: NDArray[np.uint8] | None) -> None:
+        """The next picture uint8[h, w, 3], of even height and width, all of one size; it is copied.
+
+        It may be None where it is not `wanted`.
+        """
         self._given += 1
-        due = round(self._given * self.rate / self._source_rate)
-        while self.frames < due and not self.full:
+        while self.frames < self._due(self._given) and not self.full:
+            assert picture is not None
             try:
                 self._write(picture)
             except OSError as error:
@@ -80,7 +92,8 @@ class MovingPicture(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self._end()
+            with self._out:
+                self._end()
         except OSError as problem:
             raise _unwritable(self.path, problem) from problem
 
@@ -113,7 +126,8 @@ class Mp4(MovingPicture):
             )
         super().__init__(path, source_rate)
         self._av = av
-        self._file = av.open(str(path), "w", options={"movflags": "+faststart"})
+        # Through a file of Python's: FFmpeg's own answers a full disk with a fault of the whole process (av 18.1).
+        self._file = av.open(self._out, "w", format="mp4")
         self._stream = self._file.add_stream(
             "libx264", rate=Fraction(self.rate), options={"crf": "16", "preset": "veryfast", "tune": "animation"}
         )
@@ -184,7 +198,7 @@ class Gif(MovingPicture):
                 yield Image.fromarray(picture).quantize(palette=palette, dither=Image.Dither.NONE)
 
         first, *others = images()
-        first.save(self.path, "GIF", save_all=True, append_images=others, duration=self._milliseconds, loop=0)
+        first.save(self._out, "GIF", save_all=True, append_images=others, duration=self._milliseconds, loop=0)
 
 
 def palette_of(pixels: Counter[int]) -> Image.Image:
@@ -230,7 +244,7 @@ class VideoCanvas(Canvas):
         if self._painter is None:
             height, width = screen.shape[:2]
             self._painter = Painter(height, width, self._scale or comfortable_scale(height))
-        self.file.add(self._painter.paint(screen, scene))
+        self.file.add(self._painter.paint(screen, scene) if self.file.wanted else None)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -45,7 +45,7 @@ def test_an_mp4_has_every_picture_in_its_colours(tmp_path: Path) -> None:
 def test_other_rates_repeat_pictures_or_leave_some_out(tmp_path: Path, source: float, given: int, kept: int) -> None:
     with Mp4(tmp_path / "a.mp4", source) as file:
         for number in range(given):
-            file.add(picture(number))
+            file.add(picture(number) if file.wanted else None)
     assert len(decoded(tmp_path / "a.mp4")) == kept
 
 
@@ -95,6 +95,20 @@ def test_a_file_that_was_broken_off_is_whole(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written(tmp_path: Path, suffix: str) -> None:
     with pytest.raises(ConfigError, match=f"a{suffix} cannot be written: No such file or directory"):
         open_moving_picture(tmp_path / "nowhere" / f"a{suffix}", 60)
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".gif"])
+def test_a_full_disk_is_a_sentence(tmp_path: Path, suffix: str) -> None:
+    (tmp_path / f"a{suffix}").symlink_to("/dev/full")
+    noise = np.random.default_rng(0)
+
+    def write() -> None:
+        with open_moving_picture(tmp_path / f"a{suffix}", 60) as file:
+            for _ in range(100):
+                file.add(noise.integers(0, 256, (64, 64, 3), np.uint8))
+
+    with pytest.raises(ConfigError, match=f"a{suffix} cannot be written: No space left on device"):
+        write()
 
 
 def test_nothing_shown_is_no_fault(tmp_path: Path) -> None:
