@@ -6,9 +6,11 @@ An episode follows the protocol as in an evaluation, from the same draws: episod
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from types import FrameType
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -181,14 +183,34 @@ def player_of(
     return Player(play, network, seed, pilot), network
 
 
-def show(player: Player, episodes: Iterable[int], canvas: Canvas, seconds: float | None) -> None:
-    """Show episodes one after the other, until the canvas is closed or so many seconds of play are over."""
+class Stop:
+    """Whether Ctrl-C or SIGTERM asks for the end. Nothing is broken off in its midst, unless the user asks twice."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __enter__(self) -> Self:
+        self._before = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+
+def show(player: Player, episodes: Iterable[int], canvas: Canvas, seconds: float | None, stop: Stop) -> None:
+    """Show episodes in turn, until the canvas is closed, a stop is asked for or the seconds of play are over."""
     left = None if seconds is None else round(seconds * player.screens_per_second)
     for number in episodes:
         for turns in player.perform([number]):
             for turn in filter(None, turns):
                 for screen, scene in turn.moments:
-                    if canvas.closed or left == 0:
+                    if canvas.closed or stop.asked or left == 0:
                         return
                     canvas.show(screen, scene)
                     left = None if left is None else left - 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -61,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     _check(options)
     from agent import weights_at
-    from player import player_of
+    from player import Stop, player_of, show
 
     weights = None if options.load is None else weights_at(options.load)
     window: list[Window] = []
@@ -75,12 +74,9 @@ def main(arguments: Sequence[str]) -> int:
     player, _ = player_of(weights, options.game, options.seed, options.device, person if options.human else None)
     actions.append(player.actions)
     canvas = _canvas(options, player, window)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # it, too, leaves files whole and the terminal as it was
-    try:
-        with canvas:
-            _show(options, player, canvas)
-    except KeyboardInterrupt:
-        pass
+    number = options.episodes or (1 if options.video is not None else None)
+    with Stop() as stop, canvas:
+        show(player, count() if number is None else range(number), canvas, options.seconds, stop)
     _tell(options, player, canvas)
     return 0
 
@@ -150,13 +146,6 @@ def _canvas(options: Playing, player: Player, window: list[Window]) -> Canvas:
     from watch.terminal import Terminal
 
     return Terminal(sys.stdout, rate)
-
-
-def _show(options: Playing, player: Player, canvas: Canvas) -> None:
-    from player import show
-
-    number = options.episodes or (1 if options.video is not None else None)
-    show(player, count() if number is None else range(number), canvas, options.seconds)
 
 
 def _tell(options: Playing, player: Player, canvas: Canvas) -> None:

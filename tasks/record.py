@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from player import Player
+    from player import Player, Stop
     from watch.scene import Scene
 
 RETURNS = "returns.json"
@@ -61,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
     if (options.episodes is not None and options.episodes < 1) or options.seed < 0:
         raise ConfigError("--episodes must be at least 1, and --seed must not be negative.")
     from agent import evaluation_of, weights_at
-    from player import player_of
+    from player import Stop, player_of
     from shared.protocols import PROTOCOLS
 
     weights = weights_at(options.load)
@@ -72,10 +71,9 @@ def main(arguments: Sequence[str]) -> int:
     assert network is not None
     _make(options.out)
     record = _record_montage if options.montage else _record_each
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # it, too, leaves whole files
-    try:
-        videos = record(options, player, episodes)
-    except KeyboardInterrupt:
+    with Stop() as stop:
+        videos = record(options, player, episodes, stop)
+    if stop.asked:
         ended = len(player.played)
         print(f"Stopped: {ended} of {episodes} episodes were over. What was recorded is in {options.out}.")
         return 1
@@ -103,7 +101,7 @@ def _make(out: Path) -> None:
         raise ConfigError(f"--out {out} cannot be written: {error.strerror}.") from error
 
 
-def _record_each(options: Recording, player: Player, episodes: int) -> list[str]:
+def _record_each(options: Recording, player: Player, episodes: int, stop: Stop) -> list[str]:
     """A video for each episode; returns their names."""
     from agent import ROWS
     from watch.video import VideoCanvas
@@ -117,6 +115,8 @@ def _record_each(options: Recording, player: Player, episodes: int) -> list[str]
                 files.enter_context(VideoCanvas(options.out / names[number], rate, options.scale)) for number in numbers
             ]
             for turns in player.perform(numbers):
+                if stop.asked:
+                    return names[: numbers.stop]
                 for number, canvas, turn in zip(numbers, canvases, turns, strict=True):
                     if turn is None:
                         continue
@@ -127,7 +127,7 @@ def _record_each(options: Recording, player: Player, episodes: int) -> list[str]
     return names
 
 
-def _record_montage(options: Recording, player: Player, episodes: int) -> list[str]:
+def _record_montage(options: Recording, player: Player, episodes: int, stop: Stop) -> list[str]:
     """One video of all episodes; returns its name."""
     from watch.picture import Montage
     from watch.video import open_moving_picture
@@ -137,6 +137,8 @@ def _record_montage(options: Recording, player: Player, episodes: int) -> list[s
     newest: dict[int, tuple[NDArray[np.uint8], Scene]] = {}
     with open_moving_picture(options.out / name, player.screens_per_second * options.speed) as file:
         for turns in player.perform(range(episodes)):
+            if stop.asked:
+                break
             playing = [(place, turn.moments) for place, turn in enumerate(turns) if turn is not None and turn.moments]
             if montage is None:
                 height, width = playing[0][1][0][0].shape[:2]

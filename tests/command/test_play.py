@@ -17,6 +17,8 @@ import pytest
 from PIL import Image
 
 import ringside
+from actors.env import Outcome
+from actors.evaluation import Episode
 from launch import main
 from tests.checkpoints import random_weights
 from tests.conftest import ROOT, Launch
@@ -126,6 +128,30 @@ def test_the_terminal_is_left_as_it_was(catch: Path, number: int) -> None:
     leave = b"\x1b[?25h\x1b[?1049l"
     assert seen.count(leave) == 1
     assert b"\x1b" not in seen.partition(leave)[2]
+
+
+@pytest.mark.parametrize("montage", [False, True])
+def test_a_recording_that_is_stopped_is_whole_as_far_as_it_goes(
+    catch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], montage: bool
+) -> None:
+    step = Episode.step
+    steps = 0
+
+    def counted(self: Episode, chosen: int) -> Outcome:
+        nonlocal steps
+        steps += 1
+        if steps == 70:  # of the ten episodes, or of the first eight
+            signal.raise_signal(signal.SIGTERM)
+        return step(self, chosen)
+
+    monkeypatch.setattr(Episode, "step", counted)
+    out = tmp_path / "out"
+    options = ["--load", str(catch), "--device", "cpu", "--episodes", "10", "--out", str(out), "--scale", "1"]
+    assert main(["record", *options, *["--montage"] * montage]) == 1
+    assert capsys.readouterr().out == f"Stopped: 0 of 10 episodes were over. What was recorded is in {out}.\n"
+    videos = sorted(out.iterdir())
+    assert [path.name for path in videos] == (["montage.mp4"] if montage else [f"episode-{i:03}.mp4" for i in range(8)])
+    assert {frames_in(path) for path in videos} == {4 * (6 if montage else 8)}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from types import TracebackType
 
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 import ringside
 from actors.atari import AtariEnv
 from agent import weights_at
-from player import Player, Turn, player_of, show
+from player import Player, Stop, Turn, player_of, show
 from shared.config import Config
 from shared.protocols import PROTOCOLS
 from tests.checkpoints import random_weights
@@ -130,7 +131,7 @@ def test_a_person_plays_what_they_choose() -> None:
 
     player = Player(Config().with_settings(env="tests.pixel_game:factory").play, None, seed=1, pilot=person)
     gallery = Gallery()
-    show(player, range(20), gallery, None)
+    show(player, range(20), gallery, None, Stop())
     assert [scene.action for _, scene in gallery.shown] == asked
     assert len(asked) == 240
     assert len(player.played) == 20
@@ -140,10 +141,21 @@ def test_a_person_plays_what_they_choose() -> None:
 def test_a_show_ends_when_it_is_closed_or_its_time_is_over(tmp_path: Path) -> None:
     player = player_at(random_weights(tmp_path, "tests.pixel_game:factory", actions=3))
     gallery = Gallery(most=17)
-    show(player, range(100), gallery, None)
+    show(player, range(100), gallery, None, Stop())
     assert len(gallery.shown) == 17
     assert len(player.played) == 1
     gallery = Gallery()
-    show(player, range(100), gallery, 2.0)
+    show(player, range(100), gallery, 2.0, Stop())
     assert len(gallery.shown) == 2 * player.screens_per_second == 30
     assert [scene.episode for _, scene in gallery.shown] == [0] * 12 + [1] * 12 + [2] * 6
+
+
+def test_a_signal_asks_for_the_end_and_a_second_one_insists() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with Stop() as stop:
+        assert not stop.asked
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.asked
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGTERM) == before
