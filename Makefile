@@ -9,7 +9,7 @@ BENCH  ?= limits
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help install run run-cgroup doctor eval test check stress bench clean
+.PHONY: help install run run-cgroup doctor eval play test check stress bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,10 @@ doctor: install ## examine the machine; ARGS="--actors 12 --game breakout"
 
 eval: install ## evaluate; ARGS="--load RUN_OR_CHECKPOINT --episodes 30"
 	$(BIN)/python launch.py eval $(ARGS)
+
+play: ARGS := $(if $(ARGS),$(ARGS),--load pong)
+play: install ## watch the Pong agent of the zoo; ARGS="--load RUN --video FILE.mp4" for another, or a video
+	$(BIN)/python launch.py play $(ARGS)
 
 test: install ## all tests that fit in ten minutes on two cores
 	$(BIN)/python -m pytest -m "not stress" $(ARGS)

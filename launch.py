@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-TASKS = ("train", "watch", "eval", "report", "suite", "bench", "doctor")
+TASKS = ("train", "watch", "eval", "play", "record", "zoo", "report", "suite", "bench", "doctor", "completion")
 """What the first word of the command line can be; without one, `train`. Each is a module of `tasks` with a `main`."""
 
 

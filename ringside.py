@@ -16,21 +16,18 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shared.config import CONFIG_FILE, Config, ConfigError, Play, PresetName
+from agent import ROWS, Agent, evaluation_of, load_agent, network_of, play_of, require_actions, weights_at
+from shared.config import CONFIG_FILE, Config, ConfigError, PresetName
 from shared.files import PRIVATE_UMASK, write_atomic
 from shared.live import LIVE_FILE, Live, withdraw
 from shared.presets import PRESETS
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from shared.memory import Memory, Plan
-    from shared.weights_file import Weights
     from watch.status import Status
 
 __all__ = ["Agent", "Config", "ConfigError", "evaluate", "load_agent", "plan", "run", "starting_point", "train"]
@@ -241,112 +238,34 @@ def continues(ready: Plan) -> bool:
 
 
 def evaluate(
-    load: str | Path, *, episodes: int | None = None, seed: int = 1, envs: int = 8, device: str = "auto"
+    load: str | Path, *, episodes: int | None = None, seed: int = 1, envs: int = ROWS, device: str = "auto"
 ) -> dict[str, Any]:
     """Play whole episodes with trained weights by the rules of their protocol, and judge the raw returns.
 
     Args:
-        load: a run directory, a checkpoint or a file of weights.
+        load: a run directory, a checkpoint, a file of weights or the name of an agent in the zoo.
         episodes: how many; by default as the protocol says.
-        envs: emulators played together, which is also the batch of the network.
+        envs: emulators that can play together, which is also the batch of the network.
 
     Returns:
         JSON values: episodes, mean, sd (population), median, best, human_normalised and what they were measured with.
     """
     if (episodes is not None and episodes < 1) or envs < 1 or seed < 0:
         raise ConfigError("--episodes must be at least 1, and --seed must not be negative.")
-    weights = _weights(load)
     import numpy as np
-    import torch
 
-    from actors.env import EnvError, action_count
     from actors.evaluation import play_episodes
-    from learner.device import prepare_torch
-    from learner.policy import Policy, greedy
-    from shared import machine
+    from learner.policy import greedy
     from shared.config import FRAME_SIDE, STACK
     from shared.protocols import PROTOCOLS
-    from shared.resolve import device_of, precision_of
-    from shared.scores import SOURCE
-    from watch.scores import summarise
 
-    play = _play_of(weights)
-    protocol = PROTOCOLS[weights.protocol]
-    count = episodes or protocol.eval_episodes
-    try:
-        weights.require(actions=action_count(play))
-    except EnvError as error:
-        raise ConfigError(str(error)) from error
-    batch = min(envs, count)
-    name = device_of(device)
-    precision = precision_of("auto", name)
-    threads = 1  # a batch of eight is too small to share; threads that wait for each other made it four times slower
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before CUDA is initialised
-    prepare_torch(torch.device(name), precision, threads)
-    policy = Policy(weights.network, torch.device(name), precision, batch)
-    policy.load(weights.flat)
-    stacks = np.zeros((batch, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
-    played = play_episodes(play, seed, 0, count, stacks, lambda: greedy(policy.q_values(stacks)).astype(np.uint8))
-    figures = summarise(weights.game, played.returns)
-    return {
-        "game": weights.game,
-        "protocol": weights.protocol,
-        **asdict(figures),
-        "human_normalised_source": SOURCE,
-        "returns": played.returns.tolist(),
-        "steps": int(played.lengths.sum()),
-        "epsilon": protocol.eval_epsilon,
-        "seed": seed,
-        "version": weights.version,
-        "device": name,
-        "precision": precision,
-        "threads": threads,
-        "machine": machine.describe(),
-    }
-
-
-class Agent:
-    """A trained policy for one player, in float32. It leaves the settings of torch as they are."""
-
-    def __init__(self, weights: Weights, device: str) -> None:
-        import torch
-
-        from learner.policy import Policy
-        from shared.resolve import device_of
-
-        self.game = weights.game
-        self.protocol = weights.protocol
-        self.actions = weights.actions
-        self._policy = Policy(weights.network, torch.device(device_of(device)), "fp32", batch=1)
-        self._policy.load(weights.flat)
-
-    def act(self, stack: NDArray[np.uint8]) -> int:
-        """The greedy action for the last four frames, uint8[4, 84, 84], oldest first."""
-        from learner.policy import greedy
-
-        return int(greedy(self._policy.q_values(stack[None]))[0])
-
-
-def load_agent(load: str | Path, *, device: str = "auto") -> Agent:
-    """The agent of a run directory, a checkpoint or a file of weights. Raises `ConfigError` when there is none."""
-    return Agent(_weights(load), device)
-
-
-def _weights(load: str | Path) -> Weights:
-    from shared.segments import CheckpointError
-    from shared.weights_file import load_weights
-
-    if not Path(load).exists():
-        raise ConfigError(f"--load {load} does not exist.")
-    try:
-        return load_weights(Path(load))
-    except CheckpointError as error:
-        raise ConfigError(f"--load {load} cannot be used. {error}") from error
-
-
-def _play_of(weights: Weights) -> Play:
-    """What the weights were trained on. A checkpoint keeps one name for a game of ale-py and for any other env."""
-    from actors.atari import games
-
-    named = "game" if weights.game in games() else "env"
-    return Config().with_settings(protocol=weights.protocol, **{named: weights.game}).play
+    weights = weights_at(load)
+    play = play_of(weights)
+    require_actions(weights, play)
+    count = episodes or PROTOCOLS[weights.protocol].eval_episodes
+    network = network_of(weights, device, envs)
+    stacks = np.zeros((envs, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
+    played = play_episodes(
+        play, seed, 0, count, stacks, lambda: greedy(network.policy.q_values(stacks)).astype(np.uint8)
+    )
+    return evaluation_of(weights, network, seed, played.returns.tolist(), int(played.lengths.sum()))

@@ -16,6 +16,7 @@ import difflib
 import struct
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 from ale_py import Action, ALEInterface, ALEState, LoggerMode, roms
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 
 from actors.action_log import ActionLog
 from actors.env import Env, EnvError, Frame, Outcome
+from actors.film import FilmedEmulator, Shot
 from actors.frames import SCREEN_WIDTH, Shrinker, pair_table, shrink_area
 from actors.palette import grey_table
 from shared.config import FRAME_SKIP
@@ -91,12 +93,17 @@ def action_set(game: str, protocol: Protocol) -> tuple[int, ...]:
 
 def action_names(game: str, protocol: Protocol) -> tuple[str, ...]:
     """The emulator's names of the actions: NOOP, FIRE, UP, ...; raises `EnvError` for an unknown game."""
-    return tuple(Action(number).name for number in action_set(game, protocol))
+    return _names_of(action_set(game, protocol))
 
 
 def _action_numbers(ale: ALEInterface, protocol: Protocol) -> tuple[int, ...]:
     actions: list[Action] = ale.getLegalActionSet() if protocol.action_set == "full" else ale.getMinimalActionSet()
     return tuple(action.value for action in actions)
+
+
+def _names_of(numbers: tuple[int, ...]) -> tuple[str, ...]:
+    """What the emulator calls actions: NOOP, FIRE, UPRIGHT, ..."""
+    return tuple(Action(number).name for number in numbers)
 
 
 @cache
@@ -126,6 +133,8 @@ _UNEVENTFUL = Outcome(0, False, False, False)
 class AtariEnv(Env):
     """One emulator with its preprocessing."""
 
+    screens_per_second = 60.0
+
     def __init__(self, game: str, protocol: Protocol, seed: int, index: int, *, training: bool) -> None:
         """Load `game`; raises `EnvError` when ale-py does not ship it.
 
@@ -141,9 +150,10 @@ class AtariEnv(Env):
         self._seed = seed
         self._index = index
         self._reports_lives = training and protocol.life_ends_return
-        self._ale = _load(self.game, protocol)
+        self._ale: Any = _load(self.game, protocol)
         self.numbers = _action_numbers(self._ale, protocol)
         self.actions = len(self.numbers)
+        self.action_names = _names_of(self.numbers)
         self._fires = protocol.fire_on_reset and FIRE in self.numbers
         self._sticky = round(protocol.sticky * 65_536)
 
@@ -165,10 +175,11 @@ class AtariEnv(Env):
         """Lives left, as the emulator counts them; 0 in games without lives."""
         return self._lives
 
-    def screen(self) -> NDArray[np.uint8]:
-        """The emulator's screen in colour: uint8[height, 160, 3]."""
-        rgb: NDArray[np.uint8] = self._ale.getScreenRGB()
-        return rgb
+    def film(self) -> list[Shot]:
+        """Every emulator frame from now on: screens uint8[height, 160, 3]."""
+        shots: list[Shot] = []
+        self._ale = FilmedEmulator(self._ale, shots)
+        return shots
 
     def reset(self, tick: int, frame: Frame) -> None:
         """Begin an episode: the protocol's no-ops, as many as (seed, index, tick) say, and FIRE if it asks for it."""

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from actors.film import Shot
 from shared.config import Play
 from shared.errors import Unmendable
 
@@ -41,6 +42,10 @@ class Env(ABC):
 
     actions: int
     """Size of the action set; actions are 0 ... actions - 1."""
+    action_names: tuple[str, ...]
+    """What people call the actions, in their order."""
+    screens_per_second: float
+    """How many screens are shown a second where people play."""
 
     @abstractmethod
     def reset(self, tick: int, frame: Frame) -> None:
@@ -57,6 +62,10 @@ class Env(ABC):
     @abstractmethod
     def restore(self, data: bytes) -> None:
         """Continue where `snapshot` was taken, in this or another process. Raises `EnvError` for foreign bytes."""
+
+    @abstractmethod
+    def film(self) -> list[Shot]:
+        """The list to which, from now on, every screen that is shown is appended; its reader empties it."""
 
 
 def make_env(play: Play, seed: int, index: int, *, training: bool) -> Env:

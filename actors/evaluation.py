@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from actors.env import make_env
-from shared.config import FRAME_SIDE, STACK, Play
+from actors.env import Env, Outcome, make_env
+from shared.config import STACK, Play
 from shared.protocols import PROTOCOLS
 from shared.random import Stream, below, bits, uniform
 
@@ -29,6 +29,53 @@ class Returns:
     lengths: NDArray[np.int64]
 
 
+class Evaluation:
+    """The rules and the seed of one evaluation, from which its envs and episodes are made."""
+
+    def __init__(self, play: Play, seed: int, number: int) -> None:
+        """Of evaluation `number` of a run of that seed."""
+        self.play = play
+        self.seed = bits(seed, Stream.EVALUATION, number)
+        self.epsilon = PROTOCOLS[play.protocol].eval_epsilon
+
+    def env(self) -> Env:
+        """An env for any of its episodes. Raises `EnvError` as `make_env` does."""
+        return make_env(self.play, self.seed, 0, training=False)
+
+    def open(self, env: Env, episode: int, stack: NDArray[np.uint8]) -> Episode:
+        """Begin an episode in an env that plays no other; from now on `stack`, uint8[4, 84, 84], is kept up to date."""
+        return Episode(env, episode, stack, self.seed, self.epsilon)
+
+
+class Episode:
+    """One episode that is being played."""
+
+    def __init__(self, env: Env, number: int, stack: NDArray[np.uint8], seed: int, epsilon: float) -> None:
+        self.number = number
+        self.total = 0.0
+        """The raw return so far."""
+        self.steps = 0
+        self.over = False
+        self.action: int | None = None
+        """What was played last; with the chance of epsilon it is not what was chosen."""
+        self._env, self._stack, self._seed, self._epsilon = env, stack, seed, epsilon
+        stack[:-1] = 0
+        env.reset(number * EPISODE_TICKS, stack[-1])
+
+    def step(self, chosen: int) -> Outcome:
+        """Play the chosen action or, with the chance of epsilon, any."""
+        tick = self.number * EPISODE_TICKS + self.steps + 1
+        self.action = chosen
+        if uniform(self._seed, Stream.EXPLORE, 0, tick) < self._epsilon:
+            self.action = below(self._env.actions, self._seed, Stream.EXPLORE_ACTION, 0, tick)
+        self._stack[: STACK - 1] = self._stack[1:]
+        outcome = self._env.step(tick, self.action, self._stack[-1])
+        self.total += outcome.raw_reward
+        self.steps += 1
+        self.over = outcome.terminated or outcome.truncated
+        return outcome
+
+
 def play_episodes(
     play: Play,
     seed: int,
@@ -37,43 +84,24 @@ def play_episodes(
     stacks: NDArray[np.uint8],
     ask: Callable[[], NDArray[np.uint8]],
 ) -> Returns:
-    """Play `episodes` episodes of evaluation `number`, `len(stacks)` at a time.
+    """Play `episodes` episodes of evaluation `number`, `len(stacks)` at a time; row j plays j, j + len(stacks), ...
 
     Args:
         stacks: uint8[envs, 4, 84, 84], written here; row j belongs to env j.
         ask: returns the greedy actions uint8[envs] for the stacks as they are.
     """
-    epsilon = PROTOCOLS[play.protocol].eval_epsilon
-    seed = bits(seed, Stream.EVALUATION, number)
-    envs = [make_env(play, seed, 0, training=False) for _ in range(min(len(stacks), episodes))]
+    evaluation = Evaluation(play, seed, number)
+    envs = [evaluation.env() for _ in range(min(len(stacks), episodes))]
     returns, lengths = np.zeros(episodes), np.zeros(episodes, np.int64)
-    playing: list[int | None] = list(range(len(envs)))
-    frame = np.zeros((FRAME_SIDE, FRAME_SIDE), np.uint8)
-
-    def open_episode(j: int, episode: int) -> None:
-        envs[j].reset(episode * EPISODE_TICKS, frame)
-        stacks[j] = 0
-        stacks[j, -1] = frame
-
-    for j in range(len(envs)):
-        open_episode(j, j)
-    while any(episode is not None for episode in playing):
+    playing: list[Episode | None] = [evaluation.open(env, j, stacks[j]) for j, env in enumerate(envs)]
+    while any(playing):
         greedy = ask()
         for j, episode in enumerate(playing):
             if episode is None:
                 continue
-            tick = episode * EPISODE_TICKS + int(lengths[episode]) + 1
-            action = int(greedy[j])
-            if uniform(seed, Stream.EXPLORE, 0, tick) < epsilon:
-                action = below(envs[j].actions, seed, Stream.EXPLORE_ACTION, 0, tick)
-            outcome = envs[j].step(tick, action, frame)
-            returns[episode] += outcome.raw_reward
-            lengths[episode] += 1
-            stacks[j, : STACK - 1] = stacks[j, 1:]
-            stacks[j, -1] = frame
-            if outcome.terminated or outcome.truncated:
-                following = episode + len(envs)
-                playing[j] = following if following < episodes else None
-                if following < episodes:
-                    open_episode(j, following)
+            episode.step(int(greedy[j]))
+            if episode.over:
+                returns[episode.number], lengths[episode.number] = episode.total, episode.steps
+                following = episode.number + len(envs)
+                playing[j] = evaluation.open(envs[j], following, stacks[j]) if following < episodes else None
     return Returns(returns, lengths)

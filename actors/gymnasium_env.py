@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from actors.action_log import ActionLog
 from actors.env import Env, EnvError, Frame, Outcome
+from actors.film import Shot, in_colour
 from actors.frames import shrink_area
 from shared.config import FRAME_SIDE
 from shared.random import Stream, bits
@@ -28,6 +29,8 @@ from shared.random import Stream, bits
 LONGEST_EPISODE_STEPS = 27_000
 MOST_ACTIONS = 256
 """The ring keeps an action in one byte."""
+SCREENS_PER_SECOND = 15.0
+"""Shown where the environment does not say; as many as a game of Atari has steps."""
 
 _HEAD = struct.Struct("<4sqqI")
 _MAGIC = b"RSG1"
@@ -67,6 +70,14 @@ def _checked_spaces(name: str, env: gymnasium.Env[Any, Any]) -> tuple[Box, Discr
     return observations, actions
 
 
+def _names(env: gymnasium.Env[Any, Any], first: int, actions: int) -> tuple[str, ...]:
+    """The environment's own names of its actions, where it has any; else their numbers, from `first` on."""
+    numbers = tuple(str(first + action) for action in range(actions))
+    meanings = getattr(env.unwrapped, "get_action_meanings", None)
+    names = tuple(str(name) for name in meanings()) if callable(meanings) else numbers
+    return names if len(names) == actions else numbers
+
+
 def _is_image(shape: tuple[int, ...]) -> bool:
     return len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3))
 
@@ -88,18 +99,13 @@ class GymnasiumEnv(Env):
         self._shape = observations.shape
         self._first_action = int(actions.start)
         self.actions = int(actions.n)
+        self.action_names = _names(self._env, self._first_action, self.actions)
+        self.screens_per_second = float(self._env.metadata.get("render_fps") or SCREENS_PER_SECOND)
         self._seed = seed
         self._index = index
         self._log = ActionLog()
         self._check = 0
-
-    @property
-    def action_names(self) -> tuple[str, ...]:
-        """The environment's own names of its actions, where it has any; else their numbers."""
-        numbers = tuple(str(self._first_action + action) for action in range(self.actions))
-        meanings = getattr(self._env.unwrapped, "get_action_meanings", None)
-        names = tuple(str(name) for name in meanings()) if callable(meanings) else numbers
-        return names if len(names) == self.actions else numbers
+        self._shots: list[Shot] | None = None
 
     def reset(self, tick: int, frame: Frame) -> None:
         """Begin an episode with the seed of (seed, index, tick)."""
@@ -113,8 +119,15 @@ class GymnasiumEnv(Env):
         self._log.append(tick, action)
         observation, reward, terminated, truncated, _ = self._env.step(action + self._first_action)
         self._write(observation, frame)
+        if self._shots is not None:
+            self._shots.append(Shot(in_colour(np.array(observation)), float(reward)))
         too_long = len(self._log) >= LONGEST_EPISODE_STEPS
         return Outcome(float(reward), bool(terminated), bool(truncated) or too_long, False)
+
+    def film(self) -> list[Shot]:
+        """The observation of every step from now on, in colour where it has any."""
+        self._shots = []
+        return self._shots
 
     def _write(self, observation: Any, frame: Frame) -> None:
         """Grey and shrink an observation into `frame`."""

@@ -72,6 +72,17 @@ def load_weights(path: Path) -> Weights:
     return newest_usable(path, _weights_of)
 
 
+def weights_file(path: Path) -> Path:
+    """The file that `load_weights(path)` reads. Raises `CheckpointError` as it does."""
+    if path.is_file() and path.suffix == ".safetensors":
+        return path
+    return newest_usable(path, lambda manifest: (_weights_of(manifest), _file_of(manifest)))[1]
+
+
+def _file_of(manifest: Manifest) -> Path:
+    return manifest.directory / manifest.piece(weights_name(manifest.boundary)).name
+
+
 def _weights_of(manifest: Manifest) -> Weights:
     """The parameters that a manifest names."""
     weights = _read_weights(manifest.directory, manifest.piece(weights_name(manifest.boundary)))

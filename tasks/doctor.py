@@ -18,6 +18,9 @@ class Diagnosis(Choices):
     """Write the findings to this file, too."""
 
 
+OPTIONS = Diagnosis
+
+
 def main(arguments: Sequence[str]) -> int:
     """Examine the machine. Returns 1 when a run could not work on it."""
     import doctor

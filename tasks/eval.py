@@ -26,6 +26,9 @@ class Evaluation:
     """auto, cpu, cuda or cuda:N."""
 
 
+OPTIONS = Evaluation
+
+
 def main(arguments: Sequence[str]) -> int:
     """Evaluate an agent: print the result and, where asked, write it as JSON."""
     import json

@@ -86,3 +86,16 @@ def rewrite(path: Path, **changes: object) -> None:
     del values["checksum"]
     values["checksum"] = checksum_of(values)
     path.write_text(json.dumps(values))
+
+
+def random_weights(
+    directory: Path, game: str = "pong", *, actions: int = 6, network: str = "small", protocol: str = "nature"
+) -> Path:
+    """A file of small random weights for a game, or for an environment `module:factory`, in a new run directory."""
+    named = "env" if ":" in game else "game"
+    config = Config().with_settings(**{named: game}, network=network, protocol=protocol)
+    count = parameters_of(network, actions).count
+    flat = np.random.default_rng(1).normal(0, 0.05, count).astype(np.float32)
+    writer = CheckpointWriter(directory, config, sizes_of(config), actions)
+    writer.save_best(flat, version=7, mean_return=0.0)
+    return writer.directory / "best.safetensors"

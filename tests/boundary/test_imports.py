@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("shared", "actors", "learner", "watch")
-OURS = (*ROOMS, "benchmarks", "supervisor", "ringside", "launch", "tasks", "tests")
+OURS = (*ROOMS, "benchmarks", "supervisor", "ringside", "agent", "player", "launch", "tasks", "tests", "zoo")
 
 SHARED_MAY = {"numpy", "safetensors", "zstandard", "setproctitle"}
 """What shared/ may load beside the standard library; setproctitle names a process and brings nothing along."""

@@ -1,0 +1,217 @@
+"""Trained networks: found by the name that a user gives, asked in batches as evaluations ask, or used as a function.
+
+Everything that makes a `learner.policy.Policy` outside of training is here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shared.config import FRAME_SIDE, STACK, Config, ConfigError, Play
+from zoo.catalogue import find
+
+if TYPE_CHECKING:
+    import gymnasium
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from learner.policy import Policy
+    from shared.weights_file import Weights
+
+ROWS = 8
+"""Emulators that an evaluation plays together, which is also the batch of its network. Episode `i` is in row
+`i % ROWS`, so that its numbers do not depend on how many episodes are played."""
+
+
+def weights_at(load: str | Path) -> Weights:
+    """The weights of a run directory, a checkpoint, a file of weights, or of an agent in the zoo by its name.
+
+    Raises `ConfigError` with a sentence when there are none.
+    """
+    from shared.segments import CheckpointError
+    from shared.weights_file import load_weights
+
+    path = find(load)
+    try:
+        return load_weights(path)
+    except CheckpointError as error:
+        raise ConfigError(f"--load {load} cannot be used. {error}") from error
+
+
+def play_of(weights: Weights) -> Play:
+    """What the weights were trained on. A checkpoint keeps one name for a game of ale-py and for any other env."""
+    from actors.atari import games
+
+    named = "game" if weights.game in games() else "env"
+    return Config().with_settings(protocol=weights.protocol, **{named: weights.game}).play
+
+
+def require_actions(weights: Weights, play: Play) -> None:
+    """Raise `ConfigError` with a sentence unless the network chooses among just the actions of `play`."""
+    from actors.env import EnvError, action_names
+
+    try:
+        names = action_names(play)
+        trained = play_of(weights)
+        known = names if play == trained else action_names(trained)
+    except EnvError as error:
+        raise ConfigError(str(error)) from error
+    if known != names:
+        raise ConfigError(
+            f"--game {play.game} has the actions {' '.join(names)}, but the agent was trained on {weights.game}, whose "
+            f"actions are {' '.join(known)}; leave --game away, or choose a game with the same actions."
+        )
+    if weights.actions != len(names):
+        raise ConfigError(
+            f"The weights choose among {weights.actions} actions; {weights.game} with the protocol {play.protocol} has "
+            f"{len(names)}."
+        )
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network as evaluations ask it, and the arithmetic that its answers were made with."""
+
+    policy: Policy
+    device: str
+    precision: str
+    threads: int
+
+
+def network_of(weights: Weights, device: str, rows: int = ROWS) -> Network:
+    """The network that answers `rows` stacks at once. Sets torch up for this process."""
+    import torch
+
+    from learner.device import prepare_torch
+    from learner.policy import Policy
+    from shared.resolve import device_of, precision_of
+
+    name = device_of(device)
+    precision = precision_of("auto", name)
+    threads = 1  # a batch of eight is too small to share; threads that wait for each other made it four times slower
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before CUDA is initialised
+    prepare_torch(torch.device(name), precision, threads)
+    policy = Policy(weights.network, torch.device(name), precision, rows)
+    policy.load(weights.flat)
+    return Network(policy, name, precision, threads)
+
+
+def evaluation_of(
+    weights: Weights, network: Network, seed: int, returns: Sequence[float], steps: int
+) -> dict[str, Any]:
+    """Episodes that were played to their ends by the rules of the protocol, judged: JSON values."""
+    from shared import machine
+    from shared.protocols import PROTOCOLS
+    from shared.scores import SOURCE
+    from watch.scores import summarise
+
+    return {
+        "game": weights.game,
+        "protocol": weights.protocol,
+        **asdict(summarise(weights.game, returns)),
+        "human_normalised_source": SOURCE,
+        "returns": list(returns),
+        "steps": steps,
+        "epsilon": PROTOCOLS[weights.protocol].eval_epsilon,
+        "seed": seed,
+        "version": weights.version,
+        "device": network.device,
+        "precision": network.precision,
+        "threads": network.threads,
+        "machine": machine.describe(),
+    }
+
+
+class Agent:
+    """A trained policy as an ordinary function, in float32. It leaves the settings of torch as they are.
+
+        agent = ringside.load_agent("zoo/pong")
+        action = agent(observation)
+
+    Observations are what Gymnasium's `AtariPreprocessing` and `FrameStackObservation(padding_type="zero")` give: the
+    last four frames, uint8[4, 84, 84], oldest first; or those of several environments, uint8[n, 4, 84, 84].
+    """
+
+    def __init__(self, weights: Weights, device: str) -> None:
+        self.game = weights.game
+        self.protocol = weights.protocol
+        self.actions = weights.actions
+        """How many actions there are; they are numbered as the environment of `env` numbers them."""
+        self._weights = weights
+        self._device = device
+        self._policies: dict[int, Policy] = {}
+
+    def __call__(self, observation: NDArray[np.uint8]) -> Any:
+        """The greedy action, an int, of uint8[4, 84, 84]; the actions int64[n] of uint8[n, 4, 84, 84].
+
+        Raises `ValueError` for an observation of another shape or kind.
+        """
+        from learner.policy import greedy
+
+        values = self.q_values(observation)
+        return int(greedy(values[None])[0]) if values.ndim == 1 else greedy(values)
+
+    def act(self, stack: NDArray[np.uint8]) -> int:
+        """The greedy action for the last four frames, uint8[4, 84, 84], oldest first."""
+        return int(self(stack))
+
+    def q_values(self, observation: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Q(s, .), float32[actions] or float32[n, actions], of what `__call__` takes."""
+        import numpy as np
+
+        stacks = np.asarray(observation)
+        if (
+            stacks.dtype != np.uint8
+            or stacks.shape[-3:] != (STACK, FRAME_SIDE, FRAME_SIDE)
+            or stacks.ndim not in (3, 4)
+        ):
+            raise ValueError(
+                f"An observation is uint8[4, 84, 84], or uint8[n, 4, 84, 84] for several environments; this one is "
+                f"{stacks.dtype}{list(stacks.shape)}."
+            )
+        if stacks.ndim == 3:
+            return self._of(1).q_values(stacks[None])[0]
+        return self._of(len(stacks)).q_values(stacks)
+
+    def _of(self, rows: int) -> Policy:
+        """The network for a batch of so many; besides that of one, only the newest is kept."""
+        if rows not in self._policies:
+            import torch
+
+            from learner.policy import Policy
+            from shared.resolve import device_of
+
+            self._policies = {1: self._policies[1]} if 1 in self._policies else {}
+            weights, device = self._weights, torch.device(device_of(self._device))
+            self._policies[rows] = Policy(weights.network, device, "fp32", batch=rows)
+            self._policies[rows].load(weights.flat)
+        return self._policies[rows]
+
+    def env(self, **settings: Any) -> gymnasium.Env[Any, Any]:
+        """A Gymnasium env of the agent's game, preprocessed as its protocol says.
+
+        Args:
+            settings: for `gymnasium.make`, as `render_mode="human"`.
+
+        Raises:
+            ConfigError: the agent was not trained on a game of ale-py.
+        """
+        from actors.env import EnvError
+        from actors.preprocessed import gymnasium_env
+
+        try:
+            return gymnasium_env(play_of(self._weights), settings)
+        except EnvError as error:
+            raise ConfigError(str(error)) from error
+
+
+def load_agent(load: str | Path, *, device: str = "auto") -> Agent:
+    """The agent of a run directory, a checkpoint, a file of weights or a name in the zoo.
+
+    Raises `ConfigError` when there is none.
+    """
+    return Agent(weights_at(load), device)

@@ -1,0 +1,161 @@
+"""The task `play`: an agent, or a person, plays in a window, in the terminal or into a video."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from shared.config import ConfigError
+from tasks.arguments import PROGRAM, parse
+
+if TYPE_CHECKING:
+    from player import Player
+    from watch.scene import Canvas
+    from watch.window import Window
+
+
+@dataclass(frozen=True)
+class Playing:
+    """The options of `play`."""
+
+    load: Path | None = None
+    """Run directory, checkpoint, file of weights, or an agent of the zoo by its name: pong."""
+    game: str | None = None
+    """Another game than the agent was trained on, with the same actions; with --human, the game to play."""
+    human: bool = False
+    """Play yourself, in the window: arrows or WASD, space for fire. With --load, the agent's values stand beside."""
+    video: Path | None = None
+    """Write FILE.mp4 or FILE.gif instead of showing anything."""
+    screen: Literal["auto", "window", "terminal"] = "auto"
+    """Where to show it; auto: in a window where there is a display, else in the terminal."""
+    episodes: int | None = None
+    """Episodes to play; default: one into a video, else until the window is closed."""
+    seconds: float | None = None
+    """End after so many seconds of play."""
+    speed: float = 1.0
+    """Times the speed of the console, which shows 60 screens a second."""
+    scale: int | None = None
+    """Pixels for each pixel of the game; 1: its native size; default: as many as suit the display, in videos 2."""
+    seed: int = 1
+    """Seed of no-ops, epsilon and sticky actions: with the same, `eval` plays the same episodes."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N."""
+
+
+OPTIONS = Playing
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Show episodes, then say what they returned."""
+    options = parse(
+        Playing,
+        arguments,
+        f"{PROGRAM} play",
+        "Watch an agent play by the rules of its protocol, or play yourself. Escape, Q or Ctrl-C ends it.",
+    )
+    _check(options)
+    from agent import weights_at
+    from player import Stop, player_of, show
+
+    weights = None if options.load is None else weights_at(options.load)
+    window: list[Window] = []
+    actions: list[tuple[str, ...]] = []
+
+    def person() -> int:
+        from watch.window import action_for
+
+        return action_for(window[0].held(), actions[0])
+
+    player, _ = player_of(weights, options.game, options.seed, options.device, person if options.human else None)
+    actions.append(player.actions)
+    canvas = _canvas(options, player, window)
+    number = options.episodes or (1 if options.video is not None else None)
+    with Stop() as stop, canvas:
+        show(player, count() if number is None else range(number), canvas, options.seconds, stop)
+    _tell(options, player, canvas)
+    return 0
+
+
+def _check(options: Playing) -> None:
+    """Refuse what cannot work before anything of weight is loaded."""
+    if options.load is None and not options.human:
+        raise ConfigError(
+            "--load says which agent plays: a run, a checkpoint or a name in the zoo (--human: you play)."
+        )
+    if options.load is None and options.game is None:
+        raise ConfigError("--human needs --game, which says what you play: --game breakout.")
+    if options.episodes is not None and options.episodes < 1:
+        raise ConfigError("--episodes must be at least 1.")
+    if options.seed < 0:
+        raise ConfigError("--seed must not be negative.")
+    check_picture(options.speed, options.scale)
+    if options.seconds is not None and not 0 < options.seconds < float("inf"):
+        raise ConfigError(f"--seconds {options.seconds:g} is no time to play for.")
+    if options.video is not None:
+        if options.human:
+            raise ConfigError("--human plays in a window; leave --video away.")
+        check_suffix("--video", options.video)
+        if not options.video.absolute().parent.is_dir():
+            raise ConfigError(f"--video {options.video} cannot be written: its directory does not exist.")
+
+
+def check_suffix(flag: str, path: Path) -> None:
+    """Raise `ConfigError` unless the file's suffix says a format that there is."""
+    from watch.video import SUFFIXES
+
+    if path.suffix.lower() not in SUFFIXES:
+        raise ConfigError(f"{flag} {path}: the suffix says the format; choose one of {' and '.join(SUFFIXES)}.")
+
+
+def check_picture(speed: float, scale: int | None) -> None:
+    """Raise `ConfigError` unless pictures can have that speed and scale."""
+    if not 0.05 <= speed <= 100:
+        raise ConfigError(f"--speed {speed:g} is not between 0.05 and 100.")
+    if scale is not None and not 1 <= scale <= 16:
+        raise ConfigError(f"--scale {scale} is not between 1 and 16.")
+
+
+def _canvas(options: Playing, player: Player, window: list[Window]) -> Canvas:
+    """Where to show it; a window is put into `window`, too."""
+    from watch.window import Window, has_display
+
+    rate = player.screens_per_second * options.speed
+    if options.video is not None:
+        from watch.video import VideoCanvas
+
+        return VideoCanvas(options.video, rate, options.scale)
+    if options.screen == "window" or (options.screen == "auto" and has_display()):
+        if not has_display():
+            raise ConfigError("There is no display for a window; try --screen terminal, or --video FILE.mp4.")
+        title = f"{player.game.replace('_', ' ')} - Ringside"
+        window.append(Window(title, rate, scale=options.scale, people=options.human))
+        return window[0]
+    if options.human:
+        raise ConfigError(
+            "--human needs a window, for a terminal does not tell which keys are held, and there is no display here."
+        )
+    if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
+        raise ConfigError(
+            "There is neither a display nor a terminal to play in; write a video with --video FILE.mp4 or FILE.gif."
+        )
+    from watch.terminal import Terminal
+
+    return Terminal(sys.stdout, rate)
+
+
+def _tell(options: Playing, player: Player, canvas: Canvas) -> None:
+    """Say what was played and written."""
+    for played in player.played:
+        print(f"{player.game}: episode {played.episode} returned {played.total:,.10g} after {played.steps:,} steps")
+    if options.video is not None:
+        from watch.video import VideoCanvas
+
+        assert isinstance(canvas, VideoCanvas)
+        file = canvas.file
+        more = "; a GIF is not made longer, an .mp4 has no end" if file.full else ""
+        print(f"{file.path}: {file.frames:,} pictures, {file.seconds:.1f} s{more}")

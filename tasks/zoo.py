@@ -1,0 +1,167 @@
+"""The task `zoo`: the trained agents that the repository brings along, and adding one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shared.config import FRAME_SKIP, ConfigError
+from tasks.arguments import PROGRAM, parse
+
+if TYPE_CHECKING:
+    from shared.weights_file import Weights
+
+
+@dataclass(frozen=True)
+class Zoo:
+    """The options of `zoo`."""
+
+    add: Path | None = None
+    """A run directory, or a checkpoint or file of weights in one, to make an entry of; without it, list the entries."""
+    name: str | None = None
+    """With --add: what to call it; default: its game."""
+    device: str = "auto"
+    """With --add: where to evaluate it: auto, cpu, cuda or cuda:N."""
+
+
+OPTIONS = Zoo
+
+
+def main(arguments: Sequence[str]) -> int:
+    """List the entries or add one."""
+    options = parse(Zoo, arguments, f"{PROGRAM} zoo", "Agents that come with the repository: list them, or add one.")
+    if options.add is not None:
+        return _add(options.add, options.name, options.device)
+    from zoo.catalogue import names
+
+    if options.name is not None:
+        raise ConfigError("--name names what --add adds: say --add RUN, too.")
+    for name in names():
+        print(_line(name))
+    print(f"Watch one with: python {PROGRAM} play --load {names()[0]}" if names() else "The zoo is empty.")
+    return 0
+
+
+def _line(name: str) -> str:
+    """An entry in a line."""
+    import json
+
+    from zoo.catalogue import EVALUATION, SUMMARY, ZOO
+
+    found: dict[str, Any] = json.loads((ZOO / name / EVALUATION).read_text())
+    steps = json.loads((ZOO / name / SUMMARY).read_text())["steps"]
+    return (
+        f"{name}: {found['game']}, protocol {found['protocol']}, mean {found['mean']:.2f} +- {found['sd']:.2f} of "
+        f"{found['episodes']} episodes, trained for {steps:,} steps"
+    )
+
+
+def _add(source: Path, name: str | None, device: str) -> int:
+    """Make an entry: copy the weights and the run's summary, evaluate, write down how it was trained."""
+    import json
+    import re
+    import shutil
+    import tempfile
+
+    import ringside
+    from agent import weights_at
+    from shared.weights_file import weights_file
+    from zoo.catalogue import EVALUATION, MOST_BYTES, README, SUMMARY, WEIGHTS, ZOO
+
+    weights = weights_at(source)
+    config, summary = _run_of(source)
+    name = name or weights.game
+    if not re.fullmatch(r"[a-z0-9_]+", name):
+        raise ConfigError(f"--name {name} must be of small letters, digits and underscores.")
+    if (ZOO / name).exists():
+        raise ConfigError(f"The zoo has a {name} already; remove {ZOO / name}, or choose another --name.")
+    with tempfile.TemporaryDirectory(dir=ZOO, prefix=".") as scratch:
+        entry = Path(scratch) / name
+        entry.mkdir()
+        shutil.copyfile(weights_file(source), entry / WEIGHTS)
+        if (entry / WEIGHTS).stat().st_size > MOST_BYTES:
+            raise ConfigError(f"The weights are larger than the {MOST_BYTES / 1e6:.0f} MB that an entry may have.")
+        evaluation = ringside.evaluate(entry / WEIGHTS, device=device)
+        for file, content in ((SUMMARY, summary), (EVALUATION, evaluation)):
+            (entry / file).write_text(json.dumps(content, indent=1) + "\n")
+        (entry / README).write_text(_readme(name, weights, config, summary, evaluation))
+        entry.rename(ZOO / name)
+    print(_line(name))
+    print(f"It is in {ZOO / name}.")
+    return 0
+
+
+def _run_of(source: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The flat settings and the summary of the run that `source` is or is in."""
+    import json
+
+    from shared.config import CONFIG_FILE
+    from zoo.catalogue import SUMMARY
+
+    for run in (source, *source.absolute().parents[:2]):
+        try:
+            sections = json.loads((run / CONFIG_FILE).read_text())
+            summary = json.loads((run / SUMMARY).read_text())
+            return {name: value for values in sections.values() for name, value in values.items()}, summary
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except (ValueError, AttributeError) as error:
+            raise ConfigError(f"--add {source}: the {CONFIG_FILE} or {SUMMARY} of the run is damaged.") from error
+    raise ConfigError(
+        f"--add {source} is in no run directory with a {CONFIG_FILE} and a {SUMMARY} of a run that ended."
+    )
+
+
+def command_of(settings: dict[str, Any], total_steps: int) -> str:
+    """The command that trains with these flat settings for so many steps: what differs from the nearest preset.
+
+    Raises `ConfigError` when the settings are not of this version, or weights of another run stood at the beginning.
+    """
+    from shared.config import MAY_CHANGE_ON_RESUME
+    from shared.presets import PRESETS
+
+    if settings.get("init_from") is not None:
+        raise ConfigError("The run began with the weights of another (--init-from); one command does not train it.")
+    wanted = {name: value for name, value in settings.items() if name not in MAY_CHANGE_ON_RESUME}
+    wanted["total_steps"] = total_steps
+    choices = []
+    for preset, config in PRESETS.items():
+        known = config.to_flat()
+        if not wanted.keys() <= known.keys():
+            raise ConfigError("The run was configured by another version of Ringside.")
+        different = {name: value for name, value in wanted.items() if value != known[name] and value is not None}
+        choices.append((len(different), preset, different))
+    _, preset, different = min(choices)
+    flags = {"preset": preset} if preset != "nature" else {}
+    words = [
+        f"--{name.replace('_', '-')} {f'{value:_}' if isinstance(value, int) else value}"
+        for name, value in (flags | different).items()
+    ]
+    return " ".join(["python launch.py", *words])
+
+
+def _readme(
+    name: str, weights: Weights, config: dict[str, Any], summary: dict[str, Any], evaluation: dict[str, Any]
+) -> str:
+    """What stands beside the weights."""
+    steps = weights.version * summary["steps"] // max(1, summary["rounds"])
+    hours = summary["seconds"] / 3600
+    epsilon, mean, sd, episodes = (evaluation[key] for key in ("epsilon", "mean", "sd", "episodes"))
+    return f"""# {name}
+
+The network `{weights.network}`, trained on {weights.game} under the protocol `{weights.protocol}` for {steps:,} steps
+({FRAME_SKIP * steps:,} frames) with
+
+    {command_of(config, steps)}
+
+The run played {summary["steps"]:,} steps in {hours:.1f} hours (`summary.json`). By the rules of the protocol, with
+epsilon {epsilon:g}, the agent returns {mean:.2f} +- {sd:.2f} in {episodes} episodes (`evaluation.json`):
+
+    python launch.py eval --load zoo/{name} --seed {evaluation["seed"]}
+
+Watch it with
+
+    python launch.py play --load zoo/{name}
+"""

@@ -1,0 +1,116 @@
+"""A trained agent as a function, found by name, beside Gymnasium and beside plain torch."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+import ringside
+from agent import require_actions, weights_at
+from shared.config import Config, ConfigError
+from tests.checkpoints import random_weights
+
+ROOT = Path(__file__).resolve().parents[2]
+STACKS = np.random.default_rng(2).integers(0, 256, (3, 4, 84, 84), np.uint8)
+
+
+def test_one_observation_or_several(tmp_path: Path) -> None:
+    agent = ringside.load_agent(random_weights(tmp_path), device="cpu")
+    values = agent.q_values(STACKS)
+    assert (values.shape, values.dtype) == ((3, 6), np.float32)
+    actions = agent(STACKS)
+    assert actions.dtype == np.int64
+    assert actions.tolist() == values.argmax(axis=1).tolist()
+    for stack, of_batch, action in zip(STACKS, values, actions, strict=True):
+        np.testing.assert_allclose(agent.q_values(stack), of_batch, rtol=1e-4, atol=1e-5)
+        assert agent(stack) == agent.act(stack) == action
+    assert isinstance(agent(STACKS[0]), int)
+    assert agent(STACKS[:2]).tolist() == actions[:2].tolist()
+    assert (agent.game, agent.protocol, agent.actions) == ("pong", "nature", 6)
+
+
+@pytest.mark.parametrize("wrong", [STACKS[0] / 255, STACKS[0, 0], STACKS[None], STACKS[0].transpose(1, 2, 0)])
+def test_another_observation_is_refused(tmp_path: Path, wrong: np.ndarray) -> None:
+    agent = ringside.load_agent(random_weights(tmp_path), device="cpu")
+    with pytest.raises(ValueError, match=r"uint8\[4, 84, 84\].*this one is"):
+        agent(wrong)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "actions", "sticky"), [("nature", 4, 0.0), ("machado", 18, 0.25), ("envpool", 4, 0.0)]
+)
+def test_its_env_follows_the_protocol(tmp_path: Path, protocol: str, actions: int, sticky: float) -> None:
+    agent = ringside.load_agent(random_weights(tmp_path, "breakout", actions=actions, protocol=protocol), device="cpu")
+    env = agent.env()
+    assert env.unwrapped.spec.kwargs["repeat_action_probability"] == sticky
+    assert env.action_space == gymnasium.spaces.Discrete(actions)
+    observation, _ = env.reset(seed=3)
+    assert (observation.shape, observation.dtype) == ((4, 84, 84), np.uint8)
+    assert observation[3].any()
+    assert not observation[:3].any()
+    first, last = {"nature": (1, 30), "machado": (0, 0), "envpool": (5, 34)}[protocol]
+    assert first <= env.unwrapped.ale.getEpisodeFrameNumber() <= last
+    observation, *_ = env.step(agent(observation))
+    assert observation[2].any()
+    assert not observation[:2].any()
+
+
+def test_an_env_of_another_kind_has_no_gymnasium_twin(tmp_path: Path) -> None:
+    agent = ringside.load_agent(random_weights(tmp_path, "tests.pixel_game:factory", actions=3), device="cpu")
+    with pytest.raises(ConfigError, match="make that environment yourself"):
+        agent.env()
+
+
+def test_the_example_runs(tmp_path: Path) -> None:
+    weights = random_weights(tmp_path)
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / "play_with_gymnasium.py", weights, "--steps", "20"],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, "pong: " in done.stdout) == (0, True), done.stderr
+    assert "after 20 steps" in done.stdout
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/agents.md"])
+def test_the_snippet_of_plain_torch_is_the_network(tmp_path: Path, document: str) -> None:
+    weights = random_weights(tmp_path, network="nature")
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
+    (snippet,) = [block for block in blocks if "load_file" in block]
+    assert len([line for line in snippet.splitlines() if line and not line.startswith(("import", "from"))]) == 5
+    assert "ringside" not in snippet
+    names = {"observation": torch.from_numpy(STACKS)}
+    exec(snippet.replace("zoo/pong/weights.safetensors", str(weights)), names)
+    expected = ringside.load_agent(weights, device="cpu").q_values(STACKS)
+    np.testing.assert_allclose(names["q"].numpy(), expected, rtol=1e-3, atol=1e-4)
+    assert np.abs(expected).max() > 0.1
+
+
+def test_a_network_plays_only_games_with_its_actions(tmp_path: Path) -> None:
+    weights = weights_at(random_weights(tmp_path))
+    for game in ("pong", "space_invaders"):
+        require_actions(weights, Config().with_settings(game=game).play)
+    with pytest.raises(ConfigError, match=r"qbert has the actions NOOP FIRE UP .* but the agent was trained on pong"):
+        require_actions(weights, Config().with_settings(game="qbert").play)
+    with pytest.raises(ConfigError, match=r"machado has 18"):
+        require_actions(
+            replace(weights, protocol="machado"), Config().with_settings(game="pong", protocol="machado").play
+        )
+
+
+@pytest.mark.parametrize("load", ["nowhere", "zoo/nowhere", "runs/nowhere", "zoo/../secret"])
+def test_what_does_not_exist_is_refused(load: str) -> None:
+    with pytest.raises(ConfigError, match=f"--load {load} does not exist: no such run.*zoo"):
+        ringside.load_agent(load)

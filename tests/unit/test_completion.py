@@ -1,0 +1,79 @@
+"""Completion, by the shells themselves."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from launch import TASKS
+from tasks.completion import script
+
+CASES = {
+    "python launch.py pl": ["play"],
+    "python launch.py comp": ["completion"],
+    "python launch.py --schedule ": ["alternate", "concurrent", "free"],
+    "python launch.py --proto": ["--protocol"],
+    ".venv/bin/python launch.py play --sc": ["--scale", "--screen"],
+    "python ./launch.py play --screen w": ["window"],
+    "python launch.py bench bal": ["balance"],
+    "python launch.py bench limits --rep": ["--repeats"],
+    "python launch.py eval --load ru": ["FILES"],
+    "python other.py pl": ["ELSE"],
+    "./launch.py re": ["record"],
+}
+
+BASH = """
+source "$1"
+compgen() { echo FILES; }
+IFS=' ' read -r -a COMP_WORDS <<< "$2"
+[[ "$2" == *' ' ]] && COMP_WORDS+=("")
+COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+COMPREPLY=(ELSE)
+if [[ "$2" == ./launch* ]]; then _tyro_launch_py; else _ringside_python; fi
+printf '%s\\n' "${COMPREPLY[@]:-ELSE}"
+"""
+
+ZSH = """
+compdef() { }
+_describe() { print -l -- ${${(P)2}%%:*} }
+_files() { (( ${words[(I)--load]} )) && print FILES || print ELSE }
+source "$1"
+words=(${=2})
+[[ "$2" == *' ' ]] && words+=("")
+CURRENT=${#words}
+if [[ "$2" == ./launch* ]]; then _tyro_launch_py; else _ringside_python; fi
+"""
+
+
+@pytest.fixture(scope="module")
+def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the script of each shell."""
+    directory = tmp_path_factory.mktemp("completion")
+    (directory / "bash").write_text(script("bash"))
+    (directory / "zsh").write_text(script("zsh"))
+    return directory
+
+
+@pytest.mark.parametrize("line", CASES)
+@pytest.mark.parametrize(("shell", "program"), [("bash", BASH), ("zsh", ZSH)])
+def test_the_shell_completes(scripts: Path, shell: str, program: str, line: str) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} here")
+    done = subprocess.run(
+        [shell, "-c", program, shell, str(scripts / shell), line],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    )
+    assert (sorted(done.stdout.split()), done.stderr) == (CASES[line], "")
+
+
+def test_every_task_has_options() -> None:
+    for task in TASKS:
+        if task not in ("train", "bench"):  # the first is there without a word, the second has words of its own
+            assert isinstance(import_module(f"tasks.{task}").OPTIONS, type)

@@ -1,0 +1,145 @@
+"""The zoo: every entry is what it says, names are found, an entry is made of a run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ringside
+import zoo.catalogue as catalogue
+from agent import weights_at
+from launch import main
+from shared.config import Config, ConfigError
+from shared.presets import PRESETS
+from shared.protocols import PROTOCOLS
+from tasks.zoo import command_of
+from tests.checkpoints import random_weights
+from watch.scores import summarise
+
+
+def check_entry(entry: Path) -> None:
+    """An entry's files are there, small, and of the same agent; its evaluation is by the rules of its protocol."""
+    assert sum(path.stat().st_size for path in entry.iterdir()) < catalogue.MOST_BYTES
+    names = {path.name for path in entry.iterdir()}
+    assert names == {catalogue.WEIGHTS, catalogue.SUMMARY, catalogue.EVALUATION, catalogue.README}
+    weights = weights_at(entry)
+    summary = json.loads((entry / catalogue.SUMMARY).read_text())
+    evaluation = json.loads((entry / catalogue.EVALUATION).read_text())
+    readme = (entry / catalogue.README).read_text()
+    protocol = PROTOCOLS[weights.protocol]
+    for found in (summary, evaluation):
+        assert (found["game"], found["protocol"]) == (weights.game, weights.protocol)
+    assert weights.version <= summary["rounds"]
+    assert evaluation["version"] == weights.version
+    assert (evaluation["epsilon"], evaluation["episodes"]) == (protocol.eval_epsilon, protocol.eval_episodes)
+    figures = summarise(weights.game, evaluation["returns"])
+    for name in ("episodes", "mean", "sd", "median", "best", "human_normalised"):
+        assert evaluation[name] == getattr(figures, name)
+    assert "python launch.py --" in readme
+    assert f"{evaluation['mean']:.2f}" in readme
+    observation = np.zeros((4, 84, 84), np.uint8)
+    assert ringside.load_agent(entry, device="cpu")(observation) in range(weights.actions)
+
+
+@pytest.mark.parametrize("name", catalogue.names())
+def test_entries_are_what_they_say(name: str) -> None:
+    check_entry(catalogue.ZOO / name)
+
+
+@pytest.fixture
+def empty_zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Another zoo than the repository's, and a working directory where there is nothing."""
+    directory = tmp_path / "zoo"
+    directory.mkdir()
+    monkeypatch.setattr(catalogue, "ZOO", directory)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return directory
+
+
+def make_run(directory: Path, **settings: object) -> Path:
+    """A run directory as a run leaves it, of a small random network."""
+    random_weights(directory, "tests.pixel_game:factory", actions=3)
+    config = PRESETS["quick"].with_settings(
+        env="tests.pixel_game:factory", network="small", run_dir=directory, **settings
+    )
+    (directory / "config.json").write_text(json.dumps(config.to_json()))
+    summary = {
+        "game": "tests.pixel_game:factory",
+        "protocol": "nature",
+        "steps": 20 * 1_024,
+        "rounds": 20,
+        "seconds": 3_600.0,
+    }
+    (directory / "summary.json").write_text(json.dumps(summary))
+    return directory
+
+
+def test_names_are_found_and_files_come_first(empty_zoo: Path) -> None:
+    (empty_zoo / "pong").mkdir()
+    shutil.copy(random_weights(empty_zoo / "run"), empty_zoo / "pong" / catalogue.WEIGHTS)
+    shutil.rmtree(empty_zoo / "run")
+    assert catalogue.names() == ("pong",)
+    expected = empty_zoo / "pong" / catalogue.WEIGHTS
+    for load in ("pong", "zoo/pong", empty_zoo / "pong", expected):
+        assert catalogue.find(load) == expected
+    Path("pong").mkdir()
+    assert catalogue.find("pong") == Path("pong")
+    with pytest.raises(ConfigError, match=r"--load pang does not exist: .*the agents in the zoo are pong\."):
+        catalogue.find("pang")
+
+
+def test_an_entry_is_made_of_a_run(empty_zoo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = make_run(tmp_path / "run", seed=9, actors=7)
+    source = run / "checkpoints" / "best.safetensors"
+    assert main(["zoo"]) == 0
+    assert capsys.readouterr().out == "The zoo is empty.\n"
+    assert main(["zoo", "--add", str(source), "--name", "catch", "--device", "cpu"]) == 0
+    entry = empty_zoo / "catch"
+    check_entry(entry)
+    assert {path.name for path in empty_zoo.iterdir()} == {"catch"}
+    assert (entry / catalogue.WEIGHTS).read_bytes() == source.read_bytes()
+    readme = (entry / catalogue.README).read_text()
+    assert "--preset quick --env tests.pixel_game:factory" in readme
+    assert "--seed 9" in readme
+    assert "--total-steps 7_168" in readme, "the version of the weights, in steps"
+    assert "actors" not in readme
+    capsys.readouterr()
+    assert main(["zoo"]) == 0
+    assert capsys.readouterr().out.startswith("catch: tests.pixel_game:factory, protocol nature, mean ")
+    assert main(["zoo", "--add", str(source), "--name", "catch"]) == 2
+    assert "has a catch already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--add", "nowhere"], "nowhere does not exist"),
+        (["--add", "{run}", "--name", "../pong"], "must be of small letters"),
+        (["--add", "{run}"], "must be of small letters"),
+        (["--add", "{alone}"], "is in no run directory"),
+        (["--name", "pong"], "say --add RUN"),
+    ],
+)
+def test_what_cannot_be_added(
+    empty_zoo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
+) -> None:
+    run = make_run(tmp_path / "run") / "checkpoints" / "best.safetensors"
+    alone = shutil.copy(run, tmp_path / "here" / "alone.safetensors")
+    assert main(["zoo", *(word.format(run=run, alone=alone) for word in arguments)]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not list(empty_zoo.iterdir())
+
+
+def test_a_command_says_what_differs_from_the_nearest_preset() -> None:
+    assert command_of(Config().to_flat(), 10_000) == "python launch.py --total-steps 10_000"
+    quick = PRESETS["quick"].with_settings(game="pong", precision="bf16", run_dir="somewhere", balance="off").to_flat()
+    assert command_of(quick, 1_000_000) == "python launch.py --preset quick --game pong --precision bf16"
+    with pytest.raises(ConfigError, match="another version"):
+        command_of({**quick, "new_setting": 1}, 1_000)
+    with pytest.raises(ConfigError, match="--init-from"):
+        command_of({**quick, "init_from": "elsewhere"}, 1_000)

@@ -1,0 +1,39 @@
+"""The trained agents that the repository brings along: a directory each, in which nothing is executed.
+
+`zoo/NAME/` holds `weights.safetensors`, the `config.json` and `summary.json` of the run, `evaluation.json` (what
+`launch.py eval` says of them) and a `README.md` with the command that trained them. `launch.py zoo` lists and adds.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from shared.config import ConfigError
+
+ZOO = Path(__file__).parent
+WEIGHTS = "weights.safetensors"
+SUMMARY = "summary.json"
+EVALUATION = "evaluation.json"
+README = "README.md"
+MOST_BYTES = 10_000_000
+"""Of one entry's files together: a clone stays small."""
+
+
+def names() -> tuple[str, ...]:
+    """The agents that there are."""
+    return tuple(sorted(path.parent.name for path in ZOO.glob(f"*/{WEIGHTS}")))
+
+
+def find(load: str | Path) -> Path:
+    """What a user means by --load: a path that exists or, where there is none, `NAME` or `zoo/NAME` of the zoo.
+
+    Raises `ConfigError` with a sentence when there is neither.
+    """
+    path = Path(load)
+    if not path.exists():
+        parts = path.parts[1:] if path.parts[:1] == (ZOO.name,) else path.parts
+        if len(parts) != 1 or parts[0] not in names():
+            zoo = f"the agents in the zoo are {', '.join(names())}" if names() else "the zoo is empty"
+            raise ConfigError(f"--load {load} does not exist: no such run, checkpoint or file of weights; {zoo}.")
+        path = ZOO / parts[0]
+    return path / WEIGHTS if (path / WEIGHTS).is_file() else path
