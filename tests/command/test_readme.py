@@ -1,0 +1,88 @@
+"""Every command of the README is run, made small by a few more words."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.runs import ROOT, SMALL, finish, records, start, start_words, wait_until
+
+README = (ROOT / "README.md").read_text()
+RUN = re.compile(r"runs/[a-z]+-20260101-120000")
+TINY = " ".join(f"{flag} {value}" for flag, value in (SMALL | {"--total-steps": "960"}).items() if flag != "--game")
+SHORT = f"{TINY} --run-dir {{out}} --plain"
+
+MORE = {
+    "make run": SHORT,
+    'make run ARGS="--game pong --preset quick"': SHORT,
+    "make play": "--load {run} --video {out}.gif --seconds 1",
+    "launch.py --resume RUN": "--plain",
+    "launch.py eval --load RUN --episodes 30": "--episodes 2",
+    "launch.py watch --open": None,
+    "launch.py report RUN": "--out {out}",
+    "launch.py suite --games atari5 --seeds 3 --out suites/atari5": None,
+    "launch.py play --load RUN": "--video {out}.gif --seconds 1",
+    "launch.py record --load pong --episodes 30 --out videos": "--load {run} --episodes 1 --out {out}",
+    "launch.py --env tests.pixel_game:factory --network small --preset quick": SHORT,
+}
+"""By command, the words that make it small; None: a test of its own runs it (test_watch.py, test_suite.py)."""
+
+
+def commands() -> list[str]:
+    """The commands that stand on lines of their own, runs called RUN, without what explains them."""
+    found = re.findall(r"^    (?:\.venv/bin/python )?((?:make|launch\.py) .*)$", README, flags=re.MULTILINE)
+    return [RUN.sub("RUN", command.partition("#")[0].strip()) for command in found]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was stopped early, so that it can go on."""
+    run_dir = tmp_path_factory.mktemp("readme") / "run"
+    process = start(run_dir, network="nature")
+    wait_until(process, lambda: len(records(run_dir, "round")) >= 3, seconds=100.0)
+    process.send_signal(signal.SIGINT)
+    finish(process)
+    return run_dir
+
+
+def test_the_list_is_whole() -> None:
+    assert sorted(commands()) == sorted(MORE)
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("command", [command for command, more in MORE.items() if more is not None])
+def test_a_command_works(command: str, run: Path, tmp_path: Path) -> None:
+    words = shlex.split(command)
+    if words[0] == "make":
+        words = _recipe(words)
+    assert words.pop(0) == "launch.py"
+    more = MORE[command]
+    assert more is not None
+    words = [str(run) if word == "RUN" else word for word in words]
+    finish(start_words(*words, *more.format(run=run, out=tmp_path / "out").split()), seconds=150.0)
+
+
+def _recipe(words: list[str]) -> list[str]:
+    """The words after Python's of the last line that `make` would run."""
+    shown = subprocess.run(
+        ["make", "--dry-run", "--no-print-directory", *words[1:]], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    last = shlex.split(shown.stdout.strip().splitlines()[-1])
+    assert Path(last[0]).name.startswith("python"), last
+    return last[1:]
+
+
+def test_the_words_in_running_text_name_tasks_that_there_are() -> None:
+    named = set(re.findall(r"`python launch\.py ([a-z]+)", README))
+    assert named
+    for task in named:
+        shown = subprocess.run(
+            [sys.executable, "launch.py", task, "--help"], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        assert shown.returncode == 0, task
