@@ -76,7 +76,7 @@ def test_a_run_that_has_ended_is_shown_from_its_files(tmp_path: Path) -> None:
 @pytest.mark.timeout(300)
 def test_a_viewer_and_a_server_that_are_stuck_do_not_disturb_a_run(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
-    run = start(run_dir)
+    run = start(run_dir, total_steps="1_920")
     wait_until(run, (run_dir / "live.json").exists)
     server = start_words("watch", str(run_dir))
     assert server.stdout is not None

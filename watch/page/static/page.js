@@ -1,6 +1,6 @@
 // The page: asks for state and pictures, and shows them. It asks only while somebody looks.
 
-import { Chart } from "./charts.js";
+import { Curves } from "./curves.js";
 import { Mosaic, One, SIDE } from "./frames.js";
 import { count, duration, element, figure, percent, say, score, title } from "./words.js";
 
@@ -60,7 +60,7 @@ function take(told) {
   edition = told.curves.edition;
   for (const kind of Object.keys(rows)) rows[kind].push(...told.curves[kind]);
   showState();
-  if (!told.curves.more) showCurves();
+  if (!told.curves.more) curves.show(state, rows);
   if (told.living && lived === false) pictures.wake();
 }
 
@@ -167,43 +167,9 @@ function alerts() {
   box.replaceChildren(...said.map((sentence) => element("p", { class: "alert" }, sentence)));
 }
 
-// --- curves
-
-const box = find("curves");
-const charts = {
-  returns: new Chart(box, "Return", [
-    { name: "an episode", look: "c5", dots: true }, { name: "mean of 100", look: "c1", main: true }]),
-  evaluation: new Chart(box, "Evaluation", [{ name: "mean return", look: "c3", main: true }],
-    { nothing: "no evaluation yet" }),
-  steps: new Chart(box, "Steps a second", [
-    { name: "inference alone", look: "c4", dash: "1.5 3.5" }, { name: "learner alone", look: "c3", dash: "9 3 2 3" },
-    { name: "actors alone", look: "c2", dash: "5 3" }, { name: "the run", look: "c1", main: true }], { log: true }),
-  loss: new Chart(box, "Loss", [{ name: "loss", look: "c2", main: true }], { nothing: "learning has not begun" }),
-  q: new Chart(box, "Mean Q", [{ name: "mean Q", look: "c4", main: true }], { nothing: "learning has not begun" }),
-  epsilon: new Chart(box, "Epsilon", [{ name: "epsilon", look: "c1", main: true }], { floor: 0 }),
-};
-// In the order of watch/page/curves.py.
-const [RETURN, LOSS, MEAN_Q, EPSILON, SPEED, LEARNER, INFERENCE, ACTORS] = [1, 2, 3, 4, 5, 6, 7, 8];
-
-function showCurves() {
-  const status = state.status;
-  const last = Math.max(status.steps ?? 0, rows.round.at(-1)?.[0] ?? 0, rows.evaluation.at(-1)?.[0] ?? 0);
-  const column = (place) => rows.round.map((row) => [row[0], row[place]]);
-  // A role that is busy for the share b of the time would alone allow 1/b of the speed (watch/status.py).
-  const works = (row, place) => row[place] > 0.005 && (place !== LEARNER || row[LOSS] !== null);
-  const alone = (place) => rows.round.map((row) => [row[0], works(row, place) ? row[SPEED] / row[place] : null]);
-  const withNow = (points, value) => (state.living && typeof value === "number" ? [...points, [status.steps, value]] : points);
-  charts.returns.show([rows.episode, withNow(column(RETURN), status.mean_return_100)], last);
-  charts.evaluation.show([rows.evaluation], last);
-  charts.steps.show([alone(INFERENCE), alone(LEARNER), alone(ACTORS), withNow(column(SPEED), status.steps_per_second || null)], last);
-  charts.loss.show([withNow(column(LOSS), status.loss)], last);
-  charts.q.show([withNow(column(MEAN_Q), status.mean_q)], last);
-  charts.epsilon.show([withNow(column(EPSILON), status.epsilon)], last);
-  if (!state.evaluates) say(charts.evaluation.empty, "none beside training (--eval-every-steps)");
-}
-
 // --- pictures
 
+const curves = new Curves(find("curves"));
 const mosaic = new Mosaic(find("mosaic"), choose);
 const one = new One();
 let shownAt = [];
