@@ -73,7 +73,7 @@ def require_actions(weights: Weights, play: Play) -> None:
 
 
 @dataclass(frozen=True)
-class Network:
+class EvaluationPolicy:
     """A network as evaluations ask it, and the arithmetic that its answers were made with."""
 
     policy: Policy
@@ -82,7 +82,7 @@ class Network:
     threads: int
 
 
-def network_of(weights: Weights, device: str, rows: int = ROWS) -> Network:
+def policy_of(weights: Weights, device: str, rows: int = ROWS) -> EvaluationPolicy:
     """The network that answers `rows` stacks at once. Sets torch up for this process."""
     import torch
 
@@ -97,11 +97,11 @@ def network_of(weights: Weights, device: str, rows: int = ROWS) -> Network:
     prepare_torch(torch.device(name), precision, threads)
     policy = Policy(weights.network, torch.device(name), precision, rows)
     policy.load(weights.flat)
-    return Network(policy, name, precision, threads)
+    return EvaluationPolicy(policy, name, precision, threads)
 
 
 def evaluation_of(
-    weights: Weights, network: Network, seed: int, returns: Sequence[float], steps: int
+    weights: Weights, network: EvaluationPolicy, seed: int, returns: Sequence[float], steps: int
 ) -> dict[str, Any]:
     """Episodes that were played to their ends by the rules of the protocol, judged: JSON values."""
     from shared import machine

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from actors.env import Env, EnvError
 from actors.evaluation import Episode, Evaluation
 from actors.film import Shot
-from agent import ROWS, Network
+from agent import ROWS, EvaluationPolicy
 from shared.config import FRAME_SIDE, STACK, ConfigError, Play
 from watch.scene import Canvas, Scene
 
@@ -51,7 +51,7 @@ class Played:
 class Player:
     """Plays episodes of one evaluation, one or several at a time, and shows what they look like."""
 
-    def __init__(self, play: Play, network: Network | None, seed: int, pilot: Pilot | None = None) -> None:
+    def __init__(self, play: Play, network: EvaluationPolicy | None, seed: int, pilot: Pilot | None = None) -> None:
         """A player of `play`.
 
         Args:
@@ -160,13 +160,13 @@ class _Seat:
 
 def player_of(
     weights: Weights | None, game: str | None, seed: int, device: str, pilot: Pilot | None = None
-) -> tuple[Player, Network | None]:
+) -> tuple[Player, EvaluationPolicy | None]:
     """A player with these weights of their own game or of another with the same actions.
 
     Raises `ConfigError` with a sentence when that cannot be.
     """
     from actors.atari import game_name
-    from agent import network_of, play_of, require_actions
+    from agent import policy_of, play_of, require_actions
     from shared.config import Config
 
     try:
@@ -179,7 +179,7 @@ def player_of(
     if name is not None and name != weights.game:
         play = Config().with_settings(game=name, protocol=weights.protocol).play
     require_actions(weights, play)
-    network = network_of(weights, device)
+    network = policy_of(weights, device)
     return Player(play, network, seed, pilot), network
 
 

@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent import ROWS, Agent, evaluation_of, load_agent, network_of, play_of, require_actions, weights_at
+from agent import ROWS, Agent, evaluation_of, load_agent, policy_of, play_of, require_actions, weights_at
 from shared.config import CONFIG_FILE, Config, ConfigError, PresetName
 from shared.files import PRIVATE_UMASK, write_atomic
 from shared.live import LIVE_FILE, Live, withdraw
@@ -263,7 +263,7 @@ def evaluate(
     play = play_of(weights)
     require_actions(weights, play)
     count = episodes or PROTOCOLS[weights.protocol].eval_episodes
-    network = network_of(weights, device, envs)
+    network = policy_of(weights, device, envs)
     stacks = np.zeros((envs, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
     played = play_episodes(
         play, seed, 0, count, stacks, lambda: greedy(network.policy.q_values(stacks)).astype(np.uint8)

@@ -26,6 +26,9 @@ class Report:
     """Headline; default: the games."""
 
 
+OPTIONS = Report
+
+
 def main(arguments: Sequence[str]) -> int:
     """Write a report of runs: an HTML page, its pictures as PNG, its figures as JSON."""
     options = parse(

@@ -73,6 +73,9 @@ class Job:
         return any(self.directory.glob("checkpoints/checkpoint-*.json"))
 
 
+OPTIONS = Suite
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run all. Returns 1 when a run or an evaluation failed, or all was stopped before the end."""
     for word in arguments:

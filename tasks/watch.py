@@ -29,6 +29,9 @@ class Watching:
     """Open the page in this machine's browser."""
 
 
+OPTIONS = Watching
+
+
 def main(arguments: Sequence[str]) -> int:
     """Serve the page until Ctrl-C."""
     options = parse(

@@ -10,7 +10,7 @@ import numpy as np
 from shared.checkpoint import CheckpointWriter
 from shared.config import Config, Learn, Play
 from shared.manifest import checksum_of
-from shared.parameters import Network, parameters_of
+from shared.parameters import Network, network_of, parameters_of
 from shared.ring import SLOT_FIELDS
 from shared.segments import SegmentShape
 from shared.sizes import Sizes, sizes_of
@@ -94,7 +94,7 @@ def random_weights(
     """A file of small random weights for a game, or for an environment `module:factory`, in a new run directory."""
     named = "env" if ":" in game else "game"
     config = Config().with_settings(**{named: game}, network=network, protocol=protocol)
-    count = parameters_of(network, actions).count
+    count = parameters_of(network_of(config, actions)).count
     flat = np.random.default_rng(1).normal(0, 0.05, count).astype(np.float32)
     writer = CheckpointWriter(directory, config, sizes_of(config), actions)
     writer.save_best(flat, version=7, mean_return=0.0)
