@@ -166,7 +166,7 @@ def player_of(
     Raises `ConfigError` with a sentence when that cannot be.
     """
     from actors.atari import game_name
-    from agent import policy_of, play_of, require_actions
+    from agent import play_of, policy_of, require_actions
     from shared.config import Config
 
     try:

@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent import ROWS, Agent, evaluation_of, load_agent, policy_of, play_of, require_actions, weights_at
+from agent import ROWS, Agent, evaluation_of, load_agent, play_of, policy_of, require_actions, weights_at
 from shared.config import CONFIG_FILE, Config, ConfigError, PresetName
 from shared.files import PRIVATE_UMASK, write_atomic
 from shared.live import LIVE_FILE, Live, withdraw

@@ -151,8 +151,8 @@ def _readme(
     epsilon, mean, sd, episodes = (evaluation[key] for key in ("epsilon", "mean", "sd", "episodes"))
     return f"""# {name}
 
-The network `{weights.network.name}`, trained on {weights.game} under the protocol `{weights.protocol}` for {steps:,} steps
-({FRAME_SKIP * steps:,} frames) with
+The network `{weights.network.name}`, trained on {weights.game} under the protocol `{weights.protocol}`
+for {steps:,} steps ({FRAME_SKIP * steps:,} frames) with
 
     {command_of(config, steps)}
 

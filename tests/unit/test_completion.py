@@ -23,7 +23,7 @@ CASES = {
     "python launch.py bench limits --rep": ["--repeats"],
     "python launch.py eval --load ru": ["FILES"],
     "python other.py pl": ["ELSE"],
-    "./launch.py re": ["record"],
+    "./launch.py rec": ["record"],
 }
 
 BASH = """
@@ -67,7 +67,7 @@ def test_the_shell_completes(scripts: Path, shell: str, program: str, line: str)
         [shell, "-c", program, shell, str(scripts / shell), line],
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
         check=True,
     )
     assert (sorted(done.stdout.split()), done.stderr) == (CASES[line], "")
