@@ -112,8 +112,7 @@ def _serve(birth: Birth) -> None:
     prepare_torch(device, machine.precision, machine.inference_threads, deterministic=deterministic)
 
     def policy(batch: int, explore_seed: int | None = None) -> Policy:
-        network, extend = memory.plan.network, config.extend
-        return Policy(network, device, machine.precision, batch, extend=extend, explore_seed=explore_seed)
+        return Policy(memory.plan.network, device, machine.precision, batch, explore_seed=explore_seed)
 
     server = Server(memory, policy(machine.inference_batch, config.run.seed))
     evaluation = EvaluationServer(memory, policy(len(memory.evaluations.stacks)))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from learner.distribution import midpoints
-from shared.config import Extend
+from shared.config import ConfigError, Extend
 from shared.parameters import Network
 
 
@@ -88,7 +88,17 @@ class Method(ABC):
 
 
 def method_of(network: Network, extend: Extend, device: torch.device) -> Method:
-    """The method of a network: `learner/methods/NAME.py`, with - as _."""
+    """The method of a network: `learner/methods/NAME.py`, with - as _.
+
+    Raises:
+        ConfigError: it cannot do what `extend` asks for.
+    """
     module = import_module(f"learner.methods.{network.method.replace('-', '_')}")
     method: type[Method] = module.METHOD
+    for asked, may, flag in (
+        (extend.munchausen, method.mixes, "--munchausen"),
+        (extend.value_rescaling, method.rescales, "--value-rescaling"),
+    ):
+        if asked and not may:
+            raise ConfigError(f"{flag} makes no sense with --method {network.method} (docs/algorithms.md).")
     return method(network, extend, device)

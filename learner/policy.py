@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from learner.ahead import Graphs
 from learner.gather import BLOCK, GRID, select_to
+from learner.loss import RESCALING, unrescale
 from learner.method import method_of
 from learner.model import Beside
 from learner.models import check_arithmetic, model_of
@@ -27,18 +28,17 @@ class Policy:
         precision: str,
         batch: int,
         *,
-        extend: Extend | None = None,
         explore_seed: int | None = None,
     ) -> None:
         """The policy of a network, which is to be loaded.
 
         Args:
-            extend: with an implicit network, how many fractions choose; default: as published.
             explore_seed: explore with the network's noise, if it has any, drawn from this seed; None: no noise.
         """
         check_arithmetic(network, device, precision, batch)
         self._model = model_of(network, device, precision)
-        self._method = method_of(network, extend or Extend(), device)
+        self._method = method_of(network, Extend(), device)
+        self._rescaled = network.rescaled
         self._fractions = self._method.policy_fractions(batch)
         self._seed = explore_seed
         explores = explore_seed is not None and self._model.noise
@@ -108,6 +108,8 @@ class Policy:
             self._blocks.copy_(self._host, non_blocking=True)
         beside = Beside(self._fractions if self._method.policy_samples else None, self._noise)
         outputs = self._model.forward(self._blocks, 0, beside).outputs
+        if self._rescaled:
+            outputs = unrescale(outputs, RESCALING)
         self._values.copy_(self._method.values(outputs), non_blocking=True)
 
     def _noise_of(self, tick: int) -> NDArray[np.float32]:

@@ -55,7 +55,7 @@ class Prioritised:
             raise ValueError(f"The window that ends at tick {window_end} holds no transition to sample.")
         self._frames.advance(window_end)
         self._round, self._window_end = round_, window_end
-        extend, done = self._extend, sizes.updates_before(round_) / max(1, sizes.updates_before(sizes.rounds))
+        extend, done = self._extend, min(1.0, round_ * sizes.round_steps / self._extend.importance_steps)
         self._beta = extend.importance_start + done * (extend.importance_end - extend.importance_start)
 
     def draw(self, number: int, places: Tensor, importance: Tensor) -> Batch:

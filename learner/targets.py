@@ -5,13 +5,10 @@ from __future__ import annotations
 from torch import Tensor
 
 from learner.chunk import Chunk
-from learner.loss import greedy, munchausen_reward, rescale, soft_policy, unrescale
+from learner.loss import RESCALING, greedy, munchausen_reward, rescale, soft_policy, unrescale
 from learner.method import Future, Method
 from learner.model import Beside, Model
 from learner.replay import second_stack
-
-RESCALING = 1e-3
-"""epsilon of the scale h (R2D2: Kapturowski et al. 2019, section 2.3)."""
 
 
 class Targets:

@@ -118,7 +118,9 @@ class Extend:
     importance_start: float = 0.4
     """With --prioritised: how far importance weights correct the loss in the beginning (beta) ..."""
     importance_end: float = 1.0
-    """... and in the end of the run, linearly between."""
+    """... and in the end, after ..."""
+    importance_steps: int = 50_000_000
+    """... so many steps, linearly between."""
     munchausen: bool = False
     """Add the policy's scaled logarithm to the reward (Vieillard et al. 2020)."""
     munchausen_alpha: float = 0.9

@@ -32,8 +32,6 @@ IMPALA_HIDDEN = 512
 """Hidden units behind them, as BTR has them; the network of 2018 has 256."""
 RESIDUALS = 2
 """Residual parts of a block."""
-POOLED = 6
-"""Side of the features after adaptive maximum pooling (BTR; Schmidt & Schmied 2021)."""
 COSINES = 64
 """Cosines in which a quantile fraction is embedded (Dabney et al. 2018b, section 3.1)."""
 
@@ -77,6 +75,10 @@ class Network:
     pooling: bool = False
     spectral_norm: bool = False
     layer_norm: bool = False
+    fractions: int = 0
+    """With iqn, at how many quantiles an action is chosen."""
+    rescaled: bool = False
+    """Whether the outputs are returns on the scale of `--value-rescaling`."""
 
     @property
     def plain(self) -> bool:
@@ -102,7 +104,7 @@ class Network:
             for _ in IMPALA:
                 side = (side + 1) // 2  # pooling of 3x3 with stride 2 and a border of 1
             channels = IMPALA[-1] * self.width
-        return Torso(channels, POOLED if self.pooling else side)
+        return Torso(channels, (side + 1) // 2 if self.pooling else side)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -122,6 +124,8 @@ class Network:
         for name, most in _LIMITS.items():
             if not 1 <= values[name] <= most:
                 raise ValueError(f"{name} is {values[name]}")
+        if not (values["method"] == "iqn") <= values["fractions"] <= _LIMITS["atoms"]:
+            raise ValueError(f"fractions is {values['fractions']}")
         if values["name"] not in (*CONVOLUTIONS, "impala"):
             raise ValueError(f"there is no network {values['name']!r:.40}")
         return cls(**values)
@@ -158,6 +162,8 @@ def network_of(config: Config, actions: int) -> Network:
         pooling=extend.pooling,
         spectral_norm=extend.spectral_norm,
         layer_norm=extend.layer_norm,
+        fractions=extend.iqn_policy_samples if extend.method == "iqn" else 0,
+        rescaled=extend.value_rescaling,
     )
 
 

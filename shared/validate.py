@@ -222,7 +222,7 @@ _AT_LEAST_ONE = frozenset(
     {"envs", "lane_envs", "total_steps", "round_steps", "train_every", "batch_size", "replay_size", "learning_starts"}
     | {"publish_every_updates", "snapshot_every_steps", "eval_envs", "eval_episodes", "actors"}
     | {"learner_threads", "inference_threads", "inference_batch", "graph_updates"}
-    | {"iqn_samples", "iqn_policy_samples", "n_step", "width"}
+    | {"iqn_samples", "iqn_policy_samples", "n_step", "width", "importance_steps"}
 )
 _FOR_CUDA = (
     ("precision", "tf32", "on a CPU say fp32 or bf16."),

@@ -18,7 +18,7 @@ class ImplicitQuantiles(Quantiles):
 
     def __init__(self, network: Network, extend: Extend, device: torch.device) -> None:
         super().__init__(network, extend, device)
-        self.samples, self.policy_samples = extend.iqn_samples, extend.iqn_policy_samples
+        self.samples, self.policy_samples = extend.iqn_samples, network.fractions
 
 
 METHOD = ImplicitQuantiles

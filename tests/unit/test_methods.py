@@ -14,7 +14,7 @@ from shared.config import Extend
 from shared.parameters import Network
 
 CPU = torch.device("cpu")
-N, A = 40, 4
+N, A, K = 40, 4, 4
 V_MIN, V_MAX, ATOMS = -3.0, 3.0, 7
 SUPPORT = [V_MIN + (V_MAX - V_MIN) * i / (ATOMS - 1) for i in range(ATOMS)]
 
@@ -22,7 +22,7 @@ SUPPORT = [V_MIN + (V_MAX - V_MIN) * i / (ATOMS - 1) for i in range(ATOMS)]
 def _method(name: str, **extend: object) -> Method:
     atoms = {"c51": ATOMS, "qr-dqn": 5}.get(name, 1)
     settings = Extend(method=name, prioritised=True, **extend)  # type: ignore[arg-type]
-    return method_of(Network("small", A, name, atoms, V_MIN, V_MAX), settings, CPU)
+    return method_of(Network("small", A, name, atoms, V_MIN, V_MAX, fractions=K), settings, CPU)
 
 
 def _values(*shape: int, seed: int = 0, scale: float = 1.0) -> Tensor:
@@ -136,7 +136,7 @@ def test_values_are_the_means_of_the_returns() -> None:
 
 
 def test_fractions_that_choose_are_evenly_spaced_with_room_for_those_that_learn() -> None:
-    method = _method("iqn", iqn_samples=3, iqn_policy_samples=4)
+    method = _method("iqn", iqn_samples=3)
     assert (method.samples, method.policy_samples) == (3, 4)
     assert method.policy_fractions(2, 3).tolist() == [[0.125, 0.375, 0.625, 0.875, 0.0, 0.0, 0.0]] * 2
     for name in ("dqn", "c51", "qr-dqn"):

@@ -33,7 +33,6 @@ NETWORKS = {
     "iqn": Network("small", ACTIONS, "iqn"),
     "rainbow": Network("nature", ACTIONS, "c51", 7, -1.0, 1.0, dueling=True, noisy=0.5),
     "everything": Network("small", ACTIONS, "iqn", dueling=True, noisy=0.5, layer_norm=True),
-    "pooling": Network("nature", ACTIONS, "qr-dqn", 4, pooling=True),
     "impala": Network("impala", ACTIONS),
     "btr": Network(
         "impala", ACTIONS, "iqn", dueling=True, noisy=0.5, width=2, pooling=True, spectral_norm=True, layer_norm=True

@@ -146,15 +146,17 @@ def test_errors_move_the_next_draws() -> None:
     torch.testing.assert_close(importance.double().view(UPDATES, BATCH), expected, rtol=1e-5, atol=0)
 
 
-def test_beta_rises_linearly_with_the_updates_of_the_run() -> None:
-    config = _config(total_steps=240, learning_starts=48)  # ten rounds, of which eight learn
+def test_beta_rises_linearly_with_the_steps_and_stays() -> None:
+    config = _config(total_steps=240, learning_starts=48)
     played = PlayedRing(config)
     played.play(60)
-    prioritised, found = _prioritised(played, config), []
-    for round_ in range(2, 10):
-        prioritised.begin(round_, round_ * 6)
-        found.append(prioritised._beta)
-    assert found == pytest.approx([0.4 + 0.6 * i / 8 for i in range(8)])
+    for steps, expected in ((240, [0.4 + 0.06 * r for r in range(2, 10)]), (96, [0.7, 0.85, *[1.0] * 6])):
+        changed = config.with_settings(importance_steps=steps)
+        prioritised, found = _prioritised(played, changed), []
+        for round_ in range(2, 10):
+            prioritised.begin(round_, round_ * 6)
+            found.append(prioritised._beta)
+        assert found == pytest.approx(expected)
 
 
 def test_the_same_seed_draws_the_same_and_another_does_not() -> None:
@@ -233,7 +235,7 @@ def _do(trainer: Trainer, round_: int) -> None:
 
 def _watched(trainer: Trainer) -> list[str]:
     """What is drawn and learnt from now on, in order."""
-    prioritised, events = trainer._prioritised, list[str]()
+    prioritised, events = trainer._feed.prioritised, list[str]()
     assert prioritised is not None
     draw, learn = prioritised.draw, prioritised.learn
 

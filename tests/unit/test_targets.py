@@ -38,7 +38,8 @@ def one_thread() -> Iterator[None]:
 def _network(extend: Extend) -> Network:
     atoms = {"c51": 7, "qr-dqn": 5}.get(extend.method, 1)
     noisy = 0.5 if extend.noisy else 0.0
-    return Network("small", ACTIONS, extend.method, atoms, -2.0, 2.0, dueling=extend.dueling, noisy=noisy)
+    k = K if extend.method == "iqn" else 0
+    return Network("small", ACTIONS, extend.method, atoms, -2.0, 2.0, extend.dueling, noisy, fractions=k)
 
 
 def _model(network: Network, seed: int) -> Model:

@@ -357,7 +357,7 @@ def test_an_update_by_priorities_is_that_of_the_reference(replay_on: str) -> Non
     trainer.begin_round(4, 24)
     trainer.run(1)
     update = trainer.last_update()
-    importance = trainer._chunks[0].importance[: config.learn.batch_size]
+    importance = trainer._feed.chunks[0].importance[: config.learn.batch_size]
     assert importance.max() == 1
     assert importance.min() < 0.99
 
@@ -371,7 +371,7 @@ def test_an_update_by_priorities_is_that_of_the_reference(replay_on: str) -> Non
     losses = F.huber_loss(q, y, reduction="none")
     (gradient,) = torch.autograd.grad((importance.double() * losses).sum(), flat)
     assert np.linalg.norm(update["gradient"] - gradient.numpy()) < 1e-4 * np.linalg.norm(gradient.numpy())
-    errors = trainer._chunks[0].error[: config.learn.batch_size]
+    errors = trainer._feed.chunks[0].error[: config.learn.batch_size]
     np.testing.assert_allclose(errors.numpy(), (q - y).detach().abs().numpy(), rtol=1e-3, atol=1e-5)
 
 
