@@ -104,8 +104,8 @@ class Window(Canvas):
     def _open(self, height: int, width: int) -> Painter:
         lines = round(_SHARE * self._pygame.display.get_desktop_sizes()[0][1])
         painter = Painter(height, width, self._scale or comfortable_scale(height, max(lines, height)))
-        self._pygame.display.set_caption(self._title)
         self._pygame.display.set_mode((painter.width, painter.height))
+        self._pygame.display.set_caption(self._title)
         return painter
 
     def _look(self) -> None:
