@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shared.config import FRAME_SIDE, STACK, Config, ConfigError, Play
+from shared.trust import require_own
 from zoo.catalogue import find
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ def play_of(weights: Weights) -> Play:
     from actors.atari import games
 
     named = "game" if weights.game in games() else "env"
+    if named == "env":
+        require_own(weights.game, "The file of weights")
     return Config().with_settings(protocol=weights.protocol, **{named: weights.game}).play
 
 

@@ -25,6 +25,7 @@ from shared.config import CONFIG_FILE, Config, ConfigError, PresetName
 from shared.files import PRIVATE_UMASK, write_atomic
 from shared.live import LIVE_FILE, Live, withdraw
 from shared.presets import PRESETS
+from shared.trust import require_own
 
 if TYPE_CHECKING:
     from shared.memory import Memory, Plan
@@ -153,6 +154,8 @@ def starting_point(preset: PresetName, resume: str | Path | None) -> Config:
         saved = Config.from_json(checkpoint.config)
     except ConfigError as error:
         raise ConfigError(f"--resume {resume} cannot be resumed. {error}") from error
+    if saved.play.env is not None:
+        require_own(saved.play.env, str(checkpoint.path))
     run_dir = checkpoint.directory.parent
     return replace(saved, run=replace(saved.run, run_dir=run_dir, resume=Path(resume), init_from=None, plain=False))
 
