@@ -13,8 +13,9 @@ from shared.config import ConfigError
 def require_own(env: str, said_by: str) -> None:
     """Refuse an env `module:factory` that a file names unless the module is the user's own.
 
-    Whoever passes a checkpoint on could else have any function of any installed library called. Own is what Python finds
-    outside of the standard library and of what is installed. Nothing is imported to see it. A Gymnasium id has no colon.
+    Whoever passes a checkpoint on could else have any function of any installed library called. Own is what Python
+    finds outside of the standard library and of what is installed; nothing is imported to see it. A Gymnasium id has
+    no colon.
 
     Args:
         env: as in `--env`.
@@ -32,6 +33,6 @@ def require_own(env: str, said_by: str) -> None:
     theirs = [Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     if not found or any(Path(place).resolve().is_relative_to(path) for place in found for path in theirs):
         raise ConfigError(
-            f"{said_by} names the env {env!r}, which is no code of your own: a file may not choose what is called. If you "
-            f"trust it, begin a new run with --env {env} --init-from, or wrap the env in a module of yours."
+            f"{said_by} names the env {env!r}, which is no code of your own: a file may not choose what is called. If "
+            f"you trust it, begin a new run with --env {env} --init-from, or wrap the env in a module of yours."
         )
