@@ -255,6 +255,10 @@ def evaluate(
     """
     if (episodes is not None and episodes < 1) or envs < 1 or seed < 0:
         raise ConfigError("--episodes must be at least 1, and --seed must not be negative.")
+    weights = weights_at(load)
+    play = play_of(weights)
+    require_actions(weights, play)
+    # After the refusals, which need not wait for torch.
     import numpy as np
 
     from actors.evaluation import play_episodes
@@ -262,9 +266,6 @@ def evaluate(
     from shared.config import FRAME_SIDE, STACK
     from shared.protocols import PROTOCOLS
 
-    weights = weights_at(load)
-    play = play_of(weights)
-    require_actions(weights, play)
     count = episodes or PROTOCOLS[weights.protocol].eval_episodes
     network = policy_of(weights, device, envs)
     stacks = np.zeros((envs, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
