@@ -42,7 +42,6 @@ class Policy:
         self._fractions = self._method.policy_fractions(batch)
         self._seed = explore_seed
         explores = explore_seed is not None and self._model.noise
-        self._noise = torch.zeros(batch, self._model.noise, device=device) if explores else None
         self._batch = batch
         actions = network.actions
         cuda = device.type == "cuda"
@@ -50,6 +49,8 @@ class Policy:
         self._words = self._host.numpy().view(np.uint32).reshape(batch, GRID, GRID, STACK, BLOCK)
         self._values = torch.zeros(batch, actions, pin_memory=cuda)
         self._blocks = torch.zeros_like(self._host, device=device) if cuda else self._host
+        self._drawn = torch.zeros(batch, self._model.noise if explores else 0, pin_memory=cuda)
+        self._noise = torch.zeros_like(self._drawn, device=device) if cuda else self._drawn
         self._graphs = Graphs(device) if cuda else None
         if self._graphs is not None:
             self._graphs.capture("answer", self._answer)
@@ -91,9 +92,9 @@ class Policy:
             places: int64[n], the rows of the batch that are new; the others hold what they held.
             ticks: int64[n], of which the noise is a function where the policy explores by noise.
         """
-        if self._noise is not None and ticks is not None:
+        if self._drawn.numel() and ticks is not None:
             for tick in np.unique(ticks):
-                self._noise[torch.from_numpy(places[ticks == tick])] = torch.from_numpy(self._noise_of(int(tick)))
+                self._drawn.numpy()[places[ticks == tick]] = self._noise_of(int(tick))
         select_to(frames.view(np.uint32), rows, keep, places, self._words)
         if self._graphs is None:
             self._answer()
@@ -106,7 +107,9 @@ class Policy:
         """From the buffer of blocks to that of values: the body of the graph."""
         if self._blocks is not self._host:
             self._blocks.copy_(self._host, non_blocking=True)
-        beside = Beside(self._fractions if self._method.policy_samples else None, self._noise)
+            self._noise.copy_(self._drawn, non_blocking=True)
+        fractions = self._fractions if self._method.policy_samples else None
+        beside = Beside(fractions, self._noise if self._noise.numel() else None)
         outputs = self._model.forward(self._blocks, 0, beside).outputs
         if self._rescaled:
             outputs = unrescale(outputs, RESCALING)
