@@ -191,7 +191,12 @@ class _Silent:
         self._values = np.zeros((batch, ACTIONS), np.float32)
 
     def q_values_of(
-        self, frames: NDArray[np.uint8], rows: NDArray[np.int64], keep: NDArray[np.bool_], places: NDArray[np.int64]
+        self,
+        frames: NDArray[np.uint8],
+        rows: NDArray[np.int64],
+        keep: NDArray[np.bool_],
+        places: NDArray[np.int64],
+        ticks: NDArray[np.int64],
     ) -> NDArray[np.float32]:
         select_to(frames.view(np.uint32), rows, keep, places, self._words)
         return self._values

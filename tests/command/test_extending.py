@@ -15,7 +15,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.runs import SMALL
 
-ROOMS = ("actors", "learner", "shared", "tasks", "watch")
+ROOMS = ("actors", "learner", "shared", "tasks", "watch", "zoo")
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 

@@ -47,7 +47,11 @@ SMALL = ("--game", "pong", "--network", "small", "--envs", "8", "--device", "cpu
             "The weights are of the network small method=c51 atoms=11 v_min=-10.0 v_max=10.0, not small method=c51 "
             "atoms=11 v_min=-10.0 v_max=5.0.",
         ),
-        (IQN, (), "The weights are of the network small method=iqn dueling=True layer_norm=True, not small."),
+        (
+            IQN,
+            (),
+            "The weights are of the network small method=iqn dueling=True layer_norm=True fractions=32, not small.",
+        ),
         ({}, ("--network", "nature"), "The weights are of the network small, not nature."),
         ({}, ("--game", "breakout"), "The weights choose among 6 actions; the game here has 4."),
     ],
