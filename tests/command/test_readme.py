@@ -33,6 +33,9 @@ MORE = {
 }
 """By command, the words that make it small; None: a test of its own runs it (test_watch.py, test_suite.py)."""
 
+LONG = ("make run ARGS", "make play", "launch.py record", "launch.py --env")
+"""Beginnings of those that take long, or differ little from another."""
+
 
 def commands() -> list[str]:
     """The commands that stand on lines of their own, runs called RUN, without what explains them."""
@@ -44,7 +47,7 @@ def commands() -> list[str]:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that was stopped early, so that it can go on."""
     run_dir = tmp_path_factory.mktemp("readme") / "run"
-    process = start(run_dir, network="nature")
+    process = start(run_dir, total_steps="2_400")
     wait_until(process, lambda: len(records(run_dir, "round")) >= 3, seconds=100.0)
     process.send_signal(signal.SIGINT)
     finish(process)
@@ -56,7 +59,14 @@ def test_the_list_is_whole() -> None:
 
 
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize("command", [command for command, more in MORE.items() if more is not None])
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(command, marks=[pytest.mark.stress] if command.startswith(LONG) else [])
+        for command, more in MORE.items()
+        if more is not None
+    ],
+)
 def test_a_command_works(command: str, run: Path, tmp_path: Path) -> None:
     words = shlex.split(command)
     if words[0] == "make":
