@@ -176,7 +176,7 @@ class PlainDisplay(Display):
 
     def _show(self, status: Status) -> None:
         self._unshown = status
-        if self._clock() >= self._next:
+        if self._clock() >= self._next or not self._warned.issuperset(status.warnings):  # which may be gone soon
             self._next = self._clock() + self._seconds
             self._write()
 

@@ -183,6 +183,17 @@ def test_the_plain_display_says_verdict_and_warning_once() -> None:
     assert out.getvalue().count("Warning: The scribe") == 1
 
 
+def test_a_new_warning_does_not_wait_for_the_next_line() -> None:
+    now, out = 0.0, io.StringIO()
+    with PlainDisplay(Outlet(out), seconds=5.0, clock=lambda: now) as display:
+        display.show(replace(status(), warnings=()))
+        now = 1.0
+        display.show(replace(status(), warnings=("The disk is full.",)))
+        now = 2.0
+        display.show(replace(status(), warnings=()))
+        assert out.getvalue().count("Warning: The disk is full.\n") == 1
+
+
 def test_output_without_a_terminal_is_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
