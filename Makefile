@@ -6,8 +6,6 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/installed
 ARGS   ?=
 BENCH  ?= limits
-# Two test files at a time: one alone leaves half of two cores idle, and more would starve the runs that tests start.
-TWO    := --numprocesses 2 --dist loadfile
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
@@ -48,13 +46,13 @@ play: install ## watch the Pong agent of the zoo; ARGS="--load RUN --video FILE.
 	$(BIN)/python launch.py play $(ARGS)
 
 test: install ## all tests that fit in ten minutes on two cores
-	$(BIN)/python -m pytest -m "not stress" $(TWO) $(ARGS)
+	$(BIN)/python -m pytest -m "not stress" $(ARGS)
 
 check: install ## lint, types, tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -m "not stress" $(TWO)
+	$(BIN)/python -m pytest -m "not stress"
 
 stress: install ## the long tests
 	$(BIN)/python -m pytest -m stress $(ARGS)
