@@ -11,7 +11,7 @@ from shared.config import CONFIG_FILE
 from shared.files import write_atomic
 from shared.memory import Memory
 from watch.events import EventLog
-from watch.metrics import MetricsLog
+from watch.metrics import METRICS_FILE, MetricsLog
 
 
 class RunFiles:
@@ -45,7 +45,7 @@ class RunFiles:
     def metrics(self) -> MetricsLog:
         """The records. Raises `OSError`."""
         if self._metrics is None:
-            self._metrics = MetricsLog(self._run_dir / "metrics.jsonl")
+            self._metrics = MetricsLog(self._run_dir / METRICS_FILE)
         return self._metrics
 
     @property

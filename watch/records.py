@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 
 from shared.config import CONFIG_FILE
 from shared.manifest import parse_json
-from watch.metrics import MetricsError, read_metrics
+from watch.metrics import METRICS_FILE, MetricsError, read_metrics
 
-METRICS_FILE = "metrics.jsonl"
 SUMMARY_FILE = "summary.json"
 JUDGED = {"final": "evaluation-final.json", "best": "evaluation-best.json"}
 """Evaluations of whole protocols that `launch.py suite` leaves in a run directory: of the last weights, and of those

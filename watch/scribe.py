@@ -32,7 +32,7 @@ from shared.wait import Stopped, Waiter
 from shared.weights_file import load_weights
 from watch.files import RunFiles
 from watch.load import LEARNING, NEWEST, Sample
-from watch.metrics import Episode, MetricsLog, cut_metrics, episodes_in
+from watch.metrics import METRICS_FILE, Episode, MetricsLog, cut_metrics, episodes_in
 from watch.rounds import values_of
 from watch.scores import summarise
 from watch.summary import INEXACT_SINCE, counters_of, summary_of
@@ -77,7 +77,7 @@ class Scribe:
         else:
             # What a run that never came to a checkpoint left in this directory.
             self._files.checkpoints.cut_back(0)
-            cut_metrics(self._run_dir / "metrics.jsonl", 0)
+            cut_metrics(self._run_dir / METRICS_FILE, 0)
         if run.init_from is not None and run.resume is None:
             weights = load_weights(run.init_from)
             weights.require(network=self._memory.plan.network, actions=self._memory.plan.actions)
@@ -110,12 +110,12 @@ class Scribe:
         if former.resolve() == self._run_dir.resolve():
             self._board.saved[0] = manifest.boundary
         else:
-            for name in ("metrics.jsonl", f"{DIRECTORY}/best.safetensors"):
+            for name in (METRICS_FILE, f"{DIRECTORY}/best.safetensors"):
                 if (former / name).exists():
                     shutil.copyfile(former / name, self._run_dir / name)
         self._files.checkpoints.adopt(manifest)
         self._files.checkpoints.cut_back(manifest.boundary)
-        cut_metrics(self._run_dir / "metrics.jsonl", manifest.boundary)
+        cut_metrics(self._run_dir / METRICS_FILE, manifest.boundary)
 
     # --- looking
 

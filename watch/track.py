@@ -23,7 +23,8 @@ from shared.config import CONFIG_FILE, Run
 from shared.files import PRIVATE_UMASK, write_atomic
 from shared.process import NICENESS, die_with
 from watch.follow import Follower
-from watch.records import METRICS_FILE, SUMMARY_FILE
+from watch.metrics import METRICS_FILE
+from watch.records import SUMMARY_FILE
 from watch.tags import episode_scalars, evaluation_scalars, round_scalars
 
 LOOK_SECONDS = 2.0

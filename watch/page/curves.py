@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from watch.metrics import parse_record
 
 MOST_POINTS = 1_000
 """Points of a series; when there are more, every second one is left out."""
@@ -82,8 +83,10 @@ class Curves:
             return False
         whole = data.rfind(b"\n") + 1
         self._offset += whole
-        for record in _records(data[:whole]):
-            self._take(record)
+        for line in data[:whole].splitlines(keepends=True):
+            record = parse_record(line)
+            if record is not None:  # watch/metrics.py tells of it where it matters
+                self._take(record)
         return len(data) == READ_BYTES and whole > 0
 
     def _news(self, file: BinaryIO) -> bytes:
@@ -109,17 +112,6 @@ class Curves:
             "fresh": not same,
             **{kind: series.rows[max(0, begin[kind]) :] for kind, series in self.series.items()},
         }
-
-
-def _records(data: bytes) -> Iterator[dict[str, Any]]:
-    """The records in whole lines; what is none is left out (watch/metrics.py tells of it where it matters)."""
-    for line in data.splitlines():
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(record, dict) and record.get("kind") in SERIES:
-            yield record
 
 
 def finite(value: Any) -> float | None:

@@ -14,6 +14,7 @@ from shared.config import ConfigError
 from shared.live import Live, LiveError
 from shared.memory import Memory
 from watch.attach import attach, read_config
+from watch.metrics import METRICS_FILE
 from watch.observer import Observer
 from watch.page.curves import SERIES, Curves
 from watch.page.ended import read_summary, status_of
@@ -31,7 +32,7 @@ class Source:
         """Attach, if the run lives. Raises `ConfigError` when there is no run, or none that can be watched."""
         self.run_dir = run_dir
         self._config = read_config(run_dir)
-        self._curves = Curves(run_dir / "metrics.jsonl")
+        self._curves = Curves(run_dir / METRICS_FILE)
         self._live: Live | None = None
         self._memory: Memory | None = None
         self._observer: Observer | None = None
