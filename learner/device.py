@@ -29,7 +29,8 @@ def prepare_torch(device: torch.device, precision: str, threads: int, *, determi
     torch.set_flush_denormal(True)
     torch.set_num_threads(threads)
     _keep_freed_memory()
-    torch.use_deterministic_algorithms(deterministic)
+    # The same switch as use_deterministic_algorithms, which would import torch's compiler for it: 1.5 s.
+    torch.set_deterministic_debug_mode("error" if deterministic else "default")
     # Deterministic mode also fills every fresh tensor, to expose reads of unwritten memory: a pass over memory
     # for each temporary, which changes no result here.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
