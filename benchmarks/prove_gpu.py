@@ -6,6 +6,7 @@
   latency      bench gpu: how long inference takes beside a busy learner, in turns and under MPS
   learner      bench gpu: updates a second, by precision, place of the replay, determinism, length of a launch
   exact        the same weights for other numbers of actors, replay on the host, other launches, without MPS, kills
+  family       the same with methods, noise, priorities and residual networks; bench presets
   limits       bench limits
   throughput   bench throughput on Breakout and Pong, with 96 and 192 envs
   scaling      bench scaling
@@ -25,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,14 @@ VARIANTS = {
     "without MPS": "--actors 2 --mps off",
 }
 """Runs that must end with the same weights."""
+FAMILY = {
+    "everything": "--method iqn --iqn-samples 8 --iqn-policy-samples 8 --munchausen --dueling --noisy --n-step 3 \
+--prioritised",
+    "categorical": "--method c51 --double --prioritised",
+    "residual": "--method qr-dqn --atoms 32 --network impala --pooling --spectral-norm --layer-norm --train-every 40",
+}
+"""Combinations that between them use every part of learner/modular.py."""
+FAMILY_VARIANTS = ("as it comes", "4 actors", "replay on the host", "one update in a launch")
 
 
 class Stage:
@@ -115,14 +124,29 @@ def learner(stage: Stage) -> None:
 
 def exact(stage: Stage) -> None:
     """Runs that must agree, then the tests of exactness and of deaths on this device."""
+    agree(stage, "", VARIANTS)
+    stage.run(["-m", "pytest", "-q", "-x", "tests/exact", "-m", "not stress"], 360)
+
+
+def family(stage: Stage) -> None:
+    """The same for combinations of the family; then what each preset costs."""
+    for words in FAMILY.values():
+        agree(stage, words, {name: VARIANTS[name] for name in FAMILY_VARIANTS})
+    words = f"bench presets --repeats 1 --seconds 5 --json {stage.out / 'presets.json'}"
+    stage.launch(words, 300)
+
+
+def agree(stage: Stage, words: str, variants: Mapping[str, str]) -> None:
+    """Run a small game with `words` once for every variant, and note whether all ended with the same weights."""
     found: dict[str, str] = {}
     with tempfile.TemporaryDirectory(prefix="ringside-prove-") as scratch:
-        for name, words in VARIANTS.items():
+        for name, more in variants.items():
             run_dir = Path(scratch) / name.replace(" ", "-")
-            if stage.launch(f"--plain --device cuda {SMALL_RUN} {words} --run-dir {run_dir}", 60):
+            if stage.launch(f"--plain --device cuda {SMALL_RUN} {words} {more} --run-dir {run_dir}", 60):
                 found[name] = json.loads((run_dir / "summary.json").read_text())["weights_sha256"]
-    stage.note({"weights": found, "good": len(set(found.values())) == 1 and len(found) == len(VARIANTS)})
-    stage.run(["-m", "pytest", "-q", "-x", "tests/exact", "-m", "not stress"], 360)
+    stage.note(
+        {"words": words, "weights": found, "good": len(set(found.values())) == 1 and len(found) == len(variants)}
+    )
 
 
 def limits(stage: Stage) -> None:
@@ -175,7 +199,7 @@ def reached(run_dir: Path, goal: float) -> dict[str, Any] | None:
     return None
 
 
-STAGES = {stage.__name__: stage for stage in (latency, learner, exact, limits, throughput, scaling, solve)}
+STAGES = {stage.__name__: stage for stage in (latency, learner, exact, family, limits, throughput, scaling, solve)}
 
 
 def prove(names: Sequence[str], out: Path) -> bool:

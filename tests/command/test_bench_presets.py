@@ -15,6 +15,7 @@ ROUNDS = ("--round-steps", "120", "--replay-size", "600", "--learning-starts", "
 QUICK = ("--seconds", "0.2", "--repeats", "1", "--json", "out.json")
 
 
+@pytest.mark.stress
 @pytest.mark.timeout(290)
 def test_a_preset_is_measured_beside_the_plain_one_with_its_parts(launch: Launch, tmp_path: Path) -> None:
     done = launch("bench", "presets", "--presets", "rainbow", *QUICK, "--", *WORDS, *ROUNDS, timeout=280)

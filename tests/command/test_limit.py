@@ -32,7 +32,9 @@ SLOWED = {
 GROUPS = ("learner", "inference", "actors")
 
 
-@pytest.mark.parametrize("slow", SLOWED)
+@pytest.mark.parametrize(
+    "slow", [pytest.param(slow, marks=[pytest.mark.stress] if slow == "inference" else []) for slow in SLOWED]
+)
 def test_the_slow_role_is_named(tmp_path: Path, slow: str) -> None:
     printed = finish(start(tmp_path / "run", **(LIGHT | SLOWED[slow])))
     found = summary(tmp_path / "run")

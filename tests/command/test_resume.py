@@ -6,10 +6,13 @@ import json
 import signal
 from pathlib import Path
 
+import pytest
+
 from shared.manifest import find_checkpoint
 from tests.runs import finish, memory_of, records, start, summary, wait_until
 
 
+@pytest.mark.stress
 def test_a_run_goes_on_with_another_arithmetic_and_says_so(tmp_path: Path) -> None:
     run_dir, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
     process = start(run_dir, precision="fp32")

@@ -52,6 +52,7 @@ def start_inside(group: Path, run_dir: Path, **changes: str) -> subprocess.Popen
     return process
 
 
+@pytest.mark.stress
 def test_a_death_for_want_of_memory_is_named_and_changes_nothing(
     group: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,7 +49,7 @@ def test_killing_the_launcher_takes_all_children_along_and_the_run_can_be_resume
     assert result_of(run_dir) == undisturbed("4_800")[0]
 
 
-@pytest.mark.parametrize("early", [True, False])
+@pytest.mark.parametrize("early", [True, pytest.param(False, marks=pytest.mark.stress)])
 def test_twice_ends_at_once(tmp_path: Path, early: bool) -> None:
     process = start(tmp_path / "run", total_steps="1_000_000")
     memory = memory_of(process, tmp_path / "run")

@@ -87,6 +87,7 @@ def test_a_batch_that_poisons_the_learner_is_written_down(tmp_path: Path) -> Non
     assert np.isfinite(kept["online"]).all()
 
 
+@pytest.mark.stress
 def test_a_learning_rate_that_poisons_the_learner_is_written_down(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     process = start(run_dir, optimizer="adam", learning_rate="1e30", precision="fp32")

@@ -96,6 +96,7 @@ def test_who_stops_a_run_on_a_full_disk_is_told_that_it_was_not_saved(tmp_path: 
     assert gone(process)
 
 
+@pytest.mark.stress
 def test_a_run_directory_that_was_removed_is_made_again(undisturbed: Path, tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     process = start(run_dir, **WHOLE)
@@ -164,6 +165,7 @@ def test_a_disk_that_is_full(undisturbed: Path, tmp_path: Path, disk: Path) -> N
     assert_same(run_dir, undisturbed)
 
 
+@pytest.mark.stress
 def test_a_disk_that_becomes_read_only(tmp_path: Path, disk: Path) -> None:
     run_dir = disk / "run"
     process = start(run_dir, checkpoint_every_minutes="0.001", total_steps="1_000_000")

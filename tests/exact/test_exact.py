@@ -32,7 +32,7 @@ def test_the_run_is_worth_comparing(undisturbed: Path) -> None:
     assert (last["redone_ticks"], last["redone_updates"], last["restarts"]) == (0, 0, 0)
 
 
-@pytest.mark.parametrize("actors", ["1", "4"])
+@pytest.mark.parametrize("actors", ["4", pytest.param("1", marks=pytest.mark.stress)])
 def test_number_of_actors_changes_nothing(undisturbed: Path, tmp_path: Path, actors: str) -> None:
     finish(start(tmp_path / "run", actors=actors))
     assert summary(tmp_path / "run")["weights_sha256"] == summary(undisturbed)["weights_sha256"]
@@ -44,7 +44,8 @@ def test_another_seed_gives_other_weights(undisturbed: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "role", ["actor 0", "learner", *(pytest.param(role, marks=pytest.mark.stress) for role in ("inference", "scribe"))]
+    "role",
+    ["learner", *(pytest.param(role, marks=pytest.mark.stress) for role in ("actor 0", "inference", "scribe"))],
 )
 def test_killed_processes_come_back_and_change_nothing(undisturbed: Path, tmp_path: Path, role: str) -> None:
     run_dir = tmp_path / "run"

@@ -35,10 +35,10 @@ RARELY = SHORT | {"train_every": "1200"}
 
 COMBINATIONS = [
     pytest.param(EVERYTHING, SHORT, id="everything"),
-    pytest.param(CATEGORICAL, SHORT, id="categorical"),
     *(
         pytest.param(words, flags, id=name, marks=pytest.mark.stress)
         for name, words, flags in (
+            ("categorical", CATEGORICAL, SHORT),
             ("quantiles", QUANTILES, SHORT),
             ("btr", BTR, IMPALA),
             ("alternate", EVERYTHING, ALTERNATE),
@@ -89,6 +89,7 @@ def test_nothing_that_happens_to_a_run_changes_its_weights(
     _same(run_dir, undisturbed)
 
 
+@pytest.mark.stress
 def test_a_run_that_has_ended_goes_on_with_its_priorities(tmp_path: Path) -> None:
     """With more --total-steps: what was played fitted into a window that the end had bounded."""
     flags = SHORT | {"replay_size": "1_920"}
@@ -100,6 +101,7 @@ def test_a_run_that_has_ended_goes_on_with_its_priorities(tmp_path: Path) -> Non
     _same(run_dir, summary(tmp_path / "whole"))
 
 
+@pytest.mark.stress
 def test_what_these_runs_learn_depends_on_what_is_combined(tmp_path: Path) -> None:
     """The comparisons above can fail: another beta, or no priorities, and the weights are others."""
     found = set()

@@ -57,6 +57,7 @@ def test_learns_the_pixel_game(tmp_path: Path, seed: str) -> None:
     assert summary(tmp_path / "run")["updates"] == (12_800 - 640) // 4
 
 
+@pytest.mark.stress
 def test_learns_nothing_from_shuffled_rewards(tmp_path: Path) -> None:
     """The test above can fail: the same run with rewards at meaningless moments stays far below."""
     finish(start(tmp_path / "run", env="tests.learn.shuffled:factory", **SETTINGS))

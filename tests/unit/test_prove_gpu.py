@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+import ringside
 from benchmarks import prove_gpu
-from benchmarks.prove_gpu import STAGES, Stage, prove, reached
+from benchmarks.prove_gpu import FAMILY, FAMILY_VARIANTS, SMALL_RUN, STAGES, VARIANTS, Stage, agree, prove, reached
 from benchmarks.report import ROOT
 from shared.machine import cuda_devices
+from tasks.train import configuration
 
 
 def test_a_stage_that_fails_does_not_stop_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,6 +65,34 @@ def test_the_round_that_reached_the_goal_is_found(tmp_path: Path) -> None:
     assert reached(tmp_path, 20.0) is None
 
 
+@pytest.mark.parametrize(("weights", "good"), [("11", True), ("12", False), ("1", False)])
+def test_runs_agree_when_all_have_ended_with_the_same_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weights: str, good: bool
+) -> None:
+    """A run without weights here is one that did not end well."""
+    left = list(weights)
+
+    def launch(self: Stage, words: str, seconds: float) -> bool:
+        if not left:
+            return False
+        run_dir = Path(words.split()[-1])
+        run_dir.mkdir()
+        (run_dir / "summary.json").write_text(json.dumps({"weights_sha256": left.pop()}))
+        return True
+
+    monkeypatch.setattr(Stage, "launch", launch)
+    stage = Stage("family", tmp_path)
+    agree(stage, "--double", {"one": "--actors 1", "two": "--actors 2"})
+    assert stage.outcome[0]["good"] == good
+
+
+@pytest.mark.parametrize("combination", FAMILY)
+def test_the_runs_of_the_family_are_not_refused(combination: str) -> None:
+    words = f"{SMALL_RUN} {FAMILY[combination]}".split()
+    for variant in FAMILY_VARIANTS:
+        ringside.plan(configuration([*words, *VARIANTS[variant].split()]))
+
+
 @pytest.mark.skipif(cuda_devices() > 0, reason="there is a GPU here, and everything would be measured")
 def test_without_a_gpu_it_refuses(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "benchmarks.prove_gpu", "--out", str(tmp_path)]
@@ -70,4 +100,4 @@ def test_without_a_gpu_it_refuses(tmp_path: Path) -> None:
     assert (done.returncode, "no GPU here" in done.stderr) == (2, True)
     done = subprocess.run([*words, "latent"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert "there is no stage latent" in done.stderr
-    assert set(STAGES) == {"latency", "learner", "exact", "limits", "throughput", "scaling", "solve"}
+    assert set(STAGES) == {"latency", "learner", "exact", "family", "limits", "throughput", "scaling", "solve"}
