@@ -119,27 +119,38 @@ def command_of(settings: dict[str, Any], total_steps: int) -> str:
 
     Raises `ConfigError` when the settings are not of this version, or weights of another run stood at the beginning.
     """
-    from shared.config import MAY_CHANGE_ON_RESUME
+    from shared.config import MAY_CHANGE_ON_RESUME, Config
+    from shared.parameters import atoms_of
     from shared.presets import PRESETS
+    from shared.protocols import PROTOCOLS
 
     if settings.get("init_from") is not None:
         raise ConfigError("The run began with the weights of another (--init-from); one command does not train it.")
     wanted = {name: value for name, value in settings.items() if name not in MAY_CHANGE_ON_RESUME}
     wanted["total_steps"] = total_steps
+    if not wanted.keys() <= Config().to_flat().keys():
+        raise ConfigError("The run was configured by another version of Ringside.")
+    # Whatever answers these the same way everywhere need not be said.
+    answers = {
+        "atoms": atoms_of(Config().with_settings(**(wanted | {"atoms": None})).extend),
+        "eval_episodes": PROTOCOLS[wanted["protocol"]].eval_episodes,
+    }
     choices = []
     for preset, config in PRESETS.items():
-        known = config.to_flat()
-        if not wanted.keys() <= known.keys():
-            raise ConfigError("The run was configured by another version of Ringside.")
+        known = {name: answers.get(name) if value is None else value for name, value in config.to_flat().items()}
         different = {name: value for name, value in wanted.items() if value != known[name] and value is not None}
         choices.append((len(different), preset, different))
     _, preset, different = min(choices)
     flags = {"preset": preset} if preset != "nature" else {}
-    words = [
-        f"--{name.replace('_', '-')} {f'{value:_}' if isinstance(value, int) else value}"
-        for name, value in (flags | different).items()
-    ]
-    return " ".join(["python launch.py", *words])
+    return " ".join(["python launch.py", *(_flag(name, value) for name, value in (flags | different).items())])
+
+
+def _flag(name: str, value: Any) -> str:
+    """A setting as it is typed."""
+    name = name.replace("_", "-")
+    if isinstance(value, bool):
+        return f"--{name}" if value else f"--no-{name}"
+    return f"--{name} {f'{value:_}' if isinstance(value, int) else value}"
 
 
 def _readme(

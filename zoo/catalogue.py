@@ -1,7 +1,7 @@
 """The trained agents that the repository brings along: a directory each, in which nothing is executed.
 
-`zoo/NAME/` holds `weights.safetensors`, the `config.json` and `summary.json` of the run, `evaluation.json` (what
-`launch.py eval` says of them) and a `README.md` with the command that trained them. `launch.py zoo` lists and adds.
+`zoo/NAME/` holds `weights.safetensors`, the `summary.json` of the run, `evaluation.json` (what `launch.py eval` says of
+them) and a `README.md` with the command that trained them. `launch.py zoo` lists and adds.
 """
 
 from __future__ import annotations
