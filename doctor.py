@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import configparser
 import importlib.metadata
-import importlib.util
 import json
 import os
 import platform
@@ -32,26 +31,7 @@ from shared.memory import Plan
 PROJECT = Path(__file__).resolve().parent
 _WRITTEN = 32 << 20
 """Bytes of the test of the disk."""
-_NEEDED = (
-    "tyro",
-    "rich",
-    "numpy",
-    "numba",
-    "ale_py",
-    "gymnasium",
-    "psutil",
-    "setproctitle",
-    "safetensors",
-    "zstandard",
-)
-"""Modules without which no options are parsed, no run is planned and no table is shown."""
 _COLOURS = ("green", "yellow", "red")
-
-
-def unusable() -> str | None:
-    """A sentence when packages are missing that the doctor needs itself; None: it can begin."""
-    found = _packages()
-    return found.sentence if found.colour == "red" and not _can_show() else None
 
 
 def examine(config: Config, words: Sequence[str], json_path: Path | None) -> int:
@@ -141,11 +121,6 @@ def _packages() -> Check:
         except importlib.metadata.PackageNotFoundError:
             installed[name] = None
     return checks.packages(ranges, installed)
-
-
-def _can_show() -> bool:
-    """Whether what parses the options, plans a run and prints the table is installed."""
-    return all(importlib.util.find_spec(name) is not None for name in _NEEDED)
 
 
 def _disk_speed(directory: Path) -> Check:

@@ -15,14 +15,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 
-TASKS = ("train", "watch", "eval", "play", "record", "zoo", "report", "suite", "bench", "doctor", "completion")
-"""What the first word of the command line can be; without one, `train`. Each is a module of `tasks` with a `main`."""
+ROOT = Path(__file__).resolve().parent
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run one task; returns the exit code: 2 for a mistake in the arguments."""
     from shared.config import ConfigError
+    from shared.errors import Unmendable
+    from tasks import TASKS
     from tasks.arguments import PROGRAM
 
     task, rest = "train", list(arguments)
@@ -35,11 +37,21 @@ def main(arguments: Sequence[str]) -> int:
             raise ConfigError(f"There is no task {task!r}{nearest(task, TASKS)}")
         code: int = import_module(f"tasks.{task}").main(rest)
         return code
-    except ConfigError as error:
+    except Unmendable as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
+        return 2 if isinstance(error, ConfigError) else 1
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if not package or (ROOT / package).exists() or (ROOT / f"{package}.py").exists():
+            raise
+        print(
+            f"{PROGRAM}: {package} is not installed for {sys.executable}. Say `make install`, which puts all that is "
+            f"needed into .venv, and then .venv/bin/python {PROGRAM}.",
+            file=sys.stderr,
+        )
         return 2
     except KeyboardInterrupt:
-        print(f"{PROGRAM}: Stopped before anything was started.", file=sys.stderr)
+        print(f"{PROGRAM}: Stopped.", file=sys.stderr)
         return 130
 
 

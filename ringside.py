@@ -35,12 +35,12 @@ __all__ = ["Agent", "Config", "ConfigError", "evaluate", "load_agent", "plan", "
 
 
 def train(
-    *, preset: PresetName = "nature", on_status: Callable[[Status], None] | None = None, **settings: Any
+    *, preset: PresetName | None = None, on_status: Callable[[Status], None] | None = None, **settings: Any
 ) -> dict[str, Any]:
     """Train, and return what `summary.json` holds.
 
     Args:
-        preset: what the settings that are not given default to; not together with `resume`.
+        preset: what the settings that are not given default to, "nature" unless given; not together with `resume`.
         on_status: called several times a second with the state of the run.
         settings: any field of any section of `shared.config.Config`.
 
@@ -137,12 +137,15 @@ def _private() -> Iterator[None]:
         os.umask(former)
 
 
-def starting_point(preset: PresetName, resume: str | Path | None) -> Config:
-    """The configuration that single settings override: a preset's, or that of the run to resume."""
+def starting_point(preset: PresetName | None, resume: str | Path | None) -> Config:
+    """The configuration that single settings override: a preset's, nature's unless given, or the run's to resume."""
     if resume is None:
+        preset = preset or "nature"
         if preset not in PRESETS:
             raise ConfigError(f"There is no preset {preset!r}; there are {', '.join(PRESETS)}.")
         return PRESETS[preset]
+    if preset is not None:
+        raise ConfigError("--resume keeps the settings of its run: leave --preset away.")
     from shared.manifest import find_checkpoint
     from shared.segments import CheckpointError
 
@@ -253,8 +256,9 @@ def evaluate(
     Returns:
         JSON values: episodes, mean, sd (population), median, best, human_normalised and what they were measured with.
     """
-    if (episodes is not None and episodes < 1) or envs < 1 or seed < 0:
-        raise ConfigError("--episodes must be at least 1, and --seed must not be negative.")
+    for name, value, least in (("episodes", episodes, 1), ("seed", seed, 0), ("envs", envs, 1)):
+        if value is not None and value < least:
+            raise ConfigError(f"--{name} {value} must be {least} or more.")
     weights = weights_at(load)
     play = play_of(weights)
     require_actions(weights, play)

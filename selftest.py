@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -16,6 +17,7 @@ import psutil
 
 from shared.checkpoint import CheckpointWriter
 from shared.checks import Check
+from shared.config import words_of
 from shared.memory import Plan
 
 ROUNDS = 4
@@ -34,7 +36,7 @@ _OURS = ("sem.mp-", "psm_", "ringside")
 def check(plan: Plan) -> Check:
     """Run it: every round committed, weights moved, no process and no shared memory left behind.
 
-    Game, network, device and precision are those of the plan.
+    Game, network, method, device and precision are those of the plan.
     """
     begun, before = time.monotonic(), _shared_memory()
     with tempfile.TemporaryDirectory(prefix="ringside-doctor-") as scratch:
@@ -88,26 +90,28 @@ def _first_weights(scratch: Path, plan: Plan) -> tuple[Path, str]:
 def _words(plan: Plan) -> list[str]:
     """Options of the run."""
     play, machine = plan.config.play, plan.config.machine
-    flags = {
-        "--game" if play.env is None else "--env": play.env or play.game,
-        "--protocol": play.protocol,
-        "--envs": 8,
-        "--lane-envs": 2,
-        "--actors": 2,
-        "--inference-batch": 4,
-        "--round-steps": ROUND_STEPS,
-        "--learning-starts": ROUND_STEPS,
-        "--total-steps": ROUNDS * ROUND_STEPS,
-        "--replay-size": ROUNDS * ROUND_STEPS,
-        "--train-every": 16,
-        "--network": plan.config.learn.network,
-        "--device": machine.device,
-        "--precision": machine.precision,
-        "--deterministic": machine.deterministic,
-        "--mps": machine.mps,
-        "--pin": "off",
+    settings = {
+        "game": play.game if play.env is None else None,
+        "env": play.env,
+        "protocol": play.protocol,
+        "envs": 8,
+        "lane_envs": 2,
+        "actors": 2,
+        "inference_batch": 4,
+        "round_steps": ROUND_STEPS,
+        "learning_starts": ROUND_STEPS,
+        "total_steps": ROUNDS * ROUND_STEPS,
+        "replay_size": ROUNDS * ROUND_STEPS,
+        "train_every": 16,
+        "network": plan.config.learn.network,
+        "device": machine.device,
+        "precision": machine.precision,
+        "deterministic": machine.deterministic,
+        "mps": machine.mps,
+        "pin": "off",
+        "plain": True,
     }
-    return ["train", "--plain", *(f"{flag}={value}" for flag, value in flags.items())]
+    return ["train", *words_of(**settings, **dataclasses.asdict(plan.config.extend))]
 
 
 def _shared_memory() -> set[str]:

@@ -72,7 +72,7 @@ class _Child:
     deaths: Deaths = field(default_factory=Deaths)
     vigil: Vigil = field(default_factory=Vigil)
     killed_at: float | None = None
-    """When it was killed because it hung."""
+    """When it was killed because it hung, or did not leave."""
 
 
 class Supervisor:
@@ -195,7 +195,7 @@ class Supervisor:
         if self._stopping and (number != Role.SCRIBE or self._out_of_patience):
             del self._children[number]
             return
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+        how = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with code {code}"
         cause = Cause.OWN
         if child.killed_at is not None:
             how = "hung"
@@ -225,7 +225,7 @@ class Supervisor:
                 given_up = True
         for each in together:
             if not _end(self._children[each].process):
-                self._fail(_beyond_reach(each))
+                self._forget(each)
                 return
         if given_up:
             self._gpu.quit()
@@ -254,9 +254,7 @@ class Supervisor:
     def _watch(self, number: int, child: _Child, since: float) -> None:
         """Kill a process that hangs; whoever finds it dead starts the next. `since`: seconds since the last look."""
         if child.killed_at is not None:
-            if time.monotonic() - child.killed_at > REAP_SECONDS:
-                del self._children[number]
-                self._fail(_beyond_reach(number))
+            self._give_up(number, child)
             return
         phase, beat = Phase(int(self._board.phase[number])), int(self._board.heartbeat[number])
         why = child.vigil.look(beat, phase, since, lambda: sight(child.process.pid))
@@ -290,10 +288,26 @@ class Supervisor:
 
     def _kill_late(self) -> None:
         """Who has not left by now is killed; the scribe has longer, unless the user asked twice."""
-        for number, child in self._children.items():
-            if number != Role.SCRIBE or self._out_of_patience:
+        for number, child in list(self._children.items()):
+            if child.killed_at is not None:
+                self._give_up(number, child)
+            elif number != Role.SCRIBE or self._out_of_patience:
+                child.killed_at = time.monotonic()
                 child.process.kill()
                 self._killed_scribe |= number == Role.SCRIBE
+
+    def _give_up(self, number: int, child: _Child) -> None:
+        """Wait for a killed process no longer than is reasonable."""
+        assert child.killed_at is not None, "only who was killed is given up"
+        if time.monotonic() - child.killed_at > REAP_SECONDS:
+            self._forget(number)
+
+    def _forget(self, number: int) -> None:
+        """Leave a killed process that does not end to the kernel, and end the run."""
+        child = self._children.pop(number)
+        # multiprocess would wait for it, without bound, when this program exits.
+        multiprocess.process._children.discard(child.process)
+        self._fail(_beyond_reach(number))
 
     def _end_all(self) -> None:
         """Whatever happened: no process is left, the memory is given back."""
@@ -303,9 +317,11 @@ class Supervisor:
             _end(child.process)
         for bell in self._bells:
             os.close(bell.fd)
-        self._on_look(self._memory)
-        self._memory.arena.close()
-        self._claims.close()
+        try:
+            self._on_look(self._memory)
+        finally:
+            self._memory.arena.close()
+            self._claims.close()
 
     @contextmanager
     def _signals_caught(self) -> Iterator[None]:
@@ -326,6 +342,11 @@ class Supervisor:
         finally:
             for number, handler in former.items():
                 signal.signal(number, handler)
+
+
+def _signal_name(number: int) -> str:
+    """SIGKILL of 9; real-time signals have no names."""
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
 
 
 def _end(process: multiprocess.Process) -> bool:

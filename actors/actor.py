@@ -19,6 +19,7 @@ def main(birth: Birth) -> None:
         birth.process - Role.ACTORS,
         lambda index: make_env(config.play, config.run.seed, index, training=True),
         birth.bells.actors,
+        waiter.beat,
     )
     redone, progress = int(board.redone[birth.process]), max(0, int(board.furthest[birth.process]))
     try:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import difflib
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -300,10 +301,10 @@ class AtariEnv(Env):
         head = _STATE.pack(_STATE_MAGIC, self._repeated, self._lives)
         return head + self._pooled_grey().tobytes() + self._ale.cloneState(include_rng=True).serialize()
 
-    def restore(self, data: bytes) -> None:
+    def restore(self, data: bytes, beat: Callable[[], None] = lambda: None) -> None:
         """Go on from a snapshot. A replayed game takes as long as the episode took, 0.5 ms a step."""
         if self._log is not None:
-            self._replay(data)
+            self._replay(data, beat)
             return
         pixels = self._third.size
         if len(data) <= _STATE.size + pixels or data[:4] != _STATE_MAGIC:
@@ -313,7 +314,7 @@ class AtariEnv(Env):
         self._pooled = np.frombuffer(data[_STATE.size : state], np.uint8).reshape(self._third.shape)
         self._ale.restoreState(ALEState(data[state:]))
 
-    def _replay(self, data: bytes) -> None:
+    def _replay(self, data: bytes, beat: Callable[[], None]) -> None:
         if len(data) < _REPLAY.size or data[:4] != _REPLAY_MAGIC:
             raise EnvError(f"The {len(data)} bytes to restore are no snapshot of {self.game}.")
         _, reset_tick, first_tick = _REPLAY.unpack_from(data)
@@ -321,3 +322,4 @@ class AtariEnv(Env):
         self.reset(reset_tick, frame)
         for tick, action in enumerate(data[_REPLAY.size :], start=first_tick):
             self.step(tick, action, frame)
+            beat()

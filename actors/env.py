@@ -7,6 +7,7 @@ and the tick (shared/random.py). So whoever plays a tick again plays the same.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -60,8 +61,11 @@ class Env(ABC):
         """At most `shared.snapshot.SNAPSHOT_BYTES`, from which `restore` continues this episode bit for bit."""
 
     @abstractmethod
-    def restore(self, data: bytes) -> None:
-        """Continue where `snapshot` was taken, in this or another process. Raises `EnvError` for foreign bytes."""
+    def restore(self, data: bytes, beat: Callable[[], None] = lambda: None) -> None:
+        """Continue where `snapshot` was taken, in this or another process. Raises `EnvError` for foreign bytes.
+
+        Some envs play the episode again for it, and call `beat` after every step: a sign of life.
+        """
 
     @abstractmethod
     def film(self) -> list[Shot]:

@@ -10,8 +10,10 @@ start decides it, so that a snapshot is the seed's tick and the actions since.
 from __future__ import annotations
 
 import importlib
+import math
 import struct
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -118,6 +120,8 @@ class GymnasiumEnv(Env):
         """One step of the environment; truncates after `LONGEST_EPISODE_STEPS`."""
         self._log.append(tick, action)
         observation, reward, terminated, truncated, _ = self._env.step(action + self._first_action)
+        if not math.isfinite(reward):
+            raise EnvError(f"{self._name} gave the reward {reward}; rewards must be finite numbers.")
         self._write(observation, frame)
         if self._shots is not None:
             self._shots.append(Shot(in_colour(np.array(observation)), float(reward)))
@@ -147,7 +151,7 @@ class GymnasiumEnv(Env):
         """The tick of the reset, the actions since, and a sum over the newest frame that the replay must meet."""
         return _HEAD.pack(_MAGIC, self._log.reset_tick, self._log.first_tick, self._check) + self._log.actions
 
-    def restore(self, data: bytes) -> None:
+    def restore(self, data: bytes, beat: Callable[[], None] = lambda: None) -> None:
         """Play the episode again. Raises `EnvError` for foreign bytes and when the replay ends in another frame."""
         if len(data) < _HEAD.size or data[:4] != _MAGIC:
             raise EnvError(f"The {len(data)} bytes to restore are no snapshot of {self._name}.")
@@ -156,6 +160,7 @@ class GymnasiumEnv(Env):
         self.reset(reset_tick, frame)
         for tick, action in enumerate(data[_HEAD.size :], start=first_tick):
             self.step(tick, action, frame)
+            beat()
         if self._check != check:
             raise EnvError(
                 f"{self._name} did not repeat its episode: the same seed and actions gave another frame. "

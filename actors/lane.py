@@ -12,7 +12,7 @@ death: from the snapshot. So it does not matter who plays a lane, and there is n
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,8 +68,11 @@ class Lane:
 
     # --- beginning and coming back
 
-    def begin(self) -> None:
-        """Take the newest snapshot, or start the first episodes; then ask for the first actions, or hand over."""
+    def begin(self, beat: Callable[[], None] = lambda: None) -> None:
+        """Take the newest snapshot, or start the first episodes; then ask for the first actions, or hand over.
+
+        What takes long on the way calls `beat`, a sign of life.
+        """
         self._board.lane_life[self.index] += 1
         self._life = int(self._board.lane_life[self.index])
         boundary = self._snapshots.newest(self.index)
@@ -81,7 +84,7 @@ class Lane:
         else:
             data = self._snapshots.read(self.index, boundary)
             assert data is not None, "a lane's snapshots have no other writer"
-            self._restore(data)
+            self._restore(data, beat)
             self.tick = boundary * self._sizes.round_ticks
             self._finish(boundary)
         self._go_on()
@@ -209,11 +212,11 @@ class Lane:
             parts += [_ENV_HEADER.pack(len(data), self._resets[j], self._returns[j], self._steps[j]), data]
         return b"".join(parts)
 
-    def _restore(self, data: bytes) -> None:
+    def _restore(self, data: bytes, beat: Callable[[], None]) -> None:
         offset = 0
         for j, env in enumerate(self.envs):
             length, resets, self._returns[j], self._steps[j] = _ENV_HEADER.unpack_from(data, offset)
             self._resets[j] = bool(resets)
             offset += _ENV_HEADER.size
-            env.restore(data[offset : offset + length])
+            env.restore(data[offset : offset + length], beat)
             offset += length

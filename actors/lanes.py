@@ -23,8 +23,10 @@ class Lanes:
         redone: those among them that were in the ring already.
     """
 
-    def __init__(self, memory: Memory, actor: int, make: Callable[[int], Env], bells: Sequence[Bell]) -> None:
-        """`make(e)` makes the env of global index `e`; `bells` are those of all actors."""
+    def __init__(
+        self, memory: Memory, actor: int, make: Callable[[int], Env], bells: Sequence[Bell], beat: Callable[[], None]
+    ) -> None:
+        """`make(e)` makes the env of global index `e`; `bells` are those of all actors; `beat` gives a sign of life."""
         self.played: list[Lane] = []
         self.ticks = 0
         self.redone = 0
@@ -34,6 +36,7 @@ class Lanes:
         self._actor = actor
         self._make = make
         self._bells = bells
+        self._beat = beat
         self._envs: dict[int, list[Env]] = {}
 
     @property
@@ -69,7 +72,7 @@ class Lanes:
             return True
         lane = Lane(self._memory, index, self._envs.pop(index), self._actor)
         self.played.append(lane)
-        lane.begin()
+        lane.begin(self._beat)
         self._release(lane)
         return True
 

@@ -75,7 +75,8 @@ def run(benchmark: Benchmark, options: Common, words: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     report = Report(benchmark.name, benchmark.explanation.splitlines()[0], [benchmark.name, *words])
     try:
-        benchmark.measure(options, report)
+        with report.measuring("all"):
+            benchmark.measure(options, report)
     except KeyboardInterrupt:
         report.missing["the rest"] = "It was interrupted."
     report.print()

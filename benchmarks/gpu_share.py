@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import statistics
 import subprocess
@@ -13,8 +14,12 @@ INTERVAL_MS = 1_000
 """Between two samples; each is the share of the driver's last sample period."""
 
 
+END_SECONDS = 10.0
+"""How long the tool may take to end."""
+
+
 class GpuShare:
-    """Samples of the first GPU's use from `begin` on. Where there is none, or no tool, nothing happens."""
+    """Samples of the use of the first GPU that CUDA sees, from `begin` on; none where there is no GPU, or no tool."""
 
     def __init__(self) -> None:
         tool = shutil.which("nvidia-smi")
@@ -25,7 +30,13 @@ class GpuShare:
         """Begin to sample, unless that was done."""
         if self._tool is None or self._process is not None:
             return
-        query = ["--id=0", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", f"--loop-ms={INTERVAL_MS}"]
+        seen = os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0] or "0"
+        query = [
+            f"--id={seen}",
+            "--query-gpu=utilization.gpu",
+            "--format=csv,noheader,nounits",
+            f"--loop-ms={INTERVAL_MS}",
+        ]
         self._process = subprocess.Popen(
             [self._tool, *query], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
@@ -35,7 +46,10 @@ class GpuShare:
         if self._process is None:
             return None
         self._process.terminate()
-        said, _ = self._process.communicate()
+        try:
+            said, _ = self._process.communicate(timeout=END_SECONDS)
+        except subprocess.TimeoutExpired:
+            return None
         samples = [float(line) for line in said.splitlines() if line.strip().isdecimal()]
         return statistics.fmean(samples) / 100 if samples else None
 

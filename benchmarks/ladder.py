@@ -47,7 +47,7 @@ from benchmarks.runs import measure as measure_run
 from benchmarks.solve import Learnt, solve_run
 from benchmarks.turns import INTERRUPTED, Contender, chosen, in_turn
 from shared import machine
-from shared.config import ConfigError
+from shared.config import ConfigError, words_of
 from shared.presets import QUICK
 
 LAPAN = "Lapan's ladder"
@@ -93,7 +93,7 @@ class Rung:
 
     name: str
     table: str
-    words: tuple[str, ...]
+    words: Sequence[str]
     """For launch.py, beside those that all rungs have."""
     larger: int = 1
     """How many times as large, and as rare, batches are."""
@@ -107,9 +107,9 @@ class Rung:
 
 def rungs() -> list[Rung]:
     """Both tables, top to bottom."""
-    serial = _flags(schedule="alternate", envs=1, lane_envs=1, actors=1)
-    three = _flags(schedule="alternate", envs=3, lane_envs=1, actors=1)
-    parallel = _flags(schedule="free", envs=1, lane_envs=1, actors=1)
+    serial = words_of(schedule="alternate", envs=1, lane_envs=1, actors=1)
+    three = words_of(schedule="alternate", envs=3, lane_envs=1, actors=1)
+    parallel = words_of(schedule="free", envs=1, lane_envs=1, actors=1)
     found = [
         Rung("gradients", LAPAN, serial, serial=True, gradients=True, wrapped=True),
         Rung("one-env", LAPAN, serial, serial=True, wrapped=True),
@@ -124,7 +124,7 @@ def rungs() -> list[Rung]:
             for synchronised in (False, True) if envs > 1 else (False,):
                 name = f"{schedule}-{'sync-' if synchronised else ''}{envs}"
                 actors, batch = min(envs, machine.usable_cores()), envs if synchronised else 1
-                words = _flags(schedule=schedule, envs=envs, lane_envs=1, actors=actors, inference_batch=batch)
+                words = words_of(schedule=schedule, envs=envs, lane_envs=1, actors=actors, inference_batch=batch)
                 found.append(Rung(name, FAST_DQN, words))
     return found
 
@@ -178,7 +178,7 @@ def _words(rung: Rung, options: Options, game: str) -> list[str]:
     if rung.wrapped and importlib.util.find_spec("cv2") is None:
         raise CannotRun("Gymnasium's preprocessing needs OpenCV, which is not installed (the extra `dev`).")
     every, batch = rung.larger * options.train_every, rung.larger * QUICK.learn.batch_size
-    shared = _flags(
+    shared = words_of(
         preset="quick",
         device=options.device,
         round_steps=options.round_steps,
@@ -191,11 +191,6 @@ def _words(rung: Rung, options: Options, game: str) -> list[str]:
 
 def _game(rung: Rung, game: str) -> list[str]:
     return [] if rung.wrapped else ["--game", game]
-
-
-def _flags(**values: object) -> tuple[str, ...]:
-    """`envs=3` as ("--envs", "3")."""
-    return tuple(word for name, value in values.items() for word in (f"--{name.replace('_', '-')}", str(value)))
 
 
 # --- until it plays well

@@ -180,7 +180,7 @@ def _peer_envs(environment: Environment, kind: str, game: str, envs: int, thread
     told = environment.told("peer_envs.py", words, seconds)
     if told["steps"] % envs or told["seen"] != told["looks"] or not told["looks"]:
         raise WrongResult(
-            f"{told['packages']} played {told['steps']} steps of {envs} envs; {told['seen']} of {told['looks']} looks "
+            f"{told['package']} played {told['steps']} steps of {envs} envs; {told['seen']} of {told['looks']} looks "
             "found stacks of four frames with something in them."
         )
     return float(told["steps"] / told["seconds"])

@@ -99,6 +99,8 @@ def measure(options: Options, report: Report) -> None:
     cases = []
     with report.measuring("settings"):
         cases = [_case(options, name) for name in dict.fromkeys([PLAIN, *names])]
+    if not cases:
+        return
     costs = in_turn(report, list(_learners(options, report, cases)), options.repeats)
     for case in cases:
         if case.name in costs:

@@ -44,7 +44,7 @@ COMMITTED_AT = METRICS.index("committed_at")
 WARM_ROUNDS = 2
 """Rounds with updates before anything is measured."""
 LOOK_SECONDS = 0.02
-ADDRESS = re.compile(rb"http://localhost:(\d+)(/\S+/)")
+ADDRESS = re.compile(rb"http://127\.0\.0\.1:(\d+)(/\S+/)")
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ class Viewer:
         self._thread.join()
 
     def _look(self) -> None:
-        connection = http.client.HTTPConnection("localhost", self._port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=20)
         state_at, tick, known = float("-inf"), -1, "edition=0&known=0,0,0"
         first = None
         try:

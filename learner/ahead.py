@@ -1,7 +1,8 @@
 """Working ahead: a second thread, and on a GPU a second stream and graphs captured beforehand.
 
 Nothing here waits for a GPU but `Graphs.capture`, at the start. Order is kept by events, for which the GPU waits: what
-is begun ahead comes after everything asked for until then; what is asked for after `settle` comes after it.
+is begun ahead comes after everything asked for until then, or only after what was begun ahead before; what is asked for
+after `settle` comes after it.
 """
 
 from __future__ import annotations
@@ -21,11 +22,14 @@ class Ahead:
         self._thread = ThreadPoolExecutor(1, "ahead", self._enter, (torch.get_num_threads(),))
         self._next: Future[torch.cuda.Event | None] | None = None
 
-    def begin(self, work: Callable[[], None]) -> None:
-        """Do `work` in the second thread; on a GPU, after all that was asked of it so far. Settles the former work."""
+    def begin(self, work: Callable[[], None], *, after_all: bool = True) -> None:
+        """Do `work` in the second thread; on a GPU, after all that was asked of it so far. Settles the former work.
+
+        Without `after_all`, only after what was begun here before: it must touch nothing that the caller's stream does.
+        """
         self.settle()
         before = None
-        if self.stream is not None:
+        if self.stream is not None and after_all:
             before = torch.cuda.Event()
             before.record()
         self._next = self._thread.submit(self._do, work, before)
@@ -52,11 +56,12 @@ class Ahead:
 
     @torch.inference_mode()
     def _do(self, work: Callable[[], None], before: torch.cuda.Event | None) -> torch.cuda.Event | None:
-        if self.stream is None or before is None:
+        if self.stream is None:
             work()
             return None
         with torch.cuda.stream(self.stream):
-            self.stream.wait_event(before)
+            if before is not None:
+                self.stream.wait_event(before)
             work()
             done = torch.cuda.Event()
             done.record()

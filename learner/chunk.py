@@ -12,7 +12,7 @@ from learner.gather import GRID
 from learner.method import Method
 from learner.model import Model
 from learner.network import CELL
-from learner.replay import Batch, frames_of
+from learner.replay import Batch, frames_of, upload
 from shared.random import Stream, bits
 
 
@@ -89,4 +89,4 @@ class Chunk(NamedTuple):
             generator = np.random.Generator(np.random.Philox(key=[bits(seed, stream, round_), number]))
             draw = generator.standard_normal if stream is Stream.NOISE else generator.random
             for each in (buffer, other[:, other.shape[1] - buffer.shape[1] :]):
-                each.copy_(torch.from_numpy(draw(tuple(each.shape), np.float32)))
+                each.copy_(upload(torch.from_numpy(draw(tuple(each.shape), np.float32)), each.device))

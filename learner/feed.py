@@ -5,14 +5,13 @@ from __future__ import annotations
 from functools import partial
 
 import torch
-from torch import Tensor
 
 from learner.ahead import Ahead, Graphs
 from learner.chunk import Chunk
 from learner.method import Method
 from learner.model import Model
 from learner.prioritised import Prioritised
-from learner.replay import Batch, DeviceFrames, Frames, HostFrames, Replay
+from learner.replay import Batch, DeviceFrames, Frames, HostFrames, Replay, upload
 from learner.targets import Targets
 from shared.config import ConfigError, Extend, Learn
 from shared.ring import Ring
@@ -99,7 +98,9 @@ class Feed:
         What is drawn by priorities cannot be foreseen.
         """
         if self.prioritised is None:
-            self._ahead.begin(partial(self._foresee, round_, window_end))
+            # Nothing that the updates under way touch: frames are read here alone, and those of the coming round have
+            # places of their own.
+            self._ahead.begin(partial(self._foresee, round_, window_end), after_all=False)
 
     def load(self, number: int) -> Chunk:
         """Chunk `number` of the round, which comes after `number - 1`; the next one is begun."""
@@ -137,7 +138,7 @@ class Feed:
     def _upload(self, batch: Batch) -> Batch:
         """Bring transitions to where they are read."""
         devices = [self._frames.device] * 2 + [self._device] * 3
-        return Batch(*(_upload(field, at) for field, at in zip(batch, devices, strict=True)))
+        return Batch(*(upload(field, at) for field, at in zip(batch, devices, strict=True)))
 
     def _prepare(self, number: int) -> None:
         """In the second thread: draw and gather a chunk, and ask the target network about it."""
@@ -164,11 +165,6 @@ class Feed:
             chunk = self.chunks[number % 2]
             self.prioritised.learn(chunk.places, chunk.error)
         self._taught = max(self._taught, end)
-
-
-def _upload(field: Tensor, device: torch.device) -> Tensor:
-    """A tensor on a device. The copy to a GPU is in its stream; the pinned memory that it reads is kept until then."""
-    return field if device.type == "cpu" else field.pin_memory().to(device, non_blocking=True)
 
 
 def _frames(ring: Ring, device: torch.device, replay_on: str) -> Frames:

@@ -115,9 +115,13 @@ def _serve(birth: Birth) -> None:
         return Policy(memory.plan.network, device, machine.precision, batch, explore_seed=explore_seed)
 
     server = Server(memory, policy(machine.inference_batch, config.run.seed))
-    evaluation = EvaluationServer(memory, policy(len(memory.evaluations.stacks)))
+    evaluates = memory.plan.evaluation_episodes > 0
+    evaluation = EvaluationServer(memory, policy(len(memory.evaluations.stacks))) if evaluates else None
     server.served = max(0, int(board.furthest[birth.process]))
     actors, evaluator = birth.bells.actors, birth.bells.of(Role.EVALUATOR)
+
+    def judges() -> bool:
+        return evaluation is not None and evaluation.due()
 
     def finished() -> bool:
         return board.finished and not memory.evaluations.pending
@@ -131,9 +135,9 @@ def _serve(birth: Birth) -> None:
                 actors[actor].ring()
             waiter.beat()
         waiter.furthest(server.served)
-        if evaluation.due():
+        if evaluation is not None and evaluation.due():
             evaluation.answer()
             evaluator.ring()
         elif not due:
-            waiter.wait(lambda: finished() or evaluation.due() or bool(server.due()))
+            waiter.wait(lambda: finished() or judges() or bool(server.due()))
     board.phase[birth.process] = Phase.DONE

@@ -26,6 +26,8 @@ from shared.wait import Bell, Stopped, Waiter
 
 SLICE_UPDATES = 16
 """Updates between two looks at the stop word; also the granularity of `publish_every_updates`."""
+SLOW_SECONDS = 1.0
+"""A slice that took longer is followed by one of a single update: signs of life must come often (shared/vigil.py)."""
 LOOK_SECONDS = 0.001
 """Between two looks whether the GPU is done, which rings no bell."""
 
@@ -70,8 +72,7 @@ class Rounds:
             end = (round_ + 1 if alternate else round_) * self._sizes.round_ticks
             self._trainer.begin_round(round_, end)
             self._run(round_, count)
-            if not alternate:
-                self._foresee(round_ + 1)
+            self._wait_for_gpu(None if alternate or round_ + 1 == self._sizes.rounds else round_ + 1)
             self._span.append(self._trainer.end_round())
         if self._sizes.target_changes_after(round_):
             self._trainer.update_target()
@@ -84,10 +85,12 @@ class Rounds:
         """The updates of a round in slices, with signs of life between them."""
         board, before = self._board, self._sizes.updates_before(round_)
         free = self._learn.schedule == "free"
-        published = 0
-        for first in range(0, count, SLICE_UPDATES):
-            part = min(SLICE_UPDATES, count - first)
+        first = published = 0
+        size = SLICE_UPDATES
+        while first < count:
+            part, began = min(size, count - first), time.monotonic()
             self._trainer.run(part)
+            size = SLICE_UPDATES if time.monotonic() - began < SLOW_SECONDS else 1
             done = before + first + part
             if done <= board.updates[0]:
                 board.redone[self._waiter.process] += part if round_ >= board.committed else 0
@@ -97,14 +100,15 @@ class Rounds:
             if free and first + part - published >= self._learn.publish_every_updates and first + part < count:
                 self._memory.weights.publish(done, self._trainer.online_into)
                 published = first + part
+            first += part
 
-    def _foresee(self, round_: int) -> None:
-        """While a GPU still works on the round before, draw the transitions of `round_`, if its window is there."""
+    def _wait_for_gpu(self, coming: int | None) -> None:
+        """Let a GPU finish what was asked of it; meanwhile draw the transitions of round `coming`, once it can be."""
         finished = self._board.lane_finished
-        while self._trainer.busy and round_ < self._sizes.rounds:
-            if finished.min() >= round_:
-                self._trainer.foresee(round_, round_ * self._sizes.round_ticks)
-                return
+        while self._trainer.busy:
+            if coming is not None and finished.min() >= coming:
+                self._trainer.foresee(coming, coming * self._sizes.round_ticks)
+                coming = None
             self._waiter.beat()
             self._waiter.bell.wait(LOOK_SECONDS)
 

@@ -52,7 +52,7 @@ def soft_policy(q: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
     The largest value is taken away before the division: at tau = 0.03 the quotients would lose digits. Log pi does not
     depend on it, so it needs no gradient.
     """
-    log_pi = F.log_softmax((q - _largest(q)) / temperature, dim=1)
+    log_pi = F.log_softmax((q - q.detach().amax(1, keepdim=True)) / temperature, dim=1)
     return log_pi, log_pi.exp()
 
 
@@ -94,18 +94,12 @@ def unrescale(x: Tensor, eps: float) -> Tensor:
     return u * (u.abs() + 2.0)
 
 
-def importance_weights(probabilities: Tensor, size: int | Tensor, beta: float | Tensor) -> Tensor:
-    """w_i = (1 / (N P(i)))^beta / max_j w_j [..., n], j in the batch (Schaul et al. 2016, section 3.4).
+def importance_weights(probabilities: Tensor, beta: float) -> Tensor:
+    """w_i = (1 / (N P(i)))^beta / max_j w_j [..., n], j in the batch (Schaul et al. 2016, section 3.4); N cancels.
 
     Args:
         probabilities: P(i) > 0 [..., n], with which the transitions were drawn.
-        size: N, transitions that could be drawn.
-        beta: share of the correction, 0 to 1; a scalar tensor where it changes between replays of a graph.
+        beta: share of the correction, 0 to 1.
     """
-    weights = (size * probabilities) ** -beta
+    weights = probabilities**-beta
     return weights / weights.amax(-1, keepdim=True)
-
-
-def _largest(q: Tensor) -> Tensor:
-    """max_a q [n, 1], without a gradient: it is taken away and added again, or does not matter."""
-    return q.detach().amax(1, keepdim=True)

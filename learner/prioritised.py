@@ -12,7 +12,7 @@ from torch import Tensor
 
 from learner.loss import importance_weights
 from learner.priorities import Priorities
-from learner.replay import Batch, Frames, Replay, draw_uniform
+from learner.replay import Batch, Frames, Replay, draw_uniform, upload
 from shared.config import Extend
 from shared.ring import Ring
 from shared.sizes import Sizes
@@ -67,8 +67,8 @@ class Prioritised:
         """
         found, probability = self.tree.sample(draw_uniform(*self._shape, self._seed, self._round, number))
         places.copy_(torch.from_numpy(found))
-        weights = importance_weights(torch.from_numpy(probability).view(self._shape), 1, self._beta)
-        importance.copy_(weights.view(-1))
+        weights = importance_weights(torch.from_numpy(probability).view(self._shape), self._beta)
+        importance.copy_(upload(weights.view(-1), importance.device))
         return self._replay.transitions(*self.tree.tick_env(found, self._window_end))
 
     def learn(self, places: Tensor, error: Tensor) -> None:

@@ -158,6 +158,11 @@ class HostFrames:
         select(self._lines, batch.rows.numpy(), batch.keep.numpy()[:, :, 0, 0], words)
 
 
+def upload(field: Tensor, device: torch.device) -> Tensor:
+    """A tensor on a device. The copy to a GPU is in its stream; the pinned memory that it reads is kept until then."""
+    return field if device.type == "cpu" else field.pin_memory().to(device, non_blocking=True)
+
+
 class Pinned:
     """A buffer of bytes that a device copies from while the CPU goes on; on a CPU an ordinary one."""
 

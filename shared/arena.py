@@ -2,7 +2,7 @@
 
 It is a `memfd`: it has no name, so nothing can be left behind, and the size of /dev/shm does not bound it. Its
 pages are reserved at once with `posix_fallocate`: a machine that is too small says so now, not with a SIGBUS later.
-Children get the descriptor by inheritance (`shared.process.Descriptor`).
+Children get the descriptor by inheritance (`supervisor._Inherited`).
 """
 
 from __future__ import annotations

@@ -116,11 +116,11 @@ class Extend:
     priority_exponent: float = 0.5
     """With --prioritised: the power of the error (alpha or omega)."""
     importance_start: float = 0.4
-    """With --prioritised: how far importance weights correct the loss in the beginning (beta) ..."""
+    """With --prioritised: how far importance weights correct the loss at first (beta)."""
     importance_end: float = 1.0
-    """... and in the end, after ..."""
+    """With --prioritised: how far they correct it after --importance-steps."""
     importance_steps: int = 50_000_000
-    """... so many steps, linearly between."""
+    """With --prioritised: steps over which beta goes from the one to the other, in a straight line."""
     munchausen: bool = False
     """Add the policy's scaled logarithm to the reward (Vieillard et al. 2020)."""
     munchausen_alpha: float = 0.9
@@ -171,7 +171,7 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class Machine:
-    """Where things run. Only device, precision, determinism and threads can touch the numbers."""
+    """Where things run. Only the settings in `ARITHMETIC` can touch the numbers."""
 
     actors: int | None = None
     """Actor processes; default: what the cores this process may use allow."""
@@ -268,7 +268,7 @@ class Config:
     def with_settings(self, **settings: Any) -> Config:
         """A copy with some settings changed, by the flat names of the flags (`total_steps=1_000`).
 
-        Paths may be strings. Raises `ConfigError` for a name that is no setting.
+        Paths may be strings. Raises `ConfigError` for a name that is no setting, or a value of another kind.
         """
         sections = {item.name: dict[str, Any]() for item in dataclasses.fields(self)}
         owner = {item.name: name for name in sections for item in dataclasses.fields(getattr(self, name))}
@@ -276,7 +276,11 @@ class Config:
             if name not in owner:
                 close = difflib.get_close_matches(name, owner, n=1)
                 raise ConfigError(f"There is no setting {name!r}" + (f"; did you mean {close[0]}?" if close else "."))
-            sections[owner[name]][name] = Path(value) if name in _PATHS and value is not None else value
+            value = Path(value) if name in _PATHS and isinstance(value, str) else value
+            kind = get_type_hints(type(getattr(self, owner[name])))[name]
+            if not _suits(0.0 if isinstance(value, float) else value, kind):  # whether it is finite is looked at later
+                raise ConfigError(f"{name} {value!r:.80} is not {_kind_in_words(kind)}.")
+            sections[owner[name]][name] = value
         changed = {name: dataclasses.replace(getattr(self, name), **values) for name, values in sections.items()}
         return dataclasses.replace(self, **changed)
 
@@ -287,6 +291,18 @@ class Config:
     def experiment(self) -> str:
         """SHA-256 (hex) of what is played and learnt, on whatever machine: what all checkpoints of a run share."""
         return digest_of(self.to_json(), ARITHMETIC)
+
+
+def words_of(**settings: Any) -> list[str]:
+    """Flat settings as words of the command line: noisy=False, n_step=3 as --no-noisy --n-step 3; None is left away."""
+    words = []
+    for name, value in settings.items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        elif value is not None:
+            words += [f"--{flag}", f"{value:_}" if isinstance(value, int) else str(value)]
+    return words
 
 
 def digest_of(sections: dict[str, Any], without: frozenset[str] = frozenset()) -> str:
@@ -305,6 +321,15 @@ def digest_of(sections: dict[str, Any], without: frozenset[str] = frozenset()) -
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 
+def _kind_in_words(kind: Any) -> str:
+    """What a value of a field of type `kind` is."""
+    kinds = [each for each in get_args(kind) if each is not type(None)]
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(kinds)}"
+    words = {bool: "True or False", int: "a whole number", float: "a finite number", str: "a text", Path: "a path"}
+    return words[kinds[0] if kinds else kind] + (" or None" if type(None) in get_args(kind) else "")
+
+
 def _suits(value: Any, kind: Any) -> bool:
     """Whether a value from JSON is one of a field of type `kind`: exactly, since its true and false are ints here."""
     if get_origin(kind) is Literal:
@@ -313,7 +338,7 @@ def _suits(value: Any, kind: Any) -> bool:
         return any(_suits(value, each) for each in get_args(kind))
     if kind is float:
         return type(value) in (int, float) and math.isfinite(value)
-    return type(value) is (str if kind is Path else kind)
+    return isinstance(value, str | Path) if kind is Path else type(value) is kind
 
 
 _PATHS = frozenset({"run_dir", "resume", "init_from"})

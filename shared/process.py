@@ -24,7 +24,7 @@ FATAL = 3
 DEVICE_FAULT = 4
 """Exit code of a child that the GPU has failed; its last line of log is the sentence for the user."""
 NICENESS = 10
-"""By how much actors and scribe give way, on cores that they share, to learner and inference, for whom all wait."""
+"""By how much the others give way, on cores that they share, to learner and inference, for whom all wait."""
 _PR_SET_PDEATHSIG = 1
 
 

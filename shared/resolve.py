@@ -6,6 +6,7 @@ last bits of the weights. Only --actors may differ freely, so nothing here follo
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from shared.protocols import PROTOCOLS
 
 
 def resolve(config: Config) -> Config:
-    """The same configuration without None and "auto" (but --pin and --balance, which are not numbers). Idempotent.
+    """The same configuration with an answer wherever the weights depend on it. Idempotent.
 
     Raises `ConfigError` when the device is not there.
     """
@@ -49,6 +50,8 @@ def resolve(config: Config) -> Config:
 
 def device_of(asked: str) -> str:
     """ "cpu" or "cuda:N". Raises `ConfigError` when the device that was asked for is not there."""
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", asked):
+        raise ConfigError(f"--device {asked} is not one of auto, cpu, cuda and cuda:N.")
     if asked == "cpu":
         return asked
     devices = machine.cuda_devices()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import importlib.util
 import os
-import re
 from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
@@ -45,8 +44,6 @@ def settings(config: Config) -> None:
             f"--envs {play.envs} cannot be divided into lanes of --lane-envs {play.lane_envs}; --lane-envs 1 takes any "
             f"number, else the nearest is --envs {max(1, round(play.envs / play.lane_envs)) * play.lane_envs}."
         )
-    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", config.machine.device):
-        raise ConfigError(f"--device {config.machine.device} is not one of auto, cpu, cuda and cuda:N.")
     if learn.learning_starts > learn.total_steps:
         raise ConfigError(
             f"Nothing would be learned: --learning-starts {learn.learning_starts:_} is more than "
@@ -155,10 +152,12 @@ def resolved(config: Config) -> None:
             f"divides --envs {play.envs}."
         )
     sizes = sizes_of(config)
-    if sizes.window_ticks < STACK:
+    least = STACK + sizes.n_step - 1
+    if sizes.window_ticks < least:
         raise ConfigError(
             f"--replay-size {config.learn.replay_size:_} holds {sizes.window_ticks} ticks of --envs {play.envs}, fewer "
-            f"than the {STACK} that an observation needs; {STACK * play.envs:_} is the least."
+            f"than the {least} that an observation with --n-step {sizes.n_step} needs; {least * play.envs:_} is the "
+            "least."
         )
     if machine.device == "cpu":
         for name, word, advice in _FOR_CUDA:

@@ -7,9 +7,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TypeVar, get_args
 
-from shared.config import Config, ConfigError, PresetName
+from shared.config import Config, PresetName
 
 PROGRAM = "launch.py"
+LAUNCHER = Path(__file__).resolve().parents[1] / PROGRAM
+"""The program itself, for tasks that start it again."""
 _Options = TypeVar("_Options")
 _Choices = TypeVar("_Choices", bound="Choices")
 
@@ -35,10 +37,10 @@ def parse_choices(kind: type[_Choices], arguments: Sequence[str], program: str, 
     preset, resume = _ahead(arguments)
     start = ringside.starting_point(preset, resume)
     sections = {item.name: getattr(start, item.name) for item in fields(Config)}
-    return parse(kind, arguments, program, description, kind(**sections, preset=preset))
+    return parse(kind, arguments, program, description, kind(**sections, preset=preset or "nature"))
 
 
-def _ahead(arguments: Sequence[str]) -> tuple[PresetName, str | None]:
+def _ahead(arguments: Sequence[str]) -> tuple[PresetName | None, str | None]:
     """The two options that choose what all others default to. Their mistakes are left to the full parser."""
     import argparse
 
@@ -46,9 +48,7 @@ def _ahead(arguments: Sequence[str]) -> tuple[PresetName, str | None]:
     parser.add_argument("--preset", nargs="?")
     parser.add_argument("--resume", nargs="?")
     found = parser.parse_known_args(arguments)[0]
-    if found.preset is not None and found.resume is not None:
-        raise ConfigError("--resume keeps the settings of its run: leave --preset away.")
-    return found.preset if found.preset in get_args(PresetName) else "nature", found.resume
+    return found.preset if found.preset in get_args(PresetName) else None, found.resume
 
 
 def parse(

@@ -96,7 +96,7 @@ def _command() -> type[Any]:
     import tyro
 
     from benchmarks import command
-    from launch import TASKS
+    from tasks import TASKS
     from tasks.train import Training
 
     benchmarks = [(name, command.find(name).options) for name in command.BENCHMARKS]

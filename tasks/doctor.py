@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,10 +24,6 @@ def main(arguments: Sequence[str]) -> int:
     """Examine the machine. Returns 1 when a run could not work on it."""
     import doctor
 
-    unusable = doctor.unusable()
-    if unusable is not None:
-        print(f"{PROGRAM}: {unusable}", file=sys.stderr)
-        return 1
     options = parse_choices(
         Diagnosis,
         arguments,

@@ -20,10 +20,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import launch
-from shared.config import ARITHMETIC, CONFIG_FILE, MAY_CHANGE_ON_RESUME, Config, ConfigError
+from shared.config import ARITHMETIC, CONFIG_FILE, MAY_CHANGE_ON_RESUME, Config, ConfigError, words_of
 from shared.suites import SUITES
-from tasks.arguments import PROGRAM, Choices, config_of, parse_choices
+from tasks.arguments import LAUNCHER, PROGRAM, Choices, config_of, parse_choices
 
 NOT_HERE = {"--game": "--games", "--env": "--games", "--seed": "--seeds", "--run-dir": "--out", "--resume": "--out"}
 """Options of training that a suite sets itself, and by which of its own."""
@@ -208,11 +207,8 @@ class _Steward:
         given = config_of(self._options).to_flat()
         words = ["--resume", str(job.directory)] if job.begun else ["--preset", self._options.preset]
         own = {"game", "seed", "run_dir", "resume", *(["init_from"] if job.begun else [])}
-        for name, value in given.items():
-            if value != defaults[name] and name not in own:
-                flag = name.replace("_", "-")
-                switch = f"--{flag}" if value else f"--no-{flag}"
-                words += [switch] if isinstance(value, bool) else [f"--{flag}", str(value)]
+        chosen = {name: value for name, value in given.items() if value != defaults[name] and name not in own}
+        words += words_of(**chosen)
         play, run = job.config.play, job.config.run
         if job.begun:  # it keeps its own number of steps, unless told otherwise
             return [*words, "--total-steps", str(job.config.learn.total_steps)]
@@ -252,7 +248,7 @@ class _Steward:
                 os._exit(1)
 
         self._child = subprocess.Popen(
-            [sys.executable, launch.__file__, *words], start_new_session=aside, preexec_fn=end_with_parent
+            [sys.executable, str(LAUNCHER), *words], start_new_session=aside, preexec_fn=end_with_parent
         )
         try:
             if self._stopped:  # it was, before there was anybody to tell

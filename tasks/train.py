@@ -66,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parse(arguments: Sequence[str]) -> Training:
-    from launch import TASKS
+    from tasks import TASKS
 
     others = ", ".join(task for task in TASKS if task != "train")
     return parse_choices(

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
+from tempfile import TemporaryDirectory
+from threading import Thread
 
 from tyro.conf import Positional
 
@@ -47,14 +50,30 @@ def main(arguments: Sequence[str]) -> int:
 
     listening = listen(options.port)
     source = Source(options.run or newest_run())
-    os.nice(LEAST_URGENT)
+    addresses: SimpleQueue[str] = SimpleQueue()
+    with suppress(KeyboardInterrupt), TemporaryDirectory(prefix="ringside-watch-") as scratch:
+        if options.open:  # in a thread that was there before this one became the least urgent, which a browser inherits
+            Thread(target=_open_page, args=(addresses, Path(scratch) / "page.html"), daemon=True).start()
+        os.nice(LEAST_URGENT)
 
-    def ready(address: str) -> None:
-        goes_on = "" if source.lives else ", which has ended: what its files tell"
-        print(f"{source.run_dir}{goes_on}\n  {address}\nCtrl-C ends the page; the run goes on without it.", flush=True)
-        if options.open and not webbrowser.open(address):
-            print("No browser was found here: open the address yourself.", flush=True)
+        def ready(address: str) -> None:
+            goes_on = "" if source.lives else ", which has ended: what its files tell"
+            print(
+                f"{source.run_dir}{goes_on}\n  {address}\nCtrl-C ends the page; the run goes on without it.", flush=True
+            )
+            addresses.put(address)
 
-    with suppress(KeyboardInterrupt):
         serve(source, listening, ready)
     return 0
+
+
+def _open_page(addresses: SimpleQueue[str], page: Path) -> None:
+    """Open the address that comes, by way of a page that leads there and only its owner can read.
+
+    The address has the key of the run in it, and the words that a browser is started with can be read by everybody.
+    """
+    address = addresses.get()
+    page.touch(mode=0o600)
+    page.write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={address}">\n')
+    if not webbrowser.open(page.as_uri()):
+        print("No browser was found here: open the address yourself.", flush=True)

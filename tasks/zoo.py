@@ -119,7 +119,7 @@ def command_of(settings: dict[str, Any], total_steps: int) -> str:
 
     Raises `ConfigError` when the settings are not of this version, or weights of another run stood at the beginning.
     """
-    from shared.config import MAY_CHANGE_ON_RESUME, Config
+    from shared.config import MAY_CHANGE_ON_RESUME, Config, words_of
     from shared.parameters import atoms_of
     from shared.presets import PRESETS
     from shared.protocols import PROTOCOLS
@@ -138,19 +138,11 @@ def command_of(settings: dict[str, Any], total_steps: int) -> str:
     choices = []
     for preset, config in PRESETS.items():
         known = {name: answers.get(name) if value is None else value for name, value in config.to_flat().items()}
-        different = {name: value for name, value in wanted.items() if value != known[name] and value is not None}
+        different = {name: value for name, value in wanted.items() if value not in (None, known[name])}
         choices.append((len(different), preset, different))
     _, preset, different = min(choices)
     flags = {"preset": preset} if preset != "nature" else {}
-    return " ".join(["python launch.py", *(_flag(name, value) for name, value in (flags | different).items())])
-
-
-def _flag(name: str, value: Any) -> str:
-    """A setting as it is typed."""
-    name = name.replace("_", "-")
-    if isinstance(value, bool):
-        return f"--{name}" if value else f"--no-{name}"
-    return f"--{name} {f'{value:_}' if isinstance(value, int) else value}"
+    return " ".join(["python launch.py", *words_of(**flags, **different)])
 
 
 def _readme(

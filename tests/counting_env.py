@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any
 
 from actors.env import Env, Outcome
@@ -37,7 +38,7 @@ class Counting(Env):
     def snapshot(self) -> bytes:
         return struct.pack("<q", self.count)
 
-    def restore(self, data: bytes) -> None:
+    def restore(self, data: bytes, beat: Callable[[], None] = lambda: None) -> None:
         (self.count,) = struct.unpack("<q", data)
 
     def film(self) -> list[Shot]:

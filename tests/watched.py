@@ -35,7 +35,7 @@ class Pretended:
         self.run_dir = run_dir
         self.config = watched_config(run_dir, envs)
         self.memory = Memory.create(Plan(self.config, len(NAMES)))
-        run_dir.mkdir(exist_ok=True)
+        run_dir.mkdir(parents=True, exist_ok=True)
         (run_dir / "config.json").write_text(json.dumps(self.config.to_json()))
         self.live = Live.of_this_process(self.memory.arena.fd, NAMES)
         self.live.write(run_dir)

@@ -32,8 +32,9 @@ def newest_run(runs: Path = RUNS) -> Path:
     """
     found = []
     try:
-        for config in runs.glob(f"*/{CONFIG_FILE}"):
-            found.append((_goes_on(config.parent), config.stat().st_mtime, config.parent))
+        for pattern in (f"*/{CONFIG_FILE}", f"*/*/{CONFIG_FILE}"):  # the latter are of a suite
+            for config in runs.glob(pattern):
+                found.append((_goes_on(config.parent), config.stat().st_mtime, config.parent))
     except PermissionError as error:
         raise ConfigError(_not_yours(runs)) from error
     if not found:
@@ -103,7 +104,7 @@ def _map(run_dir: Path, config: Config, live: Live) -> Memory:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise LayoutError(f"Its {LIVE_FILE} leads to something that is no memory of a run.")
         return Memory.attach(descriptor, plan, writable=False)
-    except LayoutError:
+    except BaseException:
         os.close(descriptor)
         raise
 

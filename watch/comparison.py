@@ -146,9 +146,7 @@ def compare(runs: Iterable[Records], left_out: Sequence[str] = ()) -> Comparison
     groups: dict[str, dict[tuple[str, int, str], Records]] = {}
     for run in sorted(found, key=lambda run: (run.steps, run.summary is not None), reverse=True):
         group = groups.setdefault(_identity(run), {})
-        # Of the schedules only `free` gives something else when it is run again.
-        again = str(run.path) if run.settings.get("schedule") == "free" else ""
-        twin = group.setdefault((run.game, run.seed, again), run)
+        twin = group.setdefault((run.game, run.seed, _history(run)), run)
         if twin is not run:
             refused.append(
                 f"{run.path} is left out: it is the same experiment with the same seed as {twin.path}, and tells "
@@ -166,6 +164,17 @@ def compare(runs: Iterable[Records], left_out: Sequence[str] = ()) -> Comparison
         measure=measure,
         left_out=tuple(refused),
     )
+
+
+def _history(run: Records) -> str:
+    """What two runs of one experiment and seed have in common when each tells what the other does.
+
+    With the schedule `free`, or kernels that are not deterministic, that is nothing; else the arithmetic.
+    """
+    free = run.settings.get("schedule") == "free" or run.settings.get("deterministic") == "off"
+    if free or not (run.summary or {}).get("exact", True):
+        return str(run.path)
+    return json.dumps({name: value for name, value in run.settings.items() if name in ARITHMETIC}, sort_keys=True)
 
 
 def differences(runs: Sequence[Records], aside: Iterable[str] = ()) -> dict[str, list[Any]]:

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,7 +32,7 @@ LOOK_SECONDS = 2.0
 FINISH_SECONDS = 120.0
 """How long the rest may take to be sent, once the run is over."""
 STATE_FILE = "track.json"
-"""What a run directory keeps of it: the service's id of the run, its address, and what was sent."""
+"""What a run directory keeps of it: the service's id of the run, its address, who sends it, and what was sent."""
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ class Tracker:
         self._run_dir = run_dir
         self._note = note
         self._log = run_dir / "logs" / "track.log"
-        self._told = False
+        self._shown = self._lost = False
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with open(self._log, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as log:
             self._process = subprocess.Popen(
@@ -58,19 +58,25 @@ class Tracker:
             )
 
     def look(self) -> None:
-        """Say, once, where the run is to be seen, or that it is not sent."""
-        if self._told:
-            return
-        if self._process.poll():
-            self._told = True
-            lines = self._log.read_text(errors="replace").strip().splitlines()
-            why = lines[-1] if lines else f"exit code {self._process.returncode}"
+        """Say, once each, where the run is to be seen, and that it is no longer sent."""
+        if not self._lost and self._process.poll():
+            self._lost = True
             self._note(
-                f"Weights & Biases gets nothing more of this run, which is not touched by that: {why} ({self._log})"
+                f"Weights & Biases gets nothing more of this run, which is not touched by that: {self._last_words()} "
+                f"({self._log})"
             )
-        elif (address := _state(self._run_dir).get("address")) is not None:
-            self._told = True
-            self._note(f"Weights & Biases: {address}")
+        if self._shown or self._lost:
+            return
+        state = _state(self._run_dir)
+        if state.get("process") == self._process.pid and "address" in state:  # else it is of a former process
+            self._shown = True
+            self._note(f"Weights & Biases: {state['address']}")
+
+    def _last_words(self) -> str:
+        lines = []
+        with suppress(OSError):  # the run's directory may be gone
+            lines = self._log.read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else f"exit code {self._process.returncode}"
 
     def finish(self) -> None:
         """Have it send the rest, and wait for that, but not for ever."""
@@ -139,6 +145,7 @@ def main(run_dir: Path, parent: int) -> None:
     )
     run.define_metric("steps")
     run.define_metric("*", step_metric="steps")
+    state["process"] = os.getpid()
     state["address"] = run.url or f"kept in {run_dir / 'wandb'}"
     follower = Follower(run_dir / METRICS_FILE, state.get("round", -1), state.get("evaluation", -1))
     over = False

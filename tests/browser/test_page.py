@@ -111,7 +111,7 @@ def watch(run_dir: Path) -> tuple[subprocess.Popen[str], str]:
     process = start_words("watch", str(run_dir))
     assert process.stdout is not None
     for line in process.stdout:
-        if found := re.search(r"http://localhost:\d+/\S+/", line):
+        if found := re.search(r"http://127\.0\.0\.1:\d+/\S+/", line):
             return process, found[0]
     raise AssertionError("No address was printed.")
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import Launch
+from tests.conftest import ROOT, Launch
 
 SMALL = ("--envs", "8", "--device", "cpu", "--run-dir", "run")
 
@@ -81,6 +83,15 @@ def test_arguments_that_cannot_be_read(launch: Launch, arguments: tuple[str, ...
     done = launch(*arguments)
     assert done.returncode == 2
     assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("words", [("--help",), ("doctor",), ("--game", "pong"), ("watch",)])
+def test_a_python_without_the_packages_is_one_sentence(words: tuple[str, ...]) -> None:
+    command = [sys.executable, "-S", str(ROOT / "launch.py"), *words]  # -S: without site-packages
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert f"is not installed for {sys.executable}. Say `make install`" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -9,8 +9,12 @@ from pathlib import Path
 import pytest
 
 import doctor
+import ringside
+import selftest
 from shared.checks import Check
-from shared.config import Config
+from shared.config import Config, PresetName
+from shared.presets import PRESETS
+from tasks.train import configuration
 from tests.command.test_arguments import refusal
 from tests.conftest import Launch
 
@@ -35,6 +39,16 @@ def test_a_good_machine(launch: Launch, tmp_path: Path) -> None:
     for name in NAMES:
         assert name in done.stdout
     assert os.listdir(tmp_path) == ["found.json"]  # no run directory was made
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_small_run_has_the_network_of_the_plan(preset: PresetName) -> None:
+    """Whose weights it begins with."""
+    words = ["--preset", preset, "--device", "cpu", "--replay-size", "100_000", "--learning-starts", "10_000"]
+    plan = ringside.plan(configuration([*words, "--value-rescaling"] if preset == "nature" else words))
+    small = ringside.plan(configuration(selftest._words(plan)[1:]))
+    assert small.network == plan.network
+    assert small.config.extend == plan.config.extend
 
 
 def test_what_is_red_is_said_beside_the_rest_and_in_the_exit_code(
@@ -87,18 +101,3 @@ def test_help(launch: Launch) -> None:
     assert "--json PATH" in printed
     assert "--cgroup" not in printed
     assert "limits options" in launch("--help").stdout
-
-
-def test_missing_packages_are_said_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert doctor.unusable() is None
-    known = doctor.importlib.metadata.version
-
-    def version(name: str) -> str:
-        if name == "rich":
-            raise doctor.importlib.metadata.PackageNotFoundError(name)
-        return known(name)
-
-    find = doctor.importlib.util.find_spec
-    monkeypatch.setattr(doctor.importlib.metadata, "version", version)
-    monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: None if name == "rich" else find(name))
-    assert doctor.unusable() == "Not installed: rich. Install what requirements.lock names: make install"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
@@ -68,9 +69,30 @@ def test_a_run_that_has_ended_is_shown_from_its_files(tmp_path: Path) -> None:
     process = start_words("watch", str(run_of(tmp_path / "run")))
     assert process.stdout is not None
     assert "which has ended: what its files tell" in process.stdout.readline()
-    assert re.search(r"http://localhost:\d+/\S+/", process.stdout.readline())
+    assert re.search(r"http://127\.0\.0\.1:\d+/\S+/", process.stdout.readline())
     process.send_signal(signal.SIGINT)
     finish(process)
+
+
+def test_the_page_is_opened_in_a_browser_without_telling_its_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The words of a process are for everybody to read; the browser is as urgent as any program."""
+    browser, told = tmp_path / "browser", tmp_path / "told"
+    browser.write_text(f'#!/bin/sh\n{{ cat "${{1#file://}}"; stat -c %a "${{1#file://}}"; nice; }} > {told}.part\n')
+    with browser.open("a") as file:
+        file.write(f"mv {told}.part {told}\n")
+    browser.chmod(0o700)
+    monkeypatch.setenv("BROWSER", f"{browser} %s")
+    process = start_words("watch", str(run_of(tmp_path / "run")), "--open")
+    assert process.stdout is not None
+    address = [process.stdout.readline() for _ in range(2)][1].strip()
+    wait_until(process, told.exists)
+    process.send_signal(signal.SIGINT)
+    finish(process)
+    page, mode, niceness = told.read_text().splitlines()
+    assert address in page
+    assert (mode, int(niceness)) == ("600", os.nice(0))
 
 
 @pytest.mark.timeout(300)
@@ -81,7 +103,7 @@ def test_a_viewer_and_a_server_that_are_stuck_do_not_disturb_a_run(tmp_path: Pat
     server = start_words("watch", str(run_dir))
     assert server.stdout is not None
     server.stdout.readline()
-    found = re.search(r"localhost:(\d+)(/\S+/)", server.stdout.readline())
+    found = re.search(r"127\.0\.0\.1:(\d+)(/\S+/)", server.stdout.readline())
     assert found
     with socket.create_connection(("127.0.0.1", int(found[1]))) as stuck:
         stuck.settimeout(30)

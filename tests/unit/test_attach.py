@@ -118,7 +118,7 @@ def test_the_newest_run_that_goes_on_comes_before_newer_ones_that_have_ended(tmp
     with pytest.raises(ConfigError, match="There is no run under"):
         newest_run(runs)
     runs.mkdir()
-    pretended = [Pretended(runs / name) for name in ("first", "second", "ended")]
+    pretended = [Pretended(runs / name) for name in ("first", "suite/second", "ended")]
     for age, each in enumerate(pretended):
         os.utime(each.run_dir / "config.json", (1_000 + age, 1_000 + age))
     (pretended[2].run_dir / "live.json").unlink()

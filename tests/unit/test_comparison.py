@@ -78,6 +78,12 @@ def test_the_schedule_free_gives_something_else_each_time(tmp_path: Path) -> Non
     assert (len(found.runs), found.left_out) == (2, ())
 
 
+@pytest.mark.parametrize("setting", [{"deterministic": "off"}, {"learner_threads": 2}])
+def test_other_bits_are_another_run(tmp_path: Path, setting: dict[str, object]) -> None:
+    found = compared(tmp_path, setting, {"deterministic": "off"} if "deterministic" in setting else {})
+    assert (len(found.arms), len(found.runs), found.left_out) == (1, 2, ())
+
+
 def test_protocols_are_not_mixed(tmp_path: Path) -> None:
     with pytest.raises(RecordsError) as error:
         compared(tmp_path, {}, {"protocol": "machado"})

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launch import TASKS
+from tasks import TASKS
 from tasks.completion import script
 
 CASES = {

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
@@ -29,13 +29,16 @@ FIELDS = [
 ]
 
 
-def another(value: object) -> object:
-    """A value of the same kind that differs."""
-    if isinstance(value, bool):
+def another(section: str, name: str) -> object:
+    """Another value of the setting than its default."""
+    part = getattr(Config(), section)
+    value, kind = getattr(part, name), get_type_hints(type(part))[name]
+    if get_origin(kind) is Literal:
+        return next(other for other in get_args(kind) if other != value)
+    kinds = [each for each in get_args(kind) if each is not type(None)] or [kind]
+    if kinds[0] is bool:
         return not value
-    if isinstance(value, int | float):
-        return value + 1
-    return "another" if value is None or isinstance(value, str) else value
+    return (value or 0) + kinds[0](1) if kinds[0] in (int, float) else "another"
 
 
 def test_flat_names_are_unique() -> None:
@@ -46,7 +49,7 @@ def test_flat_names_are_unique() -> None:
 
 @pytest.mark.parametrize(("section", "name"), FIELDS)
 def test_digest_covers_what_the_weights_depend_on(section: str, name: str) -> None:
-    changed = Config().with_settings(**{name: another(getattr(getattr(Config(), section), name))})
+    changed = Config().with_settings(**{name: another(section, name)})
     assert changed != Config()
     assert (changed.digest() == Config().digest()) == (name in MAY_CHANGE_ON_RESUME)
 
@@ -61,6 +64,23 @@ def test_json_and_back() -> None:
 def test_json_of_another_version_is_refused(spoil: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="another version"):
         Config.from_json({**Config().to_json(), **spoil})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("schedule", "conccurrent", "is not one of concurrent, alternate, free"),
+        ("batch_size", 32.5, "is not a whole number"),
+        ("total_steps", "many", "is not a whole number"),
+        ("double", "no", "is not True or False"),
+        ("envs", True, "is not a whole number"),
+        ("learning_rate", "fast", "is not a finite number"),
+        ("run_dir", 3, "is not a path or None"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused(name: str, value: object, says: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name} .*{says}"):
+        Config().with_settings(**{name: value})
 
 
 def test_unknown_setting_names_the_nearest() -> None:
@@ -130,7 +150,6 @@ def assert_sentence(text: str) -> None:
         ({"learning_rate": 0.0}, "--learning-rate 0.0 must be above 0"),
         ({"learning_rate": float("inf")}, "--learning-rate inf"),
         ({"optimizer_decay": 1.0}, "--optimizer-decay 1.0"),
-        ({"device": "gpu"}, "--device gpu is not one of auto, cpu, cuda and cuda:N"),
         ({"resume": "/", "init_from": "/"}, "give one of them"),
         ({"init_from": "/no/such"}, "--init-from /no/such does not exist"),
         # What came after the DQN of 2015, alone
@@ -303,6 +322,8 @@ def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     with pytest.raises(ConfigError, match=r"no device cuda:2: the last of 2 is cuda:1"):
         resolve.device_of("cuda:2")
+    with pytest.raises(ConfigError, match="--device gpu is not one of auto, cpu, cuda and cuda:N"):
+        resolve.device_of("gpu")
     config = resolve.resolve(Config())
     assert (config.machine.precision, config.machine.inference_batch, config.machine.learner_threads) == ("tf32", 96, 1)
     monkeypatch.setattr(machine, "cuda_devices", lambda: 0)

@@ -33,7 +33,7 @@ def test_every_rung_is_a_run_that_samples_8_transitions_a_step(rung: Rung) -> No
 
 
 def test_no_two_rungs_are_the_same() -> None:
-    shown = {(rung.serial, rung.gradients, rung.wrapped, rung.larger, rung.words) for rung in RUNGS}
+    shown = {(rung.serial, rung.gradients, rung.wrapped, rung.larger, *rung.words) for rung in RUNGS}
     assert len(shown) == len(RUNGS) == 7 + 2 + 3 * 4
     assert len({rung.name for rung in RUNGS}) == len(RUNGS)
 

@@ -90,7 +90,7 @@ class World:
                 pass
 
     def _born(self, actor: int) -> Lanes:
-        return Lanes(self.memory, actor, lambda index: Counting(10 * index), self.bells)
+        return Lanes(self.memory, actor, lambda index: Counting(10 * index), self.bells, lambda: None)
 
     def turn(self, actor: int, dies_after: int | None = None) -> bool:
         """One turn of an actor, killed instead of a write if so wished. Returns whether it died."""

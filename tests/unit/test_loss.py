@@ -134,15 +134,13 @@ def test_rescaling_has_its_gradient_at_zero(function: Callable[[Tensor, float], 
 def test_importance_weights_are_the_papers() -> None:
     p = [0.001, 0.004, 0.25, 0.02]
     raw = [(1 / (1000 * value)) ** 0.4 for value in p]
-    weights = importance_weights(torch.tensor(p, dtype=torch.float64), 1000, 0.4)
+    weights = importance_weights(torch.tensor(p, dtype=torch.float64), 0.4)
     assert weights.tolist() == pytest.approx([value / max(raw) for value in raw])
-    on_device = importance_weights(torch.tensor(p, dtype=torch.float64), torch.tensor(1000), torch.tensor(0.4).double())
-    torch.testing.assert_close(on_device, weights)
 
 
 def test_importance_weights_of_equal_chances_or_without_correction_are_one() -> None:
-    assert importance_weights(torch.full((5,), 1e-6), 1_000_000, 1.0).tolist() == [1.0] * 5
-    assert importance_weights(torch.tensor([1e-6, 0.5]), 1_000_000, 0.0).tolist() == [1.0, 1.0]
+    assert importance_weights(torch.full((5,), 1e-6), 1.0).tolist() == [1.0] * 5
+    assert importance_weights(torch.tensor([1e-6, 0.5]), 0.0).tolist() == [1.0, 1.0]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -157,7 +155,7 @@ def test_no_function_looks_at_a_value(dtype: torch.dtype) -> None:
         munchausen_reward(q, q, alpha=0.9, temperature=TAU, lower=-1.0),
         rescale(one, EPS),
         unrescale(one, EPS),
-        importance_weights(one, 100, one[0]),
+        importance_weights(one, 0.4),
     ]
     assert {(result.shape, result.dtype) for result in results} == {(torch.Size([6]), dtype)}
     assert {(result.shape, result.dtype) for result in soft_policy(q, TAU)} == {(q.shape, dtype)}

@@ -109,7 +109,7 @@ class Telling(Environment):
 
 
 DONE = {"package": "sb3 2", "steps": 400, "updates": 100, "seconds": 4.0, "threads": 2}
-SEEN = {"packages": "ale-py 0", "steps": 320, "seconds": 4.0, "looks": 10, "seen": 10}
+SEEN = {"package": "ale-py 0", "steps": 320, "seconds": 4.0, "looks": 10, "seen": 10}
 
 
 def test_a_peer_that_learns_is_checked() -> None:

@@ -272,7 +272,7 @@ def test_a_forged_configuration_is_refused_with_a_sentence(
     config[section][name] = value
     rewrite(manifest_of(tmp_path), config=config)
     with pytest.raises(ConfigError, match=f"cannot be resumed.*is damaged: {name} is"):
-        ringside.starting_point("nature", tmp_path)
+        ringside.starting_point(None, tmp_path)
 
 
 def test_a_configuration_that_does_not_match_its_digest_is_refused(tmp_path: Path) -> None:

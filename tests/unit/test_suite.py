@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-import launch
 from shared.config import ConfigError
 from shared.suites import SUITES
 from tasks import suite
@@ -59,7 +58,7 @@ class Program:
         self.told_in = tmp_path / "told.jsonl"
         self.reported: list[str] | None = None
         (tmp_path / "fake.py").write_text(FAKE)
-        monkeypatch.setattr(launch, "__file__", str(tmp_path / "fake.py"))
+        monkeypatch.setattr("tasks.suite.LAUNCHER", tmp_path / "fake.py")
         monkeypatch.setenv("FAKE_LOG", str(self.told_in))
         monkeypatch.setenv("FAKE_ROOT", str(Path(__file__).parents[2]))
 
@@ -133,7 +132,7 @@ def test_a_broken_run_is_continued(program: Program) -> None:
     code, told = program()
     assert (code, kinds(told)) == (0, ["resume freeway-1", "eval freeway-1"])
     assert "--preset" not in told[0]
-    assert told[0][told[0].index("--total-steps") + 1] == "2000"
+    assert told[0][told[0].index("--total-steps") + 1] == "2_000"
 
 
 def test_one_failure_stops_no_other_but_the_exit_code_tells(
@@ -164,7 +163,7 @@ def test_other_settings_are_refused_before_anything_starts(program: Program) -> 
 def test_a_signal_ends_the_present_run_and_begins_no_other(program: Program, tmp_path: Path, asked: int) -> None:
     environment = os.environ | {"FAKE_SLOW": "freeway-1"}
     code = (
-        f"import launch, sys; launch.__file__ = {str(tmp_path / 'fake.py')!r}; from tasks import suite; "
+        f"import sys; from tasks import suite; suite.LAUNCHER = {str(tmp_path / 'fake.py')!r}; "
         f"sys.exit(suite.main(['--games', 'pong,freeway', '--seeds', '2', '--total-steps', '2000', *{program.more!r}]))"
     )
     root = Path(__file__).parents[2]

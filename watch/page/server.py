@@ -184,5 +184,5 @@ def serve(source: Source, listening: socket.socket, ready: Callable[[str], None]
         outbuf_overflow=64 << 20,
         asyncore_use_poll=True,
     )
-    ready(f"http://localhost:{listening.getsockname()[1]}/{page.key}/")
+    ready(f"http://127.0.0.1:{listening.getsockname()[1]}/{page.key}/")
     server.run()
