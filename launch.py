@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """The command: its first word chooses a task, the rest are the task's options.
 
     python launch.py --actors 12 --game breakout

@@ -18,14 +18,12 @@ same order, so ties fall alike; what it saves is work whose result is known:
 
 from __future__ import annotations
 
-import os
-import tempfile
 from functools import cache
 from math import ceil, floor
-from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from shared.config import FRAME_SIDE
@@ -38,32 +36,6 @@ _LANES = 24
 
 Bytes: TypeAlias = NDArray[np.uint8]
 Floats: TypeAlias = NDArray[np.float32]
-
-
-def _writable_kernel_cache() -> None:
-    """Name a folder for numba's compiled kernels where its own choices cannot be written.
-
-    numba keeps them beside this file, or in the user's cache folder, and refuses to import a cached kernel when it
-    can write neither. The folder carries the user's number and must be theirs: compiled code is loaded from it.
-    """
-    if "NUMBA_CACHE_DIR" in os.environ:
-        return
-    here = Path(__file__).parent
-    beside = here / "__pycache__"
-    user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    if os.access(beside if beside.exists() else here, os.W_OK):
-        return
-    if os.access(next(folder for folder in (user, *user.parents) if folder.exists()), os.W_OK):
-        return
-    folder = Path(tempfile.gettempdir()) / f"ringside-kernels-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():
-        raise PermissionError(f"{folder} belongs to another user; set NUMBA_CACHE_DIR to a folder of your own.")
-    os.environ["NUMBA_CACHE_DIR"] = str(folder)
-
-
-_writable_kernel_cache()
-from numba import njit  # noqa: E402  (it reads NUMBA_CACHE_DIR when it is imported)
 
 
 def area_weights(source: int, target: int) -> list[list[tuple[int, np.float32]]]:

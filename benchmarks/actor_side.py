@@ -187,7 +187,7 @@ def measure(options: Options, report: Report) -> None:
     for game in options.game_names:
         with report.measuring(f"actors, {game}"):
             if importlib.util.find_spec("cv2") is None:
-                raise CannotRun("Frames are verified with OpenCV, which is not installed (the extra `dev`).")
+                raise CannotRun("Frames are verified with OpenCV, which is not installed: make install.")
             check_frames(game)
             for name, share in _measure_game(game, options, report).items():
                 shares.setdefault(name, []).append(share)

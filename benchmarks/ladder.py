@@ -18,11 +18,11 @@ and of fast-dqn's two-by-two (Daley & Amato, arXiv:2111.01264), N being 1, 2, 4 
   concurrent-sync-N  the same, all envs answered in one batch
 
 Rungs in one process are benchmarks/serial.py, whose network is made of PyTorch's layers; the others are runs of
-launch.py, `parallel` with --schedule free. All sample 8 transitions for a step and use preset quick's settings. Lapan
-trains after every step, 32 transitions each, and leaves gradients on for the target network, too; our updates are the
-trainer's in every rung, and their parameters are handed to inference after each, as in a run. fast-dqn acts with the
-target network even where it alternates; we act with the online one. On a GPU a batch of all envs does not wait for the
-last of them.
+launch.py, `parallel` with --schedule free. All sample 8 transitions for a step and train plain DQN with preset quick's
+other settings. Lapan trains after every step, 32 transitions each, and leaves gradients on for the target network, too;
+our updates are the trainer's in every rung, and their parameters are handed to inference after each, as in a run.
+fast-dqn acts with the target network even where it alternates; we act with the online one. On a GPU a batch of all envs
+does not wait for the last of them.
 
 Shares are ratios to the first rung of a table. With --solve every rung also learns until the mean raw return of its
 last hundred training episodes reaches --bound, and the time since the command counts. Lapan's scripts stop at 17; 18 is
@@ -53,6 +53,8 @@ from shared.presets import QUICK
 LAPAN = "Lapan's ladder"
 FAST_DQN = "fast-dqn's two-by-two"
 FAST_ENVS = (1, 2, 4, 8)
+PLAIN_DQN: dict[str, Any] = {"double": False, "n_step": 1, "learning_rate": 1e-4}
+"""What both tables train, with the learning rate of Lapan's."""
 QUICKLY = ("--learning-starts", "512", "--replay-size", "20_000")
 """What shortens a measurement of speed, and makes nothing slower."""
 START_SECONDS = 300.0
@@ -176,10 +178,11 @@ def _serial(rung: Rung, flags: Sequence[str], words: Sequence[str], seconds: flo
 def _words(rung: Rung, options: Options, game: str) -> list[str]:
     """The words of a rung for launch.py, but the game, with Gymnasium's preprocessing where it has it."""
     if rung.wrapped and importlib.util.find_spec("cv2") is None:
-        raise CannotRun("Gymnasium's preprocessing needs OpenCV, which is not installed (the extra `dev`).")
+        raise CannotRun("Gymnasium's preprocessing needs OpenCV, which is not installed: make install.")
     every, batch = rung.larger * options.train_every, rung.larger * QUICK.learn.batch_size
     shared = words_of(
         preset="quick",
+        **PLAIN_DQN,
         device=options.device,
         round_steps=options.round_steps,
         snapshot_every_steps=options.round_steps,

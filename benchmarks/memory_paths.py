@@ -35,7 +35,6 @@ from shared.ring import SLOT_FIELDS, Ring
 
 ACTIONS = 4
 SEED = 1
-FRAME_BYTES = FRAME_SIDE * FRAME_SIDE
 INFERENCE_BATCH = 32
 SPARE_BYTES = 1_000_000_000
 """What must be free beside the ring."""

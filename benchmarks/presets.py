@@ -104,7 +104,7 @@ def measure(options: Options, report: Report) -> None:
     costs = in_turn(report, list(_learners(options, report, cases)), options.repeats)
     for case in cases:
         if case.name in costs:
-            _add_learner(report, case, costs[case.name], costs.get(PLAIN, []))
+            _add_learner(report, case, costs[case.name])
     if options.end_to_end:
         runs = [*cases, *_plain_at_other_ratios(options, cases)]
         found = in_turn(report, list(_runs(options, runs, costs)), options.repeats)
@@ -151,7 +151,7 @@ def _learn(connection: Connection, plan: Plan, seconds: float) -> None:
     connection.send((speed, shares.end()))
 
 
-def _add_learner(report: Report, case: Case, costs: Sequence[Cost], plain: Sequence[Cost]) -> None:
+def _add_learner(report: Report, case: Case, costs: Sequence[Cost]) -> None:
     """The speed of a learner, its parts, and a sentence that says both."""
     learn, network = case.plan.config.learn, case.plan.network
     with report.measuring(case.name):

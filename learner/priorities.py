@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learner.sum_tree import BITS, MOST, QUANTUM, draw, refresh, set_weights, weights_of
+from shared.sizes import MOST_PRIORITIES
 
-MOST_PLACES = 2**24
-"""So that a total stays below 2**63 quanta."""
 FIRST_MAXIMUM = 2**24
 """The running maximum before any error is known, in quanta: p = 1 (Schaul et al. 2016, algorithm 1)."""
 
@@ -44,8 +43,8 @@ class Priorities:
         if not 0.0 <= alpha < float("inf"):
             raise ValueError(f"The exponent of priorities is {alpha}; it must be 0 (uniform) or more.")
         self.places = window_ticks * envs
-        if not 0 < self.places <= MOST_PLACES:
-            raise ValueError(f"Priorities of {self.places} transitions; it must be 1 to {MOST_PLACES}.")
+        if not 0 < self.places <= MOST_PRIORITIES:
+            raise ValueError(f"Priorities of {self.places} transitions; it must be 1 to {MOST_PRIORITIES}.")
         self.state_size = self.places + 1
         self._window_ticks, self._envs, self._alpha = window_ticks, envs, alpha
         lengths = [_padded(self.places)]

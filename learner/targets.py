@@ -22,7 +22,7 @@ class Targets:
         """Ask the target network about a whole chunk."""
         extend, method = self._extend, self._method
         answer = self._target.forward(chunk.blocks, self._second, _beside(chunk.future_fractions, chunk.future_noise))
-        outputs = self._unscaled(answer.outputs)
+        outputs = self.unscaled(answer.outputs)
         choosing = outputs[:, :, : method.policy_samples] if method.policy_samples else outputs
         outputs = outputs[:, :, method.policy_samples :]
         if extend.double:
@@ -44,7 +44,7 @@ class Targets:
         samples = self._method.policy_samples
         beside = _beside(chunk.future_fractions[part, :samples], chunk.noise[noise])
         answer = self._online.forward(chunk.blocks[part], self._second, beside)
-        policy = greedy(self._method.values(self._unscaled(answer.outputs)))
+        policy = greedy(self._method.values(self.unscaled(answer.outputs)))
         future = Future(chunk.future[part], policy, None, chunk.reward[part], chunk.discount[part])
         chunk.y[part] = self._of(future)
         return chunk.y[part]
@@ -53,14 +53,15 @@ class Targets:
         y = self._method.target(future)
         return rescale(y, RESCALING) if self._extend.value_rescaling else y
 
-    def _unscaled(self, outputs: Tensor) -> Tensor:
+    def unscaled(self, outputs: Tensor) -> Tensor:
+        """Outputs on the scale of rewards."""
         return unrescale(outputs, RESCALING) if self._extend.value_rescaling else outputs
 
     def _munchausen(self, chunk: Chunk) -> Tensor:
         """What the target network's policy in s adds to the rewards."""
         extend = self._extend
         beside = _beside(chunk.future_fractions[:, : self._method.policy_samples], chunk.future_noise)
-        q = self._method.values(self._unscaled(self._target.forward(chunk.blocks, 0, beside).outputs))
+        q = self._method.values(self.unscaled(self._target.forward(chunk.blocks, 0, beside).outputs))
         return munchausen_reward(
             q,
             chunk.chosen,

@@ -57,9 +57,9 @@ class RoundMetrics(NamedTuple):
 
     updates: int
     loss: float
-    """Of the clipped error, a transition's mean."""
-    max_q: float
-    """max_a Q(s, a) of the online network, a transition's mean."""
+    """Of the method, a transition's mean."""
+    mean_q: float
+    """max_a Q(s, a) of the online network, on the scale of rewards; a transition's mean."""
     gradient_norm: float
     """Of the batch's mean gradient, looked at in the first update of each chunk."""
 
@@ -219,10 +219,10 @@ class Trainer:
         """
         self.check()
         self._feed.finish(self._done)
-        loss, max_q, norm = self._sums.sum(1).tolist()
+        loss, mean_q, norm = self._sums.sum(1).tolist()
         updates = max(1, self._done * self._learn.batch_size)
         norms = max(1, -(-self._done // self._feed.updates))
-        return RoundMetrics(self._done, loss / updates, max_q / updates, norm / norms)
+        return RoundMetrics(self._done, loss / updates, mean_q / updates, norm / norms)
 
     def check(self) -> None:
         """Raise `NonFiniteError` unless all is finite. What is not stays so in the sums, so one look suffices."""
@@ -325,4 +325,4 @@ class Trainer:
             self._sums[2, 0].add_(norm, alpha=1.0 / (self._optimizer.gradient_scale * size))
         self._optimizer.step(self._aside)
         self._sums[0].add_(learned.loss)
-        self._sums[1].add_(self._method.values(outputs).amax(1))
+        self._sums[1].add_(self._method.values(self._targets.unscaled(outputs)).amax(1))

@@ -38,7 +38,9 @@ COSINES = 64
 METHOD_ATOMS = {"c51": 51, "qr-dqn": 200}
 """Outputs for each action, as published (Bellemare et al. 2017; Dabney et al. 2018a); of other methods one."""
 
-_LIMITS = {"actions": 4096, "atoms": 4096, "width": 64}
+MOST_ATOMS = 4096
+"""Outputs for each action."""
+_LIMITS = {"actions": 4096, "atoms": MOST_ATOMS, "width": 64}
 
 
 class Torso(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from shared.config import FRAME_SKIP, ProtocolName
+from shared.config import ProtocolName
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,6 @@ class Protocol:
     """Episodes of one evaluation, unless told otherwise."""
     eval_epsilon: float
     """Chance of a random action in evaluation."""
-
-    @property
-    def longest_episode_steps(self) -> int:
-        """Agent steps after which an episode without no-ops is truncated."""
-        return self.longest_episode_frames // FRAME_SKIP
 
 
 PROTOCOLS: dict[str, Protocol] = {

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 from shared.config import STACK, Config, Explore
 
+MOST_PRIORITIES = 2**24
+"""Transitions that prioritised replay can keep, so that the total of their weights fits into 63 bits."""
+
 
 @dataclass(frozen=True)
 class Sizes:

@@ -15,17 +15,14 @@ from pathlib import Path
 
 from shared.config import CONFIG_FILE, STACK, Config, ConfigError
 from shared.memory import Plan
+from shared.parameters import MOST_ATOMS
 from shared.ring import ring_fields
-from shared.sizes import sizes_of
+from shared.sizes import MOST_PRIORITIES, sizes_of
 
 OWN_BYTES = 1_500_000_000
 """What learner, inference, scribe and supervisor take for themselves, generously, with torch on a CPU."""
 ACTOR_BYTES = 100_000_000
-"""What an actor may take for itself (docs/design.md)."""
-MOST_PRIORITIES = 1 << 24
-"""Transitions that prioritised replay can keep (learner/priorities.py)."""
-MOST_ATOMS = 4096
-"""Outputs for each action."""
+"""What an actor may take for itself; tests/crash holds it to that."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

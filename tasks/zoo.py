@@ -82,7 +82,7 @@ def _add(source: Path, name: str | None, device: str) -> int:
         entry.mkdir()
         shutil.copyfile(weights_file(source), entry / WEIGHTS)
         if (entry / WEIGHTS).stat().st_size > MOST_BYTES:
-            raise ConfigError(f"The weights are larger than the {MOST_BYTES / 1e6:.0f} MB that an entry may have.")
+            raise ConfigError(f"The weights are larger than the {MOST_BYTES / 1e6:.0f} MB that they may have.")
         evaluation = ringside.evaluate(entry / WEIGHTS, device=device)
         for file, content in ((SUMMARY, summary), (EVALUATION, evaluation)):
             (entry / file).write_text(json.dumps(content, indent=1) + "\n")

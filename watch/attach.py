@@ -85,7 +85,7 @@ def attach(run_dir: Path, config: Config) -> tuple[Memory, Live] | None:
     """
     try:
         live = Live.read(run_dir)
-        return None if live is None else (_map(run_dir, config, live), live)
+        return None if live is None else (_map(config, live), live)
     except (FileNotFoundError, ProcessLookupError):
         return None  # it has just ended
     except PermissionError as error:
@@ -94,7 +94,7 @@ def attach(run_dir: Path, config: Config) -> tuple[Memory, Live] | None:
         raise ConfigError(f"{run_dir} cannot be watched. {error}") from error
 
 
-def _map(run_dir: Path, config: Config, live: Live) -> Memory:
+def _map(config: Config, live: Live) -> Memory:
     plan = _plan(config, len(live.action_names))
     link = f"/proc/{live.process}/fd/{live.descriptor}"
     if not os.readlink(link).startswith(_REGION):

@@ -16,7 +16,7 @@ SUMMARY = "summary.json"
 EVALUATION = "evaluation.json"
 README = "README.md"
 MOST_BYTES = 10_000_000
-"""Of one entry's files together: a clone stays small."""
+"""Of one entry's weights: a clone stays small."""
 
 
 def names() -> tuple[str, ...]:

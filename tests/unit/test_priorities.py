@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from learner.priorities import MOST_PLACES, Priorities
+from learner.priorities import Priorities
 from learner.replay import draw_uniform
 from learner.sum_tree import EPSILON, MOST, QUANTUM
+from shared.sizes import MOST_PRIORITIES
 
 ALMOST_ONE = float(np.nextafter(1.0, 0.0))
 
@@ -253,14 +254,14 @@ def test_mistakes_are_sentences() -> None:
         _make(5, 2, alpha=float("nan"))
     with pytest.raises(ValueError, match="Priorities of 0 transitions"):
         _make(0, 2)
-    with pytest.raises(ValueError, match=f"Priorities of {MOST_PLACES + 1} transitions"):
-        _make(MOST_PLACES + 1, 1)
+    with pytest.raises(ValueError, match=f"Priorities of {MOST_PRIORITIES + 1} transitions"):
+        _make(MOST_PRIORITIES + 1, 1)
     with pytest.raises(ValueError, match="6 ticks do not fit into a window of 5"):
         _make(5, 2).forget(0, 6)
 
 
 def test_the_largest_total_fits() -> None:
-    assert MOST * MOST_PLACES < 2**63
+    assert MOST * MOST_PRIORITIES < 2**63
 
 
 def test_check_valid_sees_what_is_wrong() -> None:

@@ -23,7 +23,7 @@ def test_rules_are_those_of_the_table() -> None:
         "envpool": (0.0, 30, True, True),
     }
     assert [p.action_set for p in PROTOCOLS.values()] == ["minimal", "full", "minimal"]
-    assert {p.longest_episode_steps for p in PROTOCOLS.values()} == {27_000}
+    assert {p.longest_episode_frames for p in PROTOCOLS.values()} == {108_000}
     assert [(p.eval_episodes, p.eval_epsilon) for p in PROTOCOLS.values()] == [(30, 0.05), (100, 0.001), (30, 0.05)]
 
 
