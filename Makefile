@@ -60,6 +60,6 @@ stress: install ## the long tests
 bench: install ## measure this machine; BENCH=throughput ARGS="--json FILE" for another benchmark
 	$(BIN)/python launch.py bench $(BENCH) $(ARGS)
 
-clean: ## remove caches, build products and .venv; runs/ stays
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
+clean: ## remove caches, build products, .venv and .venv-peers; runs/ stays
+	rm -rf $(VENV) .venv-peers build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent import ROWS, Agent, evaluation_of, load_agent, play_of, policy_of, require_actions, weights_at
-from shared.config import CONFIG_FILE, Config, ConfigError, PresetName
+from shared.config import CONFIG_FILE, SUMMARY_FILE, Config, ConfigError, PresetName
 from shared.files import PRIVATE_UMASK, write_atomic
 from shared.live import LIVE_FILE, Live, withdraw
 from shared.presets import PRESETS
@@ -85,7 +85,7 @@ def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], 
             supervisor.train(ready, look_on, note)
         finally:
             withdraw(run_dir)
-        summary: dict[str, Any] = json.loads((run_dir / "summary.json").read_text())
+        summary: dict[str, Any] = json.loads((run_dir / SUMMARY_FILE).read_text())
     return summary
 
 

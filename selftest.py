@@ -17,7 +17,8 @@ import psutil
 
 from shared.checkpoint import CheckpointWriter
 from shared.checks import Check
-from shared.config import words_of
+from shared.config import SUMMARY_FILE, words_of
+from shared.manifest import BEST_FILE, CHECKPOINTS
 from shared.memory import Plan
 
 ROUNDS = 4
@@ -59,7 +60,7 @@ def check(plan: Plan) -> Check:
             process.wait()
         if process.returncode:
             return _failed(f"A small run ended with code {process.returncode}: {errors.strip()}")
-        summary = json.loads((run_dir / "summary.json").read_text())
+        summary = json.loads((run_dir / SUMMARY_FILE).read_text())
     if summary["rounds"] != ROUNDS or not summary["updates"]:
         return _failed(f"A small run committed {summary['rounds']} of {ROUNDS} rounds, {summary['updates']} updates.")
     if summary["weights_sha256"] == digest:
@@ -84,7 +85,7 @@ def _first_weights(scratch: Path, plan: Plan) -> tuple[Path, str]:
     flat = np.random.default_rng(1).normal(0.0, 0.02, plan.parameters.count).astype(np.float32)
     writer = CheckpointWriter(scratch / "first", plan.config, plan.sizes, plan.actions)
     writer.save_best(flat, version=0, mean_return=0.0)
-    return scratch / "first" / "checkpoints" / "best.safetensors", hashlib.sha256(flat.tobytes()).hexdigest()
+    return scratch / "first" / CHECKPOINTS / BEST_FILE, hashlib.sha256(flat.tobytes()).hexdigest()
 
 
 def _words(plan: Plan) -> list[str]:

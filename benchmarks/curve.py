@@ -12,6 +12,7 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 
+from shared.config import CONFIG_FILE, METRICS_FILE
 from watch.metrics import read_metrics
 
 matplotlib.use("Agg")
@@ -26,8 +27,8 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    records = list(read_metrics(options.run / "metrics.jsonl"))
-    config = json.loads((options.run / "config.json").read_text())
+    records = list(read_metrics(options.run / METRICS_FILE))
+    config = json.loads((options.run / CONFIG_FILE).read_text())
     episodes = [record for record in records if record["kind"] == "episode"]
     rounds = [record for record in records if record["kind"] == "round" and record["mean_return_100"] is not None]
     steps = np.array([record["steps"] for record in episodes])

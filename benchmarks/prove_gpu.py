@@ -33,6 +33,7 @@ from typing import Any
 
 from benchmarks.report import ROOT, commit
 from shared import machine
+from shared.config import METRICS_FILE, SUMMARY_FILE
 from shared.files import write_atomic
 from watch.metrics import read_metrics
 
@@ -143,7 +144,7 @@ def agree(stage: Stage, words: str, variants: Mapping[str, str]) -> None:
         for name, more in variants.items():
             run_dir = Path(scratch) / name.replace(" ", "-")
             if stage.launch(f"--plain --device cuda {SMALL_RUN} {words} {more} --run-dir {run_dir}", 60):
-                found[name] = json.loads((run_dir / "summary.json").read_text())["weights_sha256"]
+                found[name] = json.loads((run_dir / SUMMARY_FILE).read_text())["weights_sha256"]
     stage.note(
         {"words": words, "weights": found, "good": len(set(found.values())) == 1 and len(found) == len(variants)}
     )
@@ -184,16 +185,16 @@ def solve(stage: Stage) -> None:
 
             stage.run(words, SOLVE_SECONDS, look)
             stage.note({"seed": seed, "seconds_from_the_command_to_solved": seen[0] if seen else None})
-            if (run_dir / "metrics.jsonl").exists():
+            if (run_dir / METRICS_FILE).exists():
                 picture = stage.out / f"pong-{seed}.png"
                 stage.run(["-m", "benchmarks.curve", str(run_dir), "--out", str(picture)], 60)
 
 
 def reached(run_dir: Path, goal: float) -> dict[str, Any] | None:
     """The first round after which the mean of the last 100 training episodes was `goal` or more."""
-    if not (run_dir / "metrics.jsonl").exists():
+    if not (run_dir / METRICS_FILE).exists():
         return None
-    for record in read_metrics(run_dir / "metrics.jsonl"):
+    for record in read_metrics(run_dir / METRICS_FILE):
         if record["kind"] == "round" and record["episodes"] >= 100 and record["mean_return_100"] >= goal:
             return record
     return None

@@ -20,7 +20,7 @@ from benchmarks.gpu_share import GpuShare
 from benchmarks.outside import last_words, running
 from benchmarks.report import CannotRun, Report, WrongResult
 from shared import validate
-from shared.config import CONFIG_FILE, Config, ConfigError
+from shared.config import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE, Config, ConfigError
 from shared.memory import Plan
 from shared.resolve import device_of
 from shared.sizes import Sizes, sizes_of
@@ -149,7 +149,7 @@ def measure(game: str, seconds: float, words: Sequence[str], *, learning: bool =
         with _running([*command, "--run-dir", str(run_dir)], Path(scratch) / "errors") as process:
             first_at, gpu = _watch(process, run_dir, seconds, learning=learning)
         config = Config.from_json(json.loads((run_dir / CONFIG_FILE).read_text()))
-        summary = json.loads((run_dir / "summary.json").read_text())
+        summary = json.loads((run_dir / SUMMARY_FILE).read_text())
         counting = _counting(_rounds(run_dir), learning=learning)
     if len(counting) < 2:
         raise CannotRun(f"{' '.join(command)} ended before two rounds could be measured.")
@@ -251,7 +251,7 @@ def _watch(
 
 def _rounds(run_dir: Path) -> list[dict[str, Any]]:
     """The records of rounds that were written so far, and whose time is known."""
-    path = run_dir / "metrics.jsonl"
+    path = run_dir / METRICS_FILE
     if not path.exists():
         return []
     return [record for record in read_metrics(path) if record["kind"] == "round" and "seconds" in record]

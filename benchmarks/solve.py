@@ -12,6 +12,7 @@ from typing import Any
 
 from benchmarks.outside import last_words, running
 from benchmarks.report import CannotRun
+from shared.config import METRICS_FILE
 from watch.metrics import MEAN_OVER, read_metrics
 
 LOOK_SECONDS = 0.5
@@ -42,7 +43,7 @@ def solve_run(words: Sequence[str], bound: float, minutes: float) -> Learnt:
             going = True
             while going and time.monotonic() - begun < 60 * minutes:
                 going = not _ended(process)
-                reached = _look(run_dir / "metrics.jsonl", time.monotonic() - begun, reached)
+                reached = _look(run_dir / METRICS_FILE, time.monotonic() - begun, reached)
                 going = going and not (reached.mean_return is not None and reached.mean_return >= bound)
         if process.returncode:
             raise CannotRun(f"The run ended with code {process.returncode}: {last_words(said)}")

@@ -35,6 +35,7 @@ from benchmarks.report import ROOT, CannotRun, Report, WrongResult
 from benchmarks.runs import LEARNING_STARTS, SILENT_SECONDS, plan_of
 from benchmarks.turns import Contender, in_turn
 from shared.board import METRIC_SPANS, METRICS
+from shared.live import LIVE_FILE
 from shared.machine import usable_cores
 from shared.memory import Memory
 from watch.attach import attach, read_config
@@ -107,7 +108,7 @@ def _run(game: str, words: list[str]) -> Iterator[tuple[Memory, Path]]:
                     raise CannotRun(f"The run ended: {last_words(errors)}")
                 if time.monotonic() > deadline:
                     raise CannotRun(f"The run did not learn within {SILENT_SECONDS:.0f} s.")
-                if memory is None and (run_dir / "live.json").exists():
+                if memory is None and (run_dir / LIVE_FILE).exists():
                     found = attach(run_dir, read_config(run_dir))
                     memory = found[0] if found is not None else None
                 time.sleep(LOOK_SECONDS)

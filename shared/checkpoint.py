@@ -35,7 +35,8 @@ from safetensors.numpy import save as safetensors_save
 from shared.config import Config
 from shared.files import remove_temporaries, sync_directory, write_atomic
 from shared.manifest import (
-    DIRECTORY,
+    BEST_FILE,
+    CHECKPOINTS,
     FORMAT,
     KIND,
     Manifest,
@@ -63,7 +64,6 @@ from shared.weights_file import read_weights_metadata, weights_metadata
 KEPT = 2
 """Checkpoints that stay: the newest, and the one before it should the newest be damaged."""
 
-_BEST = "best.safetensors"
 _PIECE_NAME = re.compile(r"(segment|boundary|weights)-(\d{8,})\.(?:ring|safetensors)")
 
 
@@ -83,7 +83,7 @@ class CheckpointWriter:
             CheckpointError: the directory holds checkpoints of another configuration.
             OSError: as the system says it.
         """
-        self.directory = run_dir / DIRECTORY
+        self.directory = run_dir / CHECKPOINTS
         self._config = config
         self._experiment = config.experiment()
         self._sizes = sizes
@@ -233,12 +233,12 @@ class CheckpointWriter:
         if not mean_return > (-math.inf if best is None else best):
             return False
         data = self._weights_bytes(weights, version, {"mean_return": float(mean_return)})
-        write_atomic(self.directory / _BEST, data)
+        write_atomic(self.directory / BEST_FILE, data)
         return True
 
     def best_return(self) -> float | None:
         """Mean return of the parameters in `best.safetensors`; None if there are none that can be read."""
-        path = self.directory / _BEST
+        path = self.directory / BEST_FILE
         if not path.is_file():
             return None
         try:

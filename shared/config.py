@@ -21,6 +21,8 @@ FRAME_SKIP = 4
 STACK = 4
 FRAME_SIDE = 84
 CONFIG_FILE = "config.json"
+METRICS_FILE = "metrics.jsonl"
+SUMMARY_FILE = "summary.json"
 """What a run directory calls its configuration."""
 
 ProtocolName = Literal["nature", "machado", "envpool"]

@@ -27,7 +27,8 @@ from shared.sizes import Sizes
 
 KIND = "ringside-checkpoint"
 FORMAT = 2
-DIRECTORY = "checkpoints"
+CHECKPOINTS = "checkpoints"
+BEST_FILE = "best.safetensors"
 """The directory of checkpoints in a run directory."""
 
 T = TypeVar("T")
@@ -198,7 +199,7 @@ def newest_usable(path: Path, use: Callable[[Manifest], T]) -> T:
     """What `use` makes of the manifest at `path`, or of the newest in a directory that it does not refuse."""
     if path.is_file():
         return _use_one(path, use)
-    directory = path / DIRECTORY if (path / DIRECTORY).is_dir() else path
+    directory = path / CHECKPOINTS if (path / CHECKPOINTS).is_dir() else path
     if not directory.is_dir():
         raise CheckpointError(f"There is no file or directory {path}.")
     refused: list[str] = []

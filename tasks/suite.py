@@ -20,7 +20,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from shared.config import ARITHMETIC, CONFIG_FILE, MAY_CHANGE_ON_RESUME, Config, ConfigError, words_of
+from shared.config import ARITHMETIC, CONFIG_FILE, MAY_CHANGE_ON_RESUME, SUMMARY_FILE, Config, ConfigError, words_of
+from shared.manifest import BEST_FILE, CHECKPOINTS
 from shared.suites import SUITES
 from tasks.arguments import LAUNCHER, PROGRAM, Choices, config_of, parse_choices
 
@@ -60,7 +61,7 @@ class Job:
     @property
     def finished(self) -> bool:
         """Whether it was run to the end that is wanted now."""
-        summary, former = read_object(self.directory / "summary.json"), read_object(self.directory / CONFIG_FILE)
+        summary, former = read_object(self.directory / SUMMARY_FILE), read_object(self.directory / CONFIG_FILE)
         wanted = self.config.learn.total_steps
         # The summary may be that of a shorter run which is being continued.
         whole = summary.get("finished") is True and summary.get("steps", 0) >= wanted
@@ -300,7 +301,7 @@ def weights_of(run_dir: Path) -> dict[str, tuple[Path, int]]:
     found: dict[str, tuple[Path, int]] = {}
     try:
         found["final"] = (run_dir, find_checkpoint(run_dir).boundary)
-        best = run_dir / "checkpoints" / "best.safetensors"
+        best = run_dir / CHECKPOINTS / BEST_FILE
         if best.exists():
             found["best"] = (best, int(read_weights_metadata(best).get("version", -1)))
     except CheckpointError:

@@ -7,11 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from shared.checkpoint import CheckpointWriter
-from shared.config import CONFIG_FILE
+from shared.config import CONFIG_FILE, METRICS_FILE
 from shared.files import write_atomic
 from shared.memory import Memory
 from watch.events import EventLog
-from watch.metrics import METRICS_FILE, MetricsLog
+from watch.metrics import MetricsLog
 
 
 class RunFiles:

@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.config import CONFIG_FILE
+from shared.config import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE
 from shared.manifest import parse_json
-from watch.metrics import METRICS_FILE, MetricsError, read_metrics
+from watch.metrics import MetricsError, read_metrics
 
-SUMMARY_FILE = "summary.json"
 JUDGED = {"final": "evaluation-final.json", "best": "evaluation-best.json"}
 """Evaluations of whole protocols that `launch.py suite` leaves in a run directory: of the last weights, and of those
 that were best in the evaluations beside training. Each is what `launch.py eval --json` writes."""

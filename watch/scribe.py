@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 from shared import trouble
 from shared.board import BEFORE, Phase, Role
 from shared.boundary import Moved, capture, expected, newest_boundary, restore
+from shared.config import METRICS_FILE, SUMMARY_FILE
 from shared.errors import Unmendable
 from shared.files import write_atomic
-from shared.manifest import DIRECTORY, Manifest, find_checkpoint, load_boundary, load_segments
+from shared.manifest import BEST_FILE, CHECKPOINTS, Manifest, find_checkpoint, load_boundary, load_segments
 from shared.memory import Memory
 from shared.process import Birth, enter
 from shared.segments import segment_ticks
@@ -32,7 +33,7 @@ from shared.wait import Stopped, Waiter
 from shared.weights_file import load_weights
 from watch.files import RunFiles
 from watch.load import LEARNING, NEWEST, Sample
-from watch.metrics import METRICS_FILE, Episode, MetricsLog, cut_metrics, episodes_in
+from watch.metrics import Episode, MetricsLog, cut_metrics, episodes_in
 from watch.rounds import values_of
 from watch.scores import summarise
 from watch.summary import INEXACT_SINCE, counters_of, summary_of
@@ -110,7 +111,7 @@ class Scribe:
         if former.resolve() == self._run_dir.resolve():
             self._board.saved[0] = manifest.boundary
         else:
-            for name in (METRICS_FILE, f"{DIRECTORY}/best.safetensors"):
+            for name in (METRICS_FILE, f"{CHECKPOINTS}/{BEST_FILE}"):
                 if (former / name).exists():
                     shutil.copyfile(former / name, self._run_dir / name)
         self._files.checkpoints.adopt(manifest)
@@ -283,7 +284,7 @@ class Scribe:
         while self._evaluation_due():
             self._evaluation(int(self._memory.evaluations.logged[0]))
         summary = summary_of(self._memory, self._files.metrics, boundary)
-        write_atomic(self._run_dir / "summary.json", json.dumps(summary, indent=1).encode())
+        write_atomic(self._run_dir / SUMMARY_FILE, json.dumps(summary, indent=1).encode())
         self._board.trouble[0] = 0
 
 

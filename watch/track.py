@@ -19,12 +19,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from shared.config import CONFIG_FILE, Run
+from shared.config import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE, Run
 from shared.files import PRIVATE_UMASK, write_atomic
 from shared.process import NICENESS, die_with
 from watch.follow import Follower
-from watch.metrics import METRICS_FILE
-from watch.records import SUMMARY_FILE
 from watch.tags import episode_scalars, evaluation_scalars, round_scalars
 
 LOOK_SECONDS = 2.0

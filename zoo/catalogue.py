@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shared.config import ConfigError
+from shared.config import SUMMARY_FILE, ConfigError
 
 ZOO = Path(__file__).parent
 WEIGHTS = "weights.safetensors"
-SUMMARY = "summary.json"
+SUMMARY = SUMMARY_FILE
 EVALUATION = "evaluation.json"
 README = "README.md"
 MOST_BYTES = 10_000_000

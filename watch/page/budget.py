@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable
 
 SHARE = 0.006
-"""Of the time of all usable cores: what looking on may take, with any number of viewers."""
+"""Of the time of all usable cores: what looking on may take. With dozens of viewers, for whom even a picture every
+`MOST_SECONDS` costs more, it takes more."""
 LEAST_SECONDS, MOST_SECONDS = 0.1, 5.0
 """Between two pictures."""
 _WEIGHT = 0.4

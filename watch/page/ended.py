@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from shared.config import Config
+from shared.config import SUMMARY_FILE, Config
 from shared.sizes import sizes_of
 from watch.page.curves import finite
 
@@ -26,7 +26,7 @@ _OF_ROLES = ("busy", "cores", "restarts")
 def read_summary(run_dir: Path) -> dict[str, Any] | None:
     """`summary.json` of a run; None when there is none, or none that can be read."""
     try:
-        with open(run_dir / "summary.json", "rb") as file:
+        with open(run_dir / SUMMARY_FILE, "rb") as file:
             found = json.loads(file.read(_SIZE_LIMIT))
     except (OSError, ValueError, RecursionError):
         return None

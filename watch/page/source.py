@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.config import ConfigError
+from shared.config import METRICS_FILE, ConfigError
 from shared.live import Live, LiveError
 from shared.memory import Memory
 from watch.attach import attach, read_config
-from watch.metrics import METRICS_FILE
 from watch.observer import Observer
 from watch.page.curves import SERIES, Curves
 from watch.page.ended import read_summary, status_of
