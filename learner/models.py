@@ -58,8 +58,9 @@ def model_of(network: Network, device: torch.device, precision: str) -> Model:
     return PlainModel(network, device, precision) if network.plain else ModularModel(network, device, precision)
 
 
-def check_arithmetic(network: Network, device: torch.device, precision: str, batch: int) -> None:
-    """Compare this machine's bfloat16 with its float32, forward and backward, in the shapes that will be used.
+def check_arithmetic(network: Network, device: torch.device, precision: str, batch: int, *, learns: bool) -> None:
+    """Compare this machine's bfloat16 with its float32 in a batch of the size that will be used: forward, and backward
+    where it `learns`.
 
     Libraries choose kernels by processor and shape, and some have been wrong without a word (oneDNN 3.12 with AMX:
     convolutions of 16 channels with stride 4).
@@ -82,11 +83,13 @@ def check_arithmetic(network: Network, device: torch.device, precision: str, bat
         model.cast()
         vector = torch.zeros_like(model.shadow)
         model.gradient_into(vector)
-        past = model.forward(pixels.to(device), 0, Beside(fractions), learns=True)
-        model.backward(past, gradient, Aside())
-        outer = np.zeros(len(vector), np.float32)
-        model.to_outer(vector.float(), outer)
-        results.append([past.outputs.detach().numpy(force=True), *parameters_of(network).split(outer).values()])
+        past = model.forward(pixels.to(device), 0, Beside(fractions), learns=learns)
+        results.append([past.outputs.detach().numpy(force=True)])
+        if learns:
+            model.backward(past, gradient, Aside())
+            outer = np.zeros(len(vector), np.float32)
+            model.to_outer(vector.float(), outer)
+            results[-1] += parameters_of(network).split(outer).values()
     for exact, rounded in zip(*results, strict=True):
         off = float(np.linalg.norm(rounded - exact)) / max(float(np.linalg.norm(exact)), 1e-30)
         if not off < WRONG:

@@ -35,7 +35,7 @@ class Policy:
         Args:
             explore_seed: explore with the network's noise, if it has any, drawn from this seed; None: no noise.
         """
-        check_arithmetic(network, device, precision, batch)
+        check_arithmetic(network, device, precision, batch, learns=False)
         self._model = model_of(network, device, precision)
         self._method = method_of(network, Extend(), device)
         self._rescaled = network.rescaled

@@ -149,9 +149,10 @@ def test_greedy_takes_the_first_best_and_refuses_nan() -> None:
             greedy(np.array([[0, 1], [broken, 0]], np.float32))
 
 
+@pytest.mark.parametrize("learns", [True, False])
 @pytest.mark.parametrize("network", ["nature", "small"])
-def test_a_wrong_kernel_is_noticed(network: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_arithmetic(Network(network, ACTIONS), CPU, "bf16", 8)
+def test_a_wrong_kernel_is_noticed(network: str, learns: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_arithmetic(Network(network, ACTIONS), CPU, "bf16", 8, learns=learns)
     right = F.conv2d
 
     def wrong(x: Tensor, weight: Tensor, *rest: object) -> Tensor:
@@ -161,7 +162,7 @@ def test_a_wrong_kernel_is_noticed(network: str, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(F, "conv2d", wrong)
     with pytest.raises(ConfigError, match="--precision fp32"):
-        check_arithmetic(Network(network, ACTIONS), CPU, "bf16", 8)
+        check_arithmetic(Network(network, ACTIONS), CPU, "bf16", 8, learns=learns)
 
 
 def test_new_rows_come_to_their_places_and_masked_frames_are_zeros() -> None:
