@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -24,6 +25,7 @@ from benchmarks.report import ROOT
 from shared.config import Config
 from shared.memory import Memory, Plan
 from shared.presets import NATURE
+from shared.process import die_with
 
 BLOCK_TICKS = 32
 """Ticks between two looks at the clock."""
@@ -59,7 +61,8 @@ def play(lane: Lane, memory: Memory, ticks: int, random: np.random.Generator) ->
 
 
 def member(game: str, index: int, seconds: float) -> dict[str, Any]:
-    """One process: says that it is ready, waits for a line, plays for so long."""
+    """One process: says that it is ready, waits for a line, plays for so long. It ends with the one that started it."""
+    die_with(os.getppid())
     config = config_of(game, index)
     envs = [make_env(config.play, index, env, training=True) for env in range(config.play.envs)]
     memory = Memory.create(Plan(config, envs[0].actions))

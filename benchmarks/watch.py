@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Thread, Timer
 from typing import NamedTuple
 
 import psutil
@@ -45,6 +45,8 @@ COMMITTED_AT = METRICS.index("committed_at")
 WARM_ROUNDS = 2
 """Rounds with updates before anything is measured."""
 LOOK_SECONDS = 0.02
+ADDRESS_SECONDS = 60.0
+"""How long the server may take to say its address."""
 ADDRESS = re.compile(rb"http://127\.0\.0\.1:(\d+)(/\S+/)")
 
 
@@ -144,7 +146,10 @@ def _watched(memory: Memory, run_dir: Path, seconds: float) -> Seen:
     server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert server.stdout is not None
     try:
+        late = Timer(ADDRESS_SECONDS, server.kill)
+        late.start()
         address = next((found for line in server.stdout if (found := ADDRESS.search(line))), None)
+        late.cancel()
         if address is None:
             raise CannotRun("launch.py watch printed no address.")
         with Viewer(int(address[1]), address[2].decode()) as viewer:
