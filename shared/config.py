@@ -210,10 +210,7 @@ class Run:
     run_dir: Path | None = None
     """Directory of the run's files; default: runs/GAME-TIME."""
     resume: Path | None = None
-    """Continue this run directory or checkpoint exactly, with its settings. Only --actors, --total-steps, --pin,
-    --balance, --replay-on, --graph-updates, --mps, --run-dir, --plain, --track and --checkpoint-... may change;
-    --device, --precision, --deterministic, --learner-threads, --inference-threads and --inference-batch too, but then
-    the run goes on without being the same to the last bit."""
+    """Continue this run directory or checkpoint exactly, with its settings (docs/reliability.md: which may change)."""
     init_from: Path | None = None
     """Begin a new run with the weights of this run directory or checkpoint."""
     checkpoint_every_minutes: float = 10.0

@@ -21,8 +21,7 @@ class Choices(Config):
     """The options that make a configuration."""
 
     preset: PresetName = "nature"
-    """Defaults of all options below. nature: Mnih et al. 2015; quick: a short run, an hour rather than days; the others
-    are papers' own settings (docs/algorithms.md)."""
+    """Defaults of all options below: quick is for an hour rather than days, the others are papers' own settings."""
 
 
 def config_of(options: Choices) -> Config:

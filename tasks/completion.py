@@ -54,8 +54,7 @@ class Completion:
     """The options of `completion`."""
 
     shell: Literal["bash", "zsh"] = "bash"
-    """bash: put the script into ~/.local/share/bash-completion/completions/launch.py, or source it in ~/.bashrc;
-    zsh: source it in ~/.zshrc, after compinit."""
+    """For which: source what is printed in ~/.bashrc or, after compinit, in ~/.zshrc (docs/agents.md)."""
 
 
 OPTIONS = Completion
