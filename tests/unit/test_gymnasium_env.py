@@ -37,7 +37,7 @@ class Painted(gymnasium.Env[Any, Any]):
 
     def step(self, action: Any) -> Any:
         self.taken.append(action)
-        return self._image(), 1.5, False, False, {}
+        return self._image(), float("nan") if self.wrong == "reward" else 1.5, False, False, {}
 
     def _image(self) -> Any:
         image = self.np_random.integers(0, 256, self.observation_space.shape).astype(np.uint8)
@@ -145,6 +145,13 @@ def test_an_observation_that_breaks_its_promise_is_refused(painted: ModuleType, 
         env.reset(0, np.zeros((84, 84), np.uint8))
 
 
+def test_a_reward_that_is_no_number_is_refused(painted: ModuleType) -> None:
+    env, frame = make(painted, wrong="reward"), np.zeros((84, 84), np.uint8)
+    env.reset(0, frame)
+    with pytest.raises(EnvError, match="painted:factory gave the reward nan; rewards must be finite"):
+        env.step(1, 0, frame)
+
+
 def test_a_snapshot_replays_the_episode() -> None:
     env, other = (make_env(Play(env=CATCH), 1, 4, training=True) for _ in range(2))
     frames = np.zeros((2, 84, 84), np.uint8)
@@ -153,7 +160,9 @@ def test_a_snapshot_replays_the_episode() -> None:
         env.step(tick, tick % 3, frames[0])
     data = env.snapshot()
     assert len(data) <= SNAPSHOT_BYTES
-    other.restore(data)
+    signs = list[None]()
+    other.restore(data, lambda: signs.append(None))
+    assert len(signs) == 5, "every step that is played again is a sign of life"
     for tick in range(36, 31 + FALL):
         assert env.step(tick, 2, frames[0]) == other.step(tick, 2, frames[1])
         assert np.array_equal(*frames)

@@ -1,0 +1,54 @@
+"""How the learner cuts a round into slices, without a network."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from learner import learner
+from learner.learner import SLICE_UPDATES, Rounds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What `time.monotonic` says in the learner."""
+    now = [0.0]
+    monkeypatch.setattr(learner, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    return now
+
+
+def rounds_of(run: Any) -> tuple[Any, list[int]]:
+    """A learner whose trainer is `run`, and how many updates were done at each of its signs of life."""
+    rounds: Any = object.__new__(Rounds)
+    rounds._board = SimpleNamespace(updates=np.zeros(1, int), redone=np.zeros(1, int), committed=0)
+    rounds._sizes = SimpleNamespace(updates_before=lambda round_: 0)
+    rounds._learn = SimpleNamespace(schedule="concurrent")
+    rounds._trainer = SimpleNamespace(run=run)
+    signs = list[int]()
+    rounds._waiter = SimpleNamespace(
+        process=0, furthest=lambda progress: None, beat=lambda: signs.append(int(rounds._board.updates[0]))
+    )
+    return rounds, signs
+
+
+def test_slow_updates_are_signs_of_life_one_by_one(clock: list[float]) -> None:
+    def run(count: int) -> None:
+        clock[0] += 3.0 * count
+
+    rounds, signs = rounds_of(run)
+    rounds._run(0, SLICE_UPDATES + 4)
+    assert signs == [SLICE_UPDATES, *range(SLICE_UPDATES + 1, SLICE_UPDATES + 5)]
+
+
+def test_others_come_in_slices(clock: list[float]) -> None:
+    slow_once = iter([5.0])
+
+    def run(count: int) -> None:
+        clock[0] += next(slow_once, 0.1)
+
+    rounds, signs = rounds_of(run)
+    rounds._run(0, 3 * SLICE_UPDATES)
+    assert signs == [SLICE_UPDATES, SLICE_UPDATES + 1, 2 * SLICE_UPDATES + 1, 3 * SLICE_UPDATES]

@@ -1,0 +1,71 @@
+"""What the supervisor does about processes that do not end, without any process."""
+
+from __future__ import annotations
+
+import signal
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import supervisor
+from shared.board import Role, Stop
+from supervisor import REAP_SECONDS, SAVE_SECONDS, Supervisor, _Child, _signal_name
+
+
+@pytest.fixture
+def stopping() -> Supervisor:
+    """A supervisor whose patience with everybody but the scribe is over."""
+    made: Any = object.__new__(Supervisor)
+    made._board = SimpleNamespace(stop=np.array([Stop.ABANDON]))
+    made._children = {number: _Child(Process()) for number in (Role.SCRIBE, Role.LEARNER)}
+    made._signals, made._failure, made._killed_scribe = 0, None, False
+    made._stop_deadline = time.monotonic() - 1.0
+    return made  # type: ignore[no-any-return]
+
+
+class Process:
+    """One that no signal ends: it waits in the kernel."""
+
+    def __init__(self) -> None:
+        self.killed = 0
+
+    def kill(self) -> None:
+        self.killed += 1
+
+
+def test_who_was_killed_and_does_not_end_is_waited_for_no_longer_than_is_said(stopping: Supervisor) -> None:
+    learner, scribe = stopping._children[Role.LEARNER], stopping._children[Role.SCRIBE]
+    stopping._kill_late()
+    stopping._kill_late()
+    assert (learner.process.killed, scribe.process.killed) == (1, 0), "the scribe still saves"
+    assert learner.killed_at is not None
+    learner.killed_at -= REAP_SECONDS + 1.0
+    stopping._kill_late()
+    assert list(stopping._children) == [Role.SCRIBE]
+    assert stopping._failure == supervisor._beyond_reach(Role.LEARNER)
+
+
+def test_the_scribe_too_is_let_go_in_the_end(stopping: Supervisor) -> None:
+    stopping._stop_deadline -= SAVE_SECONDS
+    stopping._kill_late()
+    assert stopping._killed_scribe
+    for child in stopping._children.values():
+        assert child.killed_at is not None
+        child.killed_at -= REAP_SECONDS + 1.0
+    stopping._kill_late()
+    assert not stopping._children
+
+
+def test_multiprocess_does_not_wait_for_it_when_the_program_ends(stopping: Supervisor) -> None:
+    learner = stopping._children[Role.LEARNER].process
+    supervisor.multiprocess.process._children.add(learner)
+    stopping._forget(Role.LEARNER)
+    assert learner not in supervisor.multiprocess.process._children
+
+
+@pytest.mark.parametrize(("number", "name"), [(9, "SIGKILL"), (signal.SIGRTMIN + 1, f"signal {signal.SIGRTMIN + 1}")])
+def test_signals_have_names(number: int, name: str) -> None:
+    assert _signal_name(number) == name
