@@ -51,7 +51,7 @@ def _line(name: str) -> str:
     from zoo.catalogue import EVALUATION, SUMMARY, ZOO
 
     found: dict[str, Any] = json.loads((ZOO / name / EVALUATION).read_text())
-    steps = json.loads((ZOO / name / SUMMARY).read_text())["steps"]
+    steps = _steps(found["version"], json.loads((ZOO / name / SUMMARY).read_text()))
     return (
         f"{name}: {found['game']}, protocol {found['protocol']}, mean {found['mean']:.2f} +- {found['sd']:.2f} of "
         f"{found['episodes']} episodes, trained for {steps:,} steps"
@@ -91,6 +91,11 @@ def _add(source: Path, name: str | None, device: str) -> int:
     print(_line(name))
     print(f"It is in {ZOO / name}.")
     return 0
+
+
+def _steps(version: int, summary: dict[str, Any]) -> int:
+    """Steps after which these weights were there; the run may have gone on."""
+    return int(version * summary["steps"] // max(1, summary["rounds"]))
 
 
 def _run_of(source: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -149,7 +154,7 @@ def _readme(
     name: str, weights: Weights, config: dict[str, Any], summary: dict[str, Any], evaluation: dict[str, Any]
 ) -> str:
     """What stands beside the weights."""
-    steps = weights.version * summary["steps"] // max(1, summary["rounds"])
+    steps = _steps(weights.version, summary)
     hours = summary["seconds"] / 3600
     epsilon, mean, sd, episodes = (evaluation[key] for key in ("epsilon", "mean", "sd", "episodes"))
     return f"""# {name}
