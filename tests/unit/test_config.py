@@ -303,7 +303,7 @@ def test_actors_change_no_other_answer() -> None:
 def test_the_window_holds_an_observation_and_the_steps_behind_it() -> None:
     small = {"envs": 256, "round_steps": 1_024, "learning_starts": 1_024, "replay_size": 1_500, "device": "cpu"}
     assert ringside.check(Config().with_settings(**small)).sizes.window_ticks == 4
-    with pytest.raises(ConfigError, match="holds 4 ticks .*the 6 that an observation with --n-step 3 needs; 1_536 is"):
+    with pytest.raises(ConfigError, match=r"holds 4 ticks .*the 6 that an observation with --n-step 3 needs; 1_536 is"):
         ringside.check(Config().with_settings(**small, n_step=3))
 
 
