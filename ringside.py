@@ -3,7 +3,7 @@
     import ringside
 
     if __name__ == "__main__":  # processes are spawned, and each imports the main module again
-        summary = ringside.train(game="pong", preset="quick", total_steps=500_000, actors=4)
+        summary = ringside.train(game="pong", preset="quick", actors=4)
 
 Settings have the flat names of the flags (`--total-steps` is `total_steps`). A wrong one raises `ConfigError` with
 a sentence before anything starts.

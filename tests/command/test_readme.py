@@ -21,14 +21,14 @@ SHORT = f"{TINY} --run-dir {{out}} --plain"
 MORE = {
     "make run": SHORT,
     'make run ARGS="--game pong --preset quick"': SHORT,
-    "make play": "--load {run} --video {out}.gif --seconds 1",
+    "make play": "--video {out}.gif --seconds 1",
     "launch.py --resume RUN": "--plain",
     "launch.py eval --load RUN --episodes 30": "--episodes 2",
     "launch.py watch --open": None,
     "launch.py report RUN": "--out {out}",
     "launch.py suite --games atari5 --seeds 3 --out suites/atari5": None,
     "launch.py play --load RUN": "--video {out}.gif --seconds 1",
-    "launch.py record --load pong --episodes 30 --out videos": "--load {run} --episodes 1 --out {out}",
+    "launch.py record --load pong --episodes 30 --out videos": "--episodes 1 --out {out}",
     "launch.py --env tests.pixel_game:factory --network small --preset quick": SHORT,
 }
 """By command, the words that make it small; None: a test of its own runs it (test_watch.py, test_suite.py)."""
