@@ -27,6 +27,7 @@ def report(path: Path) -> dict[str, Any]:
     return content
 
 
+@pytest.mark.stress
 @pytest.mark.timeout(240)
 def test_throughput_measures_both_sides_and_the_run(launch: Launch, tmp_path: Path) -> None:
     flags = ("--seconds", "0.5", "--repeats", "1", "--parts", "speed", "--json", "out.json")

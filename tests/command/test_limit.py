@@ -33,7 +33,7 @@ GROUPS = ("learner", "inference", "actors")
 
 
 @pytest.mark.parametrize(
-    "slow", [pytest.param(slow, marks=[pytest.mark.stress] if slow == "inference" else []) for slow in SLOWED]
+    "slow", [pytest.param(slow, marks=[] if slow == "actors" else [pytest.mark.stress]) for slow in SLOWED]
 )
 def test_the_slow_role_is_named(tmp_path: Path, slow: str) -> None:
     printed = finish(start(tmp_path / "run", **(LIGHT | SLOWED[slow])))

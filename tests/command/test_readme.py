@@ -33,7 +33,7 @@ MORE = {
 }
 """By command, the words that make it small; None: a test of its own runs it (test_watch.py, test_suite.py)."""
 
-LONG = ("make run ARGS", "make play", "launch.py record", "launch.py --env")
+LONG = ("make run ARGS", "launch.py --resume", "launch.py record", "launch.py --env")
 """Beginnings of those that take long, or differ little from another."""
 
 

@@ -33,24 +33,6 @@ def raises() -> Failing:
     return Failing()
 
 
-class Poisonous(Catch):
-    """Works for a hundred steps, then pays a reward that is no number, once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._steps = 0
-
-    def step(self, action: np.int64) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        self._steps += 1
-        frame, reward, *rest = super().step(action)
-        return frame, float("nan") if self._steps == 100 else reward, *rest
-
-
-def poisonous() -> Poisonous:
-    """`--env tests.crash.failing:poisonous`."""
-    return Poisonous()
-
-
 class Hungry(Catch):
     """Once in a run takes more memory than it may, at its fiftieth step."""
 

@@ -14,7 +14,7 @@ from shared.errors import DeviceFault
 from shared.manifest import find_checkpoint, load_boundary
 from tests.crash.failing_device import faults
 from tests.crash.storm import FLAGS, Undisturbed, result_of
-from tests.runs import finish, gone, start, summary
+from tests.runs import finish, gone, memory_of, start, summary, wait_until
 
 FAILING = ("-m", "tests.crash.failing_device")
 
@@ -63,7 +63,10 @@ def test_a_fault_of_the_gpu_that_does_not_come_again_changes_nothing(
 
 def test_a_batch_that_poisons_the_learner_is_written_down(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
-    process = start(run_dir, env="tests.crash.failing:poisonous")
+    process = start(run_dir, env="tests.pixel_game:factory", total_steps="1_000_000")
+    memory = memory_of(process, run_dir, actions=3)
+    wait_until(process, lambda: memory.board.committed >= 2)
+    memory.ring.field["raw_reward"][:] = np.nan  # as memory that fails would
     output = finish(process, code=1)
     (path,) = run_dir.glob("nan-report-*.json")
     assert f"{path} says which update did it" in output

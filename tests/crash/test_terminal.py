@@ -47,7 +47,7 @@ def test_a_terminal_that_goes_away_stops_the_run(undisturbed: Undisturbed, tmp_p
     run_dir = tmp_path / "run"
     shell, terminal = start_in_terminal(run_dir)
     shown, deadline = b"", time.monotonic() + SECONDS
-    while len(records(run_dir, "round")) < 3:
+    while not records(run_dir, "round"):
         assert time.monotonic() < deadline, shown.decode(errors="replace")
         with suppress(BlockingIOError):
             shown += os.read(terminal, 1 << 16)
@@ -66,7 +66,7 @@ def test_a_terminal_that_goes_away_stops_the_run(undisturbed: Undisturbed, tmp_p
     if how == "shell killed":
         os.close(terminal)
     stopped = summary(run_dir)
-    assert 3 <= stopped["rounds"] < 10
+    assert 1 <= stopped["rounds"] < 10
     assert stopped["restarts"] == 0
     finish(start(run_dir, "--resume", str(run_dir)))
     assert result_of(run_dir) == undisturbed("4_800")[0]

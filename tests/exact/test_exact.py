@@ -108,7 +108,8 @@ ALTERNATE = {
 }
 
 
-@pytest.mark.parametrize("envs", ["1", pytest.param("8", marks=pytest.mark.stress)])
+@pytest.mark.stress
+@pytest.mark.parametrize("envs", ["1", "8"])
 def test_alternate_is_exact_too(tmp_path: Path, envs: str) -> None:
     """Schedule `alternate`: the learner is killed far from its last snapshot and does hundreds of updates again."""
     flags = ALTERNATE | {"envs": envs}

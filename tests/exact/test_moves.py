@@ -45,6 +45,7 @@ def moving(process: subprocess.Popen[str], memory: Memory) -> Iterator[list[int]
         thread.join()
 
 
+@pytest.mark.stress
 def test_all_lanes_move_at_every_boundary(undisturbed: str, tmp_path: Path) -> None:
     process = start(tmp_path / "run", balance="off", actors="3")
     with moving(process, memory_of(process, tmp_path / "run")) as moved:

@@ -78,7 +78,7 @@ QUANTILES = ("--method", "qr-dqn", "--atoms", "21", "--noisy", "--double", "--la
 @pytest.mark.parametrize(
     "words",
     [
-        pytest.param(CATEGORICAL, id="categorical"),
+        pytest.param(CATEGORICAL, id="categorical", marks=pytest.mark.stress),
         pytest.param(IMPLICIT, id="implicit", marks=pytest.mark.stress),
         pytest.param(QUANTILES, id="quantiles", marks=pytest.mark.stress),
     ],

@@ -149,8 +149,7 @@ def test_greedy_takes_the_first_best_and_refuses_nan() -> None:
             greedy(np.array([[0, 1], [broken, 0]], np.float32))
 
 
-@pytest.mark.parametrize("learns", [True, False])
-@pytest.mark.parametrize("network", ["nature", "small"])
+@pytest.mark.parametrize(("network", "learns"), [("nature", True), ("nature", False), ("small", True)])
 def test_a_wrong_kernel_is_noticed(network: str, learns: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     check_arithmetic(Network(network, ACTIONS), CPU, "bf16", 8, learns=learns)
     right = F.conv2d
