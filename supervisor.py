@@ -23,7 +23,7 @@ from shared.balance import Balancer
 from shared.board import Phase, Role, Stop
 from shared.cgroup import OomKills
 from shared.cores import Claims, cores_of_actors
-from shared.deaths import Cause, Deaths
+from shared.deaths import Cause, Deaths, signal_name
 from shared.memory import Memory, Plan
 from shared.process import DEVICE_FAULT, FATAL, Bells, Birth, log_path, role_name, run_role
 from shared.vigil import Vigil, sight
@@ -195,7 +195,7 @@ class Supervisor:
         if self._stopping and (number != Role.SCRIBE or self._out_of_patience):
             del self._children[number]
             return
-        how = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with code {code}"
+        how = f"was killed by {signal_name(-code)}" if code < 0 else f"ended with code {code}"
         cause = Cause.OWN
         if child.killed_at is not None:
             how = "hung"
@@ -342,11 +342,6 @@ class Supervisor:
         finally:
             for number, handler in former.items():
                 signal.signal(number, handler)
-
-
-def _signal_name(number: int) -> str:
-    """SIGKILL of 9; real-time signals have no names."""
-    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
 
 
 def _end(process: multiprocess.Process) -> bool:

@@ -6,6 +6,7 @@ death that comes at the same place every time is to end the run.
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from enum import Enum
 
@@ -41,3 +42,8 @@ class Deaths:
     def by_fault(self) -> int:
         """Deaths in a row without progress that somebody outside is not to blame for."""
         return self._counts[Cause.OWN] + self._counts[Cause.DEVICE]
+
+
+def signal_name(number: int) -> str:
+    """SIGKILL of 9; real-time signals have no names."""
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"

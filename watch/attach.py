@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -100,13 +101,13 @@ def _map(config: Config, live: Live) -> Memory:
     if not os.readlink(link).startswith(_REGION):
         raise LayoutError(f"Its {LIVE_FILE} leads to something that is no memory of a run.")
     descriptor = os.open(link, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    try:
+    with ExitStack() as unless_attached:
+        unless_attached.callback(os.close, descriptor)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise LayoutError(f"Its {LIVE_FILE} leads to something that is no memory of a run.")
-        return Memory.attach(descriptor, plan, writable=False)
-    except BaseException:
-        os.close(descriptor)
-        raise
+        memory = Memory.attach(descriptor, plan, writable=False)
+        unless_attached.pop_all()
+    return memory
 
 
 def _plan(config: Config, actions: int) -> Plan:

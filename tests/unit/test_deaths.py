@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
-from shared.deaths import Cause, Deaths
+from shared.deaths import Cause, Deaths, signal_name
 
 
 @pytest.mark.parametrize("cause", list(Cause))
@@ -29,3 +31,8 @@ def test_kills_from_outside_neither_hide_a_fault_nor_count_as_one() -> None:
 
 def test_causes_from_outside_are_forgiven_more_often_and_the_device_least() -> None:
     assert Cause.DEVICE.value < Cause.OWN.value < Cause.OUTSIDE.value
+
+
+@pytest.mark.parametrize(("number", "name"), [(9, "SIGKILL"), (signal.SIGRTMIN + 1, f"signal {signal.SIGRTMIN + 1}")])
+def test_signals_have_names(number: int, name: str) -> None:
+    assert signal_name(number) == name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 
 import supervisor
 from shared.board import Role, Stop
-from supervisor import REAP_SECONDS, SAVE_SECONDS, Supervisor, _Child, _signal_name
+from supervisor import REAP_SECONDS, SAVE_SECONDS, Supervisor, _Child
 
 
 @pytest.fixture
@@ -64,8 +63,3 @@ def test_multiprocess_does_not_wait_for_it_when_the_program_ends(stopping: Super
     supervisor.multiprocess.process._children.add(learner)
     stopping._forget(Role.LEARNER)
     assert learner not in supervisor.multiprocess.process._children
-
-
-@pytest.mark.parametrize(("number", "name"), [(9, "SIGKILL"), (signal.SIGRTMIN + 1, f"signal {signal.SIGRTMIN + 1}")])
-def test_signals_have_names(number: int, name: str) -> None:
-    assert _signal_name(number) == name
