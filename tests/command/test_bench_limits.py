@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import Launch
 
 QUICK = ("--repeats", "1", "--seconds", "0.01", "--window-steps", "2_000", "--batches", "4")
 
 
+@pytest.mark.stress
 def test_every_part_is_measured_and_verified(launch: Launch, tmp_path: Path) -> None:
     done = launch("bench", "limits", *QUICK, "--games", "pong", "--json", "limits.json", timeout=110)
     assert done.returncode == 0, (done.stdout, done.stderr)

@@ -95,6 +95,7 @@ def test_the_page_is_opened_in_a_browser_without_telling_its_key(
     assert (mode, int(niceness)) == ("600", os.nice(0))
 
 
+@pytest.mark.stress
 @pytest.mark.timeout(300)
 def test_a_viewer_and_a_server_that_are_stuck_do_not_disturb_a_run(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.runs import finish, kill, memory_of, records, start, wait_until
 
 FLAGS = {
@@ -20,6 +22,7 @@ def evaluations(run_dir: Path) -> list[dict[str, Any]]:
     return records(run_dir, "evaluation")
 
 
+@pytest.mark.stress
 def test_evaluations_do_not_depend_on_who_plays_or_dies(tmp_path: Path) -> None:
     finish(start(tmp_path / "plain", actors="1", **FLAGS))
     expected = evaluations(tmp_path / "plain")

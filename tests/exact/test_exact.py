@@ -32,7 +32,8 @@ def test_the_run_is_worth_comparing(undisturbed: Path) -> None:
     assert (last["redone_ticks"], last["redone_updates"], last["restarts"]) == (0, 0, 0)
 
 
-@pytest.mark.parametrize("actors", ["4", pytest.param("1", marks=pytest.mark.stress)])
+@pytest.mark.stress
+@pytest.mark.parametrize("actors", ["1", "4"])
 def test_number_of_actors_changes_nothing(undisturbed: Path, tmp_path: Path, actors: str) -> None:
     finish(start(tmp_path / "run", actors=actors))
     assert summary(tmp_path / "run")["weights_sha256"] == summary(undisturbed)["weights_sha256"]
@@ -87,6 +88,7 @@ def test_stopped_and_resumed_with_other_actors(undisturbed: Path, tmp_path: Path
     assert last["mean_return_100"] == summary(undisturbed)["mean_return_100"]
 
 
+@pytest.mark.stress
 def test_one_bit_of_one_frame_changes_the_weights(tmp_path: Path) -> None:
     """The comparison can fail: the same game, but one bit of one frame of one env is another."""
     hashes = []

@@ -110,6 +110,7 @@ WORDS = (
 )
 
 
+@pytest.mark.stress
 def test_a_run_is_watched_until_its_mean_is_reached() -> None:
     learnt = solve_run(WORDS, bound=-5.0, minutes=1.0)
     assert learnt.mean_return is not None
