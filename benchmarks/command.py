@@ -75,7 +75,7 @@ def run(benchmark: Benchmark, options: Common, words: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     report = Report(benchmark.name, benchmark.explanation.splitlines()[0], [benchmark.name, *words])
     try:
-        with report.measuring("all"):
+        with report.noting("all"):
             benchmark.measure(options, report)
     except KeyboardInterrupt:
         report.missing["the rest"] = "It was interrupted."

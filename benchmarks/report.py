@@ -89,9 +89,14 @@ class Report:
     def measuring(self, part: str) -> Iterator[None]:
         """Rows added within belong to `part`; if it cannot run, or is wrong, that is noted and the rest goes on."""
         self.part = part
+        with self.noting(part), self.console.status(f"{part} ..."):
+            yield
+
+    @contextmanager
+    def noting(self, part: str) -> Iterator[None]:
+        """If what is done within cannot run, or is wrong, that is noted of `part`."""
         try:
-            with self.console.status(f"{part} ..."):
-                yield
+            yield
         except CannotRun as error:
             self.missing[part] = str(error)
         except WrongResult as error:

@@ -164,3 +164,15 @@ def test_impossible_options_are_refused_before_anything_runs(options: Options, s
         measure(options, report)
     assert says in str(raised.value)
     assert not report.rows
+
+
+@pytest.mark.parametrize(("error", "code"), [(CannotRun("no GPU"), 0), (WrongResult("it is off"), 1)])
+def test_a_benchmark_that_breaks_off_still_reports(tmp_path: Path, error: Exception, code: int) -> None:
+    def measure(options: Options, report: Report) -> None:
+        raise error
+
+    file = tmp_path / "out.json"
+    benchmark = Benchmark("broken", "Breaks off.", Options, measure)
+    assert run(benchmark, Options(json=file), []) == code
+    written = json.loads(file.read_text())
+    assert {**written["missing"], **written["wrong"]} == {"all": str(error)}
