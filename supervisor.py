@@ -289,12 +289,14 @@ class Supervisor:
     def _kill_late(self) -> None:
         """Who has not left by now is killed; the scribe has longer, unless the user asked twice."""
         for number, child in list(self._children.items()):
-            if child.killed_at is not None:
-                self._give_up(number, child)
-            elif number != Role.SCRIBE or self._out_of_patience:
+            if number == Role.SCRIBE and not self._out_of_patience:
+                continue
+            self._killed_scribe |= number == Role.SCRIBE
+            if child.killed_at is None:
                 child.killed_at = time.monotonic()
                 child.process.kill()
-                self._killed_scribe |= number == Role.SCRIBE
+            else:
+                self._give_up(number, child)
 
     def _give_up(self, number: int, child: _Child) -> None:
         """Wait for a killed process no longer than is reasonable."""

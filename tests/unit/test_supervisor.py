@@ -58,6 +58,15 @@ def test_the_scribe_too_is_let_go_in_the_end(stopping: Supervisor) -> None:
     assert not stopping._children
 
 
+def test_a_scribe_that_hung_and_may_not_come_back_leaves_no_last_checkpoint(stopping: Supervisor) -> None:
+    stopping._children[Role.SCRIBE].killed_at = time.monotonic()
+    stopping._kill_late()
+    assert not stopping._killed_scribe, "it may still be started again"
+    stopping._stop_deadline -= SAVE_SECONDS
+    stopping._kill_late()
+    assert stopping._killed_scribe
+
+
 def test_multiprocess_does_not_wait_for_it_when_the_program_ends(stopping: Supervisor) -> None:
     learner = stopping._children[Role.LEARNER].process
     supervisor.multiprocess.process._children.add(learner)
