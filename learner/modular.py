@@ -18,6 +18,7 @@ from torch import Tensor
 
 from learner.aside import Aside
 from learner.gather import BLOCK, GRID
+from learner.linear import Affine, linear
 from learner.model import Beside
 from learner.network import CELL, PIXEL, network_input
 from learner.pooling import max_pool
@@ -25,6 +26,8 @@ from shared.config import FRAME_SIDE, STACK
 from shared.parameters import CONVOLUTIONS, COSINES, IMPALA, RESIDUALS, Network, parameters_of
 
 _TINY = 1e-12
+SIGMA = "_sigma"
+"""Ends the names of what scales the noise."""
 
 
 class Taken(NamedTuple):
@@ -54,9 +57,12 @@ class ModularModel:
         self.cut = max(torso)
         self._noisy = self._noisy_layers()
         self.noise = sum(count for pair in self._noisy.values() for count in pair)
+        self._layers = {name: self._affine(self._leaves, name) for name in self._linear_layers()}
         self._cosines = math.pi * torch.arange(COSINES, device=device, dtype=torch.float32)
-        self._gradient = torch.zeros(0)
-        self._apart: list[tuple[slice, Tensor]] = []
+        # Where gradients go: those of linear layers by themselves, the others from PyTorch's way back.
+        self._into: dict[str, Affine] = {}
+        self._others: tuple[list[Tensor], list[Tensor]] = [], []
+        self._aside = Aside()
         # What power iteration found, to be kept after the backward pass, which needs all parameters as they were.
         self._iterated: list[tuple[Tensor, Tensor]] = []
 
@@ -77,17 +83,13 @@ class ModularModel:
         """See `Model`: nothing else follows from the master."""
 
     def gradient_into(self, flat: Tensor) -> None:
-        """See `Model`. Leaves of the vector's type have its parts for their gradients; the others are copied."""
-        self._gradient, self._apart = flat, []
-        for name, leaf in self._leaves.items():
-            if name.endswith(".u"):
-                continue
-            leaf.requires_grad_()
-            leaf.grad = (
-                flat[self._places[name]].view(leaf.shape) if flat.dtype == leaf.dtype else torch.zeros_like(leaf)
-            )
-            if flat.dtype != leaf.dtype:
-                self._apart.append((self._places[name], leaf.grad))
+        """See `Model`."""
+        flat.zero_()  # what no pass writes has no gradient: the vectors of power iteration
+        views = {name: flat[place].view(self._leaves[name].shape) for name, place in self._places.items()}
+        self._into = {name: self._affine(views, name) for name in self._layers}
+        alone = {id(tensor) for layer in self._layers.values() for tensor in layer}
+        others = [name for name, leaf in self._leaves.items() if id(leaf) not in alone and not name.endswith(".u")]
+        self._others = [self._leaves[name].requires_grad_() for name in others], [views[name] for name in others]
 
     def forward(
         self,
@@ -106,13 +108,11 @@ class ModularModel:
 
     def backward(self, past: Taken, gradient: Tensor, aside: Aside) -> None:
         """See `Model`."""
-        self._gradient.zero_()
-        for _, grad in self._apart:
-            grad.zero_()
+        self._aside = aside
+        others, into = self._others
         with torch.inference_mode(False):
-            past.outputs.backward(gradient.clone())
-        for place, grad in self._apart:
-            self._gradient[place].copy_(grad.view(-1))
+            found = torch.autograd.grad(past.outputs, others, gradient.clone())
+        torch._foreach_copy_(into, found)
         for u, found in self._iterated:
             u.copy_(found)
         self._iterated.clear()
@@ -152,13 +152,16 @@ class ModularModel:
 
     def _linear(self, name: str, x: Tensor, noise: tuple[Tensor, Tensor] | None) -> Tensor:
         """A linear layer; a noisy one adds sigma * f(e_out) f(e_in)^T to its weights (Fortunato et al. 2018)."""
-        leaves = self._leaves
-        y = F.linear(x, leaves[f"{name}.weight"], leaves[f"{name}.bias"])
+
+        def layer(name: str, x: Tensor) -> Tensor:
+            into = self._into[name] if torch.is_grad_enabled() else None
+            return linear(x, self._layers[name], into, lambda: self._aside)
+
+        y = layer(name, x)
         if noise is None:
             return y
         inner, outer = noise
-        inner, outer = inner.to(x.dtype), outer.to(x.dtype)
-        return y + outer * (F.linear(x * inner, leaves[f"{name}.weight_sigma"]) + leaves[f"{name}.bias_sigma"])
+        return y + outer.to(x.dtype) * layer(name + SIGMA, x * inner.to(x.dtype))
 
     def _convolutions(self, x: Tensor) -> Tensor:
         for i, (out, kernel, stride) in enumerate(CONVOLUTIONS[self.network.name][0], start=1):
@@ -207,6 +210,19 @@ class ModularModel:
         embedding = F.linear(cosines, self._leaves["embedding.weight"], self._leaves["embedding.bias"]).relu()
         return features[:, None] * embedding
 
+    # --- linear layers
+
+    def _linear_layers(self) -> list[str]:
+        """Those of the streams; the sigmas of a noisy one are a layer of their own."""
+        streams = ("hidden", "value", "advantage_hidden", "advantage")
+        names = [name + part for name in streams for part in ("", SIGMA)]
+        return [name for name in names if _weight(name) in self._leaves]
+
+    @staticmethod
+    def _affine(tensors: dict[str, Tensor], name: str) -> Affine:
+        weight = _weight(name)
+        return Affine(tensors[weight], tensors[weight.replace(".weight", ".bias")])
+
     # --- noise
 
     def _noisy_layers(self) -> dict[str, tuple[int, int]]:
@@ -228,6 +244,11 @@ class ModularModel:
         counts = [count for pair in self._noisy.values() for count in pair]
         parts = iter(rows.split(counts, -1))
         return {name: (next(parts), next(parts)) for name in self._noisy}
+
+
+def _weight(layer: str) -> str:
+    """The name of a linear layer's weights."""
+    return f"{layer.removesuffix(SIGMA)}.weight{SIGMA if layer.endswith(SIGMA) else ''}"
 
 
 def _in_float32(name: str) -> bool:

@@ -76,11 +76,13 @@ def result_of(run_dir: Path) -> Result:
 class Storm:
     """Kills and freezes processes of one run. All that is random follows from the seed."""
 
-    def __init__(self, process: subprocess.Popen[str], run_dir: Path, name: str, seed: int = 1) -> None:
+    def __init__(
+        self, process: subprocess.Popen[str], run_dir: Path, name: str, seed: int = 1, actions: int = 3
+    ) -> None:
         self.process = process
         self.run_dir = run_dir
         self.random = random.Random(seed)
-        self.memory = memory_of(process, run_dir, actions=3)
+        self.memory = memory_of(process, run_dir, actions)
         self.board = self.memory.board
         self.tally = Tally(name)
         self._struck: set[int] = set()
