@@ -111,8 +111,8 @@ class ModularModel:
         self._aside = aside
         others, into = self._others
         with torch.inference_mode(False):
-            found = torch.autograd.grad(past.outputs, others, gradient.clone())
-        torch._foreach_copy_(into, found)
+            gradients = torch.autograd.grad(past.outputs, others, gradient.clone())
+        torch._foreach_copy_(into, gradients)
         for u, found in self._iterated:
             u.copy_(found)
         self._iterated.clear()

@@ -2,7 +2,7 @@
 
     python -m tests.crash.soak --json FILE [--undisturbed RUN] -- --game pong --preset quick --total-steps 1_200_000
 
-Samples memory, descriptors and speed before every kill, and compares the first quarter of the samples with the last one.
+Samples memory, descriptors and speed before every kill, and compares the first quarter of the samples with the last.
 Without `--undisturbed`, the same run without kills comes first. Exit code 1: the results differ.
 """
 
