@@ -30,6 +30,7 @@ _ONE = np.float32(1.0)
 _HALF = np.uint32(16)
 _ROUND = np.uint32(0x7FFF)
 _ODD = np.uint32(1)
+_LANES = 1024
 
 
 @njit(inline="always", error_model="numpy")
@@ -46,16 +47,34 @@ def _narrow(x):  # type: ignore[no-untyped-def]
     return np.uint16(np.uint32(np.uint32(b + np.uint32(_ROUND + odd)) >> _HALF))
 
 
+@njit(error_model="numpy", cache=True, nogil=True)
+def _sum_of_squares(half):  # type: ignore[no-untyped-def]
+    """Of bfloat16 bits, in lanes that a processor adds up side by side."""
+    lanes = np.zeros(_LANES, np.float32)
+    whole = half.size - half.size % _LANES
+    for first in range(0, whole, _LANES):
+        for lane in range(_LANES):
+            g = _widen(half[first + lane])
+            lanes[lane] += g * g
+    for i in range(whole, half.size):
+        g = _widen(half[i])
+        lanes[i - whole] += g * g
+    total = 0.0
+    for part in lanes:
+        total += float(part)
+    return total
+
+
 # The loops below work on float32[P]. With bfloat16, `half` and `shadow` are uint16[P], the bits of the gradient and of
 # the parameters' copy, and `gradient` is [0]; else these two are [0] and `gradient` is float32[P].
 
 
 @njit(error_model="numpy", cache=True, nogil=True)
-def _rmsprop(x, shadow, gradient, half, mean, square, decay, rate, epsilon):  # type: ignore[no-untyped-def]
+def _rmsprop(x, shadow, gradient, half, mean, square, scale, decay, rate, epsilon):  # type: ignore[no-untyped-def]
     """x -= rate * g / sqrt(E[g^2] - E[g]^2 + epsilon) (Graves 2013, equations 38 to 41, without momentum)."""
     narrow = half.size > 0
     for i in range(x.size):
-        g = _widen(half[i]) if narrow else gradient[i]
+        g = scale * (_widen(half[i]) if narrow else gradient[i])
         m = decay * mean[i] + (_ONE - decay) * g
         n = decay * square[i] + (_ONE - decay) * (g * g)
         mean[i] = m
@@ -67,11 +86,13 @@ def _rmsprop(x, shadow, gradient, half, mean, square, decay, rate, epsilon):  # 
 
 
 @njit(error_model="numpy", cache=True, nogil=True)
-def _adam(x, shadow, gradient, half, mean, square, decay, rate, epsilon, mean_decay, correction):  # type: ignore[no-untyped-def]
+def _adam(  # type: ignore[no-untyped-def]
+    x, shadow, gradient, half, mean, square, scale, decay, rate, epsilon, mean_decay, correction
+):
     """x -= rate * m / (sqrt(n * correction) + epsilon), where rate holds the correction of m."""
     narrow = half.size > 0
     for i in range(x.size):
-        g = _widen(half[i]) if narrow else gradient[i]
+        g = scale * (_widen(half[i]) if narrow else gradient[i])
         m = mean_decay * mean[i] + (_ONE - mean_decay) * g
         n = decay * square[i] + (_ONE - decay) * (g * g)
         mean[i] = m
@@ -93,7 +114,7 @@ class Optimizer:
     """Moments and steps for one set of weights.
 
     Attributes:
-        gradient: float32[P] or bfloat16[P], as the weights' shadow; what `step` takes.
+        gradient: float32[P] or bfloat16[P], as the weights' shadow; what `step` takes, and leaves as it is.
         mean, square: float32[P], moments of the gradient.
         gradient_scale: what the gradient of a sum over the batch is to be multiplied with before it comes here.
     """
@@ -126,9 +147,6 @@ class Optimizer:
         """
         if self._learn.optimizer == "adam":
             self._steps += 1
-        if self._bound is not None:
-            norm = torch.linalg.vector_norm(self.gradient, dtype=torch.float32)
-            self.gradient.mul_((self._bound / (norm + _TINY)).clamp_(max=1.0))
         if self._compiled:
             convolutions, matrices = self._parts
             move = self.compiled_step()
@@ -138,17 +156,28 @@ class Optimizer:
         else:
             self.torch_step()
 
+    def norm(self) -> Tensor:
+        """float32: the gradient's, before it is clipped."""
+        if self._compiled and self.gradient.dtype == torch.bfloat16:  # PyTorch's own would widen all of it first
+            return torch.tensor(_sum_of_squares(_bits(self.gradient)) ** 0.5, dtype=torch.float32)
+        return torch.linalg.vector_norm(self.gradient, dtype=torch.float32)
+
+    def _scale(self) -> Tensor:
+        """float32: what clips the gradient by its norm (Pascanu et al. 2013, algorithm 1)."""
+        return torch.ones(()) if self._bound is None else (self._bound / (self.norm() + _TINY)).clamp_(max=1.0)
+
     def compiled_step(self) -> Callable[[_Vectors], None]:
         """The step in one pass over memory: what moves a part of the weights."""
         learn = self._learn
+        scale = np.float32(self._scale().item())
         rate, epsilon = learn.learning_rate, np.float32(learn.optimizer_epsilon)
         decay = np.float32(learn.optimizer_decay)
         if learn.optimizer == "rmsprop":
-            return lambda part: _rmsprop(*part, decay, np.float32(rate), epsilon)
+            return lambda part: _rmsprop(*part, scale, decay, np.float32(rate), epsilon)
         t = self._steps.item()
         rate /= 1.0 - ADAM_MEAN_DECAY**t
         correction = np.float32(1.0 / (1.0 - learn.optimizer_decay**t))
-        rest = (decay, np.float32(rate), epsilon, np.float32(ADAM_MEAN_DECAY), correction)
+        rest = (scale, decay, np.float32(rate), epsilon, np.float32(ADAM_MEAN_DECAY), correction)
         return lambda part: _adam(*part, *rest)
 
     def _vectors(self, part: slice) -> _Vectors:
@@ -168,6 +197,8 @@ class Optimizer:
         """The step in PyTorch's operations."""
         weights, learn = self._weights, self._learn
         gradient = self.gradient.float()
+        if self._bound is not None:
+            gradient = gradient * self._scale()
         decay = learn.optimizer_decay
         if learn.optimizer == "rmsprop":
             self.square.mul_(decay).addcmul_(gradient, gradient, value=1.0 - decay)

@@ -322,9 +322,8 @@ class Trainer:
             learned.gradient.mul_(self._optimizer.gradient_scale)
         online.backward(past, learned.gradient, self._aside)
         self._aside.settle()
-        if index == 0:  # before the step, which may clip it
-            norm = torch.linalg.vector_norm(self._optimizer.gradient, dtype=torch.float32)
-            self._sums[2, 0].add_(norm, alpha=1.0 / (self._optimizer.gradient_scale * size))
+        if index == 0:
+            self._sums[2, 0].add_(self._optimizer.norm(), alpha=1.0 / (self._optimizer.gradient_scale * size))
         self._optimizer.step(self._aside)
         self._sums[0].add_(learned.loss)
         self._sums[1].add_(self._method.values(self._targets.unscaled(outputs)).amax(1))
