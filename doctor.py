@@ -27,6 +27,7 @@ from shared import cgroup, checks, machine, mps
 from shared.checks import Check
 from shared.config import Config, ConfigError
 from shared.memory import Plan
+from shared.validate import replay_that_fits, written_file
 
 PROJECT = Path(__file__).resolve().parent
 _WRITTEN = 32 << 20
@@ -45,8 +46,8 @@ def examine(config: Config, words: Sequence[str], json_path: Path | None) -> int
     Raises:
         ConfigError: the options contradict each other, or the file cannot be written.
     """
-    if json_path is not None and not json_path.absolute().parent.is_dir():
-        raise ConfigError(f"--json {json_path} cannot be written: its directory does not exist.")
+    if json_path is not None:
+        written_file("--json", json_path)
     answers, suggested = diagnose(config, words)
     show(answers, suggested)
     if json_path is not None:
@@ -145,7 +146,6 @@ def _disk_speed(directory: Path) -> Check:
 def suggestion(plan: Plan, words: Sequence[str]) -> str:
     """The command line for this machine: as typed, but with actors and a replay that fit it."""
     from shared.resolve import actors_of
-    from shared.validate import replay_that_fits
 
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for flag in ("--json", "--actors", "--replay-size", "--device", "--precision"):

@@ -13,6 +13,8 @@ chosen (tests/boundary).
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -54,6 +56,9 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         print(f"{PROGRAM}: Stopped.", file=sys.stderr)
         return 130
+    except BrokenPipeError:  # whoever read what is printed has gone, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nor does Python say so when it ends
+        return 128 + signal.SIGPIPE
 
 
 if __name__ == "__main__":

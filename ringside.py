@@ -172,7 +172,10 @@ def check(config: Config) -> Plan:
     from shared import validate
     from shared.memory import Plan
     from shared.resolve import resolve
+    from zoo.catalogue import find
 
+    if config.run.init_from is not None:
+        config = config.with_settings(init_from=find(config.run.init_from, "--init-from"))
     validate.settings(config)
     validate.method(config.extend.method, _methods())
     try:

@@ -66,7 +66,7 @@ def limits_of(cpus: float | None, memory: str | None) -> Limits:
         raise ConfigError(f"--cpus {cpus:g} is no number of cores.")
     if memory is None:
         return Limits(cpus, None)
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)", memory.upper())
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)(?:I?B)?", memory.upper())
     size = int(float(found[1]) * 1024 ** " KMGT".index(found[2] or " ")) if found else 0
     if not size:
         raise ConfigError(f"--memory {memory} is no amount of memory; write it like 16G or 800M.")

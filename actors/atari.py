@@ -13,6 +13,7 @@ loaded game (what Gymnasium gives after `reset(seed=...)`), kept for every numbe
 from __future__ import annotations
 
 import difflib
+import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -57,12 +58,13 @@ def games() -> tuple[str, ...]:
 
 
 def game_name(name: str) -> str:
-    """The snake_case name of a game written `space_invaders`, `SpaceInvaders` or the like.
+    """The snake_case name of a game written `space_invaders`, `SpaceInvaders`, `ALE/SpaceInvaders-v5` or the like.
 
     Raises `EnvError` with a sentence that names the nearest game when there is none.
     """
     known = {game.replace("_", ""): game for game in games()}
-    key = name.replace("_", "").replace("-", "").lower()
+    bare = re.sub(r"^ALE/|(NoFrameskip|Deterministic)?-v\d+$", "", name)  # as Gymnasium calls it
+    key = bare.replace("_", "").replace("-", "").lower()
     if key in known:
         return known[key]
     if key in {game.replace("_", "") for game in TWO_PLAYER_GAMES}:

@@ -23,7 +23,7 @@ from threading import Event, Thread
 import psutil
 import tyro
 
-from benchmarks.command import Common, check_seconds
+from benchmarks.command import Common
 from benchmarks.emulator import bare_speeds
 from benchmarks.report import CannotRun, Report, WrongResult
 from benchmarks.runs import Throughput, plan_of
@@ -58,7 +58,6 @@ class Options(Common):
 
 def measure(options: Options, report: Report) -> None:
     """Measure the three in turn. Raises `ConfigError` before anything runs when a setting cannot work."""
-    check_seconds(options.seconds)
     words = [*EMULATION_BOUND, *options.words]
     with report.measuring("settings"):
         plan = plan_of(options.game, words)

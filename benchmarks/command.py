@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import math
 import signal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.report import Report
 from shared.config import ConfigError
-from shared.validate import nearest
+from shared.validate import nearest, written_file
 
 BENCHMARKS = {
     "limits": "what the parts can do: emulator, frames, memory, network, each against the limit above it",
@@ -26,6 +27,8 @@ BENCHMARKS = {
     "peers": "other systems on the same game at the same ratio",
 }
 """Each is the module of its name in this room, with `Options` and `measure`."""
+RETURNS = frozenset({"bound"})
+"""Options that are returns of a game, and may be negative."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +41,16 @@ class Common:
     """Write rows, machine and command to this file, too."""
 
 
-def check_seconds(seconds: float) -> None:
-    """Raise `ConfigError` unless something can be measured for so long."""
-    if not 0 < seconds < float("inf"):
-        raise ConfigError(f"--seconds {seconds} must be above 0.")
+def check_numbers(options: Common) -> None:
+    """Raise `ConfigError` unless every number of the options measures something."""
+    for item in fields(options):
+        value, flag = getattr(options, item.name), f"--{item.name.replace('_', '-')}"
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{flag} {value} must be a finite number.")
+        if isinstance(value, float) and value <= 0 and item.name not in RETURNS:
+            raise ConfigError(f"{flag} {value} must be above 0.")
+        if isinstance(value, int) and not isinstance(value, bool) and value < 1:
+            raise ConfigError(f"{flag} {value} must be at least 1.")
 
 
 class Benchmark(NamedTuple):
@@ -67,10 +76,9 @@ def run(benchmark: Benchmark, options: Common, words: Sequence[str]) -> int:
     What was measured is shown and written even when it is interrupted. Raises `ConfigError` for a file that cannot be
     written.
     """
-    if options.repeats < 1:
-        raise ConfigError(f"--repeats {options.repeats} measures nothing; it must be 1 or more.")
-    if options.json is not None and not options.json.absolute().parent.is_dir():
-        raise ConfigError(f"--json {options.json} cannot be written: its directory does not exist.")
+    check_numbers(options)
+    if options.json is not None:
+        written_file("--json", options.json)
     # Told to end, it ends what it started, as when interrupted.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     report = Report(benchmark.name, benchmark.explanation.splitlines()[0], [benchmark.name, *words])

@@ -23,7 +23,7 @@ from benchmarks.report import CannotRun, Report
 from benchmarks.turns import Contender, chosen, in_turn
 from shared import mps
 from shared.config import Config, ConfigError
-from shared.resolve import device_of, resolve
+from shared.resolve import check_device_name, device_of, resolve
 
 PARTS = ("latency", "learner")
 LENGTHS = (1, 2, 4, 8)
@@ -60,6 +60,7 @@ class Options(Common):
 
 def measure(options: Options, report: Report) -> None:
     """All parts that were asked for, if there is a GPU."""
+    check_device_name(options.device)
     bodies = {"latency": _latency, "learner": _learner}
     for part in chosen(options.parts, PARTS, "--parts"):
         with report.measuring(part):

@@ -49,6 +49,7 @@ from benchmarks.turns import INTERRUPTED, Contender, chosen, in_turn
 from shared import machine
 from shared.config import ConfigError, words_of
 from shared.presets import QUICK
+from shared.resolve import check_device_name
 
 LAPAN = "Lapan's ladder"
 FAST_DQN = "fast-dqn's two-by-two"
@@ -133,6 +134,7 @@ def rungs() -> list[Rung]:
 
 def measure(options: Options, report: Report) -> None:
     """The tables, speed first."""
+    check_device_name(options.device)
     known = rungs()
     names = chosen(options.only, [rung.name for rung in known], "--only")
     wanted = [rung for rung in known if rung.name in names]

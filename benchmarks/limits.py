@@ -19,7 +19,7 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 
-from benchmarks.command import Common, check_seconds
+from benchmarks.command import Common
 from benchmarks.report import Report
 from shared.config import ConfigError
 from shared.validate import nearest
@@ -111,13 +111,6 @@ def measure(options: Options, report: Report) -> None:
 
 
 def _check(options: Options) -> None:
-    for flag, value in (
-        ("--learner-threads", options.learner_threads),
-        ("--inference-threads", options.inference_threads),
-    ):
-        if value is not None and value < 1:
-            raise ConfigError(f"{flag} {value} must be at least 1.")
-    check_seconds(options.seconds)
     if options.window_steps < LEAST_WINDOW_STEPS:
         raise ConfigError(f"--window-steps {options.window_steps:_} is too small; {LEAST_WINDOW_STEPS:_} is the least.")
     for checked in (options.part_names, options.batch_sizes, options.game_names):

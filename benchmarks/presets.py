@@ -21,7 +21,7 @@ import tyro
 from multiprocess.connection import Connection
 
 from benchmarks.child import Child
-from benchmarks.command import Common, check_seconds
+from benchmarks.command import Common
 from benchmarks.emulator import bare_speeds
 from benchmarks.learner_alone import Solo, learner_pace
 from benchmarks.report import Report
@@ -92,7 +92,6 @@ class Case(NamedTuple):
 
 def measure(options: Options, report: Report) -> None:
     """Measure what is asked for. Raises `ConfigError` before anything runs when a setting cannot work."""
-    check_seconds(options.seconds)
     if any(word.partition("=")[0] == "--preset" for word in options.words):
         raise ConfigError("--preset after -- is what this benchmark varies: say --presets before it.")
     names = chosen(options.presets, list(PRESETS), "--presets")

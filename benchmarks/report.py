@@ -99,6 +99,10 @@ class Report:
             yield
         except CannotRun as error:
             self.missing[part] = str(error)
+        except (MemoryError, RuntimeError) as error:  # the latter is PyTorch's
+            if not isinstance(error, MemoryError) and "memory" not in str(error):
+                raise
+            self.missing[part] = f"There is too little memory for it. {str(error).partition(chr(10))[0]}".strip()
         except WrongResult as error:
             self.rows = [row for row in self.rows if row.part != part]
             self.wrong[part] = str(error)

@@ -16,7 +16,7 @@ from typing import Any
 
 import tyro
 
-from benchmarks.command import Common, check_seconds
+from benchmarks.command import Common
 from benchmarks.emulator import bare_speed, bare_speeds
 from benchmarks.learner_alone import learner_pace
 from benchmarks.report import CannotRun, Report
@@ -50,7 +50,6 @@ def actor_counts(cores: int, lanes: int) -> list[int]:
 
 def measure(options: Options, report: Report) -> None:
     """Measure every number of actors in turn. Raises `ConfigError` before anything runs when a setting cannot work."""
-    check_seconds(options.seconds)
     if any(word.partition("=")[0] == "--actors" for word in options.words):
         raise ConfigError("--actors is what this benchmark varies: leave it away.")
     with report.measuring("settings"):

@@ -23,7 +23,7 @@ from typing import Any
 
 import tyro
 
-from benchmarks.command import Common, check_seconds
+from benchmarks.command import Common
 from benchmarks.emulator import bare_speeds
 from benchmarks.learner_alone import learner_alone, learner_pace
 from benchmarks.report import CannotRun, Report, WrongResult
@@ -74,7 +74,6 @@ class Options(Common):
 
 def measure(options: Options, report: Report) -> None:
     """Measure what is asked for. Raises `ConfigError` before anything runs when a setting cannot work."""
-    check_seconds(options.seconds)
     parts = chosen(options.parts, PARTS, "--parts")
     with report.measuring("settings"):
         plan = plan_of(options.game, options.words)

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import psutil
 import tyro
 
-from benchmarks.command import Common, check_seconds
+from benchmarks.command import Common
 from benchmarks.outside import last_words, running
 from benchmarks.report import ROOT, CannotRun, Report, WrongResult
 from benchmarks.runs import LEARNING_STARTS, SILENT_SECONDS, plan_of
@@ -75,7 +75,6 @@ class Seen(NamedTuple):
 
 def measure(options: Options, report: Report) -> None:
     """Measure both in turn. Raises `ConfigError` before anything runs when a setting cannot work."""
-    check_seconds(options.seconds)
     words = ["--learning-starts", str(LEARNING_STARTS), "--total-steps", "1_000_000_000", *options.words]
     with report.measuring("settings"):
         plan_of(options.game, words)

@@ -16,6 +16,7 @@ from typing import Literal
 
 from shared import machine, validate
 from shared.config import ConfigError
+from shared.doubts import doubts
 from shared.memory import Plan
 
 Colour = Literal["green", "yellow", "red"]
@@ -63,6 +64,7 @@ def before_start(plan: Plan, *, continues: bool) -> list[Check]:
     assert run_dir is not None, "the configuration is not resolved"
     directory = run_directory(run_dir, continues=continues)
     answers = [
+        *settings(doubts(plan.config)),
         cores(plan.actors, machine.usable_cores(), os.cpu_count() or 1),
         memory(plan, machine.usable_memory(), machine.total_memory()),
         descriptors(plan, *machine.descriptors()),
@@ -79,6 +81,13 @@ def refuse(answers: Iterable[Check]) -> None:
     for answer in answers:
         if answer.colour == "red":
             raise ConfigError(answer.sentence)
+
+
+def settings(doubted: Sequence[str]) -> list[Check]:
+    """What looks like a mistake among the settings."""
+    return [Check("settings", "yellow", sentence) for sentence in doubted] or [
+        Check("settings", "green", "No setting is without effect.")
+    ]
 
 
 # Python

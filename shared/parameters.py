@@ -39,8 +39,11 @@ METHOD_ATOMS = {"c51": 51, "qr-dqn": 200}
 """Outputs for each action, as published (Bellemare et al. 2017; Dabney et al. 2018a); of other methods one."""
 
 MOST_ATOMS = 4096
-"""Outputs for each action."""
-_LIMITS = {"actions": 4096, "atoms": MOST_ATOMS, "width": 64}
+"""Outputs for each action, and fractions of an implicit network."""
+MOST_WIDTH = 64
+MOST_RETURN = 1e6
+"""Amount of the least and of the greatest that atoms stand for."""
+_LIMITS = {"actions": 4096, "atoms": MOST_ATOMS, "width": MOST_WIDTH}
 
 
 class Torso(NamedTuple):
@@ -126,7 +129,7 @@ class Network:
         for name, most in _LIMITS.items():
             if not 1 <= values[name] <= most:
                 raise ValueError(f"{name} is {values[name]}")
-        if not (values["method"] == "iqn") <= values["fractions"] <= _LIMITS["atoms"]:
+        if not (values["method"] == "iqn") <= values["fractions"] <= MOST_ATOMS:
             raise ValueError(f"fractions is {values['fractions']}")
         if values["name"] not in (*CONVOLUTIONS, "impala"):
             raise ValueError(f"there is no network {values['name']!r:.40}")

@@ -48,10 +48,15 @@ def resolve(config: Config) -> Config:
     )
 
 
-def device_of(asked: str) -> str:
-    """ "cpu" or "cuda:N". Raises `ConfigError` when the device that was asked for is not there."""
+def check_device_name(asked: str) -> None:
+    """Raise `ConfigError` for what is no name of a device, here or elsewhere."""
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", asked):
         raise ConfigError(f"--device {asked} is not one of auto, cpu, cuda and cuda:N.")
+
+
+def device_of(asked: str) -> str:
+    """ "cpu" or "cuda:N". Raises `ConfigError` when the device that was asked for is not there."""
+    check_device_name(asked)
     if asked == "cpu":
         return asked
     devices = machine.cuda_devices()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import importlib.util
+import math
 import os
 from collections.abc import Iterable
 from dataclasses import fields
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from shared.config import CONFIG_FILE, STACK, Config, ConfigError
 from shared.memory import Plan
-from shared.parameters import MOST_ATOMS
+from shared.parameters import MOST_ATOMS, MOST_RETURN, MOST_WIDTH
 from shared.ring import ring_fields
 from shared.sizes import MOST_PRIORITIES, sizes_of
 
@@ -71,9 +72,8 @@ def settings(config: Config) -> None:
         raise ConfigError("--resume continues a run and --init-from begins a new one: give one of them.")
     if run.track == "wandb" and importlib.util.find_spec("wandb") is None:
         raise ConfigError("--track wandb needs the package wandb, which is not installed: say pip install wandb.")
-    for flag, path in (("--resume", run.resume), ("--init-from", run.init_from)):
-        if path is not None and not path.exists():
-            raise ConfigError(f"{flag} {path} does not exist.")
+    if run.resume is not None and not run.resume.exists():
+        raise ConfigError(f"--resume {run.resume} does not exist.")
 
 
 def method(name: str, known: Iterable[str]) -> None:
@@ -86,6 +86,8 @@ def method(name: str, known: Iterable[str]) -> None:
 def _check_algorithm(config: Config) -> None:
     """Refuse parts that make no sense together, or alone."""
     learn, extend, explore = config.learn, config.extend, config.explore
+    sizes = sizes_of(config)
+    played_ticks = sizes.first_learning_round * sizes.round_ticks
     for wrong, reason in (
         (
             extend.munchausen and extend.double,
@@ -119,9 +121,21 @@ def _check_algorithm(config: Config) -> None:
             "--width, --pooling and --spectral-norm are for --network impala.",
         ),
         (
-            extend.n_step > sizes_of(config).round_ticks,
-            f"--n-step {extend.n_step} is more than the {sizes_of(config).round_ticks} ticks of a round of every "
-            "emulator; more --round-steps or fewer --envs make it longer.",
+            extend.method == "c51" and not extend.v_min <= 0 <= extend.v_max,
+            f"--v-min {extend.v_min} to --v-max {extend.v_max} must hold 0, the return after an episode's end.",
+        ),
+        (
+            extend.n_step > played_ticks,
+            f"--n-step {extend.n_step} is more than the {played_ticks} steps that each of --envs {config.play.envs} "
+            f"has made when learning starts; --learning-starts {extend.n_step * config.play.envs:_} is enough.",
+        ),
+        (
+            explore.epsilon_start == 0 and not extend.noisy,
+            "Nothing would be explored: --epsilon-start is 0, and the network is not --noisy.",
+        ),
+        (
+            extend.importance_start > extend.importance_end,
+            f"--importance-start {extend.importance_start} is more than --importance-end {extend.importance_end}.",
         ),
         (
             explore.epsilon_ladder and explore.epsilon_start == explore.epsilon_end == 0,
@@ -193,6 +207,22 @@ def memory(plan: Plan, usable: int) -> None:
     )
 
 
+def written_file(flag: str, path: Path) -> None:
+    """Refuse a file that cannot be written at the end of what is done for it."""
+    above = path.absolute().parent
+    if not path.name:
+        reason = "it names no file."
+    elif path.exists() and not path.is_file():
+        reason = "it is no ordinary file."
+    elif not above.is_dir():
+        reason = "its directory does not exist."
+    elif not os.access(path if path.exists() else above, os.W_OK):
+        reason = "this user may not write there."
+    else:
+        return
+    raise ConfigError(f"{flag} {path} cannot be written: {reason}")
+
+
 def run_directory(path: Path, *, continues: bool) -> None:
     """Refuse a directory that cannot be written, or that holds a run other than the one that is continued."""
     if path.exists() and not path.is_dir():
@@ -225,34 +255,47 @@ _FOR_CUDA = (
     ("replay_on", "device", "on a CPU the learner reads shared memory anyway."),
     ("mps", "on", "on a CPU there is no GPU to share."),
 )
-_NOT_NEGATIVE = frozenset(
-    {"epsilon_steps", "eval_every_steps", "seed", "checkpoint_every_minutes"}
-    | {"priority_exponent", "epsilon_ladder", "munchausen_alpha"}
+_NOT_NEGATIVE = frozenset({"epsilon_steps", "eval_every_steps", "seed", "checkpoint_every_minutes", "epsilon_ladder"})
+_SHARE = frozenset(
+    {"discount", "epsilon_start", "epsilon_end", "importance_start", "importance_end"}
+    | {"priority_exponent", "munchausen_alpha"}
 )
-_PROBABILITY = frozenset({"discount", "epsilon_start", "epsilon_end", "importance_start", "importance_end"})
 _POSITIVE = frozenset({"learning_rate", "optimizer_epsilon", "noisy_std", "munchausen_temperature", "clip_gradient"})
 _BELOW_ONE = frozenset({"optimizer_decay"})
 _NEGATIVE = frozenset({"munchausen_floor"})
-_FINITE = frozenset({"v_min", "v_max"})
+_AT_MOST = {
+    "width": MOST_WIDTH,
+    "iqn_samples": MOST_ATOMS,
+    "iqn_policy_samples": MOST_ATOMS,
+    "noisy_std": 100.0,
+    "learning_rate": 1.0,
+    "v_min": MOST_RETURN,
+    "v_max": MOST_RETURN,
+}
+"""By amount."""
 
 
 def _check_ranges(config: Config) -> None:
-    """Each number alone. Written so that NaN, which compares false with everything, is refused."""
+    """Each number alone."""
     for section in fields(config):
         for name, value in vars(getattr(config, section.name)).items():
             if value is None or isinstance(value, bool) or not isinstance(value, int | float):
                 continue
-            if name in _AT_LEAST_ONE and not value >= 1:
+            if not math.isfinite(value):
+                raise ConfigError(f"{_flag(name)} {value} must be a finite number.")
+            if name in _AT_LEAST_ONE and value < 1:
                 raise ConfigError(f"{_flag(name)} {_shown(value)} must be at least 1.")
-            if name in _NOT_NEGATIVE and not 0 <= value < float("inf"):
+            if name in _NOT_NEGATIVE and value < 0:
                 raise ConfigError(f"{_flag(name)} {_shown(value)} must not be negative.")
-            if name in _PROBABILITY and not 0 <= value <= 1:
+            if name in _SHARE and not 0 <= value <= 1:
                 raise ConfigError(f"{_flag(name)} {_shown(value)} must lie between 0 and 1.")
-            if name in _POSITIVE and not 0 < value < float("inf"):
+            if name in _POSITIVE and value <= 0:
                 raise ConfigError(f"{_flag(name)} {_shown(value)} must be above 0.")
             if name in _BELOW_ONE and not 0 <= value < 1:
                 raise ConfigError(f"{_flag(name)} {_shown(value)} must be at least 0 and below 1.")
-            if name in _NEGATIVE and not float("-inf") < value < 0:
+            if name in _NEGATIVE and value >= 0:
                 raise ConfigError(f"{_flag(name)} {_shown(value)} must be below 0.")
-            if name in _FINITE and not abs(value) < float("inf"):
-                raise ConfigError(f"{_flag(name)} {_shown(value)} must be a number.")
+            if name in _AT_MOST and abs(value) > _AT_MOST[name]:
+                raise ConfigError(
+                    f"{_flag(name)} {_shown(value)} is beyond {_shown(_AT_MOST[name])}, the most there is."
+                )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shared.config import ConfigError
+from shared.validate import written_file
 from tasks.arguments import PROGRAM, parse
 
 
@@ -41,8 +42,8 @@ def main(arguments: Sequence[str]) -> int:
         f"{PROGRAM} eval",
         "Play whole episodes with trained weights, by the rules of their protocol.",
     )
-    if options.json is not None and not options.json.absolute().parent.is_dir():
-        raise ConfigError(f"--json {options.json} cannot be written: its directory does not exist.")
+    if options.json is not None:
+        written_file("--json", options.json)
     result = ringside.evaluate(options.load, episodes=options.episodes, seed=options.seed, device=options.device)
     normalised = result["human_normalised"]
     print(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from shared.config import ConfigError
+from shared.validate import written_file
 from tasks.arguments import PROGRAM, parse
 
 if TYPE_CHECKING:
@@ -100,8 +101,7 @@ def _check(options: Playing) -> None:
         if options.human:
             raise ConfigError("--human plays in a window; leave --video away.")
         check_suffix("--video", options.video)
-        if not options.video.absolute().parent.is_dir():
-            raise ConfigError(f"--video {options.video} cannot be written: its directory does not exist.")
+        written_file("--video", options.video)
 
 
 def check_suffix(flag: str, path: Path) -> None:

@@ -24,8 +24,10 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(path.parent.name for path in ZOO.glob(f"*/{WEIGHTS}")))
 
 
-def find(load: str | Path) -> Path:
-    """What a user means by --load: a path that exists or, where there is none, `NAME` or `zoo/NAME` of the zoo.
+def find(load: str | Path, flag: str = "--load") -> Path:
+    """What a user means by --load, or another flag: a path that exists or, where there is none, an agent of the zoo.
+
+    It is called `NAME` or `zoo/NAME`.
 
     Raises `ConfigError` with a sentence when there is neither.
     """
@@ -34,6 +36,6 @@ def find(load: str | Path) -> Path:
         parts = path.parts[1:] if path.parts[:1] == (ZOO.name,) else path.parts
         if len(parts) != 1 or parts[0] not in names():
             zoo = f"the agents in the zoo are {', '.join(names())}" if names() else "the zoo is empty"
-            raise ConfigError(f"--load {load} does not exist: no such run, checkpoint or file of weights; {zoo}.")
+            raise ConfigError(f"{flag} {load} does not exist: no such run, checkpoint or file of weights; {zoo}.")
         path = ZOO / parts[0]
     return path / WEIGHTS if (path / WEIGHTS).is_file() else path

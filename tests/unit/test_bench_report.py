@@ -10,7 +10,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from benchmarks.command import Benchmark, Common, run
+from benchmarks.command import Benchmark, Common, find, run
 from benchmarks.emulator import Bare
 from benchmarks.limits import Options
 from benchmarks.report import CannotRun, Report, WrongResult
@@ -154,16 +154,28 @@ def test_operations_are_those_of_the_layers() -> None:
         (Options(seconds=0.0), "--seconds 0.0"),
         (Options(window_steps=10), "2_000 is the least"),
         (Options(batches="32,x"), "'x' is no batch size"),
+        (Options(seconds=float("nan")), "--seconds nan must be a finite number"),
         (Options(learner_threads=0), "--learner-threads 0"),
+        (Options(json=Path("/dev/full")), "--json /dev/full cannot be written: it is no ordinary file"),
+        (Options(json=Path()), "it names no file"),
+        (Options(json=Path("/")), "cannot be written"),
+        (Options(json=Path("/no/such/file")), "its directory does not exist"),
     ],
 )
-def test_impossible_options_are_refused_before_anything_runs(options: Options, says: str, report: Report) -> None:
-    from benchmarks.limits import measure
-
+def test_impossible_options_are_refused_before_anything_runs(options: Options, says: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        measure(options, report)
+        run(find("limits"), options, [])
     assert says in str(raised.value)
-    assert not report.rows
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory\nframe")])
+def test_too_little_memory_for_one_part_is_noted_and_the_rest_goes_on(error: Exception, report: Report) -> None:
+    with report.measuring("large"):
+        raise error
+    assert report.missing["large"].startswith("There is too little memory for it.")
+    assert "frame" not in report.missing["large"]
+    with pytest.raises(RuntimeError, match="another"), report.measuring("broken"):
+        raise RuntimeError("another fault")
 
 
 @pytest.mark.parametrize(("error", "code"), [(CannotRun("no GPU"), 0), (WrongResult("it is off"), 1)])

@@ -142,7 +142,7 @@ def test_the_first_red_refuses_a_start() -> None:
 def test_a_start_asks_the_same_checks(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = plan.config.with_settings(run_dir=tmp_path / "run", actors=2)
     names = [answer.name for answer in checks.before_start(ringside.check(config), continues=False)]
-    assert names == ["cores", "memory", "open files", "processes", "run directory", "disk space"]
+    assert names == ["settings", "cores", "memory", "open files", "processes", "run directory", "disk space"]
     monkeypatch.setattr(checks.machine, "descriptors", lambda: (20, 20))
     with pytest.raises(ConfigError, match="opens up to"):
         ringside.plan(config)

@@ -16,10 +16,11 @@ import ringside
 from shared import machine, resolve, validate
 from shared.config import CONFIG_FILE, MAY_CHANGE_ON_RESUME, Config, ConfigError, Play, PresetName
 from shared.memory import Plan
-from shared.parameters import Network
+from shared.parameters import Network, network_of
 from shared.presets import PRESETS
 from shared.ring import ring_fields
 from shared.sizes import sizes_of
+from zoo.catalogue import WEIGHTS, ZOO
 
 ROOT = Path(__file__).resolve().parents[2]
 FIELDS = [
@@ -151,27 +152,27 @@ def assert_sentence(text: str) -> None:
         ({"learning_rate": float("inf")}, "--learning-rate inf"),
         ({"optimizer_decay": 1.0}, "--optimizer-decay 1.0"),
         ({"resume": "/", "init_from": "/"}, "give one of them"),
-        ({"init_from": "/no/such"}, "--init-from /no/such does not exist"),
         # What came after the DQN of 2015, alone
         ({"n_step": 0}, "--n-step 0 must be at least 1"),
         ({"width": 0}, "--width 0 must be at least 1"),
         ({"iqn_samples": 0}, "--iqn-samples 0 must be at least 1"),
         ({"iqn_policy_samples": 0}, "--iqn-policy-samples 0 must be at least 1"),
-        ({"priority_exponent": -0.1}, "--priority-exponent -0.1 must not be negative"),
-        ({"priority_exponent": float("nan")}, "--priority-exponent nan must not be negative"),
+        ({"priority_exponent": -0.1}, "--priority-exponent -0.1 must lie between 0 and 1"),
+        ({"priority_exponent": 1.1}, "--priority-exponent 1.1 must lie between 0 and 1"),
+        ({"priority_exponent": float("nan")}, "--priority-exponent nan must be a finite number"),
         ({"priority_exponent": float("inf")}, "--priority-exponent inf"),
         ({"importance_start": 1.1}, "--importance-start 1.1 must lie between 0 and 1"),
         ({"importance_end": -0.1}, "--importance-end -0.1 must lie between 0 and 1"),
         ({"noisy_std": 0.0}, "--noisy-std 0.0 must be above 0"),
         ({"munchausen_temperature": 0.0}, "--munchausen-temperature 0.0 must be above 0"),
-        ({"munchausen_alpha": -1.0}, "--munchausen-alpha -1.0 must not be negative"),
+        ({"munchausen_alpha": -1.0}, "--munchausen-alpha -1.0 must lie between 0 and 1"),
         ({"munchausen_floor": 0.1}, "--munchausen-floor 0.1 must be below 0"),
-        ({"munchausen_floor": float("nan")}, "--munchausen-floor nan must be below 0"),
+        ({"munchausen_floor": float("nan")}, "--munchausen-floor nan must be a finite number"),
         ({"clip_gradient": 0.0}, "--clip-gradient 0.0 must be above 0"),
-        ({"clip_gradient": float("inf")}, "--clip-gradient inf must be above 0"),
+        ({"clip_gradient": float("inf")}, "--clip-gradient inf must be a finite number"),
         ({"epsilon_ladder": -1.0}, "--epsilon-ladder -1.0 must not be negative"),
-        ({"v_min": float("-inf"), "method": "c51"}, "--v-min -inf must be a number"),
-        ({"v_max": float("nan")}, "--v-max nan must be a number"),
+        ({"v_min": float("-inf"), "method": "c51"}, "--v-min -inf must be a finite number"),
+        ({"v_max": float("nan")}, "--v-max nan must be a finite number"),
         # and together
         ({"munchausen": True, "double": True}, "--munchausen learns the soft value"),
         ({"munchausen": True, "method": "c51"}, "--munchausen averages over actions"),
@@ -184,9 +185,20 @@ def assert_sentence(text: str) -> None:
         ({"width": 2}, "--width, --pooling and --spectral-norm are for --network impala"),
         ({"pooling": True}, "--width, --pooling and --spectral-norm are for --network impala"),
         ({"spectral_norm": True, "network": "small"}, "are for --network impala"),
-        ({"n_step": 105}, "--n-step 105 is more than the 104 ticks of a round"),
         (
-            {"epsilon_ladder": 7.0, "epsilon_start": 0.0, "epsilon_end": 0.0},
+            {"n_step": 625},
+            "--n-step 625 is more than the 624 steps that each of --envs 96 has made when learning starts",
+        ),
+        ({"width": 65, "network": "impala"}, "--width 65 is beyond 64"),
+        ({"method": "iqn", "iqn_policy_samples": 5_000}, "--iqn-policy-samples 5_000 is beyond 4_096"),
+        ({"method": "c51", "v_max": 1e30}, "--v-max 1e+30 is beyond 1000000.0"),
+        ({"noisy": True, "noisy_std": 1e12}, "--noisy-std 1000000000000.0 is beyond 100.0"),
+        ({"learning_rate": 1e10}, "--learning-rate 10000000000.0 is beyond 1.0"),
+        ({"method": "c51", "v_min": 2.0}, "--v-min 2.0 to --v-max 10.0 must hold 0"),
+        ({"epsilon_start": 0.0, "epsilon_end": 0.0}, "Nothing would be explored"),
+        ({"importance_start": 0.9, "importance_end": 0.4}, "--importance-start 0.9 is more than --importance-end 0.4"),
+        (
+            {"epsilon_ladder": 7.0, "epsilon_start": 0.0, "epsilon_end": 0.0, "noisy": True},
             "--epsilon-ladder has no effect with an epsilon of 0",
         ),
         ({"prioritised": True, "replay_size": 20_000_000}, "--replay-size 20_000_000 is more than 16_777_216"),
@@ -197,6 +209,36 @@ def test_impossible_settings_are_refused(wrong: dict[str, Any], says: str) -> No
         validate.settings(Config().with_settings(**wrong))
     assert says in str(refused.value)
     assert_sentence(str(refused.value))
+
+
+@pytest.mark.parametrize(
+    "extreme",
+    [
+        {"method": "iqn", "iqn_policy_samples": 4_096, "iqn_samples": 4_096},
+        {"method": "c51", "v_min": -1e6, "v_max": 1e6, "atoms": 4_096},
+        {"noisy": True, "noisy_std": 100.0, "network": "impala", "width": 64},
+        {"method": "qr-dqn", "atoms": 4_096},
+    ],
+)
+def test_every_network_that_may_run_can_be_read_again(extreme: dict[str, Any]) -> None:
+    config = Config().with_settings(**extreme)
+    validate.settings(config)
+    network = network_of(config, 18)
+    assert Network.from_json(json.loads(json.dumps(network.to_json()))) == network
+
+
+def test_a_run_may_begin_with_an_agent_of_the_zoo() -> None:
+    for name in ("pong", "zoo/pong"):
+        found = ringside.check(Config().with_settings(game="pong", init_from=name, device="cpu"))
+        assert found.config.run.init_from is not None
+        assert found.config.run.init_from.samefile(ZOO / "pong" / WEIGHTS)
+    with pytest.raises(ConfigError, match=r"--init-from /no/such does not exist.*the zoo are pong"):
+        ringside.check(Config().with_settings(init_from="/no/such"))
+
+
+def test_several_steps_go_with_rounds_of_one_tick() -> None:
+    """With alternate a round is a tick or few; transitions may reach over its end."""
+    validate.settings(Config().with_settings(schedule="alternate", n_step=3))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,44 @@
+"""Settings that are possible and yet look like a mistake: each doubt is a sentence, shown as a warning before a run."""
+
+from __future__ import annotations
+
+from shared.config import Config, Extend
+
+_PARTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("--prioritised", "prioritised", ("priority_exponent", "importance_start", "importance_end", "importance_steps")),
+    ("--noisy", "noisy", ("noisy_std",)),
+    ("--munchausen", "munchausen", ("munchausen_alpha", "munchausen_temperature", "munchausen_floor")),
+)
+_METHODS = (("c51", ("v_min", "v_max")), ("iqn", ("iqn_samples", "iqn_policy_samples")))
+_USUAL = Extend()
+
+
+def doubts(config: Config) -> list[str]:
+    """What a user may not have meant."""
+    extend = config.extend
+    found = []
+    for flag, part, names in _PARTS:
+        if not getattr(extend, part):
+            found += [f"{_said(extend, name)} has no effect without {flag}." for name in _changed(extend, names)]
+    for method, names in _METHODS:
+        if extend.method != method:
+            found += [
+                f"{_said(extend, name)} has no effect without --method {method}." for name in _changed(extend, names)
+            ]
+    if config.explore.epsilon_ladder and config.play.envs == 1:
+        found.append(f"--epsilon-ladder {config.explore.epsilon_ladder:g} has no effect with one emulator.")
+    reach = sum(config.learn.discount**i for i in range(extend.n_step))
+    if extend.method == "c51" and not (extend.v_min <= -reach and reach <= extend.v_max):
+        found.append(
+            f"The clipped rewards of one transition alone reach from {-reach:.4g} to {reach:.4g}, beyond --v-min "
+            f"{extend.v_min:g} or --v-max {extend.v_max:g}; what is beyond counts as the support's end."
+        )
+    return found
+
+
+def _changed(extend: Extend, names: tuple[str, ...]) -> list[str]:
+    return [name for name in names if getattr(extend, name) != getattr(_USUAL, name)]
+
+
+def _said(extend: Extend, name: str) -> str:
+    return f"--{name.replace('_', '-')} {getattr(extend, name)}"

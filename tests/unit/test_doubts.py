@@ -1,0 +1,50 @@
+"""Settings that are possible and look like a mistake."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shared import checks
+from shared.config import Config
+from shared.doubts import doubts
+from shared.presets import PRESETS
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_no_preset_is_doubted(preset: Any) -> None:
+    assert doubts(PRESETS[preset]) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"priority_exponent": 0.7}, "--priority-exponent 0.7 has no effect without --prioritised."),
+        ({"importance_start": 0.5}, "--importance-start 0.5 has no effect without --prioritised."),
+        ({"noisy_std": 0.1}, "--noisy-std 0.1 has no effect without --noisy."),
+        ({"munchausen_alpha": 0.5}, "--munchausen-alpha 0.5 has no effect without --munchausen."),
+        ({"iqn_samples": 8}, "--iqn-samples 8 has no effect without --method iqn."),
+        ({"v_max": 20.0}, "--v-max 20.0 has no effect without --method c51."),
+        ({"epsilon_ladder": 7.0, "envs": 1, "lane_envs": 1}, "--epsilon-ladder 7 has no effect with one emulator."),
+        (
+            {"method": "c51", "v_min": -0.5, "v_max": 0.5},
+            "The clipped rewards of one transition alone reach from -1 to 1, beyond --v-min -0.5 or --v-max 0.5; what "
+            "is beyond counts as the support's end.",
+        ),
+        (
+            {"method": "c51", "v_min": -2.0, "v_max": 10.0, "n_step": 3, "discount": 1.0},
+            "The clipped rewards of one transition alone reach from -3 to 3, beyond --v-min -2 or --v-max 10; what is "
+            "beyond counts as the support's end.",
+        ),
+    ],
+)
+def test_what_looks_like_a_mistake_is_said(settings: dict[str, Any], says: str) -> None:
+    assert doubts(Config().with_settings(**settings)) == [says]
+
+
+def test_a_doubt_is_a_warning_and_refuses_nothing() -> None:
+    answers = checks.settings(["Odd.", "Odder."])
+    assert [(answer.colour, answer.sentence) for answer in answers] == [("yellow", "Odd."), ("yellow", "Odder.")]
+    checks.refuse(answers)
+    assert [answer.colour for answer in checks.settings([])] == ["green"]
