@@ -14,7 +14,6 @@ import os
 import platform
 import re
 import shlex
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -86,7 +85,7 @@ def diagnose(config: Config, words: Sequence[str]) -> tuple[list[Check], str]:
         gpu,
     ]
     if devices:
-        answers.append(checks.mps(installed=shutil.which(mps.CONTROL) is not None))
+        answers.append(checks.mps(installed=mps.control() is not None))
     answers += checks.before_start(plan, continues=ringside.continues(plan))
     answers.append(checks.locked_memory(machine.locked_memory()))
     with _working("disk"):

@@ -217,8 +217,8 @@ class Supervisor:
 
         A fault of one may have hit the other, and the server takes nobody new until both are gone.
         """
-        together, given_up = [number], False
-        if number in GPU_ROLES and self._gpu.environment:
+        together, given_up, shared = [number], False, number in GPU_ROLES and bool(self._gpu.environment)
+        if shared:
             together = [role for role in GPU_ROLES if role in self._children]
             if child.deaths.by_fault >= GIVE_UP_MPS and self._may_give_up_mps(number):
                 self._note("From here on the GPU is shared in turns, without MPS.")
@@ -229,6 +229,8 @@ class Supervisor:
                 return
         if given_up:
             self._gpu.quit()
+        elif shared:
+            self._gpu.renew()
         for each in together:
             self._board.restarts[each] += 1
             self._start(each, self._children[each].incarnation + 1)

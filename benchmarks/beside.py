@@ -21,6 +21,8 @@ SEED = 1
 DIGEST_UPDATES = 40
 """After how many updates parameters are compared: several chunks, and a part of one."""
 WARM_ANSWERS = 20
+END = "end"
+"""Tells a learner without end to go, with nothing under way: under MPS the others might hang."""
 
 
 class Updates(NamedTuple):
@@ -78,6 +80,7 @@ class Beside:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._child.finish(END)
         self._child.__exit__(kind, error, trace)
 
 
@@ -109,7 +112,9 @@ def _learn(connection: Connection, config: Config, seconds: float) -> None:
         done += trainer.end_round().updates  # waits for the GPU
         trainer.update_target()
         if connection.poll():
-            connection.recv()
+            if connection.recv() == END:
+                trainer.settle()
+                return
             connection.send(done / (time.perf_counter() - began))
     connection.send((done / (time.perf_counter() - began), digest))
 

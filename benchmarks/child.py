@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -16,6 +17,9 @@ from shared.arena import ArenaError
 
 START_SECONDS = 120.0
 """Most that a process may take beyond the time that it was given."""
+
+
+END_SECONDS = 10.0
 
 
 class Child:
@@ -37,6 +41,12 @@ class Child:
         """What it sends to an answer. Raises as `answer`."""
         self._ours.send(word)
         return self.answer()
+
+    def finish(self, word: str) -> None:
+        """Tell it to end by itself, and wait for it; not for long."""
+        with suppress(OSError):  # it has ended
+            self._ours.send(word)
+        self._process.join(END_SECONDS)
 
     def answer(self, seconds: float = 0.0) -> Any:
         """What it sends next. Raises the exception that it sends, or `CannotRun` when it sends nothing."""

@@ -66,6 +66,7 @@ class Feed:
         self._actions = torch.arange(model.network.actions, device=device)
         self._ahead = Ahead(device)
         self._plan: Batch | None = None
+        self._asked: tuple[int, int] | None = None  # the round that is foreseen, and the end of its window
         self._foreseen: tuple[int, int, Batch] | None = None
         self._round = self._planned = 0
         self._loaded = -1
@@ -82,6 +83,7 @@ class Feed:
         """Begin a round of `updates` updates, drawn from ticks before `window_end`."""
         self.settle()
         self._round, self._planned, self._loaded, self._taught = round_, updates, -1, 0
+        self._asked = None
         if not updates:
             return
         if self.prioritised is not None:
@@ -95,11 +97,16 @@ class Feed:
     def foresee(self, round_: int, window_end: int) -> None:
         """Begin to draw what `begin` would draw, beside what the GPU still has to do.
 
-        What is drawn by priorities cannot be foreseen.
+        What is drawn by priorities cannot be foreseen, but its frames can be brought.
         """
-        if self.prioritised is None:
-            # Nothing that the updates under way touch: frames are read here alone, and those of the coming round have
-            # places of their own.
+        if self._asked == (round_, window_end):
+            return
+        self._asked = round_, window_end
+        # Nothing that the updates under way touch: frames are read here alone, and those of the coming round have
+        # places of their own.
+        if self.prioritised is not None:
+            self._ahead.begin(partial(self.prioritised.foresee, window_end), after_all=False)
+        else:
             self._ahead.begin(partial(self._foresee, round_, window_end), after_all=False)
 
     def load(self, number: int) -> Chunk:

@@ -72,7 +72,7 @@ class Rounds:
             end = (round_ + 1 if alternate else round_) * self._sizes.round_ticks
             self._trainer.begin_round(round_, end)
             self._run(round_, count)
-            self._wait_for_gpu(None if alternate or round_ + 1 == self._sizes.rounds else round_ + 1)
+            self._wait_for_gpu(round_ + 1)
             self._span.append(self._trainer.end_round())
         if self._sizes.target_changes_after(round_):
             self._trainer.update_target()
@@ -102,15 +102,19 @@ class Rounds:
                 published = first + part
             first += part
 
-    def _wait_for_gpu(self, coming: int | None) -> None:
+    def _wait_for_gpu(self, coming: int) -> None:
         """Let a GPU finish what was asked of it; meanwhile draw the transitions of round `coming`, once it can be."""
         finished = self._board.lane_finished
         while self._trainer.busy:
-            if coming is not None and finished.min() >= coming:
-                self._trainer.foresee(coming, coming * self._sizes.round_ticks)
-                coming = None
+            if finished.min() >= coming:
+                self._foresee(coming)
             self._waiter.beat()
             self._waiter.bell.wait(LOOK_SECONDS)
+
+    def _foresee(self, round_: int) -> None:
+        """Have the transitions of a round drawn beside other work; all rounds before it have been played."""
+        if self._learn.schedule != "alternate" and round_ < self._sizes.rounds and self._sizes.updates_in(round_):
+            self._trainer.foresee(round_, round_ * self._sizes.round_ticks)
 
     def _wait_for_lanes(self, boundary: int) -> None:
         """Wait until every lane has finished the rounds before `boundary`."""
@@ -131,6 +135,7 @@ class Rounds:
     def _commit(self, boundary: int) -> None:
         """Close the rounds before `boundary`."""
         self._wait_for_lanes(boundary)
+        self._foresee(boundary)
         if self._sizes.is_snapshot(boundary) and self._memory.learner_snapshots.newest() < boundary:
             if boundary:
                 self._note(boundary)
@@ -202,4 +207,8 @@ def main(birth: Birth) -> None:
                 rounds.do(round_)
         except NonFiniteError as error:
             raise Unmendable(f"{error} {report(memory, waiter, trainer, birth.run_dir, error)}") from error
+        except Stopped:
+            trainer.settle()
+            raise
+        trainer.settle()
         memory.board.phase[birth.process] = Phase.DONE

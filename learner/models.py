@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from learner import network as plain
@@ -19,6 +20,8 @@ from shared.parameters import Network, parameters_of
 
 WRONG = 0.4
 """Relative error that rounding does not explain: it reaches 0.15 in gradients of fresh networks, a wrong kernel 0.5."""
+CHECKED_ROWS = 8
+"""Of a batch, that are compared; a large network takes a CPU long in float32."""
 
 
 class PlainModel(plain.Weights):
@@ -59,41 +62,65 @@ def model_of(network: Network, device: torch.device, precision: str) -> Model:
 
 
 def check_arithmetic(network: Network, device: torch.device, precision: str, batch: int, *, learns: bool) -> None:
-    """Compare this machine's bfloat16 with its float32 in a batch of the size that will be used: forward, and backward
-    where it `learns`.
+    """Compare this machine's arithmetic with a CPU's float32 in a batch of the size that will be used: forward, and
+    backward where it `learns`.
 
     Libraries choose kernels by processor and shape, and some have been wrong without a word (oneDNN 3.12 with AMX:
-    convolutions of 16 channels with stride 4).
+    convolutions of 16 channels with stride 4; cuDNN on Hopper, pytorch/pytorch#150700). The first rows stand for all.
 
     Raises:
-        ConfigError: what bfloat16 gives is further from float32 than rounding explains.
+        ConfigError: what it gives is further from float32 than rounding explains.
     """
-    if precision != "bf16":
+    cpu = torch.device("cpu")
+    if (device, precision) == (cpu, "fp32"):
         return
-    parameters = initial_parameters(network, 0)
     generator = torch.Generator().manual_seed(0)
     pixels = torch.randint(0, 256, (batch, GRID, GRID, STACK * plain.CELL), generator=generator, dtype=torch.uint8)
-    fractions = torch.rand(batch, 2, generator=generator).to(device) if network.method == "iqn" else None
-    atoms = 2 if fractions is not None else network.atoms
-    gradient = torch.randn(batch, network.actions, atoms, generator=generator).to(device)
-    results = []
-    for each in ("fp32", "bf16"):
-        model = model_of(network, device, each)
-        model.to_inner(parameters, model.master)
-        model.cast()
-        vector = torch.zeros_like(model.shadow)
-        model.gradient_into(vector)
-        past = model.forward(pixels.to(device), 0, Beside(fractions), learns=learns)
-        results.append([past.outputs.detach().numpy(force=True)])
-        if learns:
-            model.backward(past, gradient, Aside())
-            outer = np.zeros(len(vector), np.float32)
-            model.to_outer(vector.float(), outer)
-            results[-1] += parameters_of(network).split(outer).values()
-    for exact, rounded in zip(*results, strict=True):
-        off = float(np.linalg.norm(rounded - exact)) / max(float(np.linalg.norm(exact)), 1e-30)
+    fractions = torch.rand(batch, 2, generator=generator) if network.method == "iqn" else None
+    atoms = network.atoms if fractions is None else 2
+    gradient = torch.randn(batch, network.actions, atoms, generator=generator)
+    gradient[CHECKED_ROWS:] = 0
+    wanted, found = (
+        _numbers(
+            network,
+            at,
+            kind,
+            pixels[:rows],
+            None if fractions is None else fractions[:rows],
+            gradient[:rows] if learns else None,
+        )
+        for at, kind, rows in ((cpu, "fp32", CHECKED_ROWS), (device, precision, batch))
+    )
+    for exact, computed in zip(wanted, found, strict=True):
+        off = float(np.linalg.norm(computed - exact)) / max(float(np.linalg.norm(exact)), 1e-30)
         if not off < WRONG:
             raise ConfigError(
-                f"On {device}, bfloat16 gives network {network} values that are {off:.0%} off: a kernel of PyTorch "
-                f"{torch.__version__} is wrong on this processor. Use --precision fp32."
+                f"On {device}, {precision} gives network {network} values that are {off:.0%} off: a kernel of PyTorch "
+                f"{torch.__version__} is wrong on this processor. Use "
+                f"{'--precision fp32' if precision != 'fp32' else '--device cpu'}."
             )
+
+
+def _numbers(
+    network: Network,
+    device: torch.device,
+    precision: str,
+    pixels: Tensor,
+    fractions: Tensor | None,
+    gradient: Tensor | None,
+) -> list[NDArray[np.float32]]:
+    """The first outputs of a fresh network, and where there is a gradient of its outputs that by each parameter."""
+    model = model_of(network, device, precision)
+    model.to_inner(initial_parameters(network, 0), model.master)
+    model.cast()
+    vector = torch.zeros_like(model.shadow)
+    model.gradient_into(vector)
+    beside = Beside(None if fractions is None else fractions.to(device))
+    past = model.forward(pixels.to(device), 0, beside, learns=gradient is not None)
+    found = [past.outputs.detach()[:CHECKED_ROWS].numpy(force=True)]
+    if gradient is not None:
+        model.backward(past, gradient.to(device), Aside())
+        outer = np.zeros(parameters_of(network).count, np.float32)
+        model.to_outer(vector.float(), outer)
+        found += parameters_of(network).split(outer).values()
+    return found

@@ -58,6 +58,10 @@ class Prioritised:
         extend, done = self._extend, min(1.0, round_ * sizes.round_steps / self._extend.importance_steps)
         self._beta = extend.importance_start + done * (extend.importance_end - extend.importance_start)
 
+    def foresee(self, window_end: int) -> None:
+        """Bring the frames of a coming window, whose transitions are not drawn yet, to where they are read."""
+        self._frames.advance(window_end)
+
     def draw(self, number: int, places: Tensor, importance: Tensor) -> Batch:
         """The transitions of chunk `number` of the round, n = updates * batch.
 
@@ -76,6 +80,6 @@ class Prioritised:
 
         Errors that are not finite teach nothing: the loss is not finite either, and ends the round.
         """
-        errors = error.numpy(force=True)
+        errors = error.cpu().numpy()  # not numpy(force=True), which holds Python's lock while it waits
         if np.isfinite(errors).all():
             self.tree.update(places.numpy(), errors)

@@ -201,11 +201,18 @@ class Trainer:
             self._done += self._some(number % 2, first, last)
 
     def foresee(self, round_: int, window_end: int) -> None:
-        """Begin to draw what `begin_round` would draw with these arguments, beside what the GPU still has to do.
+        """Begin to draw what `begin_round` would draw with these arguments, beside other work; once is enough.
 
         Only when all updates of the present round were asked for, and all ticks before `window_end` are there.
         """
         self._feed.foresee(round_, window_end)
+
+    def settle(self) -> None:
+        """Wait for all that was begun. A process that goes with work under way may leave the others hanging under MPS
+        (NVIDIA's MPS documentation, "Client early termination")."""
+        self._feed.settle()
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
 
     @property
     def busy(self) -> bool:

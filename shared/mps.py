@@ -27,6 +27,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 CONTROL = "nvidia-cuda-mps-control"
+DRIVER_FOLDER = "/usr/local/nvidia/bin"
 START_SECONDS = 15.0
 CLIENT_SECONDS = 60.0
 QUIT_SECONDS = 5.0
@@ -56,6 +57,11 @@ def environment_of(directory: Path) -> dict[str, str]:
     return {"CUDA_MPS_PIPE_DIRECTORY": str(directory / "pipe"), "CUDA_MPS_LOG_DIRECTORY": str(directory / "log")}
 
 
+def control() -> str | None:
+    """The program, which containers have where the driver is put into them; None: there is none."""
+    return shutil.which(CONTROL) or shutil.which(CONTROL, path=DRIVER_FOLDER)
+
+
 def client(device: int) -> list[str]:
     """A command that uses a GPU as any client would; it succeeds or the daemon is of no use."""
     return [sys.executable, "-c", _CLIENT, str(device)]
@@ -81,7 +87,7 @@ class Service:
         Raises:
             MpsError: the daemon does not start, or does not serve.
         """
-        if shutil.which(CONTROL) is None:
+        if control() is None:
             raise MpsError(f"There is no {CONTROL} on the PATH.")
         self._directory = Path(tempfile.mkdtemp(prefix="ringside-mps-"))  # for this user alone, mode 0700
         self._guardian = subprocess.Popen(
@@ -109,6 +115,15 @@ class Service:
             raise MpsError(f"A first process could not use the GPU through MPS ({type(error).__name__}).") from error
         if not (_command(self._directory, "get_server_list") or "").strip():
             raise MpsError("A first process used the GPU, but not through MPS.")
+
+    def renew(self) -> None:
+        """End the servers, whose clients are gone; the next client has a fresh one.
+
+        What a client leaves that was killed at work is undefined (NVIDIA's MPS documentation).
+        """
+        if self._directory is not None:
+            for server in (_command(self._directory, "get_server_list") or "").split():
+                _command(self._directory, f"shutdown_server {server} -f")
 
     def quit(self) -> None:
         """End the daemon, if there is one, and leave nothing behind. Its clients should be gone."""
@@ -143,7 +158,7 @@ def service(asked: str, device: str, note: Callable[[str], None]) -> Iterator[Se
     daemon = Service()
     try:
         index = device.partition(":")[2]
-        if asked != "off" and index and (asked == "on" or shutil.which(CONTROL)):
+        if asked != "off" and index:
             try:
                 daemon.start(client(int(index)))
             except MpsError as error:
@@ -160,7 +175,7 @@ def _command(directory: Path, command: str) -> str | None:
     """What the daemon answers to a command; None when it does not."""
     try:
         done = subprocess.run(
-            [CONTROL],
+            [control() or CONTROL],
             input=command + "\n",
             env={**os.environ, **environment_of(directory)},
             capture_output=True,
@@ -189,7 +204,7 @@ def _guard(directory: Path) -> None:
     daemon = None
     try:
         daemon = subprocess.Popen(
-            [CONTROL, "-f"],
+            [control() or CONTROL, "-f"],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

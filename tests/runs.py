@@ -39,6 +39,7 @@ SMALL = {
     "--network": "small",
     "--learner-threads": "1",
     "--inference-batch": "4",
+    "--mps": "off",
 }
 """Ten rounds of 60 ticks, eight of which learn; the window wraps; random Breakout ends an episode in some 200 ticks."""
 

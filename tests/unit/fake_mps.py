@@ -39,7 +39,10 @@ if "-f" in sys.argv:
     daemon()
 elif not (pipe / "control").exists():
     sys.exit("Cannot find MPS control daemon process")
-elif "get_server_list" in (command := sys.stdin.read()):
+elif "shutdown_server" in (command := sys.stdin.read()):
+    with (record / "shut").open("a") as file:
+        file.write(command)
+elif "get_server_list" in command:
     used = (record / "client").exists() or "IDLE" not in os.environ
     print(server.read_text() if used else "")
 elif "quit" in command:

@@ -85,6 +85,21 @@ def test_a_daemon_lives_as_long_as_the_run(record: Path, monkeypatch: pytest.Mon
     assert not notes
 
 
+def test_what_killed_clients_leave_is_shut_down(record: Path) -> None:
+    with mps.service("on", "cuda:0", print) as service:
+        server = (record / "server").read_text()
+        service.renew()
+        assert (record / "shut").read_text() == f"shutdown_server {server} -f\n"
+
+
+def test_the_program_is_found_beside_the_driver(record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, *rest = os.environ["PATH"].split(":")
+    monkeypatch.setenv("PATH", ":".join(rest))
+    assert mps.control() is None
+    monkeypatch.setattr(mps, "DRIVER_FOLDER", folder)
+    assert mps.control() == str(Path(folder) / mps.CONTROL)
+
+
 @pytest.mark.parametrize("death", [signal.SIGKILL, signal.SIGINT])
 def test_nothing_is_left_when_the_run_dies(record: Path, death: signal.Signals) -> None:
     program = f"""
@@ -157,12 +172,12 @@ def test_none_is_started_where_there_is_nothing_to_share(record: Path, asked: st
     assert not (record / "daemon").exists()
 
 
-def test_a_missing_program_is_said_when_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_program_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     notes: list[str] = []
     with mps.service("auto", "cuda:0", notes.append) as service:
         assert service.environment == {}
-    assert not notes
+    assert notes == [f"The GPU is shared in turns, without MPS: There is no {mps.CONTROL} on the PATH."]
     with pytest.raises(mps.MpsError, match="no nvidia-cuda-mps-control"), mps.service("on", "cuda:0", print):
         raise AssertionError("it cannot be had")
 
@@ -189,9 +204,14 @@ class _Gpu:
 
     def __init__(self, *, there: bool) -> None:
         self.environment = {"CUDA_MPS_PIPE_DIRECTORY": "/there"} if there else {}
+        self.renewed = False
 
     def quit(self) -> None:
         self.environment = {}
+
+    def renew(self) -> None:
+        assert self.environment, "there is a server"
+        self.renewed = True
 
 
 def _restarted(asked: str, dead: Role, deaths: int, *, there: bool) -> tuple[list[int], bool]:
@@ -205,6 +225,7 @@ def _restarted(asked: str, dead: Role, deaths: int, *, there: bool) -> tuple[lis
     def start(number: int, incarnation: int) -> None:
         assert incarnation == 1
         assert all(children[role].process.killed for role in children if role in started or role == number)
+        assert gpu.renewed == (dead != Role.SCRIBE and bool(gpu.environment)), "nobody meets the old server"
         started.append(number)
 
     stand_in = SimpleNamespace(
