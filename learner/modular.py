@@ -23,9 +23,11 @@ from learner.model import Beside
 from learner.network import CELL, PIXEL, network_input
 from learner.pooling import max_pool
 from shared.config import FRAME_SIDE, STACK
-from shared.parameters import CONVOLUTIONS, COSINES, IMPALA, RESIDUALS, Network, parameters_of
+from shared.parameters import CONVOLUTIONS, COSINES, IMPALA, RESIDUALS, Network, ParameterSpec, parameters_of
 
 _TINY = 1e-12
+ALIGNED = 64
+"""Parameters begin at multiples of so many: kernels for matrices want addresses that are multiples of 16 bytes."""
 SIGMA = "_sigma"
 """Ends the names of what scales the noise."""
 
@@ -42,17 +44,12 @@ class ModularModel:
     def __init__(self, network: Network, device: torch.device, precision: str) -> None:
         self.network = network
         self._dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-        spec = parameters_of(network)
-        self.master = torch.zeros(spec.count, device=device)
+        self._spec = parameters_of(network)
+        self._places, size = _places(self._spec)
+        self.master = torch.zeros(size, device=device)
         self.shadow = self.master if self._dtype == torch.float32 else self.master.to(self._dtype)
-        self._places: dict[str, slice] = {}
-        self._leaves: dict[str, Tensor] = {}
-        offset = 0
-        for name, shape in spec.shapes:
-            self._places[name] = slice(offset, offset + math.prod(shape))
-            offset += math.prod(shape)
-            source = self.master if _in_float32(name) else self.shadow
-            self._leaves[name] = source[self._places[name]].view(shape).detach()
+        masters, shadows = self._views(self.master), self._views(self.shadow)
+        self._leaves = {name: (masters if _in_float32(name) else shadows)[name].detach() for name in self._places}
         torso = [place.stop for name, place in self._places.items() if name.startswith(("conv", "block"))]
         self.cut = max(torso)
         self._noisy = self._noisy_layers()
@@ -67,12 +64,19 @@ class ModularModel:
         self._iterated: list[tuple[Tensor, Tensor]] = []
 
     def to_inner(self, outer: NDArray[np.float32], inner: Tensor) -> None:
-        """See `Model`: a copy."""
-        inner.copy_(torch.from_numpy(outer))
+        """See `Model`."""
+        host = inner if inner.device.type == "cpu" else torch.zeros_like(inner, device="cpu")
+        views = self._views(host)
+        for name, part in self._spec.split(outer).items():
+            views[name].copy_(torch.from_numpy(part))
+        if host is not inner:
+            inner.copy_(host)
 
     def to_outer(self, inner: Tensor, outer: NDArray[np.float32]) -> None:
-        """See `Model`: a copy."""
-        torch.from_numpy(outer).copy_(inner)
+        """See `Model`."""
+        views = self._views(inner.cpu())
+        for name, part in self._spec.split(outer).items():
+            torch.from_numpy(part).copy_(views[name])
 
     def cast(self) -> None:
         """See `Model`."""
@@ -85,7 +89,7 @@ class ModularModel:
     def gradient_into(self, flat: Tensor) -> None:
         """See `Model`."""
         flat.zero_()  # what no pass writes has no gradient: the vectors of power iteration
-        views = {name: flat[place].view(self._leaves[name].shape) for name, place in self._places.items()}
+        views = self._views(flat)
         self._into = {name: self._affine(views, name) for name in self._layers}
         alone = {id(tensor) for layer in self._layers.values() for tensor in layer}
         others = [name for name, leaf in self._leaves.items() if id(leaf) not in alone and not name.endswith(".u")]
@@ -116,6 +120,18 @@ class ModularModel:
         for u, found in self._iterated:
             u.copy_(found)
         self._iterated.clear()
+
+    def _views(self, flat: Tensor) -> dict[str, Tensor]:
+        """The parameters in a flat vector, by name and in their shapes."""
+        found = {}
+        for name, shape in self._spec.shapes:
+            part = flat[self._places[name]]
+            if _channels_last(name, shape):
+                out, inputs, height, width = shape
+                found[name] = part.view(out, height, width, inputs).permute(0, 3, 1, 2)
+            else:
+                found[name] = part.view(shape)
+        return found
 
     # --- the parts
 
@@ -244,6 +260,20 @@ class ModularModel:
         counts = [count for pair in self._noisy.values() for count in pair]
         parts = iter(rows.split(counts, -1))
         return {name: (next(parts), next(parts)) for name in self._noisy}
+
+
+def _places(spec: ParameterSpec) -> tuple[dict[str, slice], int]:
+    """Where each parameter lies in a flat vector, and the vector's length. What lies between them is and stays 0."""
+    places, offset = {}, 0
+    for name, shape in spec.shapes:
+        places[name] = slice(offset, offset + math.prod(shape))
+        offset = -(-places[name].stop // ALIGNED) * ALIGNED
+    return places, offset
+
+
+def _channels_last(name: str, shape: tuple[int, ...]) -> bool:
+    """Whether a parameter is a convolution's weight, kept as images are; the first one is cut into blocks anyway."""
+    return len(shape) == 4 and name != "conv1.weight"
 
 
 def _weight(layer: str) -> str:

@@ -36,7 +36,7 @@ from learner.replay import frames_of
 from learner.targets import Targets
 from shared.config import FRAME_SIDE, Extend, Learn
 from shared.errors import Unmendable
-from shared.parameters import Network
+from shared.parameters import Network, parameters_of
 from shared.ring import Ring
 from shared.sizes import Sizes
 from shared.snapshot import PRIORITIES, STATE_NAMES
@@ -265,7 +265,7 @@ class Trainer:
         frames = frames_of(self._sizes.n_step)
         cut = chunk.blocks[part].cpu().view(-1, GRID, GRID, frames, BLOCK, BLOCK).permute(0, 3, 1, 4, 2, 5)
         outer = {"gradient": self._optimizer.gradient, "parameters_after": self._online.master}
-        vectors = {name: np.zeros(len(vector), np.float32) for name, vector in outer.items()}
+        vectors = {name: np.zeros(parameters_of(self._network).count, np.float32) for name in outer}
         for name, vector in outer.items():
             self._online.to_outer(vector, vectors[name])
         return {

@@ -222,15 +222,32 @@ def _relative(actual: Tensor, expected: Tensor) -> float:
     return float((actual.double() - expected).norm() / expected.norm().clamp(min=1e-12))
 
 
+def _outer(model: ModularModel, inner: Tensor) -> np.ndarray:
+    """A vector in the model's own order, in that of `shared.parameters`."""
+    outer = np.zeros(parameters_of(model.network).count, np.float32)
+    model.to_outer(inner, outer)
+    return outer
+
+
 def _learn(model: ModularModel, stacks: np.ndarray, beside: Beside, gradient: Tensor) -> tuple[Tensor, np.ndarray]:
     """Outputs, and the gradient by the parameters, as the trainer asks for them."""
-    vector, outer = torch.full_like(model.shadow, 7.0), np.zeros(len(model.master), np.float32)
+    vector = torch.full_like(model.shadow, 7.0)
     model.gradient_into(vector)
     with torch.inference_mode():
         past = model.forward(_blocks(stacks), 0, beside, learns=True)
         model.backward(past, gradient, Aside())
-        model.to_outer(vector.float(), outer)
-    return past.outputs.detach(), outer
+    return past.outputs.detach(), _outer(model, vector.float())
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_both_orders_of_parameters_hold_the_same(name: str) -> None:
+    network = NETWORKS[name]
+    flat = initial_parameters(network, 1)
+    model = _model(network, "bf16", flat)
+    assert np.array_equal(_outer(model, model.master), flat)
+    assert float(model.master.abs().sum()) == pytest.approx(float(np.abs(flat).sum()), rel=1e-4), "gaps are zero"
+    for part, leaf in model._leaves.items():
+        assert leaf.data_ptr() % 16 == 0, f"{part}: kernels for matrices want it"
 
 
 # Against the reference
@@ -356,9 +373,7 @@ def test_power_iteration_finds_the_largest_singular_value(precision: str) -> Non
         for _ in range(60):
             past = model.forward(_blocks(_stacks(1)), 0, Beside(), learns=True)
             model.backward(past, gradient, Aside())
-    outer = np.zeros(len(model.master), np.float32)
-    model.to_outer(model.master, outer)
-    views = parameters_of(network).split(outer)
+    views = parameters_of(network).split(_outer(model, model.master))
     weight = torch.from_numpy(views[f"{name}.weight"]).double().flatten(1)
     u = torch.from_numpy(views[f"{name}.u"]).double()
     assert float(u.norm()) == pytest.approx(1.0, rel=1e-5)
@@ -378,7 +393,7 @@ def test_the_vector_of_power_iteration_moves_only_when_a_pass_is_over() -> None:
         assert torch.equal(model.forward(_blocks(_stacks(2)), 0, Beside()).outputs, first)
         assert torch.equal(model.master, before)
         model.backward(past, torch.ones(2, ACTIONS, 1), Aside())
-    views, former = (parameters_of(network).split(vector.numpy()) for vector in (model.master, before))
+    views, former = (parameters_of(network).split(_outer(model, vector)) for vector in (model.master, before))
     for name in views:
         assert np.array_equal(views[name], former[name]) == (not name.endswith(".u")), name
 
