@@ -54,7 +54,14 @@ class Feed:
         self._sizes, self._seed, self._device, self._batch = sizes, seed, device, learn.batch_size
         self._targets = targets
         self._frames = _frames(ring, device, replay_on)
-        self._replay = Replay(ring, self._frames, batch=learn.batch_size, discount=learn.discount, seed=seed)
+        self._replay = Replay(
+            ring,
+            self._frames,
+            batch=learn.batch_size,
+            discount=learn.discount,
+            seed=seed,
+            clip=learn.clip_rewards,
+        )
         self.updates = min(CHUNK_UPDATES, -(-sizes.round_steps // learn.train_every))
         like = partial(Chunk.of, model=model, method=method, n_step=sizes.n_step, device=device)
         self.chunks = [like(self.updates, learn.batch_size) for _ in range(2)]

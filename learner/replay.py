@@ -106,7 +106,7 @@ class Batch(NamedTuple):
     action: Tensor
     """int64[n]."""
     reward: Tensor
-    """float32[n]: the discounted sum of one reward or more, each clipped to its sign."""
+    """float32[n]: the discounted sum of one reward or more, each clipped to its sign unless told otherwise."""
     discount: Tensor
     """float32[n]: gamma^steps, or 0 where the return ends (a terminal state, or a lost life that counts)."""
 
@@ -254,12 +254,16 @@ def _fill(source: Tensor, out: Tensor) -> None:
 class Replay:
     """The transitions of a round: drawn at its start, all at once, since the window does not change within it."""
 
-    def __init__(self, ring: Ring, frames: Frames, *, batch: int, discount: float, seed: int) -> None:
+    def __init__(
+        self, ring: Ring, frames: Frames, *, batch: int, discount: float, seed: int, clip: bool = True
+    ) -> None:
+        """`clip`: of a reward counts its sign alone."""
         self.starts = Starts(ring)
         self._ring = ring
         self._frames = frames
         self._batch = batch
         self._discount = discount
+        self._clip = clip
         self._seed = seed
 
     def plan(self, round_: int, window_end: int, updates: int, padded: int) -> Batch:
@@ -285,7 +289,8 @@ class Replay:
         # A tick that ended more than once ended by the stronger word: a terminal state, or a lost life that counts.
         ends = np.where(flat["truncated"][now] != 0, End.TRUNCATED, End.NONE)
         ends[(flat["terminated"][now] | flat["life_lost"][now]) != 0] = End.TERMINAL
-        value, discount, length = n_step(np.sign(flat["raw_reward"][now]), ends, self._discount)
+        reward = flat["raw_reward"][now]
+        value, discount, length = n_step(np.sign(reward) if self._clip else reward, ends, self._discount)
         keep = self._ring.stack_rows(env, tick)[1]
         if steps == 1:  # the frame of t + 1 belongs to the episode of every t that was acted in
             ticks = tick[:, None] + np.arange(1 - STACK, 2)

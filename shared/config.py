@@ -71,6 +71,8 @@ class Learn:
     """Steps played before the first update."""
     discount: float = 0.99
     """Discount factor gamma."""
+    clip_rewards: bool = True
+    """Learn from the sign of each reward (Mnih et al. 2015, Methods), or from its amount."""
     optimizer: Literal["rmsprop", "adam"] = "rmsprop"
     """rmsprop: centred, as in 2015; adam: Kingma & Ba."""
     learning_rate: float = 2.5e-4

@@ -28,7 +28,7 @@ def doubts(config: Config) -> list[str]:
     if config.explore.epsilon_ladder and config.play.envs == 1:
         found.append(f"--epsilon-ladder {config.explore.epsilon_ladder:g} has no effect with one emulator.")
     reach = sum(config.learn.discount**i for i in range(extend.n_step))
-    if extend.method == "c51" and not (extend.v_min <= -reach and reach <= extend.v_max):
+    if config.learn.clip_rewards and extend.method == "c51" and not (extend.v_min <= -reach and reach <= extend.v_max):
         found.append(
             f"The clipped rewards of one transition alone reach from {-reach:.4g} to {reach:.4g}, beyond --v-min "
             f"{extend.v_min:g} or --v-max {extend.v_max:g}; what is beyond counts as the support's end."

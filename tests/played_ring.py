@@ -102,7 +102,7 @@ class PlayedRing:
                     found.append((tick, env))
         return found
 
-    def transition(self, tick: int, env: int, discount: float = 0.99) -> Transition:
+    def transition(self, tick: int, env: int, discount: float = 0.99, *, clip: bool = True) -> Transition:
         """The transition that starts at a valid tick; slow and obvious."""
         slot = self._slots[tick]
         assert slot["valid"][env]
@@ -112,7 +112,7 @@ class PlayedRing:
         rewards, ends = [], False
         for step in range(tick, tick + self.sizes.n_step):
             reward = float(self._slots[step]["raw_reward"][env])
-            rewards.append(float((reward > 0) - (reward < 0)))
+            rewards.append(float((reward > 0) - (reward < 0)) if clip else reward)
             ends = bool(self._slots[step]["terminated"][env] or self._slots[step]["life_lost"][env])
             if ends or self._slots[step]["truncated"][env]:
                 break

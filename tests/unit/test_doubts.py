@@ -43,6 +43,10 @@ def test_what_looks_like_a_mistake_is_said(settings: dict[str, Any], says: str) 
     assert doubts(Config().with_settings(**settings)) == [says]
 
 
+def test_rewards_as_they_are_have_no_bound_that_is_known() -> None:
+    assert doubts(Config().with_settings(method="c51", v_min=-0.5, v_max=0.5, clip_rewards=False)) == []
+
+
 def test_a_doubt_is_a_warning_and_refuses_nothing() -> None:
     answers = checks.settings(["Odd.", "Odder."])
     assert [(answer.colour, answer.sentence) for answer in answers] == [("yellow", "Odd."), ("yellow", "Odder.")]

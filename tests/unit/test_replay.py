@@ -104,6 +104,18 @@ def test_the_reference_sees_all_kinds_of_ends(steps: int) -> None:
 
 
 @STEPS
+def test_rewards_are_learnt_by_their_amount_where_that_is_asked_for(steps: int) -> None:
+    played = PlayedRing(_config(steps), both=True)
+    played.play(60)
+    tick, env = np.array(played.samplable(60)).T
+    replay = Replay(played.ring, HostFrames(played.ring), batch=8, discount=0.99, seed=3, clip=False)
+    rewards = replay.transitions(tick, env).reward.tolist()
+    expected = [played.transition(*start, clip=False).reward for start in zip(tick, env, strict=True)]
+    assert rewards == pytest.approx(expected, rel=1e-6)
+    assert max(rewards) > steps, "not signs alone"
+
+
+@STEPS
 def test_the_window_ends_before_the_last_reward_of_a_return(steps: int) -> None:
     played = PlayedRing(_config(steps), both=True)
     played.play(30)
