@@ -45,7 +45,7 @@ play: ARGS := $(if $(ARGS),$(ARGS),--load pong)
 play: install ## watch the Pong agent of the zoo; ARGS="--load RUN --video FILE.mp4" for another, or a video
 	$(BIN)/python launch.py play $(ARGS)
 
-test: install ## all tests that fit in ten minutes on two cores
+test: install ## all tests but the long ones; a quarter of an hour on two cores
 	$(BIN)/python -m pytest -m "not stress" $(ARGS)
 
 check: install ## lint, types, tests

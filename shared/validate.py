@@ -23,7 +23,9 @@ from shared.sizes import MOST_PRIORITIES, sizes_of
 OWN_BYTES = 1_500_000_000
 """What learner, inference, scribe and supervisor take for themselves, generously, with torch on a CPU."""
 ACTOR_BYTES = 100_000_000
-"""What an actor may take for itself; tests/crash holds it to that."""
+"""What an actor with few emulators may take for itself; tests/crash holds it to that."""
+ENV_BYTES = 1_000_000
+"""What an emulator takes of its actor, generously."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -178,7 +180,7 @@ def resolved(config: Config) -> None:
 
 def own_bytes(plan: Plan) -> int:
     """Bytes that the processes of a run take beside the shared region, generously."""
-    return OWN_BYTES + ACTOR_BYTES * plan.actors
+    return OWN_BYTES + ACTOR_BYTES * plan.actors + ENV_BYTES * plan.sizes.envs
 
 
 def replay_that_fits(plan: Plan, usable: int) -> int | None:
