@@ -46,9 +46,9 @@ class MaxPool(torch.autograd.Function):
         padded = gradient.new_zeros(n, channels, STRIDE * rows + 1, STRIDE * columns + 1)
         top = torch.arange(rows, device=gradient.device)[:, None] * STRIDE - BORDER
         left = torch.arange(columns, device=gradient.device) * STRIDE - BORDER
+        within = where - (top * width + left)  # where in its window each maximum lies
         for dy in range(SIZE):
             for dx in range(SIZE):
-                here = where == (top + dy) * width + left + dx
                 part = padded[:, :, dy : dy + STRIDE * rows : STRIDE, dx : dx + STRIDE * columns : STRIDE]
-                part.add_(gradient * here)
+                part.add_(gradient * (within == dy * width + dx))
         return padded[:, :, BORDER : BORDER + height, BORDER : BORDER + width]
