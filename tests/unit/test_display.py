@@ -16,8 +16,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from watch.display import LiveDisplay, PlainDisplay, duration, figure, line, open_display, render, short
+from watch.display import LiveDisplay, PlainDisplay, open_display
+from watch.line import duration, figure, line, short
 from watch.outlet import Outlet
+from watch.screen import render
 from watch.status import CheckpointStatus, EvaluationStatus, RoleStatus, Status, verdict
 
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ from shared.board import Phase, Role
 from shared.config import Config, Evaluate, Extend, Learn, Machine, Play, Run
 from shared.memory import Memory, Plan
 from watch import observer
-from watch.display import line
+from watch.line import line
 from watch.load import NEWEST, Sample
 from watch.observer import Observer
 
