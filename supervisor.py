@@ -9,10 +9,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import FrameType
 
 import multiprocess
 from multiprocess import reduction
@@ -26,6 +24,7 @@ from shared.cores import Claims, cores_of_actors
 from shared.deaths import Cause, Deaths, signal_name
 from shared.memory import Memory, Plan
 from shared.process import DEVICE_FAULT, FATAL, Bells, Birth, log_path, role_name, run_role
+from shared.requests import Requests, requests_heard
 from shared.vigil import Vigil, sight
 from shared.wait import Bell
 
@@ -36,8 +35,6 @@ SAVE_SECONDS = 120.0
 REAP_SECONDS = 30.0
 """How long a killed process may take to end; one that waits for a disk or a driver ends only when that answers."""
 LOOK_SECONDS = 0.25
-SECOND_AFTER_SECONDS = 1.0
-"""From when on a second signal counts as asking again: terminals and `timeout` send one twice."""
 
 MODULES = {
     Role.INFERENCE: "learner.inference",
@@ -87,8 +84,7 @@ class Supervisor:
         self._on_look = on_look
         self._note = note
         self._gpu = gpu
-        self._signals = 0
-        self._asked_at = 0.0
+        self._requests = Requests()
         self._looked_at = time.monotonic()
         self._failure: str | None = None
         self._killed_scribe = False
@@ -117,7 +113,7 @@ class Supervisor:
         Raises:
             RunFailed: a role died again and again, or said that a restart cannot help.
         """
-        with self._signals_caught():
+        with requests_heard(self._requests.hear):
             try:
                 for process in [*self._roles, *range(Role.ACTORS, Role.ACTORS + self._plan.actors)]:
                     self._start(process, incarnation=0)
@@ -143,7 +139,7 @@ class Supervisor:
                 self._bury(number, child)
             elif not self._stopping or number == Role.SCRIBE:  # who may not go on is not waited for
                 self._watch(number, child, since)
-        if self._signals and not self._stopping:
+        if self._requests.count and not self._stopping:
             self._note("Stopping: the round is abandoned, the last boundary is saved. Once more ends at once.")
             self._stop()
         if self._out_of_patience or now > self._stop_deadline:
@@ -274,7 +270,7 @@ class Supervisor:
     @property
     def _out_of_patience(self) -> bool:
         """Whether nobody, not even the scribe, may go on: the user asked twice, or saving takes too long."""
-        return self._signals > 1 or time.monotonic() > self._stop_deadline + SAVE_SECONDS
+        return self._requests.count > 1 or time.monotonic() > self._stop_deadline + SAVE_SECONDS
 
     def _fail(self, sentence: str) -> None:
         self._failure = self._failure or sentence
@@ -326,26 +322,6 @@ class Supervisor:
         finally:
             self._memory.arena.close()
             self._claims.close()
-
-    @contextmanager
-    def _signals_caught(self) -> Iterator[None]:
-        """Count SIGINT, SIGTERM and SIGHUP instead of dying of them; who is told to ignore one (nohup) ignores it."""
-
-        def count(number: int, frame: FrameType | None) -> None:
-            now = time.monotonic()
-            if not self._signals or (number != signal.SIGHUP and now - self._asked_at > SECOND_AFTER_SECONDS):
-                self._signals += 1
-                self._asked_at = now
-
-        heeded = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        former = {
-            number: signal.signal(number, count) for number in heeded if signal.getsignal(number) != signal.SIG_IGN
-        }
-        try:
-            yield
-        finally:
-            for number, handler in former.items():
-                signal.signal(number, handler)
 
 
 def _end(process: multiprocess.Process) -> bool:

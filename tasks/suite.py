@@ -17,11 +17,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from shared.config import ARITHMETIC, CONFIG_FILE, MAY_CHANGE_ON_RESUME, SUMMARY_FILE, Config, ConfigError, words_of
 from shared.manifest import BEST_FILE, CHECKPOINTS
+from shared.requests import requests_heard
 from shared.suites import SUITES
 from tasks.arguments import LAUNCHER, PROGRAM, Choices, config_of, parse_choices
 
@@ -169,7 +169,7 @@ class _Steward:
 
     def run(self) -> int:
         """All jobs and the report. Returns the exit code."""
-        with self._signals_caught():
+        with requests_heard(self._pass_on):
             for number, job in enumerate(self._jobs, start=1):
                 if not self._stopped:
                     self._do(job, f"[{number}/{len(self._jobs)}] {job.name}")
@@ -258,24 +258,11 @@ class _Steward:
         finally:
             self._child = None
 
-    @contextmanager
-    def _signals_caught(self) -> Iterator[None]:
-        """Pass SIGINT, SIGTERM and SIGHUP on to the run, which saves itself; nothing else is begun then."""
-
-        def pass_on(number: int, frame: FrameType | None) -> None:
-            self._stopped = True
-            if self._child is not None:
-                self._child.send_signal(signal.SIGTERM)  # a run takes two signals within a second for one
-
-        heeded = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # unless this process was told to ignore one (nohup)
-        former = {
-            number: signal.signal(number, pass_on) for number in heeded if signal.getsignal(number) != signal.SIG_IGN
-        }
-        try:
-            yield
-        finally:
-            for number, handler in former.items():
-                signal.signal(number, handler)
+    def _pass_on(self, number: int) -> None:
+        """Have the run, which saves itself, stop, too; nothing else is begun then."""
+        self._stopped = True
+        if self._child is not None:
+            self._child.send_signal(signal.SIGTERM)  # a run takes two signals within a second for one
 
     def _report(self) -> None:
         """The report of all that was finished, if that is anything."""

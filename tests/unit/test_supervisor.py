@@ -11,6 +11,7 @@ import pytest
 
 import supervisor
 from shared.board import Role, Stop
+from shared.requests import Requests
 from supervisor import REAP_SECONDS, SAVE_SECONDS, Supervisor, _Child
 
 
@@ -20,7 +21,7 @@ def stopping() -> Supervisor:
     made: Any = object.__new__(Supervisor)
     made._board = SimpleNamespace(stop=np.array([Stop.ABANDON]))
     made._children = {number: _Child(Process()) for number in (Role.SCRIBE, Role.LEARNER)}
-    made._signals, made._failure, made._killed_scribe = 0, None, False
+    made._requests, made._failure, made._killed_scribe = Requests(), None, False
     made._stop_deadline = time.monotonic() - 1.0
     return made  # type: ignore[no-any-return]
 

@@ -1,0 +1,44 @@
+"""Requests to stop, counted."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from shared.requests import HEEDED, SECOND_AFTER_SECONDS, Requests, requests_heard
+
+
+def test_a_signal_sent_twice_at_once_is_one_request_and_a_later_one_another() -> None:
+    now = [100.0]
+    requests = Requests(lambda: now[0])
+    requests.hear(signal.SIGINT)
+    now[0] += SECOND_AFTER_SECONDS / 2
+    requests.hear(signal.SIGTERM)
+    assert requests.count == 1
+    now[0] += SECOND_AFTER_SECONDS
+    requests.hear(signal.SIGINT)
+    assert requests.count == 2
+
+
+def test_a_closed_terminal_never_asks_again() -> None:
+    now = [100.0]
+    requests = Requests(lambda: now[0])
+    for _ in range(3):
+        requests.hear(signal.SIGHUP)
+        now[0] += 60.0
+    assert requests.count == 1
+
+
+def test_signals_are_heard_within_and_as_before_afterwards() -> None:
+    heard: list[int] = []
+    before = [signal.getsignal(number) for number in HEEDED]
+    ignored = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with requests_heard(heard.append):
+            for number in HEEDED:
+                os.kill(os.getpid(), number)
+        assert heard == [signal.SIGINT, signal.SIGTERM], "who is told to ignore one ignores it"
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, ignored)
+    assert [signal.getsignal(number) for number in HEEDED] == before
