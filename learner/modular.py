@@ -170,7 +170,7 @@ class ModularModel:
         """A linear layer; a noisy one adds sigma * f(e_out) f(e_in)^T to its weights (Fortunato et al. 2018)."""
 
         def layer(name: str, x: Tensor) -> Tensor:
-            into = self._into[name] if torch.is_grad_enabled() else None
+            into = self._into.get(name) if torch.is_grad_enabled() else None
             return linear(x, self._layers[name], into, lambda: self._aside)
 
         y = layer(name, x)
