@@ -186,12 +186,10 @@ class Agent:
             import torch
 
             from learner.policy import Policy
-            from shared.resolve import device_of
 
             self._policies = {1: self._policies[1]} if 1 in self._policies else {}
-            weights, device = self._weights, torch.device(device_of(self._device))
-            self._policies[rows] = Policy(weights.network, device, "fp32", batch=rows)
-            self._policies[rows].load(weights.flat)
+            self._policies[rows] = Policy(self._weights.network, torch.device(self._device), "fp32", batch=rows)
+            self._policies[rows].load(self._weights.flat)
         return self._policies[rows]
 
     def env(self, **settings: Any) -> gymnasium.Env[Any, Any]:
@@ -215,6 +213,8 @@ class Agent:
 def load_agent(load: str | Path, *, device: str = "auto") -> Agent:
     """The agent of a run directory, a checkpoint, a file of weights or a name in the zoo.
 
-    Raises `ConfigError` when there is none.
+    Raises `ConfigError` when there is none, or no such device.
     """
-    return Agent(weights_at(load), device)
+    from shared.resolve import device_of
+
+    return Agent(weights_at(load), device_of(device))

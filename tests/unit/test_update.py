@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -25,13 +24,7 @@ CPU = torch.device("cpu")
 State = dict[str, np.ndarray]
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Sums in one order, whatever other tests set."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def _trainer(played: PlayedRing, config: Config, precision: str = "fp32", replay_on: str = "auto") -> Trainer:
