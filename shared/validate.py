@@ -270,7 +270,6 @@ _AT_MOST = {
     "iqn_samples": MOST_ATOMS,
     "iqn_policy_samples": MOST_ATOMS,
     "noisy_std": 100.0,
-    "learning_rate": 1.0,
     "v_min": MOST_RETURN,
     "v_max": MOST_RETURN,
 }

@@ -91,6 +91,23 @@ def test_a_batch_that_poisons_the_learner_is_written_down(tmp_path: Path) -> Non
 
 
 @pytest.mark.stress
+def test_what_poisons_the_priorities_ends_the_run_and_none_is_saved(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    words = ("--prioritised", "--method", "c51")
+    process = start(run_dir, *words, env="tests.pixel_game:factory", total_steps="1_000_000")
+    memory = memory_of(process, run_dir, actions=3)
+    wait_until(process, lambda: memory.board.committed >= 4)
+    memory.ring.field["raw_reward"][:] = np.nan
+    output = finish(process, code=1)
+    assert "ceased to be finite" in output
+    assert gone(process)
+    kept = load_boundary(find_checkpoint(run_dir))
+    assert np.isfinite(kept["priorities"]).all()
+    assert kept["priorities"].max() > 0
+    assert np.isfinite(kept["online"]).all()
+
+
+@pytest.mark.stress
 def test_a_learning_rate_that_poisons_the_learner_is_written_down(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     process = start(run_dir, optimizer="adam", learning_rate="1e30", precision="fp32")
