@@ -39,7 +39,10 @@ class Child:
 
     def ask(self, word: str) -> Any:
         """What it sends to an answer. Raises as `answer`."""
-        self._ours.send(word)
+        try:
+            self._ours.send(word)
+        except OSError as error:
+            raise CannotRun("Its process ended early.") from error
         return self.answer()
 
     def finish(self, word: str) -> None:

@@ -78,7 +78,7 @@ def run(benchmark: Benchmark, options: Common, words: Sequence[str]) -> int:
     """
     check_numbers(options)
     if options.json is not None:
-        written_file("--json", options.json)
+        written_file("--json", options.json, replaces=True)
     # Told to end, it ends what it started, as when interrupted.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     report = Report(benchmark.name, benchmark.explanation.splitlines()[0], [benchmark.name, *words])

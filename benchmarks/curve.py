@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,7 +49,7 @@ class Curve(NamedTuple):
 
 def curve_of(word: str) -> Curve:
     """The curve of `RUN`, or of `NAME=RUN`."""
-    name, _, path = word.rpartition("=")
+    name, _, path = ("", "", word) if Path(word).exists() else word.partition("=")
     run = Path(path)
     records = list(read_metrics(run / METRICS_FILE))
     config = json.loads((run / CONFIG_FILE).read_text())
@@ -82,16 +83,19 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     curves = [curve_of(word) for word in options.runs]
+    for curve in curves:
+        if not curve.rounds:
+            parser.error(f"no episode of {curve.name} has ended yet")
     alone = len(curves) == 1
     figure, axes = plt.subplots(1, 2, figsize=(10, 3.6), sharey=True, layout="constrained")
     for which, axis in enumerate(axes):
-        for curve, colour in zip(curves, COLOURS, strict=False):
+        for curve, colour in zip(curves, cycle(COLOURS), strict=False):
             draw(axis, curve, colour, which, alone=alone)
         axis.set_xlabel(LABELS[which])
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("raw return of training episodes" if alone else f"mean of {MEAN_OVER}; circles: evaluations")
     axes[0].legend(loc="upper left")
-    figure.suptitle(curves[0].title)
+    figure.suptitle("; ".join(dict.fromkeys(curve.title for curve in curves)))
     figure.savefig(options.out, dpi=110)
 
 

@@ -99,8 +99,10 @@ class Report:
             yield
         except CannotRun as error:
             self.missing[part] = str(error)
-        except (MemoryError, RuntimeError) as error:  # the latter is PyTorch's
-            if not isinstance(error, MemoryError) and "memory" not in str(error):
+        except (MemoryError, RuntimeError) as error:
+            # PyTorch says it in words on a CPU, and by a class of its own on a GPU, which is not imported here.
+            words = ("can't allocate memory", "out of memory")
+            if not isinstance(error, MemoryError) and not any(each in str(error) for each in words):
                 raise
             self.missing[part] = f"There is too little memory for it. {str(error).partition(chr(10))[0]}".strip()
         except WrongResult as error:

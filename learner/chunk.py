@@ -24,7 +24,7 @@ class Chunk(NamedTuple):
     chosen: Tensor
     """float32[n, actions]: one-hot a_t."""
     reward: Tensor
-    """float32[n]: the return of the steps, of clipped rewards."""
+    """float32[n]: the return of the steps."""
     discount: Tensor
     """float32[n]; 0 where the return ends."""
     future: Tensor

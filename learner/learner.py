@@ -206,7 +206,9 @@ def main(birth: Birth) -> None:
             for round_ in range(rounds.begin(), memory.sizes.rounds):
                 rounds.do(round_)
         except NonFiniteError as error:
-            raise Unmendable(f"{error} {report(memory, waiter, trainer, birth.run_dir, error)}") from error
+            sentence = f"{error} {report(memory, waiter, trainer, birth.run_dir, error)}"
+            trainer.settle()
+            raise Unmendable(sentence) from error
         except Stopped:
             trainer.settle()
             raise

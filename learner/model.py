@@ -34,7 +34,7 @@ class Model(Protocol):
     """One set of parameters, ready to compute.
 
     Attributes:
-        master: float32[P] in an order of the model's own; the truth.
+        master: float32[Q] in an order of the model's own, Q >= P; the truth. What lies between parameters is 0.
         shadow: the same in the arithmetic of the passes; in float32 it is `master` itself.
         cut: parameters before this one are moved first (learner/optimizer.py).
         noise: normal numbers that its noisy layers take at a time.
@@ -47,7 +47,7 @@ class Model(Protocol):
     noise: int
 
     def to_inner(self, outer: NDArray[np.float32], inner: Tensor) -> None:
-        """Write parameters in the order of `shared.parameters` into a vector in the model's own, float32[P] both."""
+        """Write parameters in the order of `shared.parameters` (float32[P]) into a vector in the model's own."""
 
     def to_outer(self, inner: Tensor, outer: NDArray[np.float32]) -> None:
         """The way back."""
@@ -76,7 +76,7 @@ class Model(Protocol):
         """
 
     def gradient_into(self, flat: Tensor) -> None:
-        """From now on, have `backward` write into a vector [P] of the shadow's dtype, in the model's own order."""
+        """From now on, have `backward` write into a vector [Q] of the shadow's dtype, in the model's own order."""
 
     def backward(self, past: Any, gradient: Tensor, aside: Aside) -> None:
         """Write the gradient of sum(gradient * outputs) by the parameters; whole after `aside.settle()`.

@@ -113,14 +113,14 @@ def _numbers(
     model = model_of(network, device, precision)
     model.to_inner(initial_parameters(network, 0), model.master)
     model.cast()
-    vector = torch.zeros_like(model.shadow)
-    model.gradient_into(vector)
     beside = Beside(None if fractions is None else fractions.to(device))
-    past = model.forward(pixels.to(device), 0, beside, learns=gradient is not None)
-    found = [past.outputs.detach()[:CHECKED_ROWS].numpy(force=True)]
-    if gradient is not None:
-        model.backward(past, gradient.to(device), Aside())
-        outer = np.zeros(parameters_of(network).count, np.float32)
-        model.to_outer(vector.float(), outer)
-        found += parameters_of(network).split(outer).values()
-    return found
+    if gradient is None:
+        with torch.no_grad():
+            return [model.forward(pixels.to(device), 0, beside).outputs[:CHECKED_ROWS].numpy(force=True)]
+    vector, outer = torch.zeros_like(model.shadow), np.zeros(parameters_of(network).count, np.float32)
+    model.gradient_into(vector)
+    past = model.forward(pixels.to(device), 0, beside, learns=True)
+    model.backward(past, gradient.to(device), Aside())
+    model.to_outer(vector.float(), outer)
+    outputs = past.outputs.detach()[:CHECKED_ROWS].numpy(force=True)
+    return [outputs, *parameters_of(network).split(outer).values()]

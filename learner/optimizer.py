@@ -114,8 +114,8 @@ class Optimizer:
     """Moments and steps for one set of weights.
 
     Attributes:
-        gradient: float32[P] or bfloat16[P], as the weights' shadow; what `step` takes, and leaves as it is.
-        mean, square: float32[P], moments of the gradient.
+        gradient: float32[Q] or bfloat16[Q], as the weights' shadow (learner/model.py); what `step` takes.
+        mean, square: float32[Q], moments of the gradient.
         gradient_scale: what the gradient of a sum over the batch is to be multiplied with before it comes here.
     """
 

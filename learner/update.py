@@ -255,7 +255,7 @@ class Trainer:
     def last_update(self) -> dict[str, NDArray[np.generic]]:
         """What went into the update that was done last, and what came of it, b transitions and P parameters.
 
-        `frames` uint8[b, k, 84, 84] of both stacks, `action` int64[b], `reward` float32[b] of clipped ones (and
+        `frames` uint8[b, k, 84, 84] of both stacks, `action` int64[b], `reward` float32[b] of the steps (and
         Munchausen's term), `discount` float32[b], `target_value` float32[b, ...], `gradient` and `parameters_after`
         float32[P] in outer order.
         """

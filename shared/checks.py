@@ -86,7 +86,7 @@ def refuse(answers: Iterable[Check]) -> None:
 def settings(doubted: Sequence[str]) -> list[Check]:
     """What looks like a mistake among the settings."""
     return [Check("settings", "yellow", sentence) for sentence in doubted] or [
-        Check("settings", "green", "No setting is without effect.")
+        Check("settings", "green", "Nothing among the settings looks like a mistake.")
     ]
 
 

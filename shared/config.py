@@ -214,7 +214,7 @@ class Run:
     resume: Path | None = None
     """Continue this run directory or checkpoint exactly, with its settings (docs/reliability.md: which may change)."""
     init_from: Path | None = None
-    """Begin a new run with the weights of this run directory or checkpoint."""
+    """Begin a new run with the weights of this run directory, checkpoint, file of weights or agent of the zoo."""
     checkpoint_every_minutes: float = 10.0
     """Minutes between two checkpoints; one is written at the end in any case."""
     checkpoint_replay: bool = True

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from shared.config import Config, Extend
+from shared.presets import PRESETS
 
-_PARTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    ("--prioritised", "prioritised", ("priority_exponent", "importance_start", "importance_end", "importance_steps")),
-    ("--noisy", "noisy", ("noisy_std",)),
-    ("--munchausen", "munchausen", ("munchausen_alpha", "munchausen_temperature", "munchausen_floor")),
-)
-_METHODS = (("c51", ("v_min", "v_max")), ("iqn", ("iqn_samples", "iqn_policy_samples")))
-_USUAL = Extend()
+_PARTS = {
+    "prioritised": ("priority_exponent", "importance_start", "importance_end", "importance_steps"),
+    "noisy": ("noisy_std",),
+    "munchausen": ("munchausen_alpha", "munchausen_temperature", "munchausen_floor"),
+}
+_METHODS = {"c51": ("v_min", "v_max"), "iqn": ("iqn_samples", "iqn_policy_samples")}
+_KNOWN = [Extend(), *(preset.extend for preset in PRESETS.values())]
 
 
 def doubts(config: Config) -> list[str]:
     """What a user may not have meant."""
     extend = config.extend
     found = []
-    for flag, part, names in _PARTS:
+    for part, names in _PARTS.items():
         if not getattr(extend, part):
-            found += [f"{_said(extend, name)} has no effect without {flag}." for name in _changed(extend, names)]
-    for method, names in _METHODS:
+            found += [f"{_said(extend, name)} has no effect without --{part}." for name in _changed(extend, names)]
+    for method, names in _METHODS.items():
         if extend.method != method:
             found += [
                 f"{_said(extend, name)} has no effect without --method {method}." for name in _changed(extend, names)
@@ -37,8 +38,12 @@ def doubts(config: Config) -> list[str]:
 
 
 def _changed(extend: Extend, names: tuple[str, ...]) -> list[str]:
-    return [name for name in names if getattr(extend, name) != getattr(_USUAL, name)]
+    """Those that somebody must have said: their values are of no preset."""
+    return [name for name in names if all(getattr(extend, name) != getattr(known, name) for known in _KNOWN)]
 
 
 def _said(extend: Extend, name: str) -> str:
-    return f"--{name.replace('_', '-')} {getattr(extend, name)}"
+    value = getattr(extend, name)
+    return (
+        f"--{name.replace('_', '-')} {value:_}" if isinstance(value, int) else f"--{name.replace('_', '-')} {value:g}"
+    )

@@ -88,7 +88,7 @@ class Service:
             MpsError: the daemon does not start, or does not serve.
         """
         if control() is None:
-            raise MpsError(f"There is no {CONTROL} on the PATH.")
+            raise MpsError(f"There is no {CONTROL} on the PATH or in {DRIVER_FOLDER}.")
         self._directory = Path(tempfile.mkdtemp(prefix="ringside-mps-"))  # for this user alone, mode 0700
         self._guardian = subprocess.Popen(
             [sys.executable, "-m", "shared.mps", str(self._directory)],

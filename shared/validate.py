@@ -209,16 +209,19 @@ def memory(plan: Plan, usable: int) -> None:
     )
 
 
-def written_file(flag: str, path: Path) -> None:
-    """Refuse a file that cannot be written at the end of what is done for it."""
-    above = path.absolute().parent
+def written_file(flag: str, path: Path, *, replaces: bool = False) -> None:
+    """Refuse a file that cannot be written at the end of what is done for it.
+
+    `replaces`: it is written beside its name and renamed, which a pipe or a device would not survive.
+    """
+    above = os.path.dirname(os.path.abspath(path))  # nothing here raises for a name that is too long
     if not path.name:
         reason = "it names no file."
-    elif path.exists() and not path.is_file():
+    elif os.path.isdir(path) or (replaces and os.path.exists(path) and not os.path.isfile(path)):
         reason = "it is no ordinary file."
-    elif not above.is_dir():
+    elif not os.path.isdir(above):
         reason = "its directory does not exist."
-    elif not os.access(path if path.exists() else above, os.W_OK):
+    elif not os.access(path if os.path.exists(path) and not replaces else above, os.W_OK):
         reason = "this user may not write there."
     else:
         return

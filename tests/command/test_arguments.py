@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -53,6 +54,16 @@ def refusal(launch: Launch, *arguments: str) -> str:
 def test_impossible_arguments(launch: Launch, tmp_path: Path, arguments: tuple[str, ...], says: str) -> None:
     assert says in refusal(launch, *arguments)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reader_that_goes_ends_the_output_without_a_traceback() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, ROOT / "launch.py", "--help"], stdout=write, stderr=subprocess.PIPE, text=True, timeout=60
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 def test_a_directory_that_holds_a_run_is_not_overwritten(launch: Launch, tmp_path: Path) -> None:

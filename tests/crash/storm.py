@@ -171,11 +171,14 @@ class Storm:
     def pause(self, seconds: float) -> None:
         """Let the run go on for a while: the storm's own measure of time, not a wait for anything."""
         end = time.monotonic() + seconds
-        self.until(lambda: time.monotonic() >= end)
+        self.until(lambda: time.monotonic() >= end, seconds + SOON_SECONDS)
 
     def all_at_work(self) -> bool:
         """Whether nobody is starting, and all that were killed were replaced."""
-        return bool(self.board.restarts.sum() == self.tally.kills and (self.board.phase != Phase.STARTING).all())
+        phases = self.board.phase.copy()
+        if not self.memory.plan.evaluation_episodes:
+            phases[Role.EVALUATOR] = Phase.WORKING  # there is none
+        return bool(self.board.restarts.sum() == self.tally.kills and (phases != Phase.STARTING).all())
 
     def breathe(self) -> None:
         """Wait until all are at work and a round is committed."""

@@ -52,7 +52,9 @@ def test_there_are_104_games_for_one_player() -> None:
     assert not {"combat", "joust", "maze_craze", "warlords"} & set(games())
 
 
-@pytest.mark.parametrize("name", ["space_invaders", "SpaceInvaders", "spaceinvaders", "Space-Invaders"])
+@pytest.mark.parametrize(
+    "name", ["space_invaders", "SpaceInvaders", "spaceinvaders", "Space-Invaders", "ALE/SpaceInvaders-v5"]
+)
 def test_a_game_may_be_written_in_several_ways(name: str) -> None:
     assert game_name(name) == "space_invaders"
 

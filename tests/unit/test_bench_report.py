@@ -174,8 +174,9 @@ def test_too_little_memory_for_one_part_is_noted_and_the_rest_goes_on(error: Exc
         raise error
     assert report.missing["large"].startswith("There is too little memory for it.")
     assert "frame" not in report.missing["large"]
-    with pytest.raises(RuntimeError, match="another"), report.measuring("broken"):
-        raise RuntimeError("another fault")
+    fault = "an illegal memory access was encountered"
+    with pytest.raises(RuntimeError, match=fault), report.measuring("broken"):
+        raise RuntimeError(f"CUDA error: {fault}")
 
 
 @pytest.mark.parametrize(("error", "code"), [(CannotRun("no GPU"), 0), (WrongResult("it is off"), 1)])

@@ -24,8 +24,8 @@ def test_no_preset_is_doubted(preset: Any) -> None:
         ({"importance_start": 0.5}, "--importance-start 0.5 has no effect without --prioritised."),
         ({"noisy_std": 0.1}, "--noisy-std 0.1 has no effect without --noisy."),
         ({"munchausen_alpha": 0.5}, "--munchausen-alpha 0.5 has no effect without --munchausen."),
-        ({"iqn_samples": 8}, "--iqn-samples 8 has no effect without --method iqn."),
-        ({"v_max": 20.0}, "--v-max 20.0 has no effect without --method c51."),
+        ({"iqn_samples": 9}, "--iqn-samples 9 has no effect without --method iqn."),
+        ({"v_max": 20.0}, "--v-max 20 has no effect without --method c51."),
         ({"epsilon_ladder": 7.0, "envs": 1, "lane_envs": 1}, "--epsilon-ladder 7 has no effect with one emulator."),
         (
             {"method": "c51", "v_min": -0.5, "v_max": 0.5},
@@ -41,6 +41,10 @@ def test_no_preset_is_doubted(preset: Any) -> None:
 )
 def test_what_looks_like_a_mistake_is_said(settings: dict[str, Any], says: str) -> None:
     assert doubts(Config().with_settings(**settings)) == [says]
+
+
+def test_what_a_preset_says_is_not_held_against_the_user() -> None:
+    assert doubts(PRESETS["btr"].with_settings(prioritised=False)) == []
 
 
 def test_rewards_as_they_are_have_no_bound_that_is_known() -> None:

@@ -93,8 +93,9 @@ def test_what_killed_clients_leave_is_shut_down(record: Path) -> None:
 
 
 def test_the_program_is_found_beside_the_driver(record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, *rest = os.environ["PATH"].split(":")
-    monkeypatch.setenv("PATH", ":".join(rest))
+    folder = os.environ["PATH"].split(":")[0]
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(mps, "DRIVER_FOLDER", "/nowhere")
     assert mps.control() is None
     monkeypatch.setattr(mps, "DRIVER_FOLDER", folder)
     assert mps.control() == str(Path(folder) / mps.CONTROL)
@@ -174,10 +175,11 @@ def test_none_is_started_where_there_is_nothing_to_share(record: Path, asked: st
 
 def test_a_missing_program_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(mps, "DRIVER_FOLDER", "/nowhere")
     notes: list[str] = []
     with mps.service("auto", "cuda:0", notes.append) as service:
         assert service.environment == {}
-    assert notes == [f"The GPU is shared in turns, without MPS: There is no {mps.CONTROL} on the PATH."]
+    assert notes == [f"The GPU is shared in turns, without MPS: There is no {mps.CONTROL} on the PATH or in /nowhere."]
     with pytest.raises(mps.MpsError, match="no nvidia-cuda-mps-control"), mps.service("on", "cuda:0", print):
         raise AssertionError("it cannot be had")
 

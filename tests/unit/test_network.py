@@ -149,9 +149,12 @@ def test_greedy_takes_the_first_best_and_refuses_nan() -> None:
             greedy(np.array([[0, 1], [broken, 0]], np.float32))
 
 
-@pytest.mark.parametrize(("network", "learns"), [("nature", True), ("nature", False), ("small", True)])
-def test_a_wrong_kernel_is_noticed(network: str, learns: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_arithmetic(Network(network, ACTIONS), CPU, "bf16", 8, learns=learns)
+@pytest.mark.parametrize(
+    ("network", "learns", "batch"),
+    [("nature", True, 8), ("nature", False, 4), ("nature", True, 32), ("nature", False, 32), ("small", True, 32)],
+)
+def test_a_wrong_kernel_is_noticed(network: str, learns: bool, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_arithmetic(Network(network, ACTIONS), CPU, "bf16", batch, learns=learns)
     right = F.conv2d
 
     def wrong(x: Tensor, weight: Tensor, *rest: object) -> Tensor:
@@ -161,7 +164,7 @@ def test_a_wrong_kernel_is_noticed(network: str, learns: bool, monkeypatch: pyte
 
     monkeypatch.setattr(F, "conv2d", wrong)
     with pytest.raises(ConfigError, match="--precision fp32"):
-        check_arithmetic(Network(network, ACTIONS), CPU, "bf16", 8, learns=learns)
+        check_arithmetic(Network(network, ACTIONS), CPU, "bf16", batch, learns=learns)
 
 
 def test_new_rows_come_to_their_places_and_masked_frames_are_zeros() -> None:

@@ -43,7 +43,15 @@ sys.exit(launch.main(list(sys.argv[2:])))
 
 @pytest.mark.parametrize(
     ("words", "memory"),
-    [("16G", 16 * GIB), ("800m", 800 << 20), ("1.5g", 3 * GIB // 2), ("1000000", 1_000_000), (None, None)],
+    [
+        ("16G", 16 * GIB),
+        ("800m", 800 << 20),
+        ("1.5g", 3 * GIB // 2),
+        ("16GB", 16 * GIB),
+        ("2GiB", 2 * GIB),
+        ("1000000", 1_000_000),
+        (None, None),
+    ],
 )
 def test_amounts_of_memory(words: str | None, memory: int | None) -> None:
     assert limits_of(None, words) == Limits(None, memory)
