@@ -113,5 +113,6 @@ def restore(memory: Memory, boundary: int, arrays: Mapping[str, NDArray[np.gener
     queue.queued[0] = queued
     # Returns of what was played but not written down are not kept: it is played again.
     queue.done[0] = queue.logged[0] = min(logged, queued)
+    queue.returns[:] = np.nan  # of what was written down they are in metrics.jsonl
     if len(arrays["evaluation.data"]):
         queue.data[:] = arrays["evaluation.data"]

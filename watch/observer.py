@@ -111,13 +111,15 @@ class Observer:
         return {name: _known(value) for name, value in zip(METRICS, row, strict=True)}
 
     def _evaluation(self) -> EvaluationStatus | None:
-        """The newest evaluation that was played to its end."""
+        """The newest evaluation that was played to its end in this sitting."""
         queue = self._memory.evaluations
         done = int(queue.done[0])
         if not self._memory.plan.evaluation_episodes or not done:
             return None
         place = (done - 1) % len(queue.returns)
         mean = float(queue.returns[place].mean())
+        if math.isnan(mean):
+            return None
         self._best_evaluation = max(self._best_evaluation, mean)
         return EvaluationStatus(int(queue.step[place]), len(queue.returns[place]), mean, self._best_evaluation)
 

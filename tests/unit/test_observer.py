@@ -152,4 +152,6 @@ def test_the_newest_evaluation_and_the_best(clock: Clock) -> None:
         found = watcher.look().evaluation
     assert found is not None
     assert (found.steps, found.episodes, found.mean_return, found.best_mean) == (80, 3, 3.0, 5.0)
+    queue.returns[:] = float("nan")  # as after a resume
+    assert Observer(memory).look().evaluation is None
     memory.arena.close()
