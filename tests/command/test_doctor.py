@@ -20,8 +20,8 @@ from tests.conftest import Launch
 
 SMALL = ("--game", "pong", "--network", "small", "--device", "cpu", "--replay-size", "20_000")
 NAMES = (
-    *("Python", "packages", "games", "GPU", "cores", "memory", "open files", "processes", "run directory"),
-    *("disk space", "locked memory", "disk speed", "self-test"),
+    *("Python", "packages", "games", "GPU", "settings", "cores", "memory", "open files", "processes"),
+    *("run directory", "disk space", "locked memory", "disk speed", "self-test"),
 )
 
 
