@@ -112,9 +112,10 @@ class Feed:
         # Nothing that the updates under way touch: frames are read here alone, and those of the coming round have
         # places of their own.
         if self.prioritised is not None:
-            self._ahead.begin(partial(self.prioritised.foresee, window_end), after_all=False)
+            work = partial(self.prioritised.foresee, window_end)
         else:
-            self._ahead.begin(partial(self._foresee, round_, window_end), after_all=False)
+            work = partial(self._foresee, round_, window_end)
+        self._ahead.begin(work, after_all=False)
 
     def load(self, number: int) -> Chunk:
         """Chunk `number` of the round, which comes after `number - 1`; the next one is begun."""

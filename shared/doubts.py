@@ -18,14 +18,11 @@ def doubts(config: Config) -> list[str]:
     """What a user may not have meant."""
     extend = config.extend
     found = []
-    for part, names in _PARTS.items():
-        if not getattr(extend, part):
-            found += [f"{_said(extend, name)} has no effect without --{part}." for name in _changed(extend, names)]
-    for method, names in _METHODS.items():
-        if extend.method != method:
-            found += [
-                f"{_said(extend, name)} has no effect without --method {method}." for name in _changed(extend, names)
-            ]
+    parts = [(f"--{part}", getattr(extend, part), names) for part, names in _PARTS.items()]
+    parts += [(f"--method {method}", extend.method == method, names) for method, names in _METHODS.items()]
+    for words, there, names in parts:
+        if not there:
+            found += [f"{_said(extend, name)} has no effect without {words}." for name in _changed(extend, names)]
     if config.explore.epsilon_ladder and config.play.envs == 1:
         found.append(f"--epsilon-ladder {config.explore.epsilon_ladder:g} has no effect with one emulator.")
     reach = sum(config.learn.discount**i for i in range(extend.n_step))
@@ -43,7 +40,5 @@ def _changed(extend: Extend, names: tuple[str, ...]) -> list[str]:
 
 
 def _said(extend: Extend, name: str) -> str:
-    value = getattr(extend, name)
-    return (
-        f"--{name.replace('_', '-')} {value:_}" if isinstance(value, int) else f"--{name.replace('_', '-')} {value:g}"
-    )
+    flag, value = name.replace("_", "-"), getattr(extend, name)
+    return f"--{flag} {value:_}" if isinstance(value, int) else f"--{flag} {value:g}"
