@@ -26,6 +26,7 @@ from tests.runs import finish, start_command
 
 LONGEST_SECONDS = 12 * 3600.0
 QUARTER = 4
+UNDISTURBED = "a finished run of the same words that nobody disturbed, or an agent of the zoo, which has no evaluations"
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--every", type=float, default=60.0, help="seconds between kills")
     parser.add_argument("--seed", type=int, default=1, help="of who is killed")
-    parser.add_argument("--undisturbed", type=Path, help="a finished run of the same words that nobody disturbed")
+    parser.add_argument("--undisturbed", type=Path, help=UNDISTURBED)
     parser.add_argument("--run-dir", type=Path, help="where the soaked run goes; a temporary place otherwise")
     parser.add_argument("--actions", type=int, default=6, help="of the game")
     parser.add_argument("--json", type=Path, required=True)
@@ -118,11 +119,13 @@ def main() -> int:
         finally:
             process.terminate()
         found, expected = result_of(soaked), result_of(undisturbed)
-        same = (found.weights_sha256, found.evaluations) == (expected.weights_sha256, expected.evaluations)
+        same = (found.weights_sha256, found.episodes) == (expected.weights_sha256, expected.episodes)
+        if expected.evaluations:
+            same &= found.evaluations == expected.evaluations
         content = {
             "command": ["python", "-m", "tests.crash.soak", *sys.argv[1:]],
             "kills": storm.tally.kills,
-            "same_weights": same,
+            "same": ["weights", "episodes", *(["evaluations"] if expected.evaluations else [])] if same else [],
             "seconds_to_work_again": storm.tally.back,
             **flatness(samples),
             "samples": [asdict(sample) for sample in samples],
