@@ -1,0 +1,124 @@
+"""What is captured into graphs works on the GPU alone: no other device's tensors, nothing the GPU would be waited for.
+
+PyTorch's `meta` device stands for the GPU: operations have shapes, kinds and a device there, but no numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from learner import policy, update
+from learner.aside import Aside
+from learner.policy import Policy
+from learner.update import Trainer
+from shared.config import PresetName
+from shared.parameters import network_of
+from shared.presets import PRESETS
+from tests.played_ring import ACTIONS, PlayedRing
+
+META = torch.device("meta")
+WAITING = {"_local_scalar_dense", "nonzero", "masked_select", "unique", "_pin_memory", "is_nonzero"}
+"""Operations whose result the CPU needs."""
+UNSURE = {
+    "index_put",
+    "scatter_add",
+    "scatter_add_",
+    "index_add",
+    "index_add_",
+    "cumsum",
+    "bincount",
+    "put_",
+    "kthvalue",
+}
+"""Operations that PyTorch refuses on a GPU when it is to compute the same bits every time, or may."""
+COPIES = {"copy_", "_to_copy", "_foreach_copy_", "lift_fresh"}
+
+
+class Watch(TorchDispatchMode):
+    """Looks at every operation within."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        result = func(*args, **(kwargs or {}))
+        # A number that the CPU holds as a tensor goes along with a kernel, as any number does, but for copies.
+        tensors = [x for x in tree_leaves((args, kwargs, result)) if isinstance(x, Tensor)]
+        if name not in COPIES:
+            tensors = [x for x in tensors if x.dim()]
+        assert {x.device for x in tensors} <= {META}, f"{name} reads or writes {[x.device for x in tensors]}"
+        assert name not in WAITING | UNSURE, name
+        assert not name.endswith("_backward") or not name.startswith(("adaptive", "avg_pool", "max_pool")), name
+        self.operations += 1
+        return result
+
+
+@pytest.fixture(autouse=True)
+def _no_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(update, "check_arithmetic", lambda *_, **__: None)
+    monkeypatch.setattr(policy, "check_arithmetic", lambda *_, **__: None)
+    monkeypatch.setattr(Tensor, "pin_memory", lambda self: self)
+
+
+def _trainer(preset: PresetName, precision: str) -> Trainer:
+    """A trainer whose GPU is `META`, with the frames there, at the beginning of a round."""
+    small = {"envs": 4, "total_steps": 4_096, "round_steps": 256, "replay_size": 1_024, "learning_starts": 256}
+    config = PRESETS[preset].with_settings(game="pong", snapshot_every_steps=256, batch_size=8, **small)
+    played = PlayedRing(config)
+    played.play(8 * played.sizes.round_ticks)
+    trainer = Trainer(
+        ring=played.ring,
+        sizes=played.sizes,
+        learn=config.learn,
+        extend=config.extend,
+        network=network_of(config, ACTIONS),
+        seed=1,
+        device=META,
+        precision=precision,
+        replay_on="device",
+    )
+    assert trainer.begin_round(4, 4 * played.sizes.round_ticks)
+    return trainer
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp32"])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_updates_stay_on_the_gpu(monkeypatch: pytest.MonkeyPatch, preset: PresetName, precision: str) -> None:
+    monkeypatch.setattr(update, "Aside", lambda **_: Aside())
+    monkeypatch.setattr(update.torch.cuda, "Stream", lambda _: None)
+    trainer = _trainer(preset, precision)
+    trainer._feed.load(0)
+    with torch.inference_mode(), Watch() as watch:
+        trainer._targets.prepare(trainer._feed.chunks[0])
+        trainer._updates(0, 0, 2)
+    assert watch.operations > 2 * 30
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_answers_are_computed_on_the_gpu(preset: PresetName) -> None:
+    """Frames and noise being there already."""
+    answering = Policy(network_of(PRESETS[preset], ACTIONS), META, "bf16", 4, explore_seed=1)
+    answering._host = answering._blocks = answering._host.to(META)
+    answering._drawn = answering._noise = answering._drawn.to(META)
+    answering._values = answering._values.to(META)
+    with torch.inference_mode(), Watch() as watch:
+        answering._answer()
+    assert watch.operations > 10
+
+
+@pytest.mark.parametrize(
+    "body",
+    [lambda x: x.add_(torch.ones(3)), lambda x: x.add_(torch.tensor(0.5).to(META)), lambda x: x.cumsum(0)],
+    ids=["another device", "a copy", "not deterministic"],
+)
+def test_the_watch_sees(body: Any) -> None:
+    with pytest.raises((AssertionError, RuntimeError)), Watch():
+        body(torch.zeros(3, device=META))
