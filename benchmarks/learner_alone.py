@@ -44,7 +44,7 @@ def learner_alone(plan: Plan, seconds: float) -> Alone:
 
 def learner_pace(plan: Plan, seconds: float) -> float:
     """Steps/s that the learner alone can follow, in the shortest rounds, so that none takes long. Raises as above."""
-    config = plan.config.with_settings(round_steps=plan.config.play.envs * plan.config.extend.n_step)
+    config = plan.config.with_settings(round_steps=plan.config.play.envs)
     return learner_alone(Plan(config, plan.actions), seconds).updates_per_second * config.learn.train_every
 
 

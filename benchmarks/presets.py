@@ -125,7 +125,7 @@ def _learners(options: Options, report: Report, cases: Sequence[Case]) -> Iterat
                 pace = learner_pace(plan, PROBE_SHARE * options.seconds)
             if not pace:
                 continue
-            least = max(LEAST_UPDATES * config.learn.train_every, config.extend.n_step * config.play.envs)
+            least = max(LEAST_UPDATES * config.learn.train_every, config.play.envs)
             steps = min(config.learn.round_steps, max(least, int(pace * options.seconds / ROUNDS)))
             plan = Plan(config.with_settings(round_steps=steps), plan.actions)
             longest = plan.sizes.round_steps / pace

@@ -120,8 +120,8 @@ def _serve(birth: Birth) -> None:
     server.served = max(0, int(board.furthest[birth.process]))
     actors, evaluator = birth.bells.actors, birth.bells.of(Role.EVALUATOR)
 
-    def judges() -> bool:
-        return evaluation is not None and evaluation.due()
+    def asked() -> EvaluationServer | None:
+        return evaluation if evaluation is not None and evaluation.due() else None
 
     def finished() -> bool:
         return board.finished and not memory.evaluations.pending
@@ -135,9 +135,9 @@ def _serve(birth: Birth) -> None:
                 actors[actor].ring()
             waiter.beat()
         waiter.furthest(server.served)
-        if evaluation is not None and evaluation.due():
-            evaluation.answer()
+        if judge := asked():
+            judge.answer()
             evaluator.ring()
         elif not due:
-            waiter.wait(lambda: finished() or judges() or bool(server.due()))
+            waiter.wait(lambda: finished() or asked() is not None or bool(server.due()))
     board.phase[birth.process] = Phase.DONE
