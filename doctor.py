@@ -27,6 +27,7 @@ from shared.checks import Check
 from shared.config import Config, ConfigError
 from shared.memory import Plan
 from shared.validate import replay_that_fits, written_file
+from shared.words import as_spelt
 
 PROJECT = Path(__file__).resolve().parent
 _WRITTEN = 32 << 20
@@ -149,7 +150,7 @@ def suggestion(plan: Plan, words: Sequence[str]) -> str:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for flag in ("--json", "--actors", "--replay-size", "--device", "--precision"):
         parser.add_argument(flag)
-    typed, kept = parser.parse_known_args(words)
+    typed, kept = parser.parse_known_args(as_spelt(words))
     settings = plan.config.machine
     assert settings.learner_threads is not None, "a checked configuration is resolved"
     assert settings.inference_threads is not None, "a checked configuration is resolved"

@@ -17,13 +17,16 @@ import psutil
 
 from shared.checkpoint import CheckpointWriter
 from shared.checks import Check
-from shared.config import SUMMARY_FILE, words_of
+from shared.config import SUMMARY_FILE
 from shared.manifest import BEST_FILE, CHECKPOINTS
 from shared.memory import Plan
+from shared.words import words_of
 
 ROUNDS = 4
 """Rounds of the run; all but the first learn."""
 ROUND_STEPS = 160
+"""Or the least multiple of it in which every env makes the n steps of a return."""
+ENVS = 8
 SECONDS = 300.0
 """From when on it counts as hung; it takes two seconds and its start, and more where kernels are compiled first."""
 LEAVE_SECONDS = 5.0
@@ -91,18 +94,19 @@ def _first_weights(scratch: Path, plan: Plan) -> tuple[Path, str]:
 def _words(plan: Plan) -> list[str]:
     """Options of the run."""
     play, machine = plan.config.play, plan.config.machine
+    steps = ROUND_STEPS * -(-ENVS * plan.config.extend.n_step // ROUND_STEPS)
     settings = {
         "game": play.game if play.env is None else None,
         "env": play.env,
         "protocol": play.protocol,
-        "envs": 8,
+        "envs": ENVS,
         "lane_envs": 2,
         "actors": 2,
         "inference_batch": 4,
-        "round_steps": ROUND_STEPS,
-        "learning_starts": ROUND_STEPS,
-        "total_steps": ROUNDS * ROUND_STEPS,
-        "replay_size": ROUNDS * ROUND_STEPS,
+        "round_steps": steps,
+        "learning_starts": steps,
+        "total_steps": ROUNDS * steps,
+        "replay_size": ROUNDS * steps,
         "train_every": 16,
         "network": plan.config.learn.network,
         "device": machine.device,

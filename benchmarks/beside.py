@@ -22,7 +22,7 @@ DIGEST_UPDATES = 40
 """After how many updates parameters are compared: several chunks, and a part of one."""
 WARM_ANSWERS = 20
 END = "end"
-"""Tells a learner without end to go, with nothing under way: under MPS the others might hang."""
+"""Tells a process without end to go, with nothing under way: under MPS the others might hang."""
 
 
 class Updates(NamedTuple):
@@ -54,10 +54,19 @@ def updates(config: Config, seconds: float) -> Updates:
         return Updates(*child.answer(seconds))
 
 
-def answers(config: Config, seconds: float, environment: dict[str, str]) -> Answers:
-    """An inference server that answers all envs, over and over. Raises `CannotRun` and `WrongResult`."""
+def answers(config: Config, seconds: float, environment: dict[str, str], learner: Beside | None = None) -> Answers:
+    """An inference server that answers all envs, over and over, and what a learner beside it does meanwhile.
+
+    Raises `CannotRun` and `WrongResult`.
+    """
     with Child(_answer, (config, seconds), environment) as child:
-        return Answers(*child.answer(seconds))
+        child.answer()  # it is warm
+        if learner is not None:
+            learner.per_second()  # what it did until now does not count
+        median, late = child.answer(seconds)
+        reached = 0.0 if learner is None else learner.per_second()
+        child.finish(END)
+        return Answers(median, late, reached)
 
 
 class Beside:
@@ -67,7 +76,7 @@ class Beside:
         self._child = Child(_learn, (config, float("inf")), environment)
 
     def per_second(self) -> float:
-        """Its speed up to now, since it was last told. Raises `CannotRun` and `WrongResult`."""
+        """Its speed since it was last asked, in whole rounds. Raises `CannotRun` and `WrongResult`."""
         return float(self._child.ask("tell"))
 
     def __enter__(self) -> Beside:
@@ -116,11 +125,12 @@ def _learn(connection: Connection, config: Config, seconds: float) -> None:
                 trainer.settle()
                 return
             connection.send(done / (time.perf_counter() - began))
+            began, done = time.perf_counter(), 0
     connection.send((done / (time.perf_counter() - began), digest))
 
 
 def _answer(connection: Connection, config: Config, seconds: float) -> None:
-    """Answers, each compared with the first."""
+    """Answers, each compared with the first; once their times are told, more of them until the end is."""
     import torch
 
     from learner.initial import initial_parameters
@@ -136,6 +146,7 @@ def _answer(connection: Connection, config: Config, seconds: float) -> None:
     wanted = policy.q_values(stacks)
     for _ in range(WARM_ANSWERS):
         policy.q_values(stacks)
+    connection.send("warm")
     times: list[int] = []
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or not times:
@@ -146,3 +157,5 @@ def _answer(connection: Connection, config: Config, seconds: float) -> None:
             raise WrongResult("The same stacks were answered with other values.")
     median, late = np.percentile(times, [50, 99]) / 1e3
     connection.send((float(median), float(late)))
+    while not connection.poll():
+        policy.q_values(stacks)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.report import Report
+from benchmarks.turns import INTERRUPTED
 from shared.config import ConfigError
 from shared.validate import nearest, written_file
 
@@ -80,13 +81,15 @@ def run(benchmark: Benchmark, options: Common, words: Sequence[str]) -> int:
     if options.json is not None:
         written_file("--json", options.json, replaces=True)
     # Told to end, it ends what it started, as when interrupted.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for request in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(request) is not signal.SIG_IGN:  # as nohup has it
+            signal.signal(request, signal.default_int_handler)
     report = Report(benchmark.name, benchmark.explanation.splitlines()[0], [benchmark.name, *words])
     try:
         with report.noting("all"):
             benchmark.measure(options, report)
     except KeyboardInterrupt:
-        report.missing["the rest"] = "It was interrupted."
+        report.missing[INTERRUPTED] = "It was interrupted."
     report.print()
     if options.json is not None:
         try:

@@ -105,8 +105,7 @@ def _latency(options: Options, report: Report, config: Config) -> None:
 
     def beside(length: int, environment: Callable[[], dict[str, str]]) -> Answers:
         with Beside(config.with_settings(graph_updates=length), environment()) as learner:
-            told = answers(config, options.seconds, environment())
-            return told._replace(beside=learner.per_second())
+            return answers(config, options.seconds, environment(), learner)
 
     def contenders(how: str, environment: Callable[[], dict[str, str]]) -> list[Contender]:
         return [

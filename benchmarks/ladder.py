@@ -47,15 +47,18 @@ from benchmarks.runs import measure as measure_run
 from benchmarks.solve import Learnt, solve_run
 from benchmarks.turns import INTERRUPTED, Contender, chosen, in_turn
 from shared import machine
-from shared.config import ConfigError, words_of
+from shared.config import ConfigError
 from shared.presets import QUICK
 from shared.resolve import check_device_name
+from shared.words import words_of
 
 LAPAN = "Lapan's ladder"
 FAST_DQN = "fast-dqn's two-by-two"
 FAST_ENVS = (1, 2, 4, 8)
 PLAIN_DQN: dict[str, Any] = {"double": False, "n_step": 1, "learning_rate": 1e-4}
 """What both tables train, with the learning rate of Lapan's."""
+ENDLESS_STEPS = 50_000_000
+"""Of a run that is to play well: more than anyone waits for."""
 QUICKLY = ("--learning-starts", "512", "--replay-size", "20_000")
 """What shortens a measurement of speed, and makes nothing slower."""
 START_SECONDS = 300.0
@@ -216,7 +219,8 @@ def _solve_all(wanted: Sequence[Rung], options: Options, game: str, report: Repo
 
 def _solve(rung: Rung, options: Options, game: str, seed: int) -> Learnt:
     """One rung, one seed. Raises `CannotRun` when it is given up."""
-    words = [*_game(rung, game), *_words(rung, options, game), "--seed", str(seed)]
+    without_end = words_of(seed=seed, total_steps=ENDLESS_STEPS)
+    words = [*_game(rung, game), *_words(rung, options, game), *without_end]
     if rung.serial:
         flags = ["--bound", str(options.bound), "--minutes", str(options.solve_minutes)]
         learnt = Learnt(**_serial(rung, flags, words, 60 * options.solve_minutes))

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 from benchmarks.command import Common
 from benchmarks.report import Report
+from benchmarks.turns import chosen
 from shared.config import ConfigError
-from shared.validate import nearest
 
 PARTS = {
     "emulator": "benchmarks.emulator",
@@ -79,7 +79,7 @@ class Options(Common):
         from actors.env import EnvError
 
         try:
-            names = TEN_GAMES if self.games == "ten" else self.games.split(",")
+            names = TEN_GAMES if self.games == "ten" else [word.strip() for word in self.games.split(",")]
             return list(dict.fromkeys(game_name(name) for name in names))
         except EnvError as error:
             raise ConfigError(str(error)) from error
@@ -87,11 +87,7 @@ class Options(Common):
     @property
     def part_names(self) -> list[str]:
         """The parts, in the order of `PARTS`. Raises `ConfigError` for one that does not exist."""
-        asked = list(PARTS) if self.parts == "all" else self.parts.split(",")
-        for name in asked:
-            if name not in PARTS:
-                raise ConfigError(f"--parts: there is no part {name!r}{nearest(name, PARTS)}")
-        return [name for name in PARTS if name in asked]
+        return chosen(self.parts, PARTS, "--parts")
 
     @property
     def batch_sizes(self) -> list[int]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.report import ROOT, CannotRun, WrongResult
+from shared.process import die_with
 
 END_SECONDS = 300.0
 """Longest time from asking a run to stop to its end."""
@@ -51,12 +54,20 @@ def said_by(command: Sequence[str], seconds: float) -> str:
 def running(command: Sequence[str], errors: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A Python program of ours that is asked to stop, and has ended, when the block is left, however that is.
 
+    It is asked, too, should this process be killed.
+
     Args:
         command: its file and arguments.
         errors: where its standard error goes.
     """
     with open(errors, "wb") as file:
-        process = subprocess.Popen([sys.executable, *command], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=file)
+        process = subprocess.Popen(
+            [sys.executable, *command],
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=file,
+            preexec_fn=partial(die_with, os.getpid(), signal.SIGTERM),
+        )
     try:
         yield process
     finally:

@@ -44,7 +44,7 @@ class Clock:
         return steps < self._last
 
 
-def sb3(game: str, clock: Clock) -> str:
+def sb3(game: str, device: str, clock: Clock) -> str:
     """Stable-Baselines3; returns its version."""
     from stable_baselines3 import DQN
     from stable_baselines3.common.callbacks import BaseCallback
@@ -65,14 +65,14 @@ def sb3(game: str, clock: Clock) -> str:
         gradient_steps=1,
         target_update_interval=TARGET_EVERY,
         learning_starts=LEARNING_STARTS,
-        device="cpu",
+        device=device,
         seed=1,
     )
     model.learn(1 << 40, callback=Look())
     return f"stable-baselines3 {version('stable-baselines3')}"
 
 
-def pfrl(game: str, clock: Clock) -> str:
+def pfrl(game: str, device: str, clock: Clock) -> str:
     """PFRL; returns its version."""
     import gymnasium
     import numpy as np
@@ -96,6 +96,7 @@ def pfrl(game: str, clock: Clock) -> str:
         RMSpropEpsInsideSqrt(q.parameters(), lr=2.5e-4, alpha=0.95, momentum=0.0, eps=1e-2, centered=True),
         ReplayBuffer(BUFFER_STEPS),
         gamma=0.99,
+        gpu=None if device == "cpu" else int(device.partition(":")[2]),
         explorer=LinearDecayEpsilonGreedy(1.0, 0.1, 10**6, lambda: int(random.integers(actions))),
         replay_start_size=LEARNING_STARTS,
         target_update_interval=TARGET_EVERY,
@@ -129,13 +130,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("peer", choices=PEERS)
     parser.add_argument("--game", default="Breakout", help="as in ALE/<game>-v5")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda:N")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=4_000)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     gymnasium.register_envs(ale_py)
     clock = Clock(options.steps)
-    package = PEERS[options.peer](options.game, clock)
+    package = PEERS[options.peer](options.game, options.device, clock)
     result: dict[str, Any] = {"steps": options.steps, "updates": clock.updates, "seconds": clock.seconds}
     print(json.dumps(result | {"package": package, "torch": torch.__version__, "threads": torch.get_num_threads()}))
 

@@ -39,8 +39,8 @@ class Environment:
             raise self._refusal
         if not self._made:
             try:
-                if not self._python.exists():
-                    said_by([sys.executable, "-m", "venv", str(self._directory)], INSTALL_SECONDS)
+                if not self._has_pip():
+                    said_by([sys.executable, "-m", "venv", "--clear", str(self._directory)], INSTALL_SECONDS)
                 self._pip(next(line for line in LOCK.read_text().splitlines() if line.startswith("torch==")))
             except CannotRun as error:  # asked once: without a network pip takes its time to say so
                 self._refusal = error
@@ -58,6 +58,14 @@ class Environment:
         """
         # -P: the modules of this room must not stand in for libraries of the same name.
         return last_line([str(self._python), "-P", str(ROOT / "benchmarks" / script), *words], seconds + START_SECONDS)
+
+    def _has_pip(self) -> bool:
+        """Whether the environment was made to its end: pip comes last."""
+        try:
+            said_by([str(self._python), "-m", "pip", "--version"], START_SECONDS)
+        except CannotRun:
+            return False
+        return True
 
     def _pip(self, *packages: str) -> None:
         options = ["--quiet", "--disable-pip-version-check", "--constraint", str(LOCK)]

@@ -9,11 +9,12 @@ Peers, for --only:
   sync     Gymnasium's SyncVectorEnv over its AtariPreprocessing and frame stack, in one process
   async    Gymnasium's AsyncVectorEnv over the same, in processes
 
-The first three play one env and learn, from 32 samples every 4 steps, as Ringside does; they get one thread and as many
-as there are cores, and Ringside is compared with the better of the two, as it comes and in fp32. The others play at
-random; beside them stand Ringside's actors, answered at random, in one process and in one on every core. Resets are
-counted in on all sides. Packages go into an environment of their own, .venv-peers, in the versions of requirements.lock
-where it names them. What the peers say they did is checked: steps, updates, the shape of what they showed.
+The first three play one env and learn, from 32 samples every 4 steps on the device on which Ringside does; they get one
+thread and as many as there are cores, and Ringside is compared with the better of the two, as it comes and in fp32. The
+others play at random; beside them stand Ringside's actors, answered at random, in one process and in one on every core.
+Resets are counted in on all sides. Packages go into an environment of their own, .venv-peers, in the versions of
+requirements.lock where it names them. What the peers say they did is checked: steps, updates, the shape of what they
+showed.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from benchmarks.runs import measure as measure_run
 from benchmarks.turns import Contender, chosen, in_turn
 from shared import machine
 from shared.config import ConfigError
+from shared.resolve import check_device_name, device_of
 
 SB3 = ("stable-baselines3==2.9.2", "ale-py", "gymnasium", "opencv-python-headless")
 PFRL = ("pfrl==0.4.0", "packaging", "ale-py", "gymnasium", "opencv-python-headless")  # PFRL names `packaging` nowhere
@@ -59,6 +61,8 @@ class Options(Common):
     """Peers to be measured, separated by commas."""
     game: str = "breakout"
     """Game, as in ale-py."""
+    device: str = "auto"
+    """Where all learners learn, ours and the peers': cpu, cuda, cuda:N, or auto."""
     seconds: float = 30.0
     """Seconds of one measurement of Ringside, in whole rounds."""
     peer_steps: int = 4_000
@@ -72,6 +76,7 @@ class Options(Common):
 def measure(options: Options, report: Report) -> None:
     """Both tables, each where one of its peers can be had."""
     names = chosen(options.only, NAMES, "--only")
+    check_device_name(options.device)
     try:
         game = game_name(options.game)
     except EnvError as error:
@@ -80,7 +85,8 @@ def measure(options: Options, report: Report) -> None:
     if "cleanrl" in names:
         with report.measuring("CleanRL"):
             raise CannotRun(NO_CLEANRL)
-    _learning(options, report, environment, game, names)
+    if any(name in LEARNERS for name in names):
+        _learning(options, report, environment, game, names)
     _playing(options, report, environment, game, names)
 
 
@@ -89,7 +95,23 @@ def measure(options: Options, report: Report) -> None:
 
 def _learning(options: Options, report: Report, environment: Environment, game: str, names: Sequence[str]) -> None:
     """The peers that learn, and Ringside beside them."""
-    title = f"DQN on {game}, 32 samples every {TRAIN_EVERY} steps"
+    with report.noting("DQN"):
+        _learners(options, report, environment, game, names, _device(options.device))
+
+
+def _device(asked: str) -> str:
+    """ "cpu" or "cuda:N". Raises `CannotRun` when it is not here."""
+    try:
+        return device_of(asked)
+    except ConfigError as error:
+        raise CannotRun(str(error)) from error
+
+
+def _learners(
+    options: Options, report: Report, environment: Environment, game: str, names: Sequence[str], device: str
+) -> None:
+    """The same, on one device."""
+    title = f"DQN on {game}, 32 samples every {TRAIN_EVERY} steps, on {device}"
     peers: dict[str, list[str]] = {}
     contenders = []
     for name in [each for each in LEARNERS if each in names]:
@@ -97,14 +119,14 @@ def _learning(options: Options, report: Report, environment: Environment, game: 
         with report.measuring(label):
             environment.install(*packages)
             for threads in sorted({1, machine.usable_cores()}):
-                speed = partial(_peer_dqn, environment, name, game, threads, options.peer_steps)
+                speed = partial(_peer_dqn, environment, name, game, device, threads, options.peer_steps)
                 contenders.append(Contender(f"{label}, {_count(threads, 'thread')}", speed, label))
                 peers.setdefault(label, []).append(contenders[-1].name)
     if not contenders:
         return
     ours = {"Ringside": [], "Ringside, fp32": ["--precision", "fp32"]}
     for label, words in ours.items():
-        contenders.append(Contender(label, partial(_ringside, options, game, words)))
+        contenders.append(Contender(label, partial(_ringside, options, game, [*words, "--device", device])))
     reached = in_turn(report, contenders, options.repeats)
     with report.measuring(title):
         _add(report, reached)
@@ -115,10 +137,10 @@ def _learning(options: Options, report: Report, environment: Environment, game: 
                 _add_ratios(report, reached, ours, best)
 
 
-def _peer_dqn(environment: Environment, name: str, game: str, threads: int, steps: int) -> float:
+def _peer_dqn(environment: Environment, name: str, game: str, device: str, threads: int, steps: int) -> float:
     """Steps/s of a peer that learns."""
     title = "".join(part.capitalize() for part in game.split("_"))
-    words = [name, "--game", title, "--threads", str(threads), "--steps", str(steps)]
+    words = [name, "--game", title, "--device", device, "--threads", str(threads), "--steps", str(steps)]
     told = environment.told("peer_dqn.py", words, seconds=float(steps))  # a step a second is no speed
     expected = steps // TRAIN_EVERY
     if told["steps"] != steps or abs(told["updates"] - expected) > 1 or told["threads"] != threads:

@@ -34,6 +34,7 @@ from shared.machine import usable_cores
 from shared.memory import Plan
 from shared.parameters import parameters_of
 from shared.presets import PRESETS
+from shared.words import flag_in
 
 PLAIN: PresetName = "nature"
 LEAST_UPDATES = 16
@@ -92,7 +93,7 @@ class Case(NamedTuple):
 
 def measure(options: Options, report: Report) -> None:
     """Measure what is asked for. Raises `ConfigError` before anything runs when a setting cannot work."""
-    if any(word.partition("=")[0] == "--preset" for word in options.words):
+    if any(flag_in(word) == "--preset" for word in options.words):
         raise ConfigError("--preset after -- is what this benchmark varies: say --presets before it.")
     names = chosen(options.presets, list(PRESETS), "--presets")
     cases = []

@@ -1,4 +1,4 @@
-"""Everything that is to be shown on a machine with a GPU, in stages of at most ten minutes, each failing alone.
+"""Everything that is to be shown on a machine with a GPU, in stages of at most `STAGE_SECONDS`, each failing alone.
 
     python -m benchmarks.prove_gpu --out results                        all stages, one after the other
     python -m benchmarks.prove_gpu --out results latency exact          these
@@ -6,14 +6,15 @@
   latency      bench gpu: how long inference takes beside a busy learner, in turns and under MPS
   learner      bench gpu: updates a second, by precision, place of the replay, determinism, length of a launch
   exact        the same weights for other numbers of actors, replay on the host, other launches, without MPS, kills
-  family       the same with methods, noise, priorities and residual networks; bench presets
+  family       the same with methods, noise, priorities and residual networks
+  presets      bench presets
   limits       bench limits
   throughput   bench throughput on Breakout and Pong, with 96 and 192 envs
   scaling      bench scaling
   solve        Pong with the preset quick, seeds 1 to 3, until the mean of the last 100 training episodes is 18
 
 Every stage leaves STAGE.log with all that was said, and JSON or pictures; outcome.json says which commands did what in
-which time. A command that is late is interrupted, then killed, and the next one goes on.
+which time. A command that is late is asked to stop, then killed, and the next one goes on, while its stage has time.
 """
 
 from __future__ import annotations
@@ -37,10 +38,12 @@ from shared.config import METRICS_FILE, SUMMARY_FILE
 from shared.files import write_atomic
 from watch.metrics import read_metrics
 
-LONG = 500
-"""Seconds of the longest stage, so that with `END_SECONDS` it stays within ten minutes."""
+STAGE_SECONDS = 560.0
+"""Of a stage with all its commands."""
 END_SECONDS = 45.0
-"""How long a command that was interrupted may take to end."""
+"""How long a command that was asked to stop may take to end; part of its stage's time."""
+LONG = 500.0
+"""Of a command that has its stage for itself."""
 RUN_SECONDS = 90
 """Of a small run, PyTorch's first import in a fresh container included."""
 SOLVED = 18.0
@@ -75,17 +78,22 @@ class Stage:
         self.name = name
         self.out = out
         self.outcome: list[dict[str, Any]] = []
+        self._deadline = time.monotonic() + STAGE_SECONDS
 
     def launch(self, words: str, seconds: float) -> bool:
         """`launch.py` with these words. Returns whether it ended well, in time."""
         return self.run(["launch.py", *words.split()], seconds)
 
     def run(self, words: Sequence[str], seconds: float, look: Callable[[], bool] = lambda: False) -> bool:
-        """A Python program, interrupted after `seconds` or as soon as `look` is satisfied.
+        """A Python program, asked to stop after `seconds`, at the end of its stage, or as soon as `look` is satisfied.
 
         Returns whether it ended well: by itself with code 0, or satisfied.
         """
         began = time.monotonic()
+        end = min(began + seconds, self._deadline - END_SECONDS)
+        if began >= end:
+            self.note({"command": " ".join(words), "good": False, "error": "The time of the stage was over."})
+            return False
         with (self.out / f"{self.name}.log").open("ab") as log:
             log.write(f"\n$ python {' '.join(words)}\n".encode())
             log.flush()
@@ -97,9 +105,9 @@ class Stage:
                 while not satisfied and not late and process.poll() is None:
                     with suppress(subprocess.TimeoutExpired):
                         process.wait(0.2)
-                    satisfied, late = look(), time.monotonic() - began > seconds
+                    satisfied, late = look(), time.monotonic() > end
                 if process.poll() is None:
-                    process.send_signal(signal.SIGINT)
+                    process.send_signal(signal.SIGTERM)
                     with suppress(subprocess.TimeoutExpired):
                         process.wait(END_SECONDS)
             finally:
@@ -134,11 +142,14 @@ def exact(stage: Stage) -> None:
 
 
 def family(stage: Stage) -> None:
-    """The same for combinations of the family; then what each preset costs."""
+    """The same for combinations of the family."""
     for words in FAMILY.values():
         agree(stage, words, {name: VARIANTS[name] for name in FAMILY_VARIANTS})
-    words = f"bench presets --repeats 1 --seconds 5 --json {stage.out / 'presets.json'}"
-    stage.launch(words, 300)
+
+
+def presets(stage: Stage) -> None:
+    """What each preset costs."""
+    stage.launch(f"bench presets --repeats 1 --seconds 5 --json {stage.out / 'presets.json'}", LONG)
 
 
 def agree(stage: Stage, words: str, variants: Mapping[str, str]) -> None:
@@ -204,7 +215,9 @@ def reached(run_dir: Path, goal: float) -> dict[str, Any] | None:
     return None
 
 
-STAGES = {stage.__name__: stage for stage in (latency, learner, exact, family, limits, throughput, scaling, solve)}
+STAGES = {
+    stage.__name__: stage for stage in (latency, learner, exact, family, presets, limits, throughput, scaling, solve)
+}
 
 
 def prove(names: Sequence[str], out: Path) -> bool:

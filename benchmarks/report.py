@@ -83,6 +83,8 @@ class Report:
     console: Console = field(default_factory=lambda: Console(stderr=True))
     machine: dict[str, Any] = field(default_factory=machine.describe)
     """As it was before the first measurement, its load included."""
+    commit: str | None = field(default_factory=lambda: commit())
+    """Of the code that is measured."""
     part: str = ""
 
     @contextmanager
@@ -153,7 +155,7 @@ class Report:
         return {
             "benchmark": self.name,
             "command": " ".join(["python launch.py bench", *self.words]),
-            "commit": commit(),
+            "commit": self.commit,
             "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "machine": self.machine,
             "rows": [asdict(row) | {"median": row.median, "ratio": row.ratio} for row in self.rows],

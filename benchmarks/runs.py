@@ -24,6 +24,7 @@ from shared.config import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE, Config, Confi
 from shared.memory import Plan
 from shared.resolve import device_of
 from shared.sizes import Sizes, sizes_of
+from shared.words import flag_in
 from watch.metrics import read_metrics
 
 WARM_ROUNDS = 1
@@ -92,8 +93,8 @@ def plan_of(game: str, words: Sequence[str]) -> Plan:
     from tasks.train import configuration
 
     for word in words:
-        if word.partition("=")[0] in OURS:
-            raise ConfigError(f"{word.partition('=')[0]} after -- is given by the benchmark itself: leave it away.")
+        if flag_in(word) in OURS:
+            raise ConfigError(f"{flag_in(word)} after -- is given by the benchmark itself: leave it away.")
     config = configuration(["--game", game, "--learning-starts", str(LEARNING_STARTS), *words])
     validate.settings(config)
     try:
@@ -119,7 +120,7 @@ def rounds_that_fit(plan: Plan, words: Sequence[str], seconds: float, pace: floa
 
 def says_round(words: Sequence[str]) -> bool:
     """Whether the words say how long a round is."""
-    return any(word.partition("=")[0] == "--round-steps" for word in words)
+    return any(flag_in(word) == "--round-steps" for word in words)
 
 
 def tell_rounds(report: Report, own: Plan, measured: Plan, seconds: float) -> None:

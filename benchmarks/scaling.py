@@ -26,6 +26,7 @@ from benchmarks.turns import Contender, in_turn
 from shared.config import ConfigError
 from shared.machine import usable_cores
 from shared.memory import Plan
+from shared.words import flag_in
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def actor_counts(cores: int, lanes: int) -> list[int]:
 
 def measure(options: Options, report: Report) -> None:
     """Measure every number of actors in turn. Raises `ConfigError` before anything runs when a setting cannot work."""
-    if any(word.partition("=")[0] == "--actors" for word in options.words):
+    if any(flag_in(word) == "--actors" for word in options.words):
         raise ConfigError("--actors is what this benchmark varies: leave it away.")
     with report.measuring("settings"):
         plan = plan_of(options.game, [*options.words, "--actors", "1"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,7 +48,7 @@ def in_turn(report: Report, contenders: Sequence[Contender], repeats: int) -> di
     return {name: values[:count] for name, values in reached.items() if len(values) >= count}
 
 
-def chosen(words: str, known: Sequence[str], flag: str) -> list[str]:
+def chosen(words: str, known: Collection[str], flag: str) -> list[str]:
     """The names in a list with commas, in the order of `known`; "all" stands for all. Raises `ConfigError`."""
     names = known if words == "all" else [word.strip() for word in words.split(",")]
     for name in names:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -45,6 +46,8 @@ COMMITTED_AT = METRICS.index("committed_at")
 WARM_ROUNDS = 2
 """Rounds with updates before anything is measured."""
 LOOK_SECONDS = 0.02
+END_SECONDS = 10.0
+"""How long the page's server may take to end."""
 ADDRESS_SECONDS = 60.0
 """How long the server may take to say its address."""
 ADDRESS = re.compile(rb"http://127\.0\.0\.1:(\d+)(/\S+/)")
@@ -158,8 +161,12 @@ def _watched(memory: Memory, run_dir: Path, seconds: float) -> Seen:
             took = time.monotonic() - began
             used, pictures = _cpu_seconds(server.pid) - used, viewer.pictures - pictures
     finally:
-        server.kill()
-        server.wait()
+        server.send_signal(signal.SIGINT)
+        try:
+            server.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
     if viewer.trouble is not None:
         raise WrongResult(viewer.trouble)
     return Seen(speed, pictures / took, used / took)

@@ -23,7 +23,7 @@ FRAME_SIDE = 84
 CONFIG_FILE = "config.json"
 METRICS_FILE = "metrics.jsonl"
 SUMMARY_FILE = "summary.json"
-"""What a run directory calls its configuration."""
+"""What a run directory calls its configuration, its records, and what is to be said at its end."""
 
 ProtocolName = Literal["nature", "machado", "envpool"]
 Schedule = Literal["concurrent", "alternate", "free"]
@@ -292,18 +292,6 @@ class Config:
     def experiment(self) -> str:
         """SHA-256 (hex) of what is played and learnt, on whatever machine: what all checkpoints of a run share."""
         return digest_of(self.to_json(), ARITHMETIC)
-
-
-def words_of(**settings: Any) -> list[str]:
-    """Flat settings as words of the command line: noisy=False, n_step=3 as --no-noisy --n-step 3; None is left away."""
-    words = []
-    for name, value in settings.items():
-        flag = name.replace("_", "-")
-        if isinstance(value, bool):
-            words.append(f"--{flag}" if value else f"--no-{flag}")
-        elif value is not None:
-            words += [f"--{flag}", f"{value:_}" if isinstance(value, int) else str(value)]
-    return words
 
 
 def digest_of(sections: dict[str, Any], without: frozenset[str] = frozenset()) -> str:

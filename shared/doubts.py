@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from shared.config import Config, Extend
 from shared.presets import PRESETS
+from shared.words import flag_of
 
 _PARTS = {
     "prioritised": ("priority_exponent", "importance_start", "importance_end", "importance_steps"),
@@ -40,5 +41,5 @@ def _changed(extend: Extend, names: tuple[str, ...]) -> list[str]:
 
 
 def _said(extend: Extend, name: str) -> str:
-    flag, value = name.replace("_", "-"), getattr(extend, name)
-    return f"--{flag} {value:_}" if isinstance(value, int) else f"--{flag} {value:g}"
+    value = getattr(extend, name)
+    return f"{flag_of(name)} {value:_}" if isinstance(value, int) else f"{flag_of(name)} {value:g}"

@@ -8,13 +8,15 @@ name in a run directory never stands for half a file: a process that dies leaves
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 PRIVATE_UMASK = 0o077
 """What a run writes is for its owner only."""
+MOST_JSON_BYTES = 1 << 20
 _TEMPORARY = ".tmp"
 
 
@@ -57,6 +59,16 @@ def remove_temporaries(directory: Path) -> None:
     """Remove what a killed writer of `directory` left half-written."""
     for leftover in directory.glob(f".*{_TEMPORARY}"):
         leftover.unlink()
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file of at most `MOST_JSON_BYTES`; empty where there is none that is whole."""
+    try:
+        with open(path, "rb") as file:
+            found = json.loads(file.read(MOST_JSON_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def sha256_of(path: Path) -> str:

@@ -116,9 +116,9 @@ def _open_log(path: Path) -> int:
         return os.open(os.devnull, os.O_WRONLY)
 
 
-def die_with(parent: int) -> None:
-    """Have the kernel kill this process when `parent`, which started it from its main thread, ends."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+def die_with(parent: int, by: signal.Signals = signal.SIGKILL) -> None:
+    """Have the kernel end this process by a signal when `parent`, which started it from its main thread, ends."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, by, 0, 0, 0)
     if os.getppid() != parent:  # it died before the signal was armed
         sys.exit(FATAL)
 

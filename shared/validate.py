@@ -19,6 +19,7 @@ from shared.memory import Plan
 from shared.parameters import MOST_ATOMS, MOST_RETURN, MOST_WIDTH
 from shared.ring import ring_fields
 from shared.sizes import MOST_PRIORITIES, sizes_of
+from shared.words import flag_of
 
 OWN_BYTES = 1_500_000_000
 """What learner, inference, scribe and supervisor take for themselves, generously, with torch on a CPU."""
@@ -175,7 +176,7 @@ def resolved(config: Config) -> None:
     if machine.device == "cpu":
         for name, word, advice in _FOR_CUDA:
             if getattr(machine, name) == word:
-                raise ConfigError(f"{_flag(name)} {word} is for CUDA devices; {advice}")
+                raise ConfigError(f"{flag_of(name)} {word} is for CUDA devices; {advice}")
 
 
 def own_bytes(plan: Plan) -> int:
@@ -241,10 +242,6 @@ def run_directory(path: Path, *, continues: bool) -> None:
         raise ConfigError(f"--run-dir {path} cannot be written: {above} is not a directory that this user may write.")
 
 
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
-
-
 def _shown(value: object) -> str:
     return f"{value:_}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
@@ -286,20 +283,20 @@ def _check_ranges(config: Config) -> None:
             if value is None or isinstance(value, bool) or not isinstance(value, int | float):
                 continue
             if not math.isfinite(value):
-                raise ConfigError(f"{_flag(name)} {value} must be a finite number.")
+                raise ConfigError(f"{flag_of(name)} {value} must be a finite number.")
             if name in _AT_LEAST_ONE and value < 1:
-                raise ConfigError(f"{_flag(name)} {_shown(value)} must be at least 1.")
+                raise ConfigError(f"{flag_of(name)} {_shown(value)} must be at least 1.")
             if name in _NOT_NEGATIVE and value < 0:
-                raise ConfigError(f"{_flag(name)} {_shown(value)} must not be negative.")
+                raise ConfigError(f"{flag_of(name)} {_shown(value)} must not be negative.")
             if name in _SHARE and not 0 <= value <= 1:
-                raise ConfigError(f"{_flag(name)} {_shown(value)} must lie between 0 and 1.")
+                raise ConfigError(f"{flag_of(name)} {_shown(value)} must lie between 0 and 1.")
             if name in _POSITIVE and value <= 0:
-                raise ConfigError(f"{_flag(name)} {_shown(value)} must be above 0.")
+                raise ConfigError(f"{flag_of(name)} {_shown(value)} must be above 0.")
             if name in _BELOW_ONE and not 0 <= value < 1:
-                raise ConfigError(f"{_flag(name)} {_shown(value)} must be at least 0 and below 1.")
+                raise ConfigError(f"{flag_of(name)} {_shown(value)} must be at least 0 and below 1.")
             if name in _NEGATIVE and value >= 0:
-                raise ConfigError(f"{_flag(name)} {_shown(value)} must be below 0.")
+                raise ConfigError(f"{flag_of(name)} {_shown(value)} must be below 0.")
             if name in _AT_MOST and abs(value) > _AT_MOST[name]:
                 raise ConfigError(
-                    f"{_flag(name)} {_shown(value)} is beyond {_shown(_AT_MOST[name])}, the most there is."
+                    f"{flag_of(name)} {_shown(value)} is beyond {_shown(_AT_MOST[name])}, the most there is."
                 )

@@ -136,9 +136,8 @@ def _canvas(options: Playing, player: Player, window: list[Window]) -> Canvas:
         window.append(Window(title, rate, scale=options.scale, people=options.human))
         return window[0]
     if options.human:
-        raise ConfigError(
-            "--human needs a window, for a terminal does not tell which keys are held, and there is no display here."
-        )
+        why = "leave --screen terminal away" if has_display() else "there is no display here"
+        raise ConfigError(f"--human needs a window, for a terminal does not tell which keys are held: {why}.")
     if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
         raise ConfigError(
             "There is neither a display nor a terminal to play in; write a video with --video FILE.mp4 or FILE.gif."

@@ -6,9 +6,7 @@ seen in the run directories alone: the same command goes on where it stopped.
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
-import json
 import os
 import signal
 import subprocess
@@ -16,19 +14,20 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-from shared.config import ARITHMETIC, CONFIG_FILE, MAY_CHANGE_ON_RESUME, SUMMARY_FILE, Config, ConfigError, words_of
+from shared.config import ARITHMETIC, CONFIG_FILE, MAY_CHANGE_ON_RESUME, SUMMARY_FILE, Config, ConfigError
+from shared.files import read_object
 from shared.manifest import BEST_FILE, CHECKPOINTS
+from shared.process import die_with
 from shared.requests import requests_heard
 from shared.suites import SUITES
+from shared.words import flag_in, words_of
 from tasks.arguments import LAUNCHER, PROGRAM, Choices, config_of, parse_choices
 
 NOT_HERE = {"--game": "--games", "--env": "--games", "--seed": "--seeds", "--run-dir": "--out", "--resume": "--out"}
 """Options of training that a suite sets itself, and by which of its own."""
-_PR_SET_PDEATHSIG = 1
-_prctl = ctypes.CDLL(None).prctl
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ OPTIONS = Suite
 def main(arguments: Sequence[str]) -> int:
     """Run all. Returns 1 when a run or an evaluation failed, or all was stopped before the end."""
     for word in arguments:
-        flag = word.partition("=")[0].replace("_", "-")
+        flag = flag_in(word)
         if flag in NOT_HERE:
             raise ConfigError(f"A suite says itself what {flag} is: leave it away and use {NOT_HERE[flag]}.")
     options = parse_choices(
@@ -241,16 +240,8 @@ class _Steward:
         """
         if self._stopped:
             return -signal.SIGTERM
-        parent = os.getpid()
-
-        def end_with_parent() -> None:
-            _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-            if os.getppid() != parent:
-                os._exit(1)
-
-        self._child = subprocess.Popen(
-            [sys.executable, str(LAUNCHER), *words], start_new_session=aside, preexec_fn=end_with_parent
-        )
+        end = partial(die_with, os.getpid(), signal.SIGTERM)
+        self._child = subprocess.Popen([sys.executable, str(LAUNCHER), *words], start_new_session=aside, preexec_fn=end)
         try:
             if self._stopped:  # it was, before there was anybody to tell
                 self._child.terminate()
@@ -294,15 +285,6 @@ def weights_of(run_dir: Path) -> dict[str, tuple[Path, int]]:
     except CheckpointError:
         found.setdefault("final", (run_dir, -1))  # let the evaluation itself say what is wrong
     return found
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """A JSON object; empty where there is none that is whole."""
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 @contextmanager

@@ -22,8 +22,8 @@ class Zoo:
     """A run directory, or a checkpoint or file of weights in one, to make an entry of; without it, list the entries."""
     name: str | None = None
     """With --add: what to call it; default: its game."""
-    device: str = "auto"
-    """With --add: where to evaluate it: auto, cpu, cuda or cuda:N."""
+    device: str | None = None
+    """With --add: where to evaluate it: auto, cpu, cuda or cuda:N; default: auto."""
 
 
 OPTIONS = Zoo
@@ -33,11 +33,12 @@ def main(arguments: Sequence[str]) -> int:
     """List the entries or add one."""
     options = parse(Zoo, arguments, f"{PROGRAM} zoo", "Agents that come with the repository: list them, or add one.")
     if options.add is not None:
-        return _add(options.add, options.name, options.device)
+        return _add(options.add, options.name, options.device or "auto")
     from zoo.catalogue import names
 
-    if options.name is not None:
-        raise ConfigError("--name names what --add adds: say --add RUN, too.")
+    for flag, value in (("--name", options.name), ("--device", options.device)):
+        if value is not None:
+            raise ConfigError(f"{flag} is about what --add adds: say --add RUN, too.")
     for name in names():
         print(_line(name))
     print(f"Watch one with: python {PROGRAM} play --load {names()[0]}" if names() else "The zoo is empty.")
@@ -77,6 +78,7 @@ def _add(source: Path, name: str | None, device: str) -> int:
         raise ConfigError(f"--name {name} must be of small letters, digits and underscores.")
     if (ZOO / name).exists():
         raise ConfigError(f"The zoo has a {name} already; remove {ZOO / name}, or choose another --name.")
+    command = command_of(config, _steps(weights.version, summary))
     with tempfile.TemporaryDirectory(dir=ZOO, prefix=".") as scratch:
         entry = Path(scratch) / name
         entry.mkdir()
@@ -86,7 +88,7 @@ def _add(source: Path, name: str | None, device: str) -> int:
         evaluation = ringside.evaluate(entry / WEIGHTS, device=device)
         for file, content in ((SUMMARY, summary), (EVALUATION, evaluation)):
             (entry / file).write_text(json.dumps(content, indent=1) + "\n")
-        (entry / README).write_text(_readme(name, weights, config, summary, evaluation))
+        (entry / README).write_text(_readme(name, weights, command, summary, evaluation))
         entry.rename(ZOO / name)
     print(_line(name))
     print(f"It is in {ZOO / name}.")
@@ -124,10 +126,11 @@ def command_of(settings: dict[str, Any], total_steps: int) -> str:
 
     Raises `ConfigError` when the settings are not of this version, or weights of another run stood at the beginning.
     """
-    from shared.config import MAY_CHANGE_ON_RESUME, Config, words_of
+    from shared.config import MAY_CHANGE_ON_RESUME, Config
     from shared.parameters import atoms_of
     from shared.presets import PRESETS
     from shared.protocols import PROTOCOLS
+    from shared.words import words_of
 
     if settings.get("init_from") is not None:
         raise ConfigError("The run began with the weights of another (--init-from); one command does not train it.")
@@ -150,9 +153,7 @@ def command_of(settings: dict[str, Any], total_steps: int) -> str:
     return " ".join(["python launch.py", *words_of(**flags, **different)])
 
 
-def _readme(
-    name: str, weights: Weights, config: dict[str, Any], summary: dict[str, Any], evaluation: dict[str, Any]
-) -> str:
+def _readme(name: str, weights: Weights, command: str, summary: dict[str, Any], evaluation: dict[str, Any]) -> str:
     """What stands beside the weights."""
     steps = _steps(weights.version, summary)
     hours = summary["seconds"] / 3600
@@ -162,7 +163,7 @@ def _readme(
 The network `{weights.network.name}`, trained on {weights.game} under the protocol `{weights.protocol}`
 for {steps:,} steps ({FRAME_SKIP * steps:,} frames) with
 
-    {command_of(config, steps)}
+    {command}
 
 The run played {summary["steps"]:,} steps in {hours:.1f} hours (`summary.json`). By the rules of the protocol, with
 epsilon {epsilon:g}, the agent returns {mean:.2f} +- {sd:.2f} in {episodes} episodes (`evaluation.json`):

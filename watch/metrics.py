@@ -30,7 +30,6 @@ import numpy as np
 from shared.errors import Unmendable
 from shared.files import write_atomic
 
-"""What a run directory calls its records."""
 MEAN_OVER = 100
 """Episodes in the rolling mean of returns."""
 

@@ -90,6 +90,8 @@ class Scribe:
                     out[PRIORITIES][-1] = 1.0  # the greatest priority before there is any
 
             self._memory.learner_snapshots.write(0, fill)
+        # That of a run which ended here before says nothing of this one.
+        (self._run_dir / SUMMARY_FILE).unlink(missing_ok=True)
         self._board.written[0] = max(0, self._board.committed)
         self._board.begun_ns[0] = time.monotonic_ns()
         self._board.samples[:] = Sample.take(self._memory, int(self._board.begun_ns[0])).words

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from shared.config import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE, Run
-from shared.files import PRIVATE_UMASK, write_atomic
+from shared.files import PRIVATE_UMASK, read_object, write_atomic
 from shared.process import NICENESS, die_with
 from watch.follow import Follower
 from watch.tags import episode_scalars, evaluation_scalars, round_scalars
@@ -65,7 +65,7 @@ class Tracker:
             )
         if self._shown or self._lost:
             return
-        state = _state(self._run_dir)
+        state = read_object(self._run_dir / STATE_FILE)
         if state.get("process") == self._process.pid and "address" in state:  # else it is of a former process
             self._shown = True
             self._note(f"Weights & Biases: {state['address']}")
@@ -132,7 +132,7 @@ def main(run_dir: Path, parent: int) -> None:
     import wandb
 
     config = json.loads((run_dir / CONFIG_FILE).read_bytes())
-    state = _state(run_dir)
+    state = read_object(run_dir / STATE_FILE)
     run = wandb.init(
         project=os.environ.get("WANDB_PROJECT", "ringside"),
         dir=str(run_dir),
@@ -153,9 +153,8 @@ def main(run_dir: Path, parent: int) -> None:
             run.log(_scalars(record) | {"steps": record["steps"]})
         state |= {"round": follower.last_round, "evaluation": follower.last_evaluation}
         write_atomic(run_dir / STATE_FILE, json.dumps(state).encode())
-    if (run_dir / SUMMARY_FILE).exists():
-        summary = json.loads((run_dir / SUMMARY_FILE).read_bytes())
-        run.summary.update({name: value for name, value in summary.items() if not isinstance(value, dict | list)})
+    summary = read_object(run_dir / SUMMARY_FILE)
+    run.summary.update({name: value for name, value in summary.items() if not isinstance(value, dict | list)})
     run.finish()
 
 
@@ -168,15 +167,6 @@ def _scalars(record: dict[str, Any]) -> dict[str, Any]:
     return evaluation_scalars(
         {name: value for name, value in record.items() if name not in ("evaluation", "round", "steps")}
     )
-
-
-def _state(run_dir: Path) -> dict[str, Any]:
-    """What was kept of it; empty where there is nothing that is whole."""
-    try:
-        found = json.loads((run_dir / STATE_FILE).read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 if __name__ == "__main__":

@@ -150,7 +150,7 @@ def test_operations_are_those_of_the_layers() -> None:
     [
         (Options(games="brakout"), "no game 'brakout'; did you mean 'breakout'?"),
         (Options(games=""), "no game ''"),
-        (Options(parts="memory,emulater"), "no part 'emulater'; did you mean emulator?"),
+        (Options(parts="memory,emulater"), "--parts emulater is not one of"),
         (Options(seconds=0.0), "--seconds 0.0"),
         (Options(window_steps=10), "2_000 is the least"),
         (Options(batches="32,x"), "'x' is no batch size"),

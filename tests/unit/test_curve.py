@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from benchmarks.curve import curve_of, draw
+from benchmarks.curve import curve_in, draw
 from tests.conftest import ROOT
 from tests.written_runs import write_run
 
@@ -17,7 +17,7 @@ from tests.written_runs import write_run
 def test_several_runs_have_their_means_and_evaluations(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", returns=(-21.0, -20.0, -10.0, 3.0), evaluations=(-20.0, 5.0), seconds=30.0)
     axis = Figure().subplots()
-    draw(axis, curve_of(f"ours={run}"), "red", 1, alone=False)
+    draw(axis, curve_in(f"ours={run}"), "red", 1, alone=False)
     means, evaluations = axis.lines
     assert means.get_label() == "ours"
     assert list(means.get_xdata()) == [0.5, 1.0, 1.5, 2.0], "minutes"
@@ -28,7 +28,7 @@ def test_several_runs_have_their_means_and_evaluations(tmp_path: Path) -> None:
 def test_a_run_alone_has_its_episodes(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", returns=(-21.0, -20.0))
     axis = Figure().subplots()
-    draw(axis, curve_of(str(run)), "red", 0, alone=True)
+    draw(axis, curve_in(str(run)), "red", 0, alone=True)
     episodes, _ = axis.lines
     assert list(zip(*episodes.get_data(), strict=True)) == [(1.0, -21.0), (2.0, -20.0)], "thousands of steps"
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -56,10 +58,10 @@ def test_impossible_options(options: peers.Options, says: str) -> None:
 
 
 def fake_python(directory: Path, script: str) -> Path:
-    """An interpreter that does what a shell script says."""
+    """An interpreter with pip that does what a shell script says."""
     python = directory / "bin" / "python"
     python.parent.mkdir(parents=True)
-    python.write_text(f"#!/bin/sh\n{script}\n")
+    python.write_text(f'#!/bin/sh\ncase "$*" in *--version*) exit 0;; esac\n{script}\n')
     python.chmod(0o755)
     return directory
 
@@ -81,6 +83,17 @@ def test_torch_comes_first_and_alone(tmp_path: Path) -> None:
     assert [package.partition("==")[0] for package in first] == ["torch"]
     assert second == ["pfrl==0.4.0", "ale-py"]
     assert third == ["gymnasium"]
+
+
+def test_an_environment_whose_making_was_interrupted_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True, timeout=60)
+    environment = Environment(tmp_path / "venv")
+    assert not environment._has_pip()
+    monkeypatch.setattr(Environment, "_pip", lambda *_: None)
+    environment.install("ale-py")
+    assert environment._has_pip()
 
 
 def test_an_environment_that_cannot_be_made_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,10 +126,10 @@ SEEN = {"package": "ale-py 0", "steps": 320, "seconds": 4.0, "looks": 10, "seen"
 
 
 def test_a_peer_that_learns_is_checked() -> None:
-    assert peers._peer_dqn(Telling(**DONE), "sb3", "pong", 2, 400) == 100.0
+    assert peers._peer_dqn(Telling(**DONE), "sb3", "pong", "cpu", 2, 400) == 100.0
     for wrong in ({"updates": 98}, {"updates": 102}, {"steps": 399}, {"threads": 1}):
         with pytest.raises(WrongResult, match="were asked for"):
-            peers._peer_dqn(Telling(**(DONE | wrong)), "sb3", "pong", 2, 400)
+            peers._peer_dqn(Telling(**(DONE | wrong)), "sb3", "pong", "cpu", 2, 400)
 
 
 def test_a_peer_that_plays_is_checked() -> None:
@@ -130,8 +143,8 @@ def test_ours_is_compared_with_the_better_setting_of_each_peer(monkeypatch: pyte
     speeds = {("sb3", 1): 50.0, ("sb3", 3): 100.0, ("pfrl", 1): 80.0, ("pfrl", 3): 40.0}
     monkeypatch.setattr(Environment, "install", lambda self, *packages: None)
     monkeypatch.setattr(peers.machine, "usable_cores", lambda *_: 3)
-    monkeypatch.setattr(peers, "_peer_dqn", lambda env, name, game, threads, steps: speeds[name, threads])
-    monkeypatch.setattr(peers, "_ringside", lambda options, game, words: 200.0 if words else 400.0)
+    monkeypatch.setattr(peers, "_peer_dqn", lambda env, name, game, device, threads, steps: speeds[name, threads])
+    monkeypatch.setattr(peers, "_ringside", lambda options, game, words: 200.0 if "fp32" in words else 400.0)
     report = Report("peers", "title")
     peers.measure(peers.Options(only="sb3,pfrl", repeats=2), report)
     ratios = {row.name: row.values for row in report.rows if row.unit == "times"}

@@ -37,7 +37,7 @@ def test_a_stage_that_fails_does_not_stop_the_next(tmp_path: Path, monkeypatch: 
 
 def test_a_late_command_and_all_that_it_started_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prove_gpu, "END_SECONDS", 0.2)
-    program = "import signal; signal.signal(2, signal.SIG_IGN); signal.pause()"
+    program = "import signal; signal.signal(15, signal.SIG_IGN); signal.pause()"
     stage = Stage("late", tmp_path)
     assert not stage.run(["-c", program], 0.5)
     assert stage.outcome[0]["late"]
@@ -100,4 +100,14 @@ def test_without_a_gpu_it_refuses(tmp_path: Path) -> None:
     assert (done.returncode, "no GPU here" in done.stderr) == (2, True)
     done = subprocess.run([*words, "latent"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert "there is no stage latent" in done.stderr
-    assert set(STAGES) == {"latency", "learner", "exact", "family", "limits", "throughput", "scaling", "solve"}
+    assert set(STAGES) == {
+        "latency",
+        "learner",
+        "exact",
+        "family",
+        "presets",
+        "limits",
+        "throughput",
+        "scaling",
+        "solve",
+    }

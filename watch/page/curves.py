@@ -37,6 +37,7 @@ class Series:
 
     def __init__(self) -> None:
         self.rows: list[list[float | None]] = []
+        self.newest: list[float | None] | None = None
         self._stride = 1
         self._added = 0
 
@@ -44,6 +45,7 @@ class Series:
         """Add a row; returns whether the former ones were thinned."""
         keep = self._added % self._stride == 0
         self._added += 1
+        self.newest = row
         if not keep:
             return False
         self.rows.append(row)

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.config import METRICS_FILE, ConfigError
+from shared.config import METRICS_FILE, SUMMARY_FILE, ConfigError
+from shared.files import read_object
 from shared.live import Live, LiveError
 from shared.memory import Memory
 from watch.attach import attach, read_config
 from watch.observer import Observer
 from watch.page.curves import SERIES, Curves
-from watch.page.ended import read_summary, status_of
+from watch.page.ended import status_of
 from watch.page.pictures import chosen, mosaic
 from watch.summary import counters_of
 
@@ -98,13 +99,12 @@ class Source:
         return {"status": status, "finished": bool(board.finished), "prepared": bool(board.prepared[0])}
 
     def _past(self) -> dict[str, Any]:
-        summary = read_summary(self.run_dir)
-        rows = self._curves.series["round"].rows
-        last = dict(zip(("steps", *SERIES["round"]), rows[-1], strict=True)) if rows else {}
+        summary = read_object(self.run_dir / SUMMARY_FILE)
+        newest = self._curves.series["round"].newest
+        last = dict(zip(("steps", *SERIES["round"]), newest, strict=True)) if newest else {}
         status = status_of(self._config, summary, last)
         status["warnings"] = [self._refused] if self._refused else []
-        finished = summary is not None and bool(summary.get("finished"))
-        return {"status": status, "finished": finished, "prepared": summary is not None}
+        return {"status": status, "finished": bool(summary.get("finished")), "prepared": bool(summary)}
 
     def curves(self, edition: int, known: list[int]) -> dict[str, Any]:
         """What somebody lacks who knows so many rows of an edition (`Curves.since`)."""

@@ -1,0 +1,32 @@
+"""Settings as words of a command line, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+def flag_of(name: str) -> str:
+    """The option of a setting: `round_steps` is `--round-steps`."""
+    return "--" + name.replace("_", "-")
+
+
+def flag_in(word: str) -> str:
+    """The option that a word of a command line begins with, as `--help` spells it: `--round_steps=9` too."""
+    return word.partition("=")[0].replace("_", "-")
+
+
+def as_spelt(words: Sequence[str]) -> list[str]:
+    """The same words, options spelt as `--help` spells them."""
+    return [flag_in(word) + word[len(flag_in(word)) :] if word.startswith("--") else word for word in words]
+
+
+def words_of(**settings: Any) -> list[str]:
+    """Flat settings as words of the command line: noisy=False, n_step=3 as --no-noisy --n-step 3; None is left away."""
+    words = []
+    for name, value in settings.items():
+        if isinstance(value, bool):
+            words.append(flag_of(name if value else f"no_{name}"))
+        elif value is not None:
+            words += [flag_of(name), f"{value:_}" if isinstance(value, int) else str(value)]
+    return words
