@@ -130,7 +130,8 @@ def evaluation_of(
 
 
 class Agent:
-    """A trained policy as an ordinary function, in float32. It leaves the settings of torch as they are.
+    """A trained policy as an ordinary function, in float32. It leaves the settings of torch as they are: on a GPU these
+    let convolutions be computed in TF32 unless somebody changed them.
 
         agent = ringside.load_agent("zoo/pong")
         action = agent(observation)

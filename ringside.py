@@ -41,7 +41,8 @@ def train(
 
     Args:
         preset: what the settings that are not given default to, "nature" unless given; not together with `resume`.
-        on_status: called several times a second with the state of the run.
+        on_status: called several times a second with the state of the run. What it raises stops the run, which saves
+            its last boundary and can be resumed; then it is raised here.
         settings: any field of any section of `shared.config.Config`.
 
     Raises:

@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import multiprocess
 from multiprocess import reduction
@@ -87,6 +88,8 @@ class Supervisor:
         self._requests = Requests()
         self._looked_at = time.monotonic()
         self._failure: str | None = None
+        self._refusal: Exception | None = None
+        """What `on_look` raised, which ends the run as a signal does."""
         self._killed_scribe = False
         self._stop_deadline = float("inf")
         self._oom_kills = OomKills()
@@ -97,6 +100,8 @@ class Supervisor:
         self._bells = [Bell.create() for _ in range(count)]
         self._context = multiprocess.get_context("spawn")
         self._children: dict[int, _Child] = {}
+        self._logged: dict[int, int] = {}
+        """Bytes that were in a process's log when this run began."""
         self._claims = Claims()
         self._cores: list[frozenset[int] | None] = [None] * plan.actors
         if plan.config.machine.pin == "auto":
@@ -122,7 +127,9 @@ class Supervisor:
             finally:
                 self._end_all()
         if self._failure:
-            raise RunFailed(self._failure)
+            raise RunFailed(self._failure) from self._refusal
+        if self._refusal is not None:
+            raise self._refusal
         if self._killed_scribe:
             raise RunFailed("The run ended without a last checkpoint; --resume goes on from the one before, if any.")
         return self._board.finished
@@ -147,7 +154,18 @@ class Supervisor:
         if self._balancer is not None and not self._stopping:
             for move in self._balancer.look():
                 self._bells[Role.ACTORS + move.taker].ring()  # it makes emulators while it waits for the others
-        self._on_look(self._memory)
+        self._show()
+
+    def _show(self) -> None:
+        """Let whoever looks on look; nobody's mistake there may cost what was not saved yet."""
+        if self._refusal is not None:
+            return
+        try:
+            self._on_look(self._memory)
+        except Exception as error:  # noqa: BLE001  (somebody else's function; raised again at the end)
+            self._refusal = error
+            self._note("Stopping: whoever looks on failed. The round is abandoned, the last boundary is saved.")
+            self._stop()
 
     def _start(self, number: int, incarnation: int) -> None:
         birth = Birth(
@@ -161,6 +179,9 @@ class Supervisor:
             cores=self._cores[number - Role.ACTORS] if number >= Role.ACTORS else None,
             environment=self._gpu.environment if number in GPU_ROLES else {},
         )
+        if number not in self._logged:
+            log = log_path(self._run_dir, number)
+            self._logged[number] = log.stat().st_size if log.exists() else 0
         module = "actors.actor" if number >= Role.ACTORS else MODULES[Role(number)]
         self._board.phase[number] = Phase.STARTING
         self._board.beat(number)
@@ -240,8 +261,7 @@ class Supervisor:
             # Its log lies on the disk that is in trouble.
             return trouble.without_checkpoint(int(self._board.trouble[0]), self._run_dir)
         log = log_path(self._run_dir, number)
-        lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
-        last = lines[-1] if lines else "it left no message"
+        last = (_behind(log, self._logged[number]).strip().splitlines() or ["it left no message"])[-1]
         if code == FATAL:
             return last
         return (
@@ -315,11 +335,11 @@ class Supervisor:
             child.process.kill()
         for child in self._children.values():
             _end(child.process)
-        for bell in self._bells:
-            os.close(bell.fd)
         try:
-            self._on_look(self._memory)
+            self._show()
         finally:
+            for bell in self._bells:
+                os.close(bell.fd)
             self._memory.arena.close()
             self._claims.close()
 
@@ -329,6 +349,16 @@ def _end(process: multiprocess.Process) -> bool:
     process.kill()
     process.join(REAP_SECONDS)
     return process.exitcode is not None
+
+
+def _behind(log: Path, begin: int) -> str:
+    """What a log has from a byte on; nothing when it cannot be read."""
+    try:
+        with open(log, "rb") as file:
+            file.seek(begin)
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def _beyond_reach(number: int) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import closing
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -67,6 +68,9 @@ class Env(ABC):
         Some envs play the episode again for it, and call `beat` after every step: a sign of life.
         """
 
+    def close(self) -> None:  # noqa: B027  (most hold nothing)
+        """Give back what the environment holds beside memory; it is not played again."""
+
     @abstractmethod
     def film(self) -> list[Shot]:
         """The list to which, from now on, every screen that is shown is appended; its reader empties it."""
@@ -92,7 +96,8 @@ def action_names(play: Play) -> tuple[str, ...]:
     if play.env is not None:
         from actors.gymnasium_env import GymnasiumEnv
 
-        return GymnasiumEnv(play.env, seed=0, index=0).action_names
+        with closing(GymnasiumEnv(play.env, seed=0, index=0)) as env:
+            return env.action_names
     from actors.atari import action_names
     from shared.protocols import protocol_of
 

@@ -6,7 +6,8 @@ which others.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
 import numpy as np
@@ -91,7 +92,19 @@ def play_episodes(
         ask: returns the greedy actions uint8[envs] for the stacks as they are.
     """
     evaluation = Evaluation(play, seed, number)
-    envs = [evaluation.env() for _ in range(min(len(stacks), episodes))]
+    with ExitStack() as stack:
+        envs = [stack.enter_context(closing(evaluation.env())) for _ in range(min(len(stacks), episodes))]
+        return _play(evaluation, envs, episodes, stacks, ask)
+
+
+def _play(
+    evaluation: Evaluation,
+    envs: Sequence[Env],
+    episodes: int,
+    stacks: NDArray[np.uint8],
+    ask: Callable[[], NDArray[np.uint8]],
+) -> Returns:
+    """The same, in envs that are there."""
     returns, lengths = np.zeros(episodes), np.zeros(episodes, np.int64)
     playing: list[Episode | None] = [evaluation.open(env, j, stacks[j]) for j, env in enumerate(envs)]
     while any(playing):

@@ -128,6 +128,10 @@ class GymnasiumEnv(Env):
         too_long = len(self._log) >= LONGEST_EPISODE_STEPS
         return Outcome(float(reward), bool(terminated), bool(truncated) or too_long, False)
 
+    def close(self) -> None:
+        """Close the environment."""
+        self._env.close()
+
     def film(self) -> list[Shot]:
         """The observation of every step from now on, in colour where it has any."""
         self._shots = []

@@ -59,6 +59,7 @@ class Lane:
         first = index * memory.sizes.lane_envs
         self._ladder = [self._sizes.ladder(first + j, self._explore) for j in range(memory.sizes.lane_envs)]
         self._seed = plan.config.run.seed
+        self._env = plan.config.play.env
         self._slot = {name: view[index] for name, view in memory.ring.field.items()}
         self._first_env = index * memory.sizes.lane_envs
         self._resets = [False] * len(envs)
@@ -187,9 +188,12 @@ class Lane:
         held += [self._slot["start"][following, j], self._slot["valid"][following, j]]
         same = all(np.float32(a) == np.float32(b) for a, b in zip(held, results, strict=True))
         if not same or not np.array_equal(self._slot["frame"][following, j], self._scratch):
+            who = "The emulator or the memory of this machine cannot be trusted"
+            if self._env is not None:
+                who = f"{self._env} is not deterministic, and only such environments can be played again"
             raise RedoError(
-                f"Env {self._first_env + j} played tick {tick} again and did not repeat it. The emulator or the memory "
-                "of this machine cannot be trusted; the last checkpoint was made before."
+                f"Env {self._first_env + j} played tick {tick} again and did not repeat it. {who}; the last checkpoint "
+                "was made before."
             )
 
     # --- boundaries

@@ -52,7 +52,8 @@ class Lanes:
     def expect(self) -> bool:
         """Make one env for the lanes that are to be this actor's. Returns False when none is missing."""
         coming = np.flatnonzero((self._wanted == self._actor) | (self._owner == self._actor))
-        self._envs = {index: envs for index, envs in self._envs.items() if index in coming}
+        for index in self._envs.keys() - set(coming.tolist()):
+            _close(self._envs.pop(index))
         lacking = self._lacking()
         if lacking is not None:
             self._make_one(lacking)
@@ -90,6 +91,7 @@ class Lanes:
         if lane.heir is not None:
             self.played.remove(lane)
             self._bells[lane.heir].ring()
+            _close(lane.envs)
 
     def _lacking(self) -> int | None:
         """The first lane that is to be this actor's and has not all of its envs."""
@@ -102,3 +104,8 @@ class Lanes:
     def _make_one(self, index: int) -> None:
         envs = self._envs.setdefault(index, [])
         envs.append(self._make(index * self._memory.sizes.lane_envs + len(envs)))
+
+
+def _close(envs: Sequence[Env]) -> None:
+    for env in envs:
+        env.close()

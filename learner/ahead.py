@@ -77,6 +77,7 @@ class Graphs:
     """
 
     def __init__(self, device: torch.device) -> None:
+        self._device = device  # which need not be the current one
         self._graphs: dict[Hashable, torch.cuda.CUDAGraph] = {}
         self._pool = torch.cuda.graph_pool_handle()
         # A stream of its own, because libraries keep their workspace by stream, and a graph refers to it for ever.
@@ -85,7 +86,7 @@ class Graphs:
     @torch.inference_mode()
     def capture(self, name: Hashable, body: Callable[[], object]) -> None:
         """Capture `body`. It is done once before: libraries set themselves up in a first pass, which no graph holds."""
-        self._stream.wait_stream(torch.cuda.current_stream())
+        self._stream.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(self._stream):
             body()
         self._stream.synchronize()

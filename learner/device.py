@@ -35,10 +35,11 @@ def prepare_torch(device: torch.device, precision: str, threads: int, *, determi
     # for each temporary, which changes no result here.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     if device.type == "cuda":
-        if os.environ.get("CUBLAS_WORKSPACE_CONFIG") not in (":4096:8", ":16:8"):
+        workspace = os.environ.get("CUBLAS_WORKSPACE_CONFIG")
+        if workspace not in (":4096:8", ":16:8"):
             raise ConfigError(
-                "CUBLAS_WORKSPACE_CONFIG must be :4096:8 in the environment before a CUDA process starts; "
-                "start training through launch.py, which sets it."
+                f"CUBLAS_WORKSPACE_CONFIG is {workspace!r} in the environment; only :4096:8 and :16:8 give the same "
+                "bits every time. Unset it: :4096:8 is then set before CUDA starts."
             )
         torch.backends.cudnn.benchmark = not deterministic
         torch.backends.cudnn.deterministic = deterministic

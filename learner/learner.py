@@ -20,6 +20,7 @@ from learner.update import NonFiniteError, RoundMetrics, Trainer
 from shared.board import METRIC_SPANS, Phase
 from shared.config import Config
 from shared.errors import Unmendable
+from shared.evaluation import evaluations_until
 from shared.memory import Memory
 from shared.process import Birth, enter
 from shared.wait import Bell, Stopped, Waiter
@@ -150,10 +151,9 @@ class Rounds:
 
     def _queue_evaluation(self, boundary: int) -> None:
         """Queue this version when the round before `boundary` reached a multiple of `eval_every_steps`."""
-        if not self._eval_every or not boundary:
-            return
         queue, steps = self._memory.evaluations, boundary * self._sizes.round_steps
-        if steps // self._eval_every == (steps - self._sizes.round_steps) // self._eval_every:
+        due = evaluations_until(boundary, self._sizes.round_steps, self._eval_every)
+        if not boundary or due == evaluations_until(boundary - 1, self._sizes.round_steps, self._eval_every):
             return
         if queue.queued[0] and queue.step[(queue.queued[0] - 1) % len(queue.step)] >= steps:
             return  # a former life queued it and was killed before the commit

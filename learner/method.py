@@ -91,9 +91,15 @@ def method_of(network: Network, extend: Extend, device: torch.device) -> Method:
     """The method of a network: `learner/methods/NAME.py`, with - as _.
 
     Raises:
-        ConfigError: it cannot do what `extend` asks for.
+        ConfigError: there is no such file, or it cannot do what `extend` asks for.
     """
-    module = import_module(f"learner.methods.{network.method.replace('-', '_')}")
+    name = f"learner.methods.{network.method.replace('-', '_')}"
+    try:
+        module = import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        raise ConfigError(f"There is no method {network.method!r:.40} here: learner/methods lacks it.") from None
     method: type[Method] = module.METHOD
     for asked, may, flag in (
         (extend.munchausen, method.mixes, "--munchausen"),

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from learner.aside import Aside
-from learner.gather import BLOCK, GRID
+from learner.gather import BLOCK
 from learner.linear import Affine, linear
 from learner.model import Beside
-from learner.network import CELL, PIXEL, network_input
+from learner.network import CELL, PIXEL, frames_in, network_input
 from learner.pooling import max_pool
-from shared.config import FRAME_SIDE, STACK
+from shared.config import STACK
 from shared.parameters import CONVOLUTIONS, COSINES, IMPALA, RESIDUALS, Network, ParameterSpec, parameters_of
 
 _TINY = 1e-12
@@ -142,7 +142,8 @@ class ModularModel:
         if self.network.name in CONVOLUTIONS:
             x = self._convolutions(network_input(blocks, first, self._dtype))
         else:
-            x = self._impala(_frames(blocks, first).to(self._dtype, memory_format=torch.channels_last), learns)
+            frames = frames_in(blocks[..., first * CELL : (first + STACK) * CELL])
+            x = self._impala(frames.to(self._dtype, memory_format=torch.channels_last), learns)
         if self.network.pooling:
             x = max_pool(x)
         features = x.flatten(1)
@@ -283,10 +284,3 @@ def _weight(layer: str) -> str:
 
 def _in_float32(name: str) -> bool:
     return name.startswith(("value.", "advantage.")) or "_norm." in name or name.endswith(".u")
-
-
-def _frames(blocks: Tensor, first: int) -> Tensor:
-    """The stack uint8[n, 4, 84, 84] that begins with frame `first` of blocks uint8[n, 21, 21, k * 16]."""
-    stack = blocks[..., first * CELL : (first + STACK) * CELL]
-    cut = stack.reshape(-1, GRID, GRID, STACK, BLOCK, BLOCK).permute(0, 3, 1, 4, 2, 5)
-    return cut.reshape(-1, STACK, FRAME_SIDE, FRAME_SIDE)

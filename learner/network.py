@@ -26,7 +26,7 @@ from torch import Tensor
 
 from learner.aside import Aside
 from learner.gather import BLOCK, GRID
-from shared.config import STACK
+from shared.config import FRAME_SIDE, STACK
 from shared.parameters import CONVOLUTIONS, Network, parameters_of
 
 CELL = BLOCK * BLOCK
@@ -49,6 +49,13 @@ def blocks(frames: Tensor, out: Tensor) -> Tensor:
     words = frames.view(torch.int32).view(n, k, GRID, BLOCK, GRID).permute(0, 2, 4, 1, 3)
     out.view(torch.int32).view(n, GRID, GRID, k, BLOCK).copy_(words)
     return out
+
+
+def frames_in(block: Tensor) -> Tensor:
+    """The frames uint8[n, k, 84, 84] of `blocks`: its inverse."""
+    k = block.shape[-1] // CELL
+    cut = block.reshape(-1, GRID, GRID, k, BLOCK, BLOCK).permute(0, 3, 1, 4, 2, 5)
+    return cut.reshape(-1, k, FRAME_SIDE, FRAME_SIDE)
 
 
 def network_input(block: Tensor, first: int, dtype: torch.dtype) -> Tensor:

@@ -100,7 +100,7 @@ class Policy:
             self._answer()
         else:
             self._graphs.replay("answer")
-            torch.cuda.current_stream().synchronize()
+            torch.cuda.current_stream(self._blocks.device).synchronize()
         return self._values.numpy().copy()
 
     def _answer(self) -> None:

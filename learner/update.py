@@ -26,15 +26,14 @@ from learner.ahead import Graphs
 from learner.aside import Aside
 from learner.chunk import Chunk
 from learner.feed import CHUNK_UPDATES, Feed
-from learner.gather import BLOCK, GRID
 from learner.initial import initial_parameters
 from learner.method import method_of
 from learner.model import Beside
 from learner.models import check_arithmetic, model_of
+from learner.network import frames_in
 from learner.optimizer import Optimizer
-from learner.replay import frames_of
 from learner.targets import Targets
-from shared.config import FRAME_SIDE, Extend, Learn
+from shared.config import Extend, Learn
 from shared.errors import Unmendable
 from shared.parameters import Network, parameters_of
 from shared.ring import Ring
@@ -262,14 +261,12 @@ class Trainer:
         number, index = divmod(self._done - 1, self._feed.updates)
         part = slice(index * self._learn.batch_size, (index + 1) * self._learn.batch_size)
         chunk = self._feed.chunks[number % 2]
-        frames = frames_of(self._sizes.n_step)
-        cut = chunk.blocks[part].cpu().view(-1, GRID, GRID, frames, BLOCK, BLOCK).permute(0, 3, 1, 4, 2, 5)
         outer = {"gradient": self._optimizer.gradient, "parameters_after": self._online.master}
         vectors = {name: np.zeros(parameters_of(self._network).count, np.float32) for name in outer}
         for name, vector in outer.items():
             self._online.to_outer(vector, vectors[name])
         return {
-            "frames": cut.reshape(len(cut), frames, FRAME_SIDE, FRAME_SIDE).contiguous().numpy(),
+            "frames": frames_in(chunk.blocks[part].cpu()).contiguous().numpy(),
             "action": chunk.chosen[part].argmax(1).numpy(force=True),
             "reward": chunk.reward[part].numpy(force=True),
             "discount": chunk.discount[part].numpy(force=True),

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.evaluation import evaluations_until
 from shared.memory import Memory
 from shared.segments import CheckpointError
 from shared.snapshot import ENV_BYTES, state_lengths
@@ -108,8 +109,8 @@ def restore(memory: Memory, boundary: int, arrays: Mapping[str, NDArray[np.gener
     queued, logged = (int(count) for count in arrays["evaluation.counts"])
     queue.step[:] = arrays["evaluation.step"]
     # Versions of later steps were queued in a future that this run has not seen, and comes to again.
-    while queued and queue.step[(queued - 1) % len(queue.step)] > boundary * sizes.round_steps:
-        queued -= 1
+    every = memory.plan.config.evaluate.eval_every_steps
+    queued = min(queued, evaluations_until(boundary, sizes.round_steps, every))
     queue.queued[0] = queued
     # Returns of what was played but not written down are not kept: it is played again.
     queue.done[0] = queue.logged[0] = min(logged, queued)

@@ -189,6 +189,14 @@ def text(path: Path) -> str:
         return ""
 
 
+def stat_fields(path: Path) -> list[str]:
+    """What a `stat` of a process or thread says from its third field, the state, on; empty when it is gone.
+
+    "id (name) state parent ...", where a name may hold anything.
+    """
+    return text(path).rpartition(")")[2].split()
+
+
 def number(path: Path) -> int | None:
     """A file that holds one number; None for "max" or no such file."""
     content = text(path).strip()

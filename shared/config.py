@@ -281,7 +281,9 @@ class Config:
             kind = get_type_hints(type(getattr(self, owner[name])))[name]
             if not _suits(0.0 if isinstance(value, float) else value, kind):  # whether it is finite is looked at later
                 raise ConfigError(f"{name} {value!r:.80} is not {_kind_in_words(kind)}.")
-            sections[owner[name]][name] = value
+            # A whole number is written otherwise than the same float, and so gives another digest.
+            whole = type(value) is int and float in (kind, *get_args(kind))
+            sections[owner[name]][name] = float(value) if whole else value
         changed = {name: dataclasses.replace(getattr(self, name), **values) for name, values in sections.items()}
         return dataclasses.replace(self, **changed)
 

@@ -17,6 +17,11 @@ from shared.mailbox import request_number
 EVALUATION_QUEUE = 4
 
 
+def evaluations_until(boundary: int, round_steps: int, every: int) -> int:
+    """Versions that are queued in the rounds before `boundary`: after each that reaches a multiple of `every` steps."""
+    return min(boundary, boundary * round_steps // every) if every else 0
+
+
 def evaluation_fields(parameters: int, envs: int, episodes: int) -> list[Field]:
     """The layout's part; one place of the queue holds `parameters` float32 and the results of `episodes`."""
     queue = EVALUATION_QUEUE if episodes else 1

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from shared.cgroup import stat_fields
 from shared.files import write_atomic
 
 LIVE_FILE = "live.json"
@@ -101,10 +102,5 @@ def withdraw(run_dir: Path) -> None:
 
 def start_of(process: int, root: Path = Path("/")) -> int | None:
     """When a process started, in clock ticks since boot; None when it is gone, or dead and only not yet reaped."""
-    try:
-        stat = (root / "proc" / str(process) / "stat").read_text()
-    except OSError:
-        return None
-    # "id (name) state ...", where a name may hold anything; the start is field 22
-    fields = stat.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else int(fields[19])
+    fields = stat_fields(root / "proc" / str(process) / "stat")
+    return None if not fields or fields[0] in "ZX" else int(fields[19])  # field 22

@@ -28,8 +28,9 @@ from shared.sizes import Sizes
 KIND = "ringside-checkpoint"
 FORMAT = 2
 CHECKPOINTS = "checkpoints"
-BEST_FILE = "best.safetensors"
 """The directory of checkpoints in a run directory."""
+BEST_FILE = "best.safetensors"
+"""In there, the weights of the best evaluation beside training."""
 
 T = TypeVar("T")
 

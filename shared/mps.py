@@ -26,6 +26,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from shared.cgroup import stat_fields
+
 CONTROL = "nvidia-cuda-mps-control"
 DRIVER_FOLDER = "/usr/local/nvidia/bin"
 START_SECONDS = 15.0
@@ -248,9 +250,8 @@ def _end(daemon: subprocess.Popen[bytes]) -> None:
     daemon.kill()
     daemon.wait()
     for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            # "pid (name) state parent ...", where a name may hold anything
-            if int(path.read_text().rpartition(")")[2].split()[1]) == os.getpid():
+        if stat_fields(path)[1:2] == [str(os.getpid())]:
+            with suppress(ProcessLookupError):
                 os.kill(int(path.parent.name), signal.SIGKILL)
 
 

@@ -49,7 +49,7 @@ enters the convolutions is not scaled by 1/sqrt(2)."""
 C51 = replace(
     NATURE,
     learn=replace(NATURE.learn, optimizer="adam", optimizer_decay=0.999, optimizer_epsilon=0.01 / 32),
-    extend=Extend(method="c51", v_min=-10.0, v_max=10.0, atoms=51),
+    extend=Extend(method="c51", v_min=-10.0, v_max=10.0),
     explore=replace(NATURE.explore, epsilon_end=0.01),
 )
 """Bellemare et al. 2017, section 5: 51 atoms in [-10, 10], Adam with the learning rate of DQN, 0.00025, and epsilon
@@ -70,7 +70,6 @@ RAINBOW = Config(
         method="c51",
         v_min=-10.0,
         v_max=10.0,
-        atoms=51,
         double=True,
         dueling=True,
         noisy=True,
@@ -97,7 +96,7 @@ QR_DQN = replace(
     learn=replace(
         NATURE.learn, optimizer="adam", learning_rate=5e-5, optimizer_decay=0.999, optimizer_epsilon=0.01 / 32
     ),
-    extend=Extend(method="qr-dqn", atoms=200),
+    extend=Extend(method="qr-dqn"),
     explore=replace(NATURE.explore, epsilon_end=0.01),
 )
 """Dabney et al. 2018a, section 5.2 ("QR-DQN-1"): 200 quantiles, Huber loss of width 1, Adam at 0.00005 with epsilon

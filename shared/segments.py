@@ -221,11 +221,3 @@ def read_segment_into(path: Path, index: int, shape: SegmentShape, ring: Mapping
             raise CheckpointError(f"{path.name} is damaged: its content is longer than its header says.")
     except zstandard.ZstdError as error:
         raise CheckpointError(f"{path.name} is damaged: {error}.") from error
-
-
-def read_segment(path: Path, index: int, shape: SegmentShape) -> dict[str, np.ndarray]:
-    """Verify a segment file and return its fields [lanes, ticks, lane_envs, ...]; errors as `read_segment_into`."""
-    fields = shape.empty()
-    # A ring with exactly the segment's capacity holds tick k * T at slot 0.
-    read_segment_into(path, index, shape, fields)
-    return fields

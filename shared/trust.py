@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import site
 import sys
 import sysconfig
 from importlib.machinery import PathFinder
@@ -30,7 +31,9 @@ def require_own(env: str, said_by: str) -> None:
     top = module.partition(".")[0]
     spec = None if top in sys.builtin_module_names else PathFinder.find_spec(top)
     found = [] if spec is None else [*(spec.submodule_search_locations or []), *([spec.origin] if spec.origin else [])]
-    theirs = [Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    installed = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    installed += [*site.getsitepackages(), site.getusersitepackages()]
+    theirs = [Path(place).resolve() for place in installed]
     if not found or any(Path(place).resolve().is_relative_to(path) for place in found for path in theirs):
         raise ConfigError(
             f"{said_by} names the env {env!r}, which is no code of your own: a file may not choose what is called. If "

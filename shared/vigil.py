@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from shared.board import Phase
+from shared.cgroup import stat_fields
 
 STOPPED_SECONDS = 3.0
 """How long a process may be stopped."""
@@ -54,11 +55,9 @@ def sight(process: int, root: Path = Path("/")) -> Sight | None:
     states, ticks = "", 0
     with suppress(OSError):
         for thread in (root / "proc" / str(process) / "task").iterdir():
-            with suppress(OSError):  # a thread that has just ended
-                # "id (name) state ...", where a name may hold anything; utime and stime are fields 14 and 15
-                fields = (thread / "stat").read_text().rpartition(")")[2].split()
+            if fields := stat_fields(thread / "stat"):  # else it has just ended
                 states += fields[0]
-                ticks += int(fields[11]) + int(fields[12])
+                ticks += int(fields[11]) + int(fields[12])  # utime and stime, fields 14 and 15
     state = next((state for state in "RDtT" if state in states), "S")
     return Sight(state, ticks / os.sysconf("SC_CLK_TCK")) if states else None
 

@@ -6,11 +6,15 @@ rounds, and every env ends at least one episode (checked once, below).
 
 from __future__ import annotations
 
+import json
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import ROOT
 from tests.runs import SMALL, finish, kill, memory_of, records, start, summary, wait_until
 
 
@@ -69,6 +73,33 @@ def test_killed_processes_come_back_and_change_nothing(undisturbed: Path, tmp_pa
         assert last["redone_ticks"] > 0
     if role == "learner":
         assert last["redone_updates"] > 0
+
+
+FAILING_ONLOOKER = """
+import json, sys, ringside
+
+def look(status):
+    if status.updates > 300:
+        raise LookupError("what is plotted here?")
+
+ringside.train(on_status=look, **json.loads(sys.argv[1]))
+"""
+
+
+def test_whoever_looks_on_and_fails_loses_nothing(undisturbed: Path, tmp_path: Path) -> None:
+    settings: dict[str, object] = {
+        flag.removeprefix("--").replace("-", "_"): int(word) if word.replace("_", "").isdigit() else word
+        for flag, word in SMALL.items()
+    }
+    words = ["-c", FAILING_ONLOOKER, json.dumps(settings | {"run_dir": str(tmp_path / "run")})]
+    failed = subprocess.run(
+        [sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert failed.returncode == 1
+    assert "LookupError: what is plotted here?" in failed.stderr
+    assert 0 < summary(tmp_path / "run")["rounds"] < 10
+    finish(start(tmp_path / "run", "--resume", str(tmp_path / "run")))
+    assert summary(tmp_path / "run")["weights_sha256"] == summary(undisturbed)["weights_sha256"]
 
 
 def test_stopped_and_resumed_with_other_actors(undisturbed: Path, tmp_path: Path) -> None:

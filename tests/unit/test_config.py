@@ -16,7 +16,7 @@ import ringside
 from shared import machine, resolve, validate
 from shared.config import CONFIG_FILE, MAY_CHANGE_ON_RESUME, Config, ConfigError, Play, PresetName
 from shared.memory import Plan
-from shared.parameters import Network, network_of
+from shared.parameters import Network, atoms_of, network_of
 from shared.presets import PRESETS
 from shared.ring import ring_fields
 from shared.sizes import sizes_of
@@ -101,6 +101,18 @@ def test_presets_are_sound(name: Any) -> None:
 def test_presets_have_names_that_may_be_said() -> None:
     assert set(PRESETS) == set(get_args(PresetName))
     assert len({config.digest() for config in PRESETS.values()}) == len(PRESETS)
+
+
+def test_a_whole_number_is_the_same_setting_as_that_float() -> None:
+    whole, point = (Config().with_settings(clip_gradient=value, v_max=value) for value in (10, 10.0))
+    assert whole.digest() == point.digest()
+    assert whole.to_json() == Config.from_json(whole.to_json()).to_json()
+
+
+@pytest.mark.parametrize("preset", ["c51", "rainbow", "qr-dqn"])
+def test_another_method_of_a_preset_has_its_own_published_atoms(preset: PresetName) -> None:
+    methods = {"c51": 51, "qr-dqn": 200, "dqn": 1}
+    assert {name: atoms_of(PRESETS[preset].with_settings(method=name).extend) for name in methods} == methods
 
 
 def test_nature_is_the_published_table() -> None:

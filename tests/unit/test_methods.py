@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from learner.method import Future, Learned, Method, method_of
-from shared.config import Extend
+from shared.config import ConfigError, Extend
 from shared.parameters import Network
 
 CPU = torch.device("cpu")
@@ -183,3 +183,9 @@ def test_what_a_method_may_be_combined_with() -> None:
         *[(True, True)] * 3,
         (False, False),
     ]
+
+
+def test_a_method_that_is_not_here_is_a_sentence() -> None:
+    """Weights may be of a method that somebody else has added."""
+    with pytest.raises(ConfigError, match="no method 'theirs' here"):
+        method_of(Network("small", A, "theirs"), Extend(), CPU)

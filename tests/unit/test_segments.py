@@ -18,11 +18,17 @@ from shared.segments import (
     CheckpointError,
     SegmentShape,
     check_segment,
-    read_segment,
     read_segment_into,
     write_segment,
 )
 from tests.checkpoints import SHAPE, empty_ring, play_round
+
+
+def read_segment(path: Path, index: int, shape: SegmentShape) -> dict[str, np.ndarray]:
+    """The fields of a segment, in a ring with exactly its capacity, where tick index * T lies at slot 0."""
+    fields = shape.empty()
+    read_segment_into(path, index, shape, fields)
+    return fields
 
 
 @pytest.mark.parametrize("index", [0, 3, 4, 7])

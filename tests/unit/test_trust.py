@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import site
+from pathlib import Path
+
 import pytest
 
 from shared.config import ConfigError
@@ -20,3 +23,15 @@ def test_own_code_and_gymnasium_ids_may_be_named(env: str) -> None:
 def test_libraries_may_not(env: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="a file may not choose what is called"):
         require_own(env, "run")
+
+
+@pytest.mark.parametrize("where", ["getusersitepackages", "getsitepackages"])
+def test_neither_may_what_is_installed_for_one_user_or_by_the_system(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "installed_there.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    require_own("installed_there:thing", "run")
+    monkeypatch.setattr(site, where, lambda: str(tmp_path) if "user" in where else [str(tmp_path)])
+    with pytest.raises(ConfigError, match="a file may not choose what is called"):
+        require_own("installed_there:thing", "run")
