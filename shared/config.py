@@ -282,8 +282,9 @@ class Config:
             if not _suits(0.0 if isinstance(value, float) else value, kind):  # whether it is finite is looked at later
                 raise ConfigError(f"{name} {value!r:.80} is not {_kind_in_words(kind)}.")
             # A whole number is written otherwise than the same float, and so gives another digest.
-            whole = type(value) is int and float in (kind, *get_args(kind))
-            sections[owner[name]][name] = float(value) if whole else value
+            if type(value) is int and float in (kind, *get_args(kind)):
+                value = float(value)
+            sections[owner[name]][name] = value
         changed = {name: dataclasses.replace(getattr(self, name), **values) for name, values in sections.items()}
         return dataclasses.replace(self, **changed)
 

@@ -140,10 +140,10 @@ def test_a_command_says_what_differs_from_the_nearest_preset() -> None:
     assert command_of(Config().to_flat(), 10_000) == "python launch.py --total-steps 10_000"
     quick = PRESETS["quick"].with_settings(game="pong", precision="bf16", run_dir="somewhere", balance="off").to_flat()
     assert command_of(quick, 1_000_000) == "python launch.py --preset quick --game pong --precision bf16"
-    rainbow = PRESETS["rainbow"].with_settings(noisy=False, munchausen=True, atoms=None, v_max=20.0, eval_episodes=7)
+    rainbow = PRESETS["rainbow"].with_settings(noisy=False, munchausen=True, v_max=20.0, eval_episodes=7)
     shown = command_of(rainbow.to_flat(), rainbow.learn.total_steps)
     assert shown == "python launch.py --preset rainbow --v-max 20.0 --no-noisy --munchausen --eval-episodes 7"
-    assert configuration(shown.split()[2:]) == rainbow.with_settings(atoms=51)
+    assert configuration(shown.split()[2:]) == rainbow
     with pytest.raises(ConfigError, match="another version"):
         command_of({**quick, "new_setting": 1}, 1_000)
     with pytest.raises(ConfigError, match="--init-from"):
