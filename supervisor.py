@@ -246,8 +246,8 @@ class Supervisor:
                 return
         if given_up:
             self._gpu.quit()
-        elif shared:
-            self._gpu.renew()
+        elif shared and not self._gpu.renew():
+            self._note("MPS did not end the server of the roles that died; they may meet what these left.")
         for each in together:
             self._board.restarts[each] += 1
             self._start(each, self._children[each].incarnation + 1)

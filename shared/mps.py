@@ -118,14 +118,16 @@ class Service:
         if not (_command(self._directory, "get_server_list") or "").strip():
             raise MpsError("A first process used the GPU, but not through MPS.")
 
-    def renew(self) -> None:
-        """End the servers, whose clients are gone; the next client has a fresh one.
+    def renew(self) -> bool:
+        """End the servers, whose clients are gone; the next client has a fresh one. False: the daemon did not do so.
 
         What a client leaves that was killed at work is undefined (NVIDIA's MPS documentation).
         """
-        if self._directory is not None:
-            for server in (_command(self._directory, "get_server_list") or "").split():
-                _command(self._directory, f"shutdown_server {server} -f")
+        assert self._directory is not None, "it was started"
+        servers = _command(self._directory, "get_server_list")
+        if servers is None:
+            return False
+        return None not in [_command(self._directory, f"shutdown_server {server} -f") for server in servers.split()]
 
     def quit(self) -> None:
         """End the daemon, if there is one, and leave nothing behind. Its clients should be gone."""

@@ -88,8 +88,11 @@ def test_a_daemon_lives_as_long_as_the_run(record: Path, monkeypatch: pytest.Mon
 def test_what_killed_clients_leave_is_shut_down(record: Path) -> None:
     with mps.service("on", "cuda:0", print) as service:
         server = (record / "server").read_text()
-        service.renew()
+        assert service.renew()
         assert (record / "shut").read_text() == f"shutdown_server {server} -f\n"
+        assert service._directory is not None
+        (service._directory / "pipe" / "control").unlink()
+        assert not service.renew(), "the daemon does not answer"
 
 
 def test_the_program_is_found_beside_the_driver(record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,9 +214,10 @@ class _Gpu:
     def quit(self) -> None:
         self.environment = {}
 
-    def renew(self) -> None:
+    def renew(self) -> bool:
         assert self.environment, "there is a server"
         self.renewed = True
+        return True
 
 
 def _restarted(asked: str, dead: Role, deaths: int, *, there: bool) -> tuple[list[int], bool]:
