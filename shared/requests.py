@@ -28,6 +28,12 @@ def requests_heard(hear: Callable[[int], None]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def ignore_requests() -> None:
+    """From here on none changes anything: for a program that has done its work and only has to go."""
+    for number in HEEDED:
+        signal.signal(number, signal.SIG_IGN)
+
+
 class Requests:
     """How often a user asked for the end."""
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from shared.config import Config, ConfigError
+from shared.requests import ignore_requests, requests_heard
 from tasks.arguments import PROGRAM, Choices, config_of, parse_choices
 
 
@@ -44,15 +45,30 @@ def main(arguments: Sequence[str]) -> int:
     from shared.arena import ArenaError
     from supervisor import RunFailed
     from watch.display import open_display
+    from watch.status import Status
+
+    begun = False
+
+    def show(status: Status) -> None:
+        nonlocal begun
+        begun = True  # from here on the run itself answers signals; those that come after it come too late
+        display.show(status)
+
+    def hear(number: int) -> None:
+        if not begun:
+            raise KeyboardInterrupt
 
     try:
-        with open_display(plain=plan.config.run.plain) as display:
-            summary = ringside.run(plan, display.show, display.note)
+        with requests_heard(hear), open_display(plain=plan.config.run.plain) as display:
+            summary = ringside.run(plan, show, display.note)
     except ArenaError as error:
         raise ConfigError(str(error)) from error
     except RunFailed as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return 1
+    finally:
+        if begun:
+            ignore_requests()
     mean = summary["mean_return_100"]
     print(
         f"{'Finished' if summary['finished'] else 'Stopped'} after {summary['steps']:,} steps and "
