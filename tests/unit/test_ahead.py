@@ -30,7 +30,8 @@ class _Cuda:
     def _note(self, call: str) -> None:
         self.calls.append(call)
 
-    def current_stream(self) -> Any:
+    def current_stream(self, device: torch.device = CUDA) -> Any:
+        assert device == CUDA
         if not hasattr(self._here, "stream"):
             self._here.stream = _Stream(self, "main")
         return self._here.stream
