@@ -164,8 +164,9 @@ class Supervisor:
             self._on_look(self._memory)
         except Exception as error:  # noqa: BLE001  (somebody else's function; raised again at the end)
             self._refusal = error
-            self._note("Stopping: whoever looks on failed. The round is abandoned, the last boundary is saved.")
-            self._stop()
+            if self._children and not self._stopping:
+                self._note("Stopping: whoever looks on failed. The round is abandoned, the last boundary is saved.")
+                self._stop()
 
     def _start(self, number: int, incarnation: int) -> None:
         birth = Birth(
