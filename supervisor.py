@@ -21,6 +21,7 @@ from shared import mps, trouble
 from shared.balance import Balancer
 from shared.board import Phase, Role, Stop
 from shared.cgroup import OomKills
+from shared.config import LOGS
 from shared.cores import Claims, cores_of_actors
 from shared.deaths import Cause, Deaths, signal_name
 from shared.memory import Memory, Plan
@@ -86,6 +87,8 @@ class Supervisor:
         self._note = note
         self._gpu = gpu
         self._requests = Requests()
+        self._asked = Bell.create()
+        """Rung by a request: it is answered at once, not when the next look is due."""
         self._looked_at = time.monotonic()
         self._failure: str | None = None
         self._refusal: Exception | None = None
@@ -118,7 +121,7 @@ class Supervisor:
         Raises:
             RunFailed: a role died again and again, or said that a restart cannot help.
         """
-        with requests_heard(self._requests.hear):
+        with requests_heard(self._hear):
             try:
                 for process in [*self._roles, *range(Role.ACTORS, Role.ACTORS + self._plan.actors)]:
                     self._start(process, incarnation=0)
@@ -134,11 +137,17 @@ class Supervisor:
             raise RunFailed("The run ended without a last checkpoint; --resume goes on from the one before, if any.")
         return self._board.finished
 
+    def _hear(self, number: int) -> None:
+        """A signal came."""
+        self._requests.hear(number)
+        self._asked.ring()
+
     def _look(self) -> None:
         """Wait a moment for deaths and signals, and answer them."""
         now = time.monotonic()
         since, self._looked_at = now - self._looked_at, now
-        dead = wait_for([child.process.sentinel for child in self._children.values()], LOOK_SECONDS)
+        dead = wait_for([self._asked.fd, *(child.process.sentinel for child in self._children.values())], LOOK_SECONDS)
+        self._asked.wait(0)
         for number, child in list(self._children.items()):
             if self._children.get(number) is not child:
                 continue  # it was started again together with another
@@ -339,7 +348,7 @@ class Supervisor:
         try:
             self._show()
         finally:
-            for bell in self._bells:
+            for bell in [*self._bells, self._asked]:
                 os.close(bell.fd)
             self._memory.arena.close()
             self._claims.close()
@@ -384,7 +393,7 @@ def train(plan: Plan, on_look: Callable[[Memory], None], note: Callable[[str], N
             and cannot be had.
     """
     assert plan.config.run.run_dir is not None, "the configuration is not resolved"
-    (plan.config.run.run_dir / "logs").mkdir(mode=0o700, exist_ok=True)
+    (plan.config.run.run_dir / LOGS).mkdir(mode=0o700, exist_ok=True)
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before any child could initialise CUDA
     machine = plan.config.machine
     try:

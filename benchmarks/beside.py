@@ -18,8 +18,8 @@ from shared.memory import Memory, Plan
 
 ACTIONS = 4
 SEED = 1
-DIGEST_UPDATES = 40
-"""After how many updates parameters are compared: several chunks, and a part of one."""
+DIGEST_UPDATES = 45
+"""After how many updates parameters are compared: several chunks, and a part of one, which no long graph holds."""
 WARM_ANSWERS = 20
 END = "end"
 """Tells a process without end to go, with nothing under way: under MPS the others might hang."""

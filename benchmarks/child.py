@@ -14,6 +14,7 @@ from multiprocess.connection import Connection
 
 from benchmarks.report import CannotRun, WrongResult
 from shared.arena import ArenaError
+from shared.errors import DeviceFault
 
 START_SECONDS = 120.0
 """Most that a process may take beyond the time that it was given."""
@@ -78,15 +79,17 @@ def _child(connection: Connection, work: Callable[..., None], arguments: tuple[A
     """The process."""
     os.environ.update(env)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the benchmark decides what it means
-    import torch
-
+    from learner.faults import device_faults_named
     from learner.update import NonFiniteError
 
     try:
-        work(connection, *arguments)
+        with device_faults_named():
+            work(connection, *arguments)
     except (CannotRun, WrongResult) as error:
         connection.send(error)
-    except (ArenaError, torch.OutOfMemoryError) as error:
+    except ArenaError as error:
         connection.send(CannotRun(f"There is too little memory: {error}"))
+    except DeviceFault as error:
+        connection.send(CannotRun(str(error)))
     except NonFiniteError as error:
         connection.send(WrongResult(str(error)))

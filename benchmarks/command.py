@@ -74,8 +74,8 @@ def find(name: str) -> Benchmark:
 def run(benchmark: Benchmark, options: Common, words: Sequence[str]) -> int:
     """Measure, print the table, write the file; returns the exit code.
 
-    What was measured is shown and written even when it is interrupted. Raises `ConfigError` for a file that cannot be
-    written.
+    What was measured is shown and written even when it is interrupted, or when the program fails. Raises `ConfigError`
+    for a file that cannot be written.
     """
     check_numbers(options)
     if options.json is not None:
@@ -90,10 +90,19 @@ def run(benchmark: Benchmark, options: Common, words: Sequence[str]) -> int:
             benchmark.measure(options, report)
     except KeyboardInterrupt:
         report.missing[INTERRUPTED] = "It was interrupted."
-    report.print()
-    if options.json is not None:
-        try:
-            report.write(options.json)
-        except OSError as error:
-            raise ConfigError(f"--json {options.json} cannot be written: {error.strerror}.") from error
+    except ConfigError:
+        raise
+    except Exception:
+        _tell(report, options.json)
+        raise
+    _tell(report, options.json)
     return report.code
+
+
+def _tell(report: Report, file: Path | None) -> None:
+    report.print()
+    if file is not None:
+        try:
+            report.write(file)
+        except OSError as error:
+            raise ConfigError(f"--json {file} cannot be written: {error.strerror}.") from error

@@ -88,7 +88,9 @@ class Solo:
 
 
 def _learn(connection: Connection, plan: Plan, seconds: float) -> None:
-    speed = Solo(plan).updates_per_second(seconds)
+    solo = Solo(plan)
+    speed = solo.updates_per_second(seconds)
+    solo.trainer.settle()  # products are captured, and a capture forbids much to other threads
     connection.send((speed, _products(plan, PRODUCTS_SHARE * seconds) if plan.network.plain else None))
 
 

@@ -102,8 +102,11 @@ class Options(Common):
 def measure(options: Options, report: Report) -> None:
     """Measure the parts that are asked for. Raises `ConfigError` before anything runs."""
     _check(options)
+    from learner.faults import device_faults_named
+
     for name in options.part_names:
-        importlib.import_module(PARTS[name]).measure(options, report)
+        with report.noting(name), device_faults_named():
+            importlib.import_module(PARTS[name]).measure(options, report)
 
 
 def _check(options: Options) -> None:

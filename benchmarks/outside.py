@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.report import ROOT, CannotRun, WrongResult
+from shared.config import LOGS
 from shared.process import die_with
 
 END_SECONDS = 300.0
@@ -77,6 +78,12 @@ def running(command: Sequence[str], errors: Path) -> Iterator[subprocess.Popen[b
         except subprocess.TimeoutExpired:
             process.kill()  # its children die with it
             process.wait()
+
+
+def logs_of(run_dir: Path) -> str:
+    """What the processes of a run wrote, each under its name; the run's directory may not last."""
+    logs = sorted((run_dir / LOGS).glob("*.log"))
+    return "".join(f"--- {log.name}\n{log.read_text(errors='replace')}" for log in logs)
 
 
 def last_words(errors: Path) -> str:

@@ -22,6 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from shared import machine
+from shared.errors import DeviceFault
 from shared.files import write_atomic
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -99,7 +100,7 @@ class Report:
         """If what is done within cannot run, or is wrong, that is noted of `part`."""
         try:
             yield
-        except CannotRun as error:
+        except (CannotRun, DeviceFault) as error:
             self.missing[part] = str(error)
         except (MemoryError, RuntimeError) as error:
             # PyTorch says it in words on a CPU, and by a class of its own on a GPU, which is not imported here.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu_share import GpuShare
-from benchmarks.outside import last_words, running
+from benchmarks.outside import last_words, logs_of, running
 from benchmarks.report import CannotRun, Report, WrongResult
 from shared import validate
 from shared.config import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE, Config, ConfigError
@@ -147,7 +148,7 @@ def measure(game: str, seconds: float, words: Sequence[str], *, learning: bool =
         run_dir = Path(scratch) / "run"
         command = ["launch.py", "--plain", "--game", game, "--learning-starts", str(LEARNING_STARTS), *words]
         begun = time.monotonic()
-        with _running([*command, "--run-dir", str(run_dir)], Path(scratch) / "errors") as process:
+        with _running([*command, "--run-dir", str(run_dir)], run_dir, Path(scratch) / "errors") as process:
             first_at, gpu = _watch(process, run_dir, seconds, learning=learning)
         config = Config.from_json(json.loads((run_dir / CONFIG_FILE).read_text()))
         summary = json.loads((run_dir / SUMMARY_FILE).read_text())
@@ -211,14 +212,15 @@ def check(sizes: Sizes, before: dict[str, Any], measured: Sequence[dict[str, Any
 
 
 @contextmanager
-def _running(command: Sequence[str], errors: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A run of `launch.py`, ended with the block; raises when it failed."""
+def _running(command: Sequence[str], run_dir: Path, errors: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A run of `launch.py`, ended with the block; raises when it failed, and shows what its processes wrote."""
     with running(command, errors) as process:
         yield process
     if process.returncode:
         said = last_words(errors)
         if process.returncode == REFUSED:
             raise CannotRun(said)
+        sys.stderr.write(logs_of(run_dir))
         raise WrongResult(f"{' '.join(command)} ended with code {process.returncode}: {said}")
 
 

@@ -90,9 +90,17 @@ class Graphs:
         with torch.cuda.stream(self._stream):
             body()
         self._stream.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
-            body()
+        graph, failed = torch.cuda.CUDAGraph(), None
+        try:
+            with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
+                try:
+                    body()
+                except RuntimeError as error:
+                    failed = error
+                    raise
+        except RuntimeError as error:
+            # To end a capture in which something failed is an error, too, and would hide the one that says what.
+            raise (failed or error) from None
         self._graphs[name] = graph
 
     def __contains__(self, name: Hashable) -> bool:

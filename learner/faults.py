@@ -9,8 +9,21 @@ import torch
 
 from shared.errors import DeviceFault
 
-_LIBRARIES = ("CUDA", "cuDNN", "CUDNN", "CUBLAS", "NVIDIA", "NVML")
-"""Words of which one is in every error that comes from a GPU's libraries through PyTorch as a plain RuntimeError."""
+_LIBRARIES = (
+    "CUDA error",
+    "CUDA driver error",
+    "CUDA unknown error",
+    "No CUDA GPUs",
+    "cuDNN error",
+    "CUDNN_STATUS",
+    "CUBLAS_STATUS",
+    "NVIDIA",
+    "NVML",
+)
+"""Of these, one is in every error of a GPU's libraries that comes through PyTorch as a plain RuntimeError.
+
+CUDA alone is also named where a program asks for what cannot be: a copy to the CPU within a capture, say, or an
+operation whose result may change from call to call."""
 
 
 @contextmanager
@@ -21,19 +34,27 @@ def device_faults_named() -> Iterator[None]:
     """
     try:
         yield
-    except torch.OutOfMemoryError as error:
-        raise DeviceFault(
-            f"The GPU is out of memory: {_first_line(error)} With --replay-on host the frames stay in main memory; a "
-            "smaller --replay-size needs less; and something else may use this GPU (nvidia-smi)."
-        ) from error
     except RuntimeError as error:
-        if not isinstance(error, torch.AcceleratorError) and not any(word in str(error) for word in _LIBRARIES):
+        known = isinstance(error, (torch.OutOfMemoryError, torch.AcceleratorError))
+        if not known and not any(words in str(error) for words in _LIBRARIES):
             raise
-        raise DeviceFault(
-            f"The GPU failed: {_first_line(error)}. The kernel log (dmesg, lines with Xid) may say why; --resume goes "
-            "on from the last checkpoint."
-        ) from error
+        raise DeviceFault(_sentence(error)) from error
 
 
-def _first_line(error: RuntimeError) -> str:
-    return (str(error).strip().splitlines() or ["no message"])[0]
+def _sentence(error: RuntimeError) -> str:
+    said = (str(error).strip().splitlines() or ["no message"])[0]
+    if isinstance(error, torch.OutOfMemoryError):
+        return (
+            f"The GPU is out of memory: {said} With --replay-on host the frames stay in main memory; a smaller "
+            "--replay-size needs less; and something else may use this GPU (nvidia-smi)."
+        )
+    if "out of memory" in str(error):
+        return (
+            f"The GPU got no memory: {said}. It was its own, beside what PyTorch keeps, or main memory that it reads "
+            "directly: something else may use this GPU (nvidia-smi) or this machine's memory (free); a smaller "
+            "--replay-size needs less."
+        )
+    return (
+        f"The GPU failed: {said}. The kernel log (dmesg, lines with Xid) may say why; --resume goes on from the last "
+        "checkpoint."
+    )

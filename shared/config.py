@@ -24,6 +24,8 @@ CONFIG_FILE = "config.json"
 METRICS_FILE = "metrics.jsonl"
 SUMMARY_FILE = "summary.json"
 """What a run directory calls its configuration, its records, and what is to be said at its end."""
+LOGS = "logs"
+"""Its folder of what processes write, a file for each."""
 
 ProtocolName = Literal["nature", "machado", "envpool"]
 Schedule = Literal["concurrent", "alternate", "free"]

@@ -104,7 +104,7 @@ class Service:
         assert self._guardian.stdout is not None, "it was asked for"
         told = self._guardian.stdout.readline().strip()  # the guardian bounds its own wait
         if told != _READY:
-            raise MpsError(told or f"{CONTROL} could not be started.")
+            raise MpsError((told or f"{CONTROL} could not be started.") + self._last_words())
         try:
             subprocess.run(
                 trial,
@@ -114,9 +114,11 @@ class Service:
                 timeout=CLIENT_SECONDS,
             )
         except (subprocess.SubprocessError, OSError) as error:
-            raise MpsError(f"A first process could not use the GPU through MPS ({type(error).__name__}).") from error
-        if not (_command(self._directory, "get_server_list") or "").strip():
-            raise MpsError("A first process used the GPU, but not through MPS.")
+            raise MpsError(
+                f"A first process could not use the GPU through MPS ({type(error).__name__}).{self._last_words()}"
+            ) from error
+        if not _servers(self._directory):
+            raise MpsError("A first process used the GPU, but not through MPS." + self._last_words())
 
     def renew(self) -> bool:
         """End the servers, whose clients are gone; the next client has a fresh one. False: the daemon did not do so.
@@ -124,10 +126,19 @@ class Service:
         What a client leaves that was killed at work is undefined (NVIDIA's MPS documentation).
         """
         assert self._directory is not None, "it was started"
-        servers = _command(self._directory, "get_server_list")
+        servers = _servers(self._directory)
         if servers is None:
             return False
-        return None not in [_command(self._directory, f"shutdown_server {server} -f") for server in servers.split()]
+        return None not in [_command(self._directory, f"shutdown_server {server} -f") for server in servers]
+
+    def _last_words(self) -> str:
+        """A sentence of the last line that the daemon wrote, if it wrote any; its directory is not kept."""
+        assert self._directory is not None, "it was started"
+        try:
+            lines = (self._directory / "log" / "control.log").read_text(errors="replace").strip().splitlines()
+        except OSError:
+            return ""
+        return f" Its log ends with: {lines[-1].strip()}" if lines else ""
 
     def quit(self) -> None:
         """End the daemon, if there is one, and leave nothing behind. Its clients should be gone."""
@@ -192,6 +203,12 @@ def _command(directory: Path, command: str) -> str | None:
     return done.stdout
 
 
+def _servers(directory: Path) -> list[str] | None:
+    """Process numbers of the daemon's servers; None: it does not answer."""
+    answer = _command(directory, "get_server_list")
+    return None if answer is None else [word for word in answer.split() if word.isdecimal()]
+
+
 def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
@@ -201,6 +218,9 @@ def _guard(directory: Path) -> None:
     # What the daemon leaves when it dies, its servers, becomes a child of this process, which can then end it.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     environment = {**os.environ, **environment_of(directory)}
+    # The daemon starts its servers by name, and they lie beside it, on the PATH or not.
+    folders = [environment.get("PATH", os.defpath), DRIVER_FOLDER]
+    environment["PATH"] = os.pathsep.join(folders)
     # A daemon that sees fewer devices numbers them anew, and its clients would select among these once more.
     environment.pop("CUDA_VISIBLE_DEVICES", None)
     for name in ("pipe", "log"):

@@ -14,6 +14,7 @@ from pathlib import Path
 from setproctitle import setproctitle
 
 from shared.board import Phase, Role
+from shared.config import LOGS
 from shared.errors import DeviceFault, Unmendable
 from shared.files import PRIVATE_UMASK
 from shared.memory import Memory, Plan
@@ -74,7 +75,7 @@ def role_name(process: int) -> str:
 
 def log_path(run_dir: Path, process: int) -> Path:
     """Where the output of a process goes."""
-    return run_dir / "logs" / f"{role_name(process).replace(' ', '-')}.log"
+    return run_dir / LOGS / f"{role_name(process).replace(' ', '-')}.log"
 
 
 def run_role(module: str, birth: Birth) -> None:

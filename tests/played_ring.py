@@ -1,15 +1,18 @@
-"""A ring in which random episodes were played, and their history, to compare gathered transitions with."""
+"""A ring in which random episodes were played, their history, to compare gathered transitions with, and its trainer."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from learner.update import Trainer
 from shared.arena import Arena
 from shared.config import FRAME_SIDE, STACK, Config, Extend, Learn, Play
 from shared.layout import Layout
+from shared.parameters import network_of
 from shared.ring import Ring, ring_fields
 from shared.sizes import Sizes, sizes_of
 
@@ -142,3 +145,20 @@ def small_config(extend: Extend | None = None, **learn: object) -> Config:
     }
     learning = Learn(**settings)  # type: ignore[arg-type]
     return Config(play=Play(envs=4, lane_envs=2), learn=learning, extend=extend or Extend())
+
+
+def trainer_of(played: PlayedRing, config: Config, precision: str = "fp32", replay_on: str = "auto") -> Trainer:
+    """A trainer on the ring, on the CPU, that begins."""
+    trainer = Trainer(
+        ring=played.ring,
+        sizes=played.sizes,
+        learn=config.learn,
+        seed=3,
+        extend=config.extend,
+        network=network_of(config, ACTIONS),
+        device=torch.device("cpu"),
+        precision=precision,
+        replay_on=replay_on,
+    )
+    trainer.initialise()
+    return trainer

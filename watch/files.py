@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from shared.checkpoint import CheckpointWriter
-from shared.config import CONFIG_FILE, METRICS_FILE
+from shared.config import CONFIG_FILE, LOGS, METRICS_FILE
 from shared.files import write_atomic
 from shared.memory import Memory
 from watch.events import EventLog
@@ -35,7 +35,7 @@ class RunFiles:
         if self._checkpoints is None:
             plan = self._memory.plan
             # Logs of processes that start again lie in there.
-            (self._run_dir / "logs").mkdir(parents=True, exist_ok=True)
+            (self._run_dir / LOGS).mkdir(parents=True, exist_ok=True)
             if not (self._run_dir / CONFIG_FILE).exists():
                 write_atomic(self._run_dir / CONFIG_FILE, json.dumps(plan.config.to_json(), indent=2).encode() + b"\n")
             self._checkpoints = CheckpointWriter(self._run_dir, plan.config, plan.sizes, plan.actions)

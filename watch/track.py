@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from shared.config import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE, Run
+from shared.config import CONFIG_FILE, LOGS, METRICS_FILE, SUMMARY_FILE, Run
 from shared.files import PRIVATE_UMASK, read_object, write_atomic
 from shared.process import NICENESS, die_with
 from watch.follow import Follower
@@ -42,7 +42,7 @@ class Tracker:
         """Start it. Its output goes to RUN/logs/track.log."""
         self._run_dir = run_dir
         self._note = note
-        self._log = run_dir / "logs" / "track.log"
+        self._log = run_dir / LOGS / "track.log"
         self._shown = self._lost = False
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with open(self._log, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as log:

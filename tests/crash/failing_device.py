@@ -29,7 +29,9 @@ def faults() -> dict[str, RuntimeError]:
         "access": torch.AcceleratorError("CUDA error: an illegal memory access was encountered\nCUDA kernel errors"),
         "lost": RuntimeError("No CUDA GPUs are available"),
         "library": RuntimeError("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"),
+        "host memory": torch.AcceleratorError("CUDA error: out of memory\nCUDA kernel errors might be"),
         "program": RuntimeError("shape '[4, 4]' is invalid for input of size 3"),
+        "capture": RuntimeError("Cannot copy between CPU and CUDA tensors during CUDA graph capture unless"),
     }
 
 

@@ -19,14 +19,20 @@ from tests.runs import finish, gone, memory_of, start, summary, wait_until
 FAILING = ("-m", "tests.crash.failing_device")
 
 
-@pytest.mark.parametrize("fault", ["memory", "access", "lost", "library"])
+@pytest.mark.parametrize("fault", ["memory", "access", "lost", "library", "host memory"])
 def test_faults_of_the_gpu_are_told_from_those_of_the_program(fault: str) -> None:
     error = faults()[fault]
     with pytest.raises(DeviceFault, match=str(error).splitlines()[0]) as caught, device_faults_named():
         raise error
     assert "\n" not in str(caught.value)
-    with pytest.raises(RuntimeError, match="invalid for input"), device_faults_named():
-        raise faults()["program"]
+
+
+@pytest.mark.parametrize("mistake", ["program", "capture"])
+def test_mistakes_of_the_program_are_no_faults_of_the_gpu(mistake: str) -> None:
+    error = faults()[mistake]
+    with pytest.raises(RuntimeError) as caught, device_faults_named():
+        raise error
+    assert caught.value is error
 
 
 def test_a_fault_of_the_gpu_is_answered_by_one_restart_and_then_by_the_end(

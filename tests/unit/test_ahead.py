@@ -46,7 +46,10 @@ class _Cuda:
     def graph(self, graph: Any, pool: Any, stream: Any) -> Iterator[None]:
         self._note(f"{stream.name} begins a capture in pool {pool}")
         with self.stream(stream):
-            yield
+            try:
+                yield
+            except RuntimeError as error:
+                raise RuntimeError("CUDA error: operation failed due to a previous error during capture") from error
         self._note("the capture ends")
 
     def Stream(self, device: torch.device) -> Any:
@@ -161,6 +164,19 @@ def test_graphs_are_warmed_up_and_captured_in_a_stream_of_their_own(cuda: _Cuda)
     graphs.replay("a")
     assert cuda.calls[-1] == "a graph in main"
     assert len(done) == 2
+
+
+def test_what_fails_in_a_capture_is_not_hidden_by_its_end(cuda: _Cuda) -> None:
+    graphs, times = Graphs(CUDA), []
+
+    def body() -> None:
+        times.append(None)
+        if len(times) > 1:
+            raise RuntimeError("Cannot copy between CPU and CUDA tensors during CUDA graph capture")
+
+    with pytest.raises(RuntimeError, match="Cannot copy between CPU and CUDA"):
+        graphs.capture("a", body)
+    assert "a" not in graphs
 
 
 def test_jobs_aside_wait_for_what_they_read_which_is_kept_until_they_are_waited_for(cuda: _Cuda) -> None:

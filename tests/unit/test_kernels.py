@@ -10,9 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from learner.aside import Aside
-from learner.update import Trainer
-from shared.parameters import Network
-from tests.played_ring import ACTIONS, PlayedRing, small_config
+from tests.played_ring import PlayedRing, small_config, trainer_of
 
 VIEWS = {
     "alias",
@@ -61,17 +59,7 @@ def _kernels(optimizer: str, precision: str) -> Counter[str]:
     config = small_config(network="nature", optimizer=optimizer)
     played = PlayedRing(config)
     played.play(4 * played.sizes.round_ticks)
-    trainer = Trainer(
-        ring=played.ring,
-        sizes=played.sizes,
-        learn=config.learn,
-        seed=1,
-        extend=config.extend,
-        network=Network("nature", ACTIONS),
-        device=torch.device("cpu"),
-        precision=precision,
-    )
-    trainer.initialise()
+    trainer = trainer_of(played, config, precision)
     trainer.begin_round(4, played.ticks)
     trainer.run(1)
     trainer._optimizer._compiled = False

@@ -7,32 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from learner.nan_report import _do_again
-from learner.update import Trainer
 from shared.config import Config, Extend
 from shared.parameters import Network, parameters_of
 from shared.snapshot import state_lengths
-from tests.played_ring import ACTIONS, PlayedRing, small_config
+from tests.played_ring import ACTIONS, PlayedRing, small_config, trainer_of
 
 NETWORK = Network("small", ACTIONS)
 EXTENDS = [Extend(), Extend(double=True, n_step=3, prioritised=True)]
-
-
-def _trainer(played: PlayedRing, config: Config) -> Trainer:
-    trainer = Trainer(
-        ring=played.ring,
-        sizes=played.sizes,
-        learn=config.learn,
-        extend=config.extend,
-        network=NETWORK,
-        seed=3,
-        device=torch.device("cpu"),
-        precision="fp32",
-    )
-    trainer.initialise()
-    return trainer
 
 
 def _memory(played: PlayedRing, config: Config, boundary: int, state: dict[str, np.ndarray]) -> Any:
@@ -50,7 +33,7 @@ def test_rounds_since_the_snapshot_are_done_again_to_the_bit(extend: Extend) -> 
     config = small_config(extend)
     played = PlayedRing(config)
     played.play(24)
-    trainer = _trainer(played, config)
+    trainer = trainer_of(played, config)
     lengths = state_lengths(played.sizes, parameters_of(NETWORK).count)
     kept = {name: np.zeros(length, np.float32) for name, length in lengths.items()}
     trainer.store(kept)

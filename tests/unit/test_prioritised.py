@@ -14,7 +14,7 @@ from learner.update import Trainer
 from shared.config import Config, Extend
 from shared.parameters import Network, parameters_of
 from shared.snapshot import state_lengths
-from tests.played_ring import ACTIONS, PlayedRing, small_config
+from tests.played_ring import ACTIONS, PlayedRing, small_config, trainer_of
 
 UPDATES, BATCH = 4, 8
 EXTEND = Extend(prioritised=True, importance_start=0.4, importance_end=1.0)
@@ -199,21 +199,6 @@ def test_the_priorities_of_a_run_do_not_depend_on_its_end() -> None:
 # The trainer with priorities
 
 
-def _trainer(played: PlayedRing, config: Config) -> Trainer:
-    trainer = Trainer(
-        ring=played.ring,
-        sizes=played.sizes,
-        learn=config.learn,
-        extend=config.extend,
-        network=Network("small", ACTIONS),
-        seed=3,
-        device=torch.device("cpu"),
-        precision="fp32",
-    )
-    trainer.initialise()
-    return trainer
-
-
 def _stored(trainer: Trainer, played: PlayedRing) -> dict[str, np.ndarray]:
     lengths = state_lengths(played.sizes, parameters_of(Network("small", ACTIONS)).count)
     state = {name: np.zeros(length, np.float32) for name, length in lengths.items()}
@@ -249,16 +234,16 @@ def test_a_stored_trainer_goes_on_with_its_priorities() -> None:
     config = _config(3)
     played = PlayedRing(config)
     played.play(36)
-    first = _trainer(played, config)
+    first = trainer_of(played, config)
     for round_ in (2, 3):
         _do(first, round_)
     kept = _stored(first, played)
     assert len(set(kept["priorities"].tolist())) > 10, "errors differ"
     _do(first, 4)
-    second = _trainer(played, config)
+    second = trainer_of(played, config)
     second.load(kept)
     _do(second, 4)
-    forgetful = _trainer(played, config)
+    forgetful = trainer_of(played, config)
     fresh = np.zeros_like(kept["priorities"])
     fresh[-1] = 1.0
     forgetful.load(kept | {"priorities": fresh})
@@ -273,7 +258,7 @@ def test_a_trainer_that_begins_anew_forgets_its_priorities() -> None:
     config = _config()
     played = PlayedRing(config)
     played.play(24)
-    trainer = _trainer(played, config)
+    trainer = trainer_of(played, config)
     states = []
     for _ in range(2):
         trainer.initialise()
@@ -289,7 +274,7 @@ def test_only_what_was_learnt_is_taught(done: int) -> None:
     config = _config()
     played = PlayedRing(config)
     played.play(24)
-    trainer = _trainer(played, config)
+    trainer = trainer_of(played, config)
     events = _watched(trainer)
     assert trainer.begin_round(4, 24) == 12
     trainer.run(done)
@@ -304,7 +289,7 @@ def test_chunks_are_drawn_with_the_errors_of_the_chunk_but_one_before() -> None:
     played = PlayedRing(config)
     played.play(4 * 18)
     for pieces in ([36], [1] * 36, [7, 9, 20]):
-        trainer = _trainer(played, config)
+        trainer = trainer_of(played, config)
         events = _watched(trainer)
         trainer.begin_round(4, 72)
         for piece in pieces:

@@ -11,9 +11,22 @@ import pytest
 
 import ringside
 from benchmarks import prove_gpu
-from benchmarks.prove_gpu import FAMILY, FAMILY_VARIANTS, SMALL_RUN, STAGES, VARIANTS, Stage, agree, prove, reached
+from benchmarks.prove_gpu import (
+    FAMILY,
+    FAMILY_VARIANTS,
+    FEW_KERNELS,
+    MANY_KERNELS,
+    SMALL_RUN,
+    STAGES,
+    VARIANTS,
+    Stage,
+    agree,
+    prove,
+    reached,
+)
 from benchmarks.report import ROOT
 from shared.machine import cuda_devices
+from shared.presets import PRESETS
 from tasks.train import configuration
 
 
@@ -72,16 +85,17 @@ def test_runs_agree_when_all_have_ended_with_the_same_weights(
     """A run without weights here is one that did not end well."""
     left = list(weights)
 
-    def launch(self: Stage, words: str, seconds: float) -> bool:
+    def launch(self: Stage, words: str, seconds: float, run_dir: Path) -> bool:
         if not left:
             return False
-        run_dir = Path(words.split()[-1])
+        assert " --mps off --actors " in words
+        assert words.endswith(f" --run-dir {run_dir}")
         run_dir.mkdir()
         (run_dir / "summary.json").write_text(json.dumps({"weights_sha256": left.pop()}))
         return True
 
     monkeypatch.setattr(Stage, "launch", launch)
-    stage = Stage("family", tmp_path)
+    stage = Stage("family", tmp_path, "--mps off")
     agree(stage, "--double", {"one": "--actors 1", "two": "--actors 2"})
     assert stage.outcome[0]["good"] == good
 
@@ -91,6 +105,20 @@ def test_the_runs_of_the_family_are_not_refused(combination: str) -> None:
     words = f"{SMALL_RUN} {FAMILY[combination]}".split()
     for variant in FAMILY_VARIANTS:
         ringside.plan(configuration([*words, *VARIANTS[variant].split()]))
+
+
+def test_what_the_processes_of_a_failed_run_wrote_is_kept(tmp_path: Path) -> None:
+    stage, run_dir = Stage("exact", tmp_path), tmp_path / "run"
+    (run_dir / "logs").mkdir(parents=True)
+    (run_dir / "logs" / "learner.log").write_text("Traceback: 18 lines\n")
+    assert stage.run(["-c", "pass"], 20, run_dir=run_dir)
+    assert "Traceback" not in (tmp_path / "exact.log").read_text()
+    assert not stage.run(["-c", "raise SystemExit(1)"], 20, run_dir=run_dir)
+    assert "--- learner.log\nTraceback: 18 lines" in (tmp_path / "exact.log").read_text()
+
+
+def test_presets_of_the_stages_are_all_but_the_plain_one() -> None:
+    assert {"nature", *FEW_KERNELS.split(","), *MANY_KERNELS.split(",")} == set(PRESETS)
 
 
 @pytest.mark.skipif(cuda_devices() > 0, reason="there is a GPU here, and everything would be measured")
@@ -106,8 +134,12 @@ def test_without_a_gpu_it_refuses(tmp_path: Path) -> None:
         "exact",
         "family",
         "presets",
+        "large",
         "limits",
-        "throughput",
+        "breakout",
+        "pong",
         "scaling",
-        "solve",
+        "solve-1",
+        "solve-2",
+        "solve-3",
     }

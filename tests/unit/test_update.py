@@ -18,29 +18,13 @@ from learner.update import STATE_NAMES, NonFiniteError, Trainer
 from shared.config import Config, Extend, Learn
 from shared.parameters import Network, network_of, parameters_of
 from shared.snapshot import state_lengths
-from tests.played_ring import ACTIONS, PlayedRing, small_config
+from tests.played_ring import ACTIONS, PlayedRing, small_config, trainer_of
 
 CPU = torch.device("cpu")
 State = dict[str, np.ndarray]
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-def _trainer(played: PlayedRing, config: Config, precision: str = "fp32", replay_on: str = "auto") -> Trainer:
-    trainer = Trainer(
-        ring=played.ring,
-        sizes=played.sizes,
-        learn=config.learn,
-        seed=3,
-        extend=config.extend,
-        network=network_of(config, ACTIONS),
-        device=CPU,
-        precision=precision,
-        replay_on=replay_on,
-    )
-    trainer.initialise()
-    return trainer
 
 
 def _stored(trainer: Trainer, learn: Learn) -> State:
@@ -106,7 +90,7 @@ def test_a_round_is_that_of_the_reference(optimizer: str, precision: str) -> Non
         optimizer_epsilon=0.01 if optimizer == "rmsprop" else 1.5e-4,
     )
     played = _played(config)
-    trainer = _trainer(played, config, precision)
+    trainer = trainer_of(played, config, precision)
     before = _stored(trainer, config.learn)
     updates = trainer.begin_round(4, played.ticks)
     assert updates == 12
@@ -128,7 +112,7 @@ def test_how_a_round_is_sliced_changes_nothing() -> None:
     played = _played(config)
     results = []
     for slices in ([12], [1] * 12, [5, 3, 99], [8, 4]):
-        trainer = _trainer(played, config, "bf16")
+        trainer = trainer_of(played, config, "bf16")
         trainer.begin_round(4, played.ticks)
         for count in slices:
             trainer.run(count)
@@ -142,7 +126,7 @@ def test_how_a_round_is_sliced_changes_nothing() -> None:
 def test_a_stored_trainer_goes_on_bit_for_bit() -> None:
     config = small_config(optimizer="adam", optimizer_decay=0.999, optimizer_epsilon=1.5e-4)
     played = _played(config)
-    first = _trainer(played, config, "bf16")
+    first = trainer_of(played, config, "bf16")
     for round_ in (2, 3):
         first.begin_round(round_, round_ * played.sizes.round_ticks)
         first.run(12)
@@ -150,7 +134,7 @@ def test_a_stored_trainer_goes_on_bit_for_bit() -> None:
         first.update_target()
         if round_ == 2:
             kept = _stored(first, config.learn)
-    second = _trainer(played, config, "bf16")
+    second = trainer_of(played, config, "bf16")
     second.load(kept)
     second.begin_round(3, 3 * played.sizes.round_ticks)
     second.run(12)
@@ -169,7 +153,7 @@ def test_where_frames_lie_and_who_draws_ahead_changes_nothing(prioritised: bool)
     played = _played(config)
     states = []
     for replay_on, foreseen in (("host", False), ("device", False), ("device", True), ("host", True)):
-        trainer = _trainer(played, config, replay_on=replay_on)
+        trainer = trainer_of(played, config, replay_on=replay_on)
         for round_ in (3, 4):
             trainer.begin_round(round_, round_ * played.sizes.round_ticks)
             trainer.run(12)
@@ -190,7 +174,7 @@ def test_what_is_done_aside_changes_nothing(optimizer: str, precision: str) -> N
     played = _played(config)
     states = []
     for own_thread in (True, False):
-        trainer = _trainer(played, config, precision)
+        trainer = trainer_of(played, config, precision)
         trainer._aside = Aside(own_thread=own_thread)
         trainer.begin_round(3, 3 * played.sizes.round_ticks)
         trainer.run(12)
@@ -214,7 +198,7 @@ def test_what_was_foreseen_for_another_round_is_not_used() -> None:
     played = _played(config)
     states = []
     for foreseen in (3, 4):
-        trainer = _trainer(played, config)
+        trainer = trainer_of(played, config)
         trainer.foresee(foreseen, foreseen * played.sizes.round_ticks)
         trainer.begin_round(4, 4 * played.sizes.round_ticks)
         trainer.run(12)
@@ -259,7 +243,7 @@ def test_the_norm_of_a_gradient_is_that_of_the_books(precision: str) -> None:
 def test_broken_numbers_stop_the_round() -> None:
     config = small_config()
     played = _played(config)
-    trainer = _trainer(played, config)
+    trainer = trainer_of(played, config)
     state = _stored(trainer, config.learn)
     state["online"][5] = np.nan
     trainer.load(state)
@@ -274,7 +258,7 @@ def test_broken_numbers_stop_the_round() -> None:
 def test_a_round_that_only_plays_has_no_updates() -> None:
     config = small_config()
     played = _played(config)
-    trainer = _trainer(played, config)
+    trainer = trainer_of(played, config)
     assert trainer.begin_round(0, 0) == 0
     trainer.run(5)
     assert trainer.end_round().updates == 0
@@ -331,7 +315,7 @@ def test_every_combination_is_exact(name: str, network: str, precision: str) -> 
     config = small_config(extend, network=network, optimizer="adam", optimizer_decay=0.999, optimizer_epsilon=1e-4)
     played = PlayedRing(config)
     played.play(24)
-    first, second = _trainer(played, config, precision), _trainer(played, config, precision)
+    first, second = trainer_of(played, config, precision), trainer_of(played, config, precision)
     fresh = _whole(first, config, played)
     _do(first, 3, [12])
     kept = _whole(first, config, played)
@@ -339,7 +323,7 @@ def test_every_combination_is_exact(name: str, network: str, precision: str) -> 
     _do(second, 3, [1] * 12)
     for vector, other in zip(kept.values(), _whole(second, config, played).values(), strict=True):
         np.testing.assert_array_equal(other, vector)
-    resumed = _trainer(played, config, precision)
+    resumed = trainer_of(played, config, precision)
     resumed.load(kept)
     _do(resumed, 4, [5, 3, 99])
     wanted, found = _whole(first, config, played), _whole(resumed, config, played)
@@ -354,7 +338,7 @@ def test_an_update_by_priorities_is_that_of_the_reference(replay_on: str) -> Non
     """One update of Double DQN with three steps, weighted as its priorities say, by autograd in float64."""
     config = small_config(Extend(double=True, n_step=3, prioritised=True))
     played = _played(config)
-    trainer = _trainer(played, config, replay_on=replay_on)
+    trainer = trainer_of(played, config, replay_on=replay_on)
     _do(trainer, 3, [12])
     before = _whole(trainer, config, played)
     trainer.load(before | {"target": initial_parameters(Network("small", ACTIONS), 9)})
@@ -385,7 +369,7 @@ def test_the_target_in_a_report_is_the_one_that_was_learnt_from() -> None:
     targets = []
     for rate in (1e-9, 1.0):
         config = small_config(Extend(double=True), learning_rate=rate, optimizer="adam", optimizer_epsilon=1e-8)
-        trainer = _trainer(played := _played(config), config)
+        trainer = trainer_of(played := _played(config), config)
         trainer.begin_round(4, played.ticks)
         trainer.run(1)
         targets.append(trainer.last_update()["target_value"])
@@ -416,7 +400,7 @@ def test_the_norm_that_is_shown_is_that_before_it_is_clipped() -> None:
     norms = []
     for clip in (None, 1e-4):
         config = small_config(Extend(clip_gradient=clip))
-        trainer = _trainer(played := _played(config), config)
+        trainer = trainer_of(played := _played(config), config)
         trainer.begin_round(4, played.ticks)
         trainer.run(1)
         norms.append(trainer.end_round().gradient_norm)
