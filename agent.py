@@ -150,7 +150,8 @@ class Agent:
         self._policies: dict[int, Policy] = {}
 
     def __call__(self, observation: NDArray[np.uint8]) -> Any:
-        """The greedy action, an int, of uint8[4, 84, 84]; the actions int64[n] of uint8[n, 4, 84, 84].
+        """The greedy action, an int, of the last four frames, uint8[4, 84, 84], oldest first; the actions int64[n] of
+        uint8[n, 4, 84, 84].
 
         Raises `ValueError` for an observation of another shape or kind.
         """
@@ -158,10 +159,6 @@ class Agent:
 
         values = self.q_values(observation)
         return int(greedy(values[None])[0]) if values.ndim == 1 else greedy(values)
-
-    def act(self, stack: NDArray[np.uint8]) -> int:
-        """The greedy action for the last four frames, uint8[4, 84, 84], oldest first."""
-        return int(self(stack))
 
     def q_values(self, observation: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Q(s, .), float32[actions] or float32[n, actions], of what `__call__` takes."""

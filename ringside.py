@@ -21,7 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent import ROWS, Agent, evaluation_of, load_agent, play_of, policy_of, require_actions, weights_at
+from shared.arena import ArenaError
 from shared.config import CONFIG_FILE, SUMMARY_FILE, Config, ConfigError, PresetName
+from shared.errors import RunFailed
 from shared.files import PRIVATE_UMASK, write_atomic
 from shared.live import LIVE_FILE, Live, withdraw
 from shared.presets import PRESETS
@@ -31,13 +33,25 @@ if TYPE_CHECKING:
     from shared.memory import Memory, Plan
     from watch.status import Status
 
-__all__ = ["Agent", "Config", "ConfigError", "evaluate", "load_agent", "plan", "run", "starting_point", "train"]
+__all__ = [
+    "Agent",
+    "ArenaError",
+    "Config",
+    "ConfigError",
+    "RunFailed",
+    "evaluate",
+    "load_agent",
+    "plan",
+    "run",
+    "starting_point",
+    "train",
+]
 
 
 def train(
     *, preset: PresetName | None = None, on_status: Callable[[Status], None] | None = None, **settings: Any
 ) -> dict[str, Any]:
-    """Train, and return what `summary.json` holds.
+    """Train, and return what `summary.json` holds. A run that Ctrl-C has stopped says `"finished": False` there.
 
     Args:
         preset: what the settings that are not given default to, "nature" unless given; not together with `resume`.
@@ -247,20 +261,17 @@ def continues(ready: Plan) -> bool:
     return own
 
 
-def evaluate(
-    load: str | Path, *, episodes: int | None = None, seed: int = 1, envs: int = ROWS, device: str = "auto"
-) -> dict[str, Any]:
+def evaluate(load: str | Path, *, episodes: int | None = None, seed: int = 1, device: str = "auto") -> dict[str, Any]:
     """Play whole episodes with trained weights by the rules of their protocol, and judge the raw returns.
 
     Args:
         load: a run directory, a checkpoint, a file of weights or the name of an agent in the zoo.
         episodes: how many; by default as the protocol says.
-        envs: emulators that can play together, which is also the batch of the network.
 
     Returns:
         JSON values: episodes, mean, sd (population), median, best, human_normalised and what they were measured with.
     """
-    for name, value, least in (("episodes", episodes, 1), ("seed", seed, 0), ("envs", envs, 1)):
+    for name, value, least in (("episodes", episodes, 1), ("seed", seed, 0)):
         if value is not None and value < least:
             raise ConfigError(f"--{name} {value} must be {least} or more.")
     weights = weights_at(load)
@@ -275,8 +286,8 @@ def evaluate(
     from shared.protocols import PROTOCOLS
 
     count = episodes or PROTOCOLS[weights.protocol].eval_episodes
-    network = policy_of(weights, device, envs)
-    stacks = np.zeros((envs, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
+    network = policy_of(weights, device, ROWS)
+    stacks = np.zeros((ROWS, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
     played = play_episodes(
         play, seed, 0, count, stacks, lambda: greedy(network.policy.q_values(stacks)).astype(np.uint8)
     )

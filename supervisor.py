@@ -24,6 +24,7 @@ from shared.cgroup import OomKills
 from shared.config import LOGS
 from shared.cores import Claims, cores_of_actors
 from shared.deaths import Cause, Deaths, signal_name
+from shared.errors import RunFailed
 from shared.memory import Memory, Plan
 from shared.process import DEVICE_FAULT, FATAL, Bells, Birth, log_path, role_name, run_role
 from shared.requests import Requests, requests_heard
@@ -49,10 +50,6 @@ GPU_ROLES = (Role.LEARNER, Role.INFERENCE)
 """Clients of MPS, where there is one: they share the faults of the GPU, so they live and die together."""
 GIVE_UP_MPS = 2
 """Deaths in a row without progress, through no fault from outside, after which `--mps auto` goes on without."""
-
-
-class RunFailed(RuntimeError):
-    """The run ended early through a fault. The message is a sentence for the user."""
 
 
 class _Inherited(int):
@@ -121,14 +118,11 @@ class Supervisor:
         Raises:
             RunFailed: a role died again and again, or said that a restart cannot help.
         """
-        with requests_heard(self._hear):
-            try:
-                for process in [*self._roles, *range(Role.ACTORS, Role.ACTORS + self._plan.actors)]:
-                    self._start(process, incarnation=0)
-                while self._children:
-                    self._look()
-            finally:
-                self._end_all()
+        try:
+            with requests_heard(self._hear):
+                self._do()
+        finally:
+            os.close(self._asked.fd)  # when nobody hears any more
         if self._failure:
             raise RunFailed(self._failure) from self._refusal
         if self._refusal is not None:
@@ -136,6 +130,16 @@ class Supervisor:
         if self._killed_scribe:
             raise RunFailed("The run ended without a last checkpoint; --resume goes on from the one before, if any.")
         return self._board.finished
+
+    def _do(self) -> None:
+        """Start everybody, and look after them until the last has gone."""
+        try:
+            for process in [*self._roles, *range(Role.ACTORS, Role.ACTORS + self._plan.actors)]:
+                self._start(process, incarnation=0)
+            while self._children:
+                self._look()
+        finally:
+            self._end_all()
 
     def _hear(self, number: int) -> None:
         """A signal came."""
@@ -348,7 +352,7 @@ class Supervisor:
         try:
             self._show()
         finally:
-            for bell in [*self._bells, self._asked]:
+            for bell in self._bells:
                 os.close(bell.fd)
             self._memory.arena.close()
             self._claims.close()

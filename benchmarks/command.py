@@ -14,6 +14,7 @@ from benchmarks.report import Report
 from benchmarks.turns import INTERRUPTED
 from shared.config import ConfigError
 from shared.validate import nearest, written_file
+from shared.words import flag_of
 
 BENCHMARKS = {
     "limits": "what the parts can do: emulator, frames, memory, network, each against the limit above it",
@@ -45,7 +46,7 @@ class Common:
 def check_numbers(options: Common) -> None:
     """Raise `ConfigError` unless every number of the options measures something."""
     for item in fields(options):
-        value, flag = getattr(options, item.name), f"--{item.name.replace('_', '-')}"
+        value, flag = getattr(options, item.name), flag_of(item.name)
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"{flag} {value} must be a finite number.")
         if isinstance(value, float) and value <= 0 and item.name not in RETURNS:

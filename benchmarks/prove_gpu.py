@@ -34,6 +34,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -256,7 +257,13 @@ STAGES: dict[str, Callable[[Stage], None]] = {
 def prove(names: Sequence[str], out: Path, no_mps: str | None = None) -> bool:
     """Run stages; returns whether all that they did was good. `no_mps`: why there is none."""
     out.mkdir(parents=True, exist_ok=True)
-    outcome: dict[str, Any] = {"commit": commit(), "machine": machine.describe(), "no_mps": no_mps, "done": []}
+    outcome: dict[str, Any] = {
+        "commit": commit(),
+        "machine": machine.describe(),
+        "gpus": [asdict(gpu) for gpu in machine.gpus()],
+        "no_mps": no_mps,
+        "done": [],
+    }
     for name in names:
         stage = Stage(name, out.resolve(), "--mps off" if no_mps else "")
         try:

@@ -238,14 +238,16 @@ class CheckpointWriter:
 
     def best_return(self) -> float | None:
         """Mean return of the parameters in `best.safetensors`; None if there are none that can be read."""
+        value = self._best("mean_return")
+        return value if isinstance(value, float) else None
+
+    def _best(self, name: str) -> Any:
+        """What the best weights say of themselves; None if there are none that can be read."""
         path = self.directory / BEST_FILE
-        if not path.is_file():
-            return None
         try:
-            value = read_weights_metadata(path).get("mean_return")
+            return read_weights_metadata(path).get(name) if path.is_file() else None
         except CheckpointError:
             return None
-        return value if isinstance(value, float) else None
 
     def adopt(self, manifest: Manifest) -> None:
         """Take over the segments of a checkpoint in another directory, by hard link where that is possible.
@@ -285,6 +287,8 @@ class CheckpointWriter:
                 self._forget(number)
             elif kind != "segment" and number > boundary:
                 path.unlink()
+        if (version := self._best("version")) is not None and (boundary == 0 or version > boundary):
+            (self.directory / BEST_FILE).unlink()
         sync_directory(self.directory)
 
     def prune(self) -> None:

@@ -24,6 +24,9 @@ CONFIG_FILE = "config.json"
 METRICS_FILE = "metrics.jsonl"
 SUMMARY_FILE = "summary.json"
 """What a run directory calls its configuration, its records, and what is to be said at its end."""
+JUDGED = {"final": "evaluation-final.json", "best": "evaluation-best.json"}
+"""Evaluations of whole protocols that `launch.py suite` leaves there: of the last weights, and of those that were best
+in the evaluations beside training. Each is what `launch.py eval --json` writes."""
 LOGS = "logs"
 """Its folder of what processes write, a file for each."""
 

@@ -10,5 +10,9 @@ class Unmendable(Exception):
     """
 
 
+class RunFailed(RuntimeError):
+    """The run ended early through a fault. The message is a sentence for the user."""
+
+
 class DeviceFault(Exception):
     """The GPU is out of memory, faulty or lost. The message is a sentence. A new process may find it well again."""

@@ -187,7 +187,7 @@ def describe(root: Path = ROOT) -> dict[str, Any]:
         "amx_bf16": has_amx_bf16(root),
         "memory_bytes": total_memory(root),
         "usable_memory_bytes": usable_memory(root),
-        "gpus": _gpus(root) or [gpu.name for gpu in gpus()],
+        "gpus": _gpus(root),
         "cuda": torch_cuda_version(),
         "kernel": platform.release(),
         "python": platform.python_version(),
@@ -204,12 +204,12 @@ def _version(distribution: str) -> str | None:
 
 
 def _gpus(root: Path) -> list[str]:
-    """Names of the NVIDIA devices, from the driver's own files, which not every container shows."""
+    """Names of the NVIDIA devices, from the driver's own files; not every container shows these."""
     names = []
     for information in sorted((root / "proc/driver/nvidia/gpus").glob("*/information")):
         model = re.search(r"^Model:\s*(.+)$", text(information), re.MULTILINE)
         names.append(model.group(1).strip() if model else "NVIDIA GPU")
-    return names
+    return names or (["NVIDIA GPU"] if has_nvidia_driver(root) else [])
 
 
 def _meminfo(root: Path) -> dict[str, int]:

@@ -24,6 +24,7 @@ from shared.files import sha256_of
 from shared.parameters import Network
 from shared.segments import CheckpointError, read_segment_into, segment_name, segment_shape, segments_needed
 from shared.sizes import Sizes
+from shared.words import flag_of
 
 KIND = "ringside-checkpoint"
 FORMAT = 2
@@ -83,7 +84,6 @@ class Manifest:
     config_digest: str
     counters: dict[str, int | float]
     game: str
-    protocol: str
     network: Network
     segments: range
     """Numbers of the segments that hold the replay; empty if it was not kept."""
@@ -132,7 +132,7 @@ class Manifest:
         """Settings that differ, as flags with both values, but those named `without`."""
         theirs = {name: value for section in self.config.values() for name, value in section.items()}
         return [
-            f"--{name.replace('_', '-')} {theirs.get(name)!r:.80} (now {value!r:.80})"
+            f"{flag_of(name)} {theirs.get(name)!r:.80} (now {value!r:.80})"
             for name, value in config.to_flat().items()
             if name not in without and theirs.get(name) != value
         ]
@@ -308,7 +308,6 @@ def read_manifest(path: Path) -> Manifest:
         config_digest=get("config_digest", str),
         counters=counters,
         game=get("game", str),
-        protocol=get("protocol", str),
         network=plain_network(values.get("network"), where),
         segments=range(first, stop),
         has_replay=get("has_replay", bool),

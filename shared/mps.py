@@ -102,7 +102,9 @@ class Service:
             start_new_session=True,  # a Ctrl-C is for the run to answer
         )
         assert self._guardian.stdout is not None, "it was asked for"
-        told = self._guardian.stdout.readline().strip()  # the guardian bounds its own wait
+        # The guardian bounds its own wait; it may be stopped before it comes to that.
+        heard = select.select([self._guardian.stdout], [], [], 2 * START_SECONDS)[0]
+        told = self._guardian.stdout.readline().strip() if heard else ""
         if told != _READY:
             raise MpsError((told or f"{CONTROL} could not be started.") + self._last_words())
         try:

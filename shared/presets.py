@@ -201,7 +201,7 @@ QUICK = Config(
 """The fastest sound settings for a short run, chosen on Pong. Sources: Lapan, "Deep Reinforcement Learning
 Hands-On", 2nd ed., ch. 8, the Pong row of its hyperparameters; the published settings of the others.
 
-With one step, no Double DQN and Adam at 1e-4, which the three share, Pong takes about twice as many steps
+With one step, no Double DQN and Adam at 1e-4, which the three share, Pong takes 1.7 times as many steps
 (docs/performance.md)."""
 
 PRESETS: dict[PresetName, Config] = {

@@ -106,7 +106,7 @@ def actors_of(play: Play, spare: int) -> int:
 def inference_batch_of(play: Play, *, on_cpu: bool) -> int:
     """Emulators answered by one forward pass: all of them on a GPU, groups of at most 32 on a CPU.
 
-    On a CPU a row costs 310 us in a batch of 2 and 61 in one of 32 (docs/performance.md, bf16); two groups or more, so
+    On a CPU a row costs 396 us in a batch of 2 and 64 in one of 32 (docs/performance.md, bf16); two groups or more, so
     that one plays while the other is answered.
     """
     if not on_cpu:

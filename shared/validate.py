@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
 
-from shared.config import CONFIG_FILE, STACK, Config, ConfigError
+from shared.config import STACK, Config, ConfigError
 from shared.memory import Plan
 from shared.parameters import MOST_ATOMS, MOST_RETURN, MOST_WIDTH
 from shared.ring import ring_fields
@@ -233,7 +233,7 @@ def run_directory(path: Path, *, continues: bool) -> None:
     """Refuse a directory that cannot be written, or that holds a run other than the one that is continued."""
     if path.exists() and not path.is_dir():
         raise ConfigError(f"--run-dir {path} is a file, not a directory.")
-    if (path / CONFIG_FILE).exists() and any(path.glob("checkpoints/checkpoint-*.json")) and not continues:
+    if any(path.glob("checkpoints/checkpoint-*.json")) and not continues:
         raise ConfigError(
             f"--run-dir {path} already holds a run; name another, or continue that one with --resume {path}."
         )

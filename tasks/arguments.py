@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 from shared.config import Config, PresetName
 
 PROGRAM = "launch.py"
 LAUNCHER = Path(__file__).resolve().parents[1] / PROGRAM
 """The program itself, for tasks that start it again."""
+UNSET = "unset"
+"""What stands for no value, in --help and as an argument."""
 _Options = TypeVar("_Options")
 _Choices = TypeVar("_Choices", bound="Choices")
 
@@ -65,13 +67,20 @@ def parse(
         inner = [kind for kind in get_args(info.type) or (info.type,) if kind is not type(None)]
         if len(inner) != 1 or inner[0] not in names or (inner[0] is not int and not get_args(info.type)):
             return None
+        may_be_unset = type(None) in get_args(info.type)
+
+        def read(word: str) -> Any:
+            if may_be_unset and word == UNSET:
+                return None
+            return _whole_number(word) if inner[0] is int else inner[0](word)
+
         return tyro.constructors.PrimitiveConstructorSpec(
             nargs=1,
             metavar=names[inner[0]],
-            instance_from_str=lambda words: _whole_number(words[0]) if inner[0] is int else inner[0](words[0]),
+            instance_from_str=lambda words: read(words[0]),
             is_instance=lambda value: value is None or isinstance(value, inner[0]),
             str_from_instance=lambda value: [
-                "unset" if value is None else f"{value:_}" if isinstance(value, int) else str(value)
+                UNSET if value is None else f"{value:_}" if isinstance(value, int) else str(value)
             ],
         )
 

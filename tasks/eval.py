@@ -16,7 +16,7 @@ class Evaluation:
     """The options of `eval`."""
 
     load: Path
-    """Run directory or checkpoint whose weights play."""
+    """Run directory, checkpoint, file of weights, or name of an agent of the zoo."""
     episodes: int | None = None
     """Episodes to play; default: as the protocol says."""
     json: Path | None = None

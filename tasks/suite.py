@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from shared.config import ARITHMETIC, CONFIG_FILE, MAY_CHANGE_ON_RESUME, SUMMARY_FILE, Config, ConfigError
+from shared.config import ARITHMETIC, CONFIG_FILE, JUDGED, MAY_CHANGE_ON_RESUME, SUMMARY_FILE, Config, ConfigError
 from shared.files import read_object
 from shared.manifest import BEST_FILE, CHECKPOINTS
 from shared.process import die_with
 from shared.requests import requests_heard
 from shared.suites import SUITES
-from shared.words import flag_in, words_of
+from shared.words import flag_in, flag_of, words_of
 from tasks.arguments import LAUNCHER, PROGRAM, Choices, config_of, parse_choices
 
 NOT_HERE = {"--game": "--games", "--env": "--games", "--seed": "--seeds", "--run-dir": "--out", "--resume": "--out"}
@@ -92,6 +92,8 @@ def main(arguments: Sequence[str]) -> int:
         raise ConfigError(f"--seeds {options.seeds} must be at least 1.")
     if options.final_episodes is not None and options.final_episodes < 1:
         raise ConfigError(f"--final-episodes {options.final_episodes} must be at least 1.")
+    if not options.run.checkpoint_replay:
+        raise ConfigError("--no-checkpoint-replay is not for suites: the runs of one that was stopped go on, exactly.")
     games = games_of(options.games)
     out = options.out or Path("runs") / (options.games if options.games in SUITES else "-".join(games)[:80])
     jobs = jobs_of(options, games, out)
@@ -148,7 +150,7 @@ def _require_same(job: Job) -> None:
     if former.experiment() != job.config.experiment():
         wanted, found = job.config.to_flat(), former.to_flat()
         names = wanted.keys() - MAY_CHANGE_ON_RESUME - ARITHMETIC
-        differing = [f"--{name.replace('_', '-')}" for name in sorted(names) if wanted[name] != found[name]]
+        differing = [flag_of(name) for name in sorted(names) if wanted[name] != found[name]]
         raise ConfigError(
             f"{job.directory} holds a run with other settings ({', '.join(differing)}): name another --out, or say the "
             "same options again."
@@ -217,7 +219,6 @@ class _Steward:
     def _evaluate(self, job: Job, title: str, kind: str, load: Path, version: int) -> None:
         """Evaluate weights by the protocol, unless that was done for just these."""
         from shared.protocols import PROTOCOLS
-        from watch.records import JUDGED
 
         target = job.directory / JUDGED[kind]
         episodes = self._options.final_episodes or PROTOCOLS[job.config.play.protocol].eval_episodes

@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
 
     plan = ringside.plan(config_of(options))
     from shared.arena import ArenaError
-    from supervisor import RunFailed
+    from shared.errors import RunFailed
     from watch.display import open_display
     from watch.status import Status
 

@@ -35,11 +35,6 @@ class Outlet(io.TextIOBase):
         """As the stream's."""
         return self._stream.encoding or "utf-8"
 
-    @property
-    def gone(self) -> bool:
-        """Whether the reader has gone away: a closed terminal or pipe."""
-        return self._gone
-
     def isatty(self) -> bool:
         """Whether the stream is a terminal."""
         return self._stream.isatty()

@@ -17,13 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.config import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE
+from shared.config import CONFIG_FILE, JUDGED, METRICS_FILE, SUMMARY_FILE
 from shared.manifest import parse_json
 from watch.metrics import MetricsError, read_metrics
-
-JUDGED = {"final": "evaluation-final.json", "best": "evaluation-best.json"}
-"""Evaluations of whole protocols that `launch.py suite` leaves in a run directory: of the last weights, and of those
-that were best in the evaluations beside training. Each is what `launch.py eval --json` writes."""
 
 _JSON_LIMIT = 8 << 20
 _METRICS_LIMIT = 4 << 30

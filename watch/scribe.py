@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from shared import trouble
 from shared.board import BEFORE, Phase, Role
 from shared.boundary import Moved, capture, expected, newest_boundary, restore
-from shared.config import METRICS_FILE, SUMMARY_FILE
+from shared.config import JUDGED, METRICS_FILE, SUMMARY_FILE
 from shared.errors import Unmendable
 from shared.files import write_atomic
 from shared.manifest import BEST_FILE, CHECKPOINTS, Manifest, find_checkpoint, load_boundary, load_segments
@@ -90,8 +90,9 @@ class Scribe:
                     out[PRIORITIES][-1] = 1.0  # the greatest priority before there is any
 
             self._memory.learner_snapshots.write(0, fill)
-        # That of a run which ended here before says nothing of this one.
-        (self._run_dir / SUMMARY_FILE).unlink(missing_ok=True)
+        # What is said of a run that ended here before is not true of this one.
+        for name in (SUMMARY_FILE, *JUDGED.values()):
+            (self._run_dir / name).unlink(missing_ok=True)
         self._board.written[0] = max(0, self._board.committed)
         self._board.begun_ns[0] = time.monotonic_ns()
         self._board.samples[:] = Sample.take(self._memory, int(self._board.begun_ns[0])).words
@@ -109,15 +110,15 @@ class Scribe:
 
     def _adopt(self, manifest: Manifest) -> None:
         """Make the run's directory what it was at the checkpoint's boundary, be it there or elsewhere."""
-        former = manifest.directory.parent
+        former, checkpoints = manifest.directory.parent, self._files.checkpoints  # which makes their directory
         if former.resolve() == self._run_dir.resolve():
             self._board.saved[0] = manifest.boundary
         else:
             for name in (METRICS_FILE, f"{CHECKPOINTS}/{BEST_FILE}"):
                 if (former / name).exists():
                     shutil.copyfile(former / name, self._run_dir / name)
-        self._files.checkpoints.adopt(manifest)
-        self._files.checkpoints.cut_back(manifest.boundary)
+        checkpoints.adopt(manifest)
+        checkpoints.cut_back(manifest.boundary)
         cut_metrics(self._run_dir / METRICS_FILE, manifest.boundary)
 
     # --- looking

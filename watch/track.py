@@ -151,8 +151,10 @@ def main(run_dir: Path, parent: int) -> None:
         over = bool(select.select([sys.stdin], [], [], LOOK_SECONDS)[0])
         for record in follower.new():
             run.log(_scalars(record) | {"steps": record["steps"]})
-        state |= {"round": follower.last_round, "evaluation": follower.last_evaluation}
-        write_atomic(run_dir / STATE_FILE, json.dumps(state).encode())
+        followed = {"round": follower.last_round, "evaluation": follower.last_evaluation}
+        if followed.items() - state.items():
+            state |= followed
+            write_atomic(run_dir / STATE_FILE, json.dumps(state).encode())
     summary = read_object(run_dir / SUMMARY_FILE)
     run.summary.update({name: value for name, value in summary.items() if not isinstance(value, dict | list)})
     run.finish()

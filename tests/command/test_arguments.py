@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import subprocess
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+import launch as launch_py
+from tasks.train import configuration
 from tests.conftest import ROOT, Launch
 
 SMALL = ("--envs", "8", "--device", "cpu", "--run-dir", "run")
@@ -54,6 +57,22 @@ def refusal(launch: Launch, *arguments: str) -> str:
 def test_impossible_arguments(launch: Launch, tmp_path: Path, arguments: tuple[str, ...], says: str) -> None:
     assert says in refusal(launch, *arguments)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_may_not_be_read_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """As root nothing is refused, so here it is by hand."""
+
+    def refuse(path: Path) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_file", refuse)
+    assert launch_py.main(["eval", "--load", str(ROOT)]) == 2
+    assert capsys.readouterr().err.startswith(f"launch.py: This user may not read or write {ROOT}")
+
+
+def test_no_value_is_said_as_help_shows_it() -> None:
+    assert configuration(["--preset", "dueling"]).extend.clip_gradient == 10.0
+    assert configuration(["--preset", "dueling", "--clip-gradient", "unset"]).extend.clip_gradient is None
 
 
 def test_a_reader_that_goes_ends_the_output_without_a_traceback() -> None:

@@ -78,4 +78,4 @@ def test_an_agent_of_any_network_acts_without_noise(tmp_path: Path, of: dict[str
     agent = ringside.load_agent(weights(tmp_path / "old", **of), device="cpu")
     for seed in range(5):
         frames = np.random.default_rng(seed).integers(0, 256, (4, 84, 84), np.uint8)
-        assert len({agent.act(frames) for _ in range(3)}) == 1
+        assert len({agent(frames) for _ in range(3)}) == 1

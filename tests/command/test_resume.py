@@ -15,7 +15,7 @@ from tests.runs import finish, memory_of, records, start, summary, wait_until
 @pytest.mark.stress
 def test_a_run_goes_on_with_another_arithmetic_and_says_so(tmp_path: Path) -> None:
     run_dir, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
-    process = start(run_dir, precision="fp32")
+    process = start(run_dir, precision="fp32", eval_every_steps="480", eval_episodes="1")
     memory = memory_of(process, run_dir)
     wait_until(process, lambda: memory.board.committed >= 3)
     process.send_signal(signal.SIGTERM)
@@ -36,6 +36,7 @@ def test_a_run_goes_on_with_another_arithmetic_and_says_so(tmp_path: Path) -> No
     assert (last["rounds"], last["precision"]) == (10, "bf16")
     assert last["episodes"] >= first["episodes"]
     assert [record["round"] for record in records(elsewhere, "round")] == list(range(10))
+    assert (elsewhere / "checkpoints" / "best.safetensors").exists(), "what was best came along"
     assert json.loads((elsewhere / "config.json").read_text())["machine"]["inference_batch"] == 8
 
     finish(start(elsewhere, "--resume", str(elsewhere), total_steps="5_280"))

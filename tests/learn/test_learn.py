@@ -43,7 +43,7 @@ def played(run_dir: Path, episodes: int = 60) -> float:
         stack = deque([blank] * (STACK - 1) + [observation], maxlen=STACK)
         total, over = 0.0, False
         while not over:
-            observation, reward, over, _, _ = env.step(np.int64(agent.act(np.stack(stack))))
+            observation, reward, over, _, _ = env.step(np.int64(agent(np.stack(stack))))
             stack.append(observation)
             total += reward
         returns.append(total)

@@ -232,6 +232,16 @@ def test_best_keeps_the_first_of_the_best(tmp_path: Path) -> None:
     np.testing.assert_array_equal(weights.flat, parameters(2))
 
 
+@pytest.mark.parametrize(("boundary", "stays"), [(0, False), (1, False), (2, True), (3, True)])
+def test_the_best_of_a_future_that_is_cut_off_goes_with_it(tmp_path: Path, boundary: int, stays: bool) -> None:
+    """At boundary 0 a run begins: what is there is another's, whatever version it was."""
+    writer = CheckpointWriter(tmp_path, CONFIG, SIZES, ACTIONS)
+    assert writer.save_best(parameters(2), 2, 20.0)
+    writer.cut_back(boundary)
+    assert writer.best_return() == (20.0 if stays else None)
+    assert (writer.directory / "best.safetensors").exists() == stays
+
+
 def test_pieces_that_somebody_took_away_are_made_again(tmp_path: Path) -> None:
     writer, ring = write_run(tmp_path, 4)
     for path in writer.directory.iterdir():

@@ -128,7 +128,10 @@ def test_spaces_that_do_not_fit_are_refused(painted: ModuleType, arguments: dict
     [
         ("NoSuchGame-v0", "Gymnasium cannot make the environment 'NoSuchGame-v0'"),
         ("CartPole-v1", "images are needed"),
-        ("no.such.module:factory", "cannot be imported"),
+        ("no.such.module:factory", "cannot be imported: .* It is looked for beside launch.py"),
+        (":factory", "names no module"),
+        (".pixel_game:factory", "names no module"),
+        ("json:loads", "json:loads could not make an environment: TypeError: loads"),
         ("tests.pixel_game:nothing", "has no function 'nothing'"),
         ("builtins:dict", "it must return a gymnasium.Env"),
     ],

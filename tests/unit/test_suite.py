@@ -159,6 +159,11 @@ def test_other_settings_are_refused_before_anything_starts(program: Program) -> 
         program()
 
 
+def test_runs_that_could_not_go_on_are_refused(program: Program) -> None:
+    with pytest.raises(ConfigError, match="--no-checkpoint-replay is not for suites"):
+        program("--no-checkpoint-replay")
+
+
 @pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_present_run_and_begins_no_other(program: Program, tmp_path: Path, asked: int) -> None:
     environment = os.environ | {"FAKE_SLOW": "freeway-1"}

@@ -59,6 +59,17 @@ def test_the_scribe_too_is_let_go_in_the_end(stopping: Supervisor) -> None:
     assert not stopping._children
 
 
+def test_who_asks_twice_does_not_wait_for_the_scribe(stopping: Supervisor) -> None:
+    stopping._stop_deadline = time.monotonic() + 60.0
+    stopping._requests.count = 1
+    assert not stopping._out_of_patience
+    stopping._requests.count = 2
+    assert stopping._out_of_patience
+    stopping._kill_late()
+    assert [child.process.killed for child in stopping._children.values()] == [1, 1]
+    assert stopping._killed_scribe
+
+
 def test_a_scribe_that_hung_and_may_not_come_back_leaves_no_last_checkpoint(stopping: Supervisor) -> None:
     stopping._children[Role.SCRIBE].killed_at = time.monotonic()
     stopping._kill_late()
