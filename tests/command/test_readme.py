@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import signal
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs import ROOT, SMALL, finish, records, start, start_words, wait_until
+from tests.runs import ROOT, SMALL, finish, records, start, start_words, summary, wait_until
 
 README = (ROOT / "README.md").read_text()
 RUN = re.compile(r"runs/[a-z]+-20260101-120000")
@@ -52,6 +53,17 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     process.send_signal(signal.SIGINT)
     finish(process)
     return run_dir
+
+
+def test_every_field_of_a_runs_files_is_explained(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    finish(start(run, env="tests.pixel_game:factory", total_steps="960", eval_every_steps="480", eval_episodes="1"))
+    explained = (ROOT / "docs" / "files.md").read_text()
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert {line["kind"] for line in lines} == {"episode", "round", "evaluation"}
+    told = {name for line in [*lines, summary(run)] for name in line}
+    assert [name for name in sorted(told) if f"`{name}`" not in explained] == []
+    assert [path.name for path in run.iterdir() if path.name not in explained] == []
 
 
 def test_the_list_is_whole() -> None:
