@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import configparser
 import importlib.metadata
-import json
 import os
 import platform
 import re
@@ -24,9 +23,9 @@ from typing import Any
 
 from shared import cgroup, checks, machine, mps
 from shared.checks import Check
-from shared.config import Config, ConfigError
+from shared.config import Config
 from shared.memory import Plan
-from shared.validate import replay_that_fits, written_file
+from shared.validate import replay_that_fits, write_result, written_file
 from shared.words import as_spelt
 
 PROJECT = Path(__file__).resolve().parent
@@ -51,10 +50,7 @@ def examine(config: Config, words: Sequence[str], json_path: Path | None) -> int
     answers, suggested = diagnose(config, words)
     show(answers, suggested)
     if json_path is not None:
-        try:
-            json_path.write_text(json.dumps(to_json(answers, suggested), indent=1) + "\n")
-        except OSError as error:
-            raise ConfigError(f"--json {json_path} cannot be written: {error.strerror}.") from error
+        write_result("--json", json_path, to_json(answers, suggested))
     return 1 if worst(answers) == "red" else 0
 
 

@@ -24,8 +24,8 @@ from actors.lane import Lane
 from benchmarks.report import ROOT
 from shared.config import Config
 from shared.memory import Memory, Plan
+from shared.parent import die_with
 from shared.presets import NATURE
-from shared.process import die_with
 
 BLOCK_TICKS = 32
 """Ticks between two looks at the clock."""

@@ -21,7 +21,7 @@ from benchmarks.limits import Options
 from benchmarks.report import CannotRun, Report, WrongResult
 from shared.config import FRAME_SKIP
 from shared.machine import usable_cores
-from shared.process import die_with
+from shared.parent import die_with
 from shared.protocols import PROTOCOLS
 from shared.random import Stream, below
 

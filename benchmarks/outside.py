@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.report import ROOT, CannotRun, WrongResult
 from shared.config import LOGS
-from shared.process import die_with
+from shared.parent import die_with
 
 END_SECONDS = 300.0
 """Longest time from asking a run to stop to its end."""

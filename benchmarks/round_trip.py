@@ -25,7 +25,7 @@ from shared.board import Role
 from shared.config import Config
 from shared.mailbox import Mailbox
 from shared.memory import Memory, Plan
-from shared.process import die_with
+from shared.parent import die_with
 from shared.wait import LOOK_SECONDS, Bell, Waiter
 
 ACTIONS = 18

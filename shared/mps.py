@@ -24,9 +24,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from shared.cgroup import stat_fields
+from shared.parent import die_with
 
 CONTROL = "nvidia-cuda-mps-control"
 DRIVER_FOLDER = "/usr/local/nvidia/bin"
@@ -34,7 +36,7 @@ START_SECONDS = 15.0
 CLIENT_SECONDS = 60.0
 QUIT_SECONDS = 5.0
 _READY = "ready"
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_PR_SET_CHILD_SUBREAPER = 36
 
 _CLIENT = """
 import ctypes, sys
@@ -211,10 +213,6 @@ def _servers(directory: Path) -> list[str] | None:
     return None if answer is None else [word for word in answer.split() if word.isdecimal()]
 
 
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
-
 def _guard(directory: Path) -> None:
     """The guardian: start the daemon, say so, wait for the end of the input or of the daemon, leave nothing behind."""
     # What the daemon leaves when it dies, its servers, becomes a child of this process, which can then end it.
@@ -236,7 +234,7 @@ def _guard(directory: Path) -> None:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
-            preexec_fn=_die_with_parent,
+            preexec_fn=partial(die_with, os.getpid()),
         )
         if _answers(daemon, directory):
             print(_READY, flush=True)

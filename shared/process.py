@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import os
 import signal
@@ -18,6 +17,7 @@ from shared.config import LOGS
 from shared.errors import DeviceFault, Unmendable
 from shared.files import PRIVATE_UMASK
 from shared.memory import Memory, Plan
+from shared.parent import die_with
 from shared.wait import Bell, Waiter
 
 FATAL = 3
@@ -26,7 +26,6 @@ DEVICE_FAULT = 4
 """Exit code of a child that the GPU has failed; its last line of log is the sentence for the user."""
 NICENESS = 10
 """By how much the others give way, on cores that they share, to learner and inference, for whom all wait."""
-_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -115,13 +114,6 @@ def _open_log(path: Path) -> int:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     except OSError:
         return os.open(os.devnull, os.O_WRONLY)
-
-
-def die_with(parent: int, by: signal.Signals = signal.SIGKILL) -> None:
-    """Have the kernel end this process by a signal when `parent`, which started it from its main thread, ends."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, by, 0, 0, 0)
-    if os.getppid() != parent:  # it died before the signal was armed
-        sys.exit(FATAL)
 
 
 def enter(birth: Birth) -> tuple[Memory, Waiter]:

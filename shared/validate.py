@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import importlib.util
+import json
 import math
 import os
 from collections.abc import Iterable
@@ -227,6 +228,14 @@ def written_file(flag: str, path: Path, *, replaces: bool = False) -> None:
     else:
         return
     raise ConfigError(f"{flag} {path} cannot be written: {reason}")
+
+
+def write_result(flag: str, path: Path, result: object) -> None:
+    """Write what was done as JSON where a flag says; raises `ConfigError` where that is not possible after all."""
+    try:
+        path.write_text(json.dumps(result, indent=2) + "\n")
+    except OSError as error:
+        raise ConfigError(f"{flag} {path} cannot be written: {error.strerror}.") from error
 
 
 def run_directory(path: Path, *, continues: bool) -> None:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.config import ConfigError
-from shared.validate import written_file
+from shared.validate import write_result, written_file
 from tasks.arguments import PROGRAM, parse
 
 
@@ -32,7 +31,6 @@ OPTIONS = Evaluation
 
 def main(arguments: Sequence[str]) -> int:
     """Evaluate an agent: print the result and, where asked, write it as JSON."""
-    import json
 
     import ringside
 
@@ -53,8 +51,5 @@ def main(arguments: Sequence[str]) -> int:
     if normalised is not None:
         print(f"human-normalised {normalised:.3f} (reference: {result['human_normalised_source']})")
     if options.json is not None:
-        try:
-            options.json.write_text(json.dumps(result, indent=2) + "\n")
-        except OSError as error:
-            raise ConfigError(f"--json {options.json} cannot be written: {error.strerror}.") from error
+        write_result("--json", options.json, result)
     return 0

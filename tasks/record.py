@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from shared.config import ConfigError
+from shared.validate import write_result
 from tasks.arguments import PROGRAM, parse
 
 if TYPE_CHECKING:
@@ -51,8 +52,6 @@ OPTIONS = Recording
 
 def main(arguments: Sequence[str]) -> int:
     """Play the episodes and write them down. Returns 1 when that was broken off."""
-    import json
-
     from tasks.play import check_picture
 
     options = parse(Recording, arguments, f"{PROGRAM} record", "Write videos of whole episodes, and their returns.")
@@ -80,10 +79,7 @@ def main(arguments: Sequence[str]) -> int:
     played = sorted(player.played, key=lambda each: each.episode)
     returns, steps = [each.total for each in played], [each.steps for each in played]
     result = {**evaluation_of(weights, network, options.seed, returns, sum(steps)), "lengths": steps, "videos": videos}
-    try:
-        (options.out / RETURNS).write_text(json.dumps(result, indent=2) + "\n")
-    except OSError as error:
-        raise ConfigError(f"--out {options.out} cannot be written: {error.strerror}.") from error
+    write_result("--out", options.out / RETURNS, result)
     print(
         f"{weights.game}, protocol {weights.protocol}: mean {result['mean']:.2f} of {episodes} episodes; "
         f"{len(videos)} {'video' if len(videos) == 1 else 'videos'} and {RETURNS} are in {options.out}"

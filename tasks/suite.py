@@ -20,7 +20,7 @@ from pathlib import Path
 from shared.config import ARITHMETIC, CONFIG_FILE, JUDGED, MAY_CHANGE_ON_RESUME, SUMMARY_FILE, Config, ConfigError
 from shared.files import read_object
 from shared.manifest import BEST_FILE, CHECKPOINTS
-from shared.process import die_with
+from shared.parent import die_with
 from shared.requests import requests_heard
 from shared.suites import SUITES
 from shared.words import flag_in, flag_of, words_of

@@ -21,7 +21,8 @@ from typing import Any, TypeVar
 
 from shared.config import CONFIG_FILE, LOGS, METRICS_FILE, SUMMARY_FILE, Run
 from shared.files import PRIVATE_UMASK, read_object, write_atomic
-from shared.process import NICENESS, die_with
+from shared.parent import die_with
+from shared.process import NICENESS
 from watch.follow import Follower
 from watch.tags import episode_scalars, evaluation_scalars, round_scalars
 
