@@ -2,7 +2,7 @@
 
 Two runs in turn, of the same settings: one keeps its replay on the disk, a segment a round, and writes a checkpoint
 every --every seconds; the other writes nothing but metrics. Both checkpoints and segments are counted, and the run with
-them must have written as many as it should. What follows -- goes to launch.py:
+them must have written one before its end. What follows -- goes to launch.py:
 
   python launch.py bench checkpoint --seconds 120 --every 30 -- --actors 4
 """

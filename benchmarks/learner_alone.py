@@ -9,6 +9,7 @@ import time
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
 from multiprocess.connection import Connection
 
 from benchmarks.child import Child
@@ -56,13 +57,13 @@ class Solo:
         from benchmarks.memory_paths import fill
         from learner.learner import Rounds, prepare, trainer_of
 
-        config = plan.config
+        config = plan.config.with_settings(eval_every_steps=0)  # nobody here would take the versions
         prepare(config)
         window = min(config.learn.replay_size, max(WINDOW_STEPS, 2 * plan.sizes.round_steps))
         memory = Memory.create(Plan(replace(config, learn=replace(config.learn, replay_size=window)), plan.actions))
         fill(memory.ring, plan.actions)
         self._board, self._sizes = memory.board, memory.sizes
-        self._board.lane_finished[:] = self._sizes.rounds
+        self._board.lane_finished[:] = np.iinfo(np.int64).max  # it may go on beyond the end of the run
         self.trainer = trainer_of(memory)
         self._rounds = Rounds(memory, Waiter(self._board, Role.LEARNER, Bell.create()), self.trainer, [])
         self._rounds.begin()
@@ -95,24 +96,33 @@ def _learn(connection: Connection, plan: Plan, seconds: float) -> None:
 
 
 def _products(plan: Plan, seconds: float) -> float:
-    """Updates a second of nothing but their matrix products: target values forward, then forward and backward."""
+    """Updates a second of nothing but their matrix products: target values of a chunk forward, then its updates."""
     import torch
 
     from benchmarks.devices import Device
     from benchmarks.products import Products
     from benchmarks.timing import seconds_per_call
+    from learner.feed import CHUNK_UPDATES
 
     learn, machine = plan.config.learn, plan.config.machine
     device = Device(torch.device(machine.device), [machine.precision])
     like = torch.zeros(1, device=device.torch, dtype=torch.bfloat16 if machine.precision == "bf16" else torch.float32)
-    shape = learn.network, plan.actions * plan.network.atoms, learn.batch_size, like
-    target, both = Products(*shape, backward=False), Products(*shape, backward=True)
-    target.check()
-    both.check()
 
-    def update() -> None:
+    def products(rows: int, *, backward: bool) -> Products:
+        found = Products(learn.network, plan.actions * plan.network.atoms, rows, like, backward=backward)
+        found.check()
+        return found
+
+    target = products(CHUNK_UPDATES * learn.batch_size, backward=False)
+    update = [products(learn.batch_size, backward=True)]
+    if plan.config.extend.double:
+        update.append(products(learn.batch_size, backward=False))
+
+    def chunk() -> None:
         target.run()
-        both.run()
+        for _ in range(CHUNK_UPDATES):
+            for passes in update:
+                passes.run()
 
-    (each,) = seconds_per_call([device.captured(update)], seconds, device.settle)
-    return 1 / each
+    (each,) = seconds_per_call([device.captured(chunk)], seconds, device.settle)
+    return CHUNK_UPDATES / each

@@ -23,6 +23,7 @@ WARM_STEPS = 400
 LEARNING_STARTS = 1_000
 BUFFER_STEPS = 10_000
 BATCH, TRAIN_EVERY, TARGET_EVERY = 32, 4, 10_000
+EPSILON = 0.05
 
 
 class Clock:
@@ -65,6 +66,9 @@ def sb3(game: str, device: str, clock: Clock) -> str:
         gradient_steps=1,
         target_update_interval=TARGET_EVERY,
         learning_starts=LEARNING_STARTS,
+        # From the beginning what it comes down to, or it would draw at random all the time, without asking its network.
+        exploration_initial_eps=EPSILON,
+        exploration_final_eps=EPSILON,
         device=device,
         seed=1,
     )

@@ -142,7 +142,7 @@ class Serial:
             for lane in self._lanes:
                 lane.advance()
         if count := sizes.updates_in(self.round):
-            trainer.begin_round(self.round, end)
+            trainer.begin_round(self.round, sizes.window_end(self.round))
             trainer.run(count)
             self.updates += trainer.end_round().updates
         if sizes.target_changes_after(self.round):

@@ -70,8 +70,7 @@ class Rounds:
         self._board.phase[self._waiter.process] = Phase.REDOING if again else Phase.WORKING
         count = self._sizes.updates_in(round_)
         if count:
-            end = (round_ + 1 if alternate else round_) * self._sizes.round_ticks
-            self._trainer.begin_round(round_, end)
+            self._trainer.begin_round(round_, self._sizes.window_end(round_))
             self._run(round_, count)
             self._wait_for_gpu(round_ + 1)
             self._span.append(self._trainer.end_round())

@@ -73,7 +73,7 @@ def _do_again(memory: Memory, waiter: Waiter, trainer: Trainer, last: int) -> tu
     Returns:
         Whether one was; the arrays of that update, or of the last one; its number in its round, from 0.
     """
-    learn, sizes = memory.plan.config.learn, memory.sizes
+    sizes = memory.sizes
     before = np.zeros(memory.plan.parameters.count, np.float32)
     boundary, update = memory.learner_snapshots.newest(), 0
     state = memory.learner_snapshots.read(boundary) if boundary >= 0 else None
@@ -82,8 +82,7 @@ def _do_again(memory: Memory, waiter: Waiter, trainer: Trainer, last: int) -> tu
     else:
         trainer.load(state)
     for round_ in range(max(0, boundary), last + 1):
-        end = round_ + 1 if learn.schedule == "alternate" else round_
-        for update in range(trainer.begin_round(round_, end * sizes.round_ticks)):
+        for update in range(trainer.begin_round(round_, sizes.window_end(round_))):
             trainer.store({"online": before})
             trainer.run(1)
             waiter.beat()

@@ -8,7 +8,7 @@ size; how the round is cut into calls of `run` changes no number.
 Nothing of a chunk's preparation depends on the updates of the chunk before it: a second thread prepares a chunk while
 the first updates with the one before (learner/ahead.py). On a CPU a third thread takes a part of every update
 (learner/aside.py). On a GPU each has a stream of its own, and target values and updates are captured into graphs;
-within a round nothing waits for the GPU.
+within a round nothing waits for the GPU, but for the errors of a chunk that is long past where they are priorities.
 """
 
 from __future__ import annotations

@@ -107,8 +107,8 @@ def restore(memory: Memory, boundary: int, arrays: Mapping[str, NDArray[np.gener
     board.updates[0] = sizes.updates_before(boundary)
     board.committed = boundary
     queued, logged = (int(count) for count in arrays["evaluation.counts"])
-    queue.step[:] = arrays["evaluation.step"]
     # Versions of later steps were queued in a future that this run has not seen, and comes to again.
+    queue.step[:] = np.minimum(arrays["evaluation.step"], boundary * sizes.round_steps)
     every = memory.plan.config.evaluate.eval_every_steps
     queued = min(queued, evaluations_until(boundary, sizes.round_steps, every))
     queue.queued[0] = queued

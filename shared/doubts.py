@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from shared.config import Config, Extend
 from shared.presets import PRESETS
+from shared.sizes import sizes_of
 from shared.words import flag_of
 
 _PARTS = {
@@ -24,6 +25,13 @@ def doubts(config: Config) -> list[str]:
     for words, there, names in parts:
         if not there:
             found += [f"{_said(extend, name)} has no effect without {words}." for name in _changed(extend, names)]
+    sizes = sizes_of(config)
+    if not sizes.updates_before(sizes.rounds):
+        found.append(
+            f"Nothing will be learned: rounds have {sizes.round_steps:_} steps, updates begin with round "
+            f"{sizes.first_learning_round + 1}, and there are {sizes.rounds}. More --total-steps, or fewer "
+            "--learning-starts or --round-steps, would change that."
+        )
     if config.explore.epsilon_ladder and config.play.envs == 1:
         found.append(f"--epsilon-ladder {config.explore.epsilon_ladder:g} has no effect with one emulator.")
     reach = sum(config.learn.discount**i for i in range(extend.n_step))

@@ -6,7 +6,7 @@ these agents (github.com/google-deepmind/dqn_zoo, the flags of dqn_zoo/AGENT/run
 
 Periods are given in steps; a published one in frames is four times as long. In Ringside the network that plays is the
 target network, so a period of the target network is also how old the playing policy may be (docs/design.md). Epsilon
-falls from the first update on, as in dqn_zoo.
+falls from the step on at which learning may begin, as in dqn_zoo; updates begin with the next whole round.
 """
 
 from __future__ import annotations

@@ -62,6 +62,10 @@ class Sizes:
         """Updates of one round: floor((r + 1) S / k) - floor(r S / k), none before learning starts."""
         return self.updates_before(round_ + 1) - self.updates_before(round_)
 
+    def window_end(self, round_: int) -> int:
+        """The tick before which a round's updates draw: its first one, or with `alternate` the one after its last."""
+        return (round_ + 1 if self.target_apart else round_) * self.round_ticks
+
     def target_changes_after(self, round_: int) -> bool:
         """Whether the target network becomes the online one at the end of `round_`."""
         steps = self.round_steps

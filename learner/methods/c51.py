@@ -12,6 +12,9 @@ from learner.method import Future, Method
 from shared.config import Extend
 from shared.parameters import Network
 
+MOST_AT_ONCE = 1 << 24
+"""Numbers in the largest intermediate of a projection; 256 transitions of 51 atoms take a twenty-fifth of it."""
+
 
 class C51(Method):
     """Outputs are the logits of the atoms."""
@@ -29,7 +32,11 @@ class C51(Method):
     def target(self, future: Future) -> Tensor:
         """The distribution of R + gamma z, projected on the atoms; float32[n, atoms]."""
         following = select(future.outputs.softmax(-1), future.policy)
-        return categorical_projection(following, future.reward, future.discount, self._support)
+        # By so many rows at once that the projection, Z^2 numbers a row, needs little memory.
+        rows = max(1, MOST_AT_ONCE // len(self._support) ** 2)
+        parts = zip(following.split(rows), future.reward.split(rows), future.discount.split(rows), strict=True)
+        projected = [categorical_projection(*part, self._support) for part in parts]
+        return projected[0] if len(projected) == 1 else torch.cat(projected)
 
     def loss(self, chosen: Tensor, target: Tensor, fractions: Tensor | None) -> tuple[Tensor, Tensor]:
         """Cross-entropy; the priority is the Kullback-Leibler divergence (Hessel et al. 2018)."""

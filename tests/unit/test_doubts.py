@@ -20,6 +20,11 @@ def test_no_preset_is_doubted(preset: Any) -> None:
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
+        (
+            {"total_steps": 5_000, "learning_starts": 1_000},
+            "Nothing will be learned: rounds have 9_984 steps, updates begin with round 2, and there are 1. More "
+            "--total-steps, or fewer --learning-starts or --round-steps, would change that.",
+        ),
         ({"priority_exponent": 0.7}, "--priority-exponent 0.7 has no effect without --prioritised."),
         ({"importance_start": 0.5}, "--importance-start 0.5 has no effect without --prioritised."),
         ({"noisy_std": 0.1}, "--noisy-std 0.1 has no effect without --noisy."),

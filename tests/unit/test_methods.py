@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from learner.method import Future, Learned, Method, method_of
+from learner.methods import c51
 from shared.config import ConfigError, Extend
 from shared.parameters import Network
 
@@ -160,6 +161,13 @@ def test_targets_of_mixed_actions_are_their_means() -> None:
                 wanted = future.reward[i].item() + future.discount[i].item() * soft
                 assert y[i, j].item() == pytest.approx(wanted, abs=1e-5)
     assert _method("dqn").target(_future(_values(N, A, 1), policy, None)).shape == (N,)
+
+
+def test_c51_projects_many_atoms_a_few_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    future = _future(_values(N, A, ATOMS), torch.eye(A)[_actions()], None)
+    whole = _method("c51").target(future)
+    monkeypatch.setattr(c51, "MOST_AT_ONCE", 3 * ATOMS**2)
+    assert torch.equal(_method("c51").target(future), whole)
 
 
 def test_c51_projects_the_distribution_of_the_chosen_action() -> None:

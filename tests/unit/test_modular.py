@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from learner.model import Beside
 from learner.models import PlainModel, check_arithmetic, model_of
 from learner.modular import ModularModel
 from learner.network import CELL, blocks
-from shared.config import STACK
+from shared.config import STACK, ConfigError
 from shared.parameters import CONVOLUTIONS, COSINES, Network, parameters_of
 
 CPU = torch.device("cpu")
@@ -415,5 +416,13 @@ def test_features_wait_for_the_rest_to_settle() -> None:
 
 
 @pytest.mark.parametrize("name", ["rainbow", "everything"])
-def test_the_arithmetic_of_modular_networks_is_checked(name: str) -> None:
+def test_the_arithmetic_of_modular_networks_is_checked(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check_arithmetic(NETWORKS[name], CPU, "bf16", BATCH, learns=True)
+    right = F.conv2d
+
+    def wrong(x: Tensor, weight: Tensor, *rest: Any, **more: Any) -> Tensor:
+        return right(x, weight.roll(1, dims=1) if x.dtype == torch.bfloat16 else weight, *rest, **more)
+
+    monkeypatch.setattr(F, "conv2d", wrong)
+    with pytest.raises(ConfigError, match="--precision fp32"):
+        check_arithmetic(NETWORKS[name], CPU, "bf16", BATCH, learns=True)

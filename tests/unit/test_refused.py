@@ -316,6 +316,17 @@ def test_a_forged_boundary_is_refused_before_it_is_put_back(name: str, value: np
     memory.arena.close()
 
 
+def test_versions_that_a_future_had_queued_are_not_taken_for_ones_of_the_past() -> None:
+    """`_queue_evaluation` looks at the step of the newest version in the queue."""
+    memory = Memory.create(Plan(replace(CONFIG, machine=replace(CONFIG.machine, actors=1)), ACTIONS))
+    there, step = boundary_of(memory), memory.sizes.round_steps
+    for queued, kept in ((7 * step, 2 * step), (step, step)):
+        there["evaluation.step"][:] = queued
+        restore(memory, 2, there)
+        assert set(memory.evaluations.step.tolist()) == {kept}
+    memory.arena.close()
+
+
 def test_weights_whose_header_asks_for_absurd_memory_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "weights.safetensors"
     path.write_bytes((1 << 62).to_bytes(8, "little") + b"{}")

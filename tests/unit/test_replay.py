@@ -142,6 +142,17 @@ def test_both_places_of_frames_give_the_same_blocks(steps: int) -> None:
         assert torch.equal(getattr(found[0][1], name), getattr(found[1][1], name))
 
 
+def test_the_next_round_may_come_to_the_device_while_this_one_is_sampled() -> None:
+    played = PlayedRing(small_config())
+    played.play(48)
+    on_device, on_host = DeviceFrames(played.ring, CPU), HostFrames(played.ring)
+    plans = [_replay(played, frames).plan(2, 48, 12, 12) for frames in (on_device, on_host)]
+    wanted = _stacks(on_host, plans[1], 0)
+    played.play(played.sizes.round_ticks)
+    on_device.advance(played.ticks)
+    np.testing.assert_array_equal(_stacks(on_device, plans[0], 0), wanted)
+
+
 def test_the_device_copy_survives_a_step_back() -> None:
     played = PlayedRing(small_config())
     played.play(50)
