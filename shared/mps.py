@@ -105,8 +105,9 @@ class Service:
         )
         assert self._guardian.stdout is not None, "it was asked for"
         # The guardian bounds its own wait; it may be stopped before it comes to that.
-        heard = select.select([self._guardian.stdout], [], [], 2 * START_SECONDS)[0]
-        told = self._guardian.stdout.readline().strip() if heard else ""
+        hearing = select.poll()  # select() knows no descriptors beyond 1,023
+        hearing.register(self._guardian.stdout, select.POLLIN)
+        told = self._guardian.stdout.readline().strip() if hearing.poll(2_000 * START_SECONDS) else ""
         if told != _READY:
             raise MpsError((told or f"{CONTROL} could not be started.") + self._last_words())
         try:
