@@ -43,7 +43,10 @@ def main(arguments: Sequence[str]) -> int:
     except Unmendable as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return 2 if isinstance(error, ConfigError) else 1
-    except PermissionError as error:  # of another user's run, say, which is private
+    except PermissionError as error:
+        if error.filename is None:
+            raise
+        # A file of another user's run, say, which is private.
         print(f"{PROGRAM}: This user may not read or write {error.filename}.", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:

@@ -84,8 +84,6 @@ class Supervisor:
         self._note = note
         self._gpu = gpu
         self._requests = Requests()
-        self._asked = Bell.create()
-        """Rung by a request: it is answered at once, not when the next look is due."""
         self._looked_at = time.monotonic()
         self._failure: str | None = None
         self._refusal: Exception | None = None
@@ -98,6 +96,8 @@ class Supervisor:
         self._balancer = Balancer(self._board) if plan.config.machine.balance == "auto" else None
         count = Role.ACTORS + plan.actors
         self._bells = [Bell.create() for _ in range(count)]
+        self._asked = Bell.create()
+        """Rung by a request: it is answered at once, not when the next look is due."""
         self._context = multiprocess.get_context("spawn")
         self._children: dict[int, _Child] = {}
         self._logged: dict[int, int] = {}

@@ -100,29 +100,14 @@ def _products(plan: Plan, seconds: float) -> float:
     import torch
 
     from benchmarks.devices import Device
-    from benchmarks.products import Products
+    from benchmarks.products import ChunkProducts
     from benchmarks.timing import seconds_per_call
     from learner.feed import CHUNK_UPDATES
 
     learn, machine = plan.config.learn, plan.config.machine
     device = Device(torch.device(machine.device), [machine.precision])
     like = torch.zeros(1, device=device.torch, dtype=torch.bfloat16 if machine.precision == "bf16" else torch.float32)
-
-    def products(rows: int, *, backward: bool) -> Products:
-        found = Products(learn.network, plan.actions * plan.network.atoms, rows, like, backward=backward)
-        found.check()
-        return found
-
-    target = products(CHUNK_UPDATES * learn.batch_size, backward=False)
-    update = [products(learn.batch_size, backward=True)]
-    if plan.config.extend.double:
-        update.append(products(learn.batch_size, backward=False))
-
-    def chunk() -> None:
-        target.run()
-        for _ in range(CHUNK_UPDATES):
-            for passes in update:
-                passes.run()
-
-    (each,) = seconds_per_call([device.captured(chunk)], seconds, device.settle)
+    outputs, double = plan.actions * plan.network.atoms, plan.config.extend.double
+    chunk = ChunkProducts(learn.network, outputs, learn.batch_size, like, double=double)
+    (each,) = seconds_per_call([device.captured(chunk.run)], seconds, device.settle)
     return CHUNK_UPDATES / each

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.report import WrongResult
+from learner.feed import CHUNK_UPDATES
 from shared.config import FRAME_SIDE, STACK
 from shared.parameters import CONVOLUTIONS
 
@@ -79,3 +80,27 @@ class Products:
             if not off < _TOLERANCE:
                 shape = f"{tuple(product.a.shape)} by {tuple(product.b.shape)}"
                 raise WrongResult(f"A product of {shape} is {off:.0%} off.")
+
+
+class ChunkProducts:
+    """The products of a chunk of `CHUNK_UPDATES` updates: target values of all at once, then the updates one by one."""
+
+    def __init__(self, network: str, actions: int, batch: int, like: Tensor, *, double: bool = False) -> None:
+        """`double`: each update also asks the online network about what follows.
+
+        Raises `WrongResult` unless all of them come out right.
+        """
+        shape = network, actions
+        target = Products(*shape, CHUNK_UPDATES * batch, like, backward=False)
+        update = [Products(*shape, batch, like, backward=True)]
+        if double:
+            update.append(Products(*shape, batch, like, backward=False))
+        for products in (target, *update):
+            products.check()
+        self._all = [target, *update * CHUNK_UPDATES]
+        self.operations = sum(products.operations for products in self._all)
+
+    def run(self) -> None:
+        """All products once."""
+        for products in self._all:
+            products.run()

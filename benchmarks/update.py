@@ -16,7 +16,7 @@ from benchmarks.devices import Device, devices
 from benchmarks.limits import Options
 from benchmarks.memory_paths import ACTIONS, SEED, filled_memory
 from benchmarks.plain_update import AGREEMENT, PlainTrainer
-from benchmarks.products import Products
+from benchmarks.products import ChunkProducts
 from benchmarks.report import Report, WrongResult
 from benchmarks.timing import seconds_per_call
 from learner.aside import Aside
@@ -121,24 +121,14 @@ def _measure(options: Options, report: Report, device: Device, precision: str, m
     with torch.inference_mode():
         passes = Passes(memory.plan.network, learn.batch_size, device, precision)
         like = torch.zeros((), dtype=torch.bfloat16 if precision == "bf16" else torch.float32, device=device.torch)
-        target = Products(learn.network, ACTIONS, CHUNK_UPDATES * learn.batch_size, like, backward=False)
-        online = Products(learn.network, ACTIONS, learn.batch_size, like, backward=True)
-        target.check()
-        online.check()
-
-        def products() -> None:
-            target.run()
-            for _ in range(CHUNK_UPDATES):
-                online.run()
-
-        computing = [device.captured(torch.inference_mode()(body)) for body in (products, passes.run)]
+        products = ChunkProducts(learn.network, ACTIONS, learn.batch_size, like)
+        computing = [device.captured(torch.inference_mode()(body)) for body in (products.run, passes.run)]
     actions = (*computing, rounds.chunk, lambda: plain.run(CHUNK_UPDATES))
     times = np.array([seconds_per_call(actions, options.seconds, device.settle) for _ in range(options.repeats)])
     speeds = (CHUNK_UPDATES / times.T).tolist()
     kinds = ("products of update", "passes of update", "update", "plain update")
     names = [device.named(f"{kind}, {precision}, {learn.batch_size}") for kind in kinds]
-    operations = target.operations + CHUNK_UPDATES * online.operations
-    rate = operations / float(np.median(times[:, 0])) / 1e9
+    rate = products.operations / float(np.median(times[:, 0])) / 1e9
     report.add(names[0], "updates/s", speeds[0], note=f"{rate:,.0f} GFLOP/s")
     report.add(names[1], "updates/s", speeds[1], limit=names[0])
     report.add(names[2], "updates/s", speeds[2], limit=names[1], note=f"{1e3 / float(np.median(speeds[2])):.2f} ms")

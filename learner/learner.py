@@ -114,7 +114,7 @@ class Rounds:
     def _foresee(self, round_: int) -> None:
         """Have the transitions of a round drawn beside other work; all rounds before it have been played."""
         if self._learn.schedule != "alternate" and round_ < self._sizes.rounds and self._sizes.updates_in(round_):
-            self._trainer.foresee(round_, round_ * self._sizes.round_ticks)
+            self._trainer.foresee(round_, self._sizes.window_end(round_))
 
     def _wait_for_lanes(self, boundary: int) -> None:
         """Wait until every lane has finished the rounds before `boundary`."""

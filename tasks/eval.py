@@ -31,7 +31,6 @@ OPTIONS = Evaluation
 
 def main(arguments: Sequence[str]) -> int:
     """Evaluate an agent: print the result and, where asked, write it as JSON."""
-
     import ringside
 
     options = parse(
