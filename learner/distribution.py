@@ -58,26 +58,25 @@ def midpoints(count: int, *, dtype: torch.dtype = torch.float32, device: torch.d
     return ((torch.arange(count, dtype=torch.float64) + 0.5) / count).to(device, dtype)
 
 
-def quantile_huber(theta: Tensor, tau: Tensor, target: Tensor, kappa: float) -> Tensor:
-    """sum_i mean_j |tau_i - 1{u_ij < 0}| L_kappa(u_ij) / kappa with u_ij = target_j - theta_i, [n].
+def quantile_huber(theta: Tensor, tau: Tensor, target: Tensor) -> Tensor:
+    """sum_i mean_j |tau_i - 1{u_ij < 0}| L(u_ij) with u_ij = target_j - theta_i, [n].
 
-    L_kappa(u) is u^2 / 2 within kappa, and kappa (|u| - kappa / 2) beyond. IQN: Dabney et al. 2018b, eq. 3; QR-DQN:
-    Dabney et al. 2018a, eq. 9 and 10, which do not divide by kappa. Both take kappa = 1, where it is the same.
+    L(u) is Huber's loss of width 1, u^2 / 2 where |u| <= 1 and |u| - 1/2 beyond: kappa = 1 in QR-DQN (Dabney et al.
+    2018a, eq. 9 and 10) and in IQN (Dabney et al. 2018b, eq. 3).
 
     Args:
         theta: quantiles of Z(s, a) [n, N].
         tau: their fractions in (0, 1), [n, N] or [N].
         target: r + gamma theta_j(s', a*) [n, M].
-        kappa: width of the Huber loss >= 0; 0 is its limit, the quantile loss |u| (Dabney et al. 2018a, eq. 8).
 
     On a CPU a compiled loop computes it, unless its gradient by the target is wanted, which a learner never wants.
     """
     if theta.device.type == "cpu" and not target.requires_grad:
-        loss: Tensor = _QuantileHuber.apply(theta, tau, target, kappa)
+        loss: Tensor = _QuantileHuber.apply(theta, tau, target)
         return loss
     u = target[:, None, :] - theta[:, :, None]
-    error = F.huber_loss(u, torch.zeros_like(u), reduction="none", delta=kappa) / kappa if kappa > 0.0 else u.abs()
     fraction = tau[..., :, None]
+    error = F.huber_loss(u, torch.zeros_like(u), reduction="none")
     return (torch.where(u < 0.0, 1.0 - fraction, fraction) * error).mean(2).sum(1)
 
 
@@ -85,24 +84,24 @@ class _QuantileHuber(Function):
     """`quantile_huber` on a CPU: in one pass, which holds no [n, N, M]. By theta alone."""
 
     @staticmethod
-    def forward(ctx: Any, theta: Tensor, tau: Tensor, target: Tensor, kappa: float) -> Tensor:
+    def forward(ctx: Any, theta: Tensor, tau: Tensor, target: Tensor) -> Tensor:
         loss, slope = torch.zeros_like(theta), torch.zeros_like(theta)
         given = (theta.detach().numpy(), tau.expand_as(theta).numpy(), target.numpy())
-        _add_pairs(*given, loss.numpy(), slope.numpy(), given[0].dtype.type(kappa))
-        scale = 1.0 / (target.shape[1] * (kappa or 1.0))
+        _add_pairs(*given, loss.numpy(), slope.numpy())
+        scale = 1.0 / target.shape[1]
         ctx.save_for_backward(slope.mul_(-scale))
         return loss.sum(1).mul_(scale)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, by_loss: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, by_loss: Tensor) -> tuple[Tensor, None, None]:
         (slope,) = ctx.saved_tensors
-        return slope * by_loss[:, None], None, None, None
+        return slope * by_loss[:, None], None, None
 
 
 @njit(error_model="numpy", cache=True, nogil=True)
-def _add_pairs(theta, tau, target, loss, slope, kappa):  # type: ignore[no-untyped-def]
-    """Add w L_kappa(u) and w L_kappa'(u) of all pairs to loss and slope [n, N], w = |tau_i - 1{u_ij < 0}|.
+def _add_pairs(theta, tau, target, loss, slope):  # type: ignore[no-untyped-def]
+    """Add w L(u) and w L'(u) of all pairs to loss and slope [n, N], w = |tau_i - 1{u_ij < 0}|.
 
     Target by target, so that a processor takes many i at once and every sum has one order.
     """
@@ -113,10 +112,6 @@ def _add_pairs(theta, tau, target, loss, slope, kappa):  # type: ignore[no-untyp
             for i in range(theta.shape[1]):
                 u = y - theta[row, i]
                 weight = one - tau[row, i] if u < zero else tau[row, i]
-                if kappa > zero:
-                    near = min(max(u, -kappa), kappa)
-                    loss[row, i] += weight * (near * (u - half * near))
-                    slope[row, i] += weight * near
-                else:
-                    loss[row, i] += weight * abs(u)
-                    slope[row, i] += weight * (zero if u == zero else one if u > zero else -one)
+                near = min(max(u, -one), one)
+                loss[row, i] += weight * (near * (u - half * near))
+                slope[row, i] += weight * near

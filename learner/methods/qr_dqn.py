@@ -10,9 +10,6 @@ from learner.method import Future, Method
 from shared.config import Extend
 from shared.parameters import Network
 
-KAPPA = 1.0
-"""Width of the Huber loss, in both papers."""
-
 
 class Quantiles(Method):
     """Outputs are returns at quantiles."""
@@ -33,7 +30,7 @@ class Quantiles(Method):
 
     def loss(self, chosen: Tensor, target: Tensor, fractions: Tensor | None) -> tuple[Tensor, Tensor]:
         """The quantile Huber loss, which is also the priority."""
-        loss = quantile_huber(chosen, self._midpoints if fractions is None else fractions, target, KAPPA)
+        loss = quantile_huber(chosen, self._midpoints if fractions is None else fractions, target)
         return loss, loss
 
 
