@@ -9,7 +9,7 @@ against its actors alone. What follows -- goes to launch.py:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -43,6 +43,14 @@ class Options(Common):
     """Measure whole runs, too, which learn."""
 
 
+@dataclass(frozen=True)
+class Runs:
+    """Words of the runs with one number of actors. As many rounds fit into a measurement of each."""
+
+    alone: Sequence[str]
+    whole: Sequence[str]
+
+
 def actor_counts(cores: int, lanes: int) -> list[int]:
     """1, 2, 4, ... and the cores themselves; no more than there are lanes to play."""
     powers = [1 << power for power in range(cores.bit_length())]
@@ -63,14 +71,18 @@ def measure(options: Options, report: Report) -> None:
     if lanes < cores:
         report.note(f"The run has {lanes} lanes, which no more actors than that can play; more --envs have more.")
     pace, learner = _paces(options, plan)
-    words = {
-        count: rounds_that_fit(
-            plan, [*options.words, "--actors", str(count)], options.seconds, min(count * pace, learner)
-        )
+
+    def fitted(count: int, pace: float) -> list[str]:
+        return rounds_that_fit(plan, [*options.words, "--actors", str(count)], options.seconds, pace)
+
+    runs = {
+        count: Runs(fitted(count, count * pace), fitted(count, min(count * pace, learner)))
         for count in actor_counts(cores, lanes)
     }
-    tell_rounds(report, plan, plan_of(options.game, words[1]), options.seconds)
-    _add(report, words, in_turn(report, list(_contenders(options, plan, words)), options.repeats))
+    tell_rounds(report, plan, plan_of(options.game, runs[1].alone), options.seconds)
+    if options.whole and runs[1].whole != runs[1].alone:
+        report.note(f"Those of whole runs have {plan_of(options.game, runs[1].whole).sizes.round_steps:,}.")
+    _add(report, runs, in_turn(report, list(_contenders(options, plan, runs)), options.repeats))
 
 
 def _paces(options: Options, plan: Plan) -> tuple[float, float]:
@@ -82,20 +94,20 @@ def _paces(options: Options, plan: Plan) -> tuple[float, float]:
     return bare_speed(plan.config.play.game, seconds), learner
 
 
-def _contenders(options: Options, plan: Plan, words: Mapping[int, Sequence[str]]) -> Iterator[Contender]:
+def _contenders(options: Options, plan: Plan, runs: Mapping[int, Runs]) -> Iterator[Contender]:
     """For every number of actors: the bare emulator, the actors alone, and the whole run if asked for."""
-    for count, flags in words.items():
+    for count, words in runs.items():
         yield Contender(_bare(count), partial(_emulation, plan.config.play.game, BARE_SHARE * options.seconds, count))
         yield Contender(
-            _alone(count), partial(run, options.game, options.seconds, [*flags, *NEVER_LEARNS], learning=False)
+            _alone(count), partial(run, options.game, options.seconds, [*words.alone, *NEVER_LEARNS], learning=False)
         )
         if options.whole:
-            yield Contender(_whole(count), partial(run, options.game, options.seconds, flags))
+            yield Contender(_whole(count), partial(run, options.game, options.seconds, words.whole))
 
 
-def _add(report: Report, words: Mapping[int, Sequence[str]], found: Mapping[str, list[Any]]) -> None:
+def _add(report: Report, counts: Iterable[int], found: Mapping[str, list[Any]]) -> None:
     """The rows of every number of actors that could be measured."""
-    for count in words:
+    for count in counts:
         bare, alone, whole = (found.get(name(count)) for name in (_bare, _alone, _whole))
         with report.measuring(f"{count} actors"):
             if bare:

@@ -16,6 +16,7 @@ were asked for; resets, commits and the segments of checkpoints are counted in. 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -43,8 +44,10 @@ from shared.machine import usable_cores
 from shared.memory import Plan
 
 PARTS = ("speed", "evaluation", "round")
-ROUNDS_BETWEEN_EVALUATIONS = 3
-"""So that in a measurement fewer than four wait, for which the learner would, and one is always under way."""
+EVALUATIONS = 5
+"""At most so many begin in a measurement: nearly always one is under way, and never do four wait, for which the learner
+would."""
+LEAST_ROUNDS_BETWEEN_EVALUATIONS = 3
 CASES: dict[str, tuple[str, ...]] = {"as it is": (), "an update every 400 steps": ("--train-every", "400")}
 """Words of the two cases of the price of the round."""
 
@@ -56,6 +59,18 @@ BARE, ACTORS, PRODUCTS, LEARNER = (
     "learner alone",
 )
 EVALUATED = "end to end, with an evaluation"
+
+
+@dataclass(frozen=True)
+class Runs:
+    """What the runs of a benchmark are told."""
+
+    learning: list[str]
+    """Words of those that learn: five rounds fit into a measurement at the pace of the slower side."""
+    playing: list[str]
+    """Words of the actors alone: the same at the pace of the emulator. Shorter rounds would wait for more barriers."""
+    evaluation_steps: int
+    """Steps between two evaluations."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +94,9 @@ def measure(options: Options, report: Report) -> None:
         plan = plan_of(options.game, options.words)
     if report.missing:
         return
-    words = _fitted(options, plan, report)
-    plan = plan_of(options.game, words)
-    found = in_turn(report, list(_contenders(options, parts, words, plan)), options.repeats)
+    runs = _fitted(options, plan, report)
+    plan = plan_of(options.game, runs.learning)
+    found = in_turn(report, list(_contenders(options, parts, runs, plan)), options.repeats)
     if "speed" in parts:
         _add_sides(report, found, plan)
     _add_run(report, found.get(END_TO_END, []), plan)
@@ -89,11 +104,11 @@ def measure(options: Options, report: Report) -> None:
     _add_round(report, found)
 
 
-def _contenders(options: Options, parts: Sequence[str], words: Sequence[str], plan: Plan) -> Iterator[Contender]:
+def _contenders(options: Options, parts: Sequence[str], runs: Runs, plan: Plan) -> Iterator[Contender]:
     """Whatever is measured in each repeat, in this order."""
 
     def running(name: str, *more: str, learning: bool = True) -> Contender:
-        flags = [*words, *more]
+        flags = [*(runs.learning if learning else runs.playing), *more]
         return Contender(name, partial(run, options.game, options.seconds, flags, learning=learning))
 
     if "speed" in parts:
@@ -103,25 +118,32 @@ def _contenders(options: Options, parts: Sequence[str], words: Sequence[str], pl
     if "speed" in parts or "evaluation" in parts:
         yield running(END_TO_END)
     if "evaluation" in parts:
-        yield running(EVALUATED, "--eval-every-steps", str(ROUNDS_BETWEEN_EVALUATIONS * plan.sizes.round_steps))
+        yield running(EVALUATED, "--eval-every-steps", str(runs.evaluation_steps))
     if "round" in parts:
         for case, flags in CASES.items():
             for schedule in ("free", "concurrent"):
                 yield running(f"{schedule}, {case}", *flags, "--schedule", schedule)
 
 
-def _fitted(options: Options, plan: Plan, report: Report) -> list[str]:
-    """The words of the runs, with rounds that fit into a measurement at the pace of the slower side."""
+def _fitted(options: Options, plan: Plan, report: Report) -> Runs:
+    """Rounds and evaluations that fit into a measurement."""
     words, seconds = list(options.words), PROBE_SHARE * options.seconds
+    paces: dict[str, float] = {}
     if not says_round(words):
-        paces = []
         with report.measuring(LEARNER):
-            paces.append(learner_pace(plan, seconds))
+            paces[LEARNER] = learner_pace(plan, seconds)
         with report.measuring(BARE):
-            paces.append(_bare(plan, seconds))
-        words = rounds_that_fit(plan, words, options.seconds, min(paces)) if paces else words
-    tell_rounds(report, plan, plan_of(options.game, words), options.seconds)
-    return words
+            paces[BARE] = _bare(plan, seconds)
+    slower = min(paces.values(), default=0.0)
+    learning = rounds_that_fit(plan, words, options.seconds, slower) if paces else words
+    playing = rounds_that_fit(plan, words, options.seconds, paces[BARE]) if BARE in paces else learning
+    fitted = plan_of(options.game, learning)
+    tell_rounds(report, plan, fitted, options.seconds)
+    if "speed" in options.parts and playing != learning:
+        report.note(f"Those of the actors alone have {plan_of(options.game, playing).sizes.round_steps:,}.")
+    rounds = math.ceil(slower * options.seconds / EVALUATIONS / fitted.sizes.round_steps)
+    evaluation_steps = max(LEAST_ROUNDS_BETWEEN_EVALUATIONS, rounds) * fitted.sizes.round_steps
+    return Runs(learning, playing, evaluation_steps)
 
 
 def _bare(plan: Plan, seconds: float) -> float:
