@@ -6,10 +6,9 @@ An episode follows the protocol as in an evaluation, from the same draws: episod
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from types import FrameType
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -20,6 +19,7 @@ from actors.evaluation import Episode, Evaluation
 from actors.film import Shot
 from agent import ROWS, EvaluationPolicy
 from shared.config import FRAME_SIDE, STACK, ConfigError, Play
+from shared.requests import Requests, requests_heard
 from watch.scene import Canvas, Scene
 
 if TYPE_CHECKING:
@@ -49,7 +49,10 @@ class Played:
 
 
 class Player:
-    """Plays episodes of one evaluation, one or several at a time, and shows what they look like."""
+    """Plays episodes of one evaluation, one or several at a time, and shows what they look like.
+
+    At the end of a `with` block its envs are closed.
+    """
 
     def __init__(self, play: Play, network: EvaluationPolicy | None, seed: int, pilot: Pilot | None = None) -> None:
         """A player of `play`.
@@ -70,11 +73,18 @@ class Player:
         self.game = play.env or play.game
         self._network, self._pilot = network, pilot
         self._envs: list[tuple[Env, list[Shot]]] = []
+        self._closing = ExitStack()
         self.played: list[Played] = []
         """The episodes that were played to their ends, in that order."""
         first = self._env(0)[0]
         self.actions = first.action_names
         self.screens_per_second = first.screens_per_second
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._closing.close()
 
     def _env(self, place: int) -> tuple[Env, list[Shot]]:
         """The env of a place among those that play together, and what it shows."""
@@ -83,6 +93,7 @@ class Player:
                 env = self._evaluation.env()
             except EnvError as error:
                 raise ConfigError(str(error)) from error
+            self._closing.callback(env.close)
             self._envs.append((env, env.film()))
         return self._envs[place]
 
@@ -183,34 +194,28 @@ def player_of(
     return Player(play, network, seed, pilot), network
 
 
-class Stop:
-    """Whether Ctrl-C or SIGTERM asks for the end. Nothing is broken off in its midst, unless the user asks twice."""
+@contextmanager
+def stop_heard() -> Iterator[Requests]:
+    """Within, a signal only asks for the end; nothing is broken off in its midst, unless the user asks twice."""
+    requests = Requests()
 
-    def __init__(self) -> None:
-        self.asked = False
-
-    def __enter__(self) -> Self:
-        self._before = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
+    def hear(number: int) -> None:
+        requests.hear(number)
+        if requests.count > 1:
             raise KeyboardInterrupt
-        self.asked = True
+
+    with requests_heard(hear):
+        yield requests
 
 
-def show(player: Player, episodes: Iterable[int], canvas: Canvas, seconds: float | None, stop: Stop) -> None:
+def show(player: Player, episodes: Iterable[int], canvas: Canvas, seconds: float | None, stop: Requests) -> None:
     """Show episodes in turn, until the canvas is closed, a stop is asked for or the seconds of play are over."""
     left = None if seconds is None else round(seconds * player.screens_per_second)
     for number in episodes:
         for turns in player.perform([number]):
             for turn in filter(None, turns):
                 for screen, scene in turn.moments:
-                    if canvas.closed or stop.asked or left == 0:
+                    if canvas.closed or stop.count or left == 0:
                         return
                     canvas.show(screen, scene)
                     left = None if left is None else left - 1

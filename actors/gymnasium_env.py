@@ -44,27 +44,32 @@ def _make(name: str) -> gymnasium.Env[Any, Any]:
     if not colon:
         try:
             return gymnasium.make(name, disable_env_checker=True)
-        except gymnasium.error.Error as error:
-            raise EnvError(f"Gymnasium cannot make the environment {name!r}: {error}") from error
+        except Exception as error:  # the environment's own code: it may raise anything
+            raise EnvError(f"Gymnasium cannot make the environment {name!r}: {_told(error)}") from error
     if not module_name or module_name.startswith("."):
         raise EnvError(f"--env {name!r} names no module: it is `module:factory`, or an id of Gymnasium.")
     try:
         module = importlib.import_module(module_name)
-    except (ImportError, SyntaxError) as error:
+    except Exception as error:  # as above
         raise EnvError(
-            f"The module of --env {name!r} cannot be imported: {error}. It is looked for beside launch.py, among the "
-            "installed packages and in the folders of PYTHONPATH."
+            f"The module of --env {name!r} cannot be imported: {_told(error)}. It is looked for beside launch.py, "
+            "among the installed packages and in the folders of PYTHONPATH."
         ) from error
     factory = getattr(module, factory_name, None)
     if not callable(factory):
         raise EnvError(f"The module {module_name!r} has no function {factory_name!r} that makes an environment.")
     try:
         env = factory()
-    except Exception as error:
-        raise EnvError(f"{name} could not make an environment: {type(error).__name__}: {error}") from error
+    except Exception as error:  # as above
+        raise EnvError(f"{name} could not make an environment: {_told(error)}") from error
     if not isinstance(env, gymnasium.Env):
         raise EnvError(f"{name} returned a {type(env).__name__}; it must return a gymnasium.Env.")
     return env
+
+
+def _told(error: Exception) -> str:
+    """An error of somebody else's code, whose text alone may say little."""
+    return str(error) if isinstance(error, gymnasium.error.Error) else f"{type(error).__name__}: {error}"
 
 
 def _checked_spaces(name: str, env: gymnasium.Env[Any, Any]) -> tuple[Box, Discrete]:

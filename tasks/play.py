@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     _check(options)
     from agent import weights_at
-    from player import Stop, player_of, show
+    from player import player_of, show, stop_heard
 
     weights = None if options.load is None else weights_at(options.load)
     window: list[Window] = []
@@ -74,9 +74,8 @@ def main(arguments: Sequence[str]) -> int:
 
     player, _ = player_of(weights, options.game, options.seed, options.device, person if options.human else None)
     actions.append(player.actions)
-    canvas = _canvas(options, player, window)
     number = options.episodes or (1 if options.video is not None else None)
-    with Stop() as stop, canvas:
+    with player, stop_heard() as stop, _canvas(options, player, window) as canvas:
         show(player, count() if number is None else range(number), canvas, options.seconds, stop)
     _tell(options, player, canvas)
     return 0
@@ -152,9 +151,9 @@ def _tell(options: Playing, player: Player, canvas: Canvas) -> None:
     for played in player.played:
         print(f"{player.game}: episode {played.episode} returned {played.total:,.10g} after {played.steps:,} steps")
     if options.video is not None:
-        from watch.video import VideoCanvas
+        from watch.video import GIF_IS_FULL, VideoCanvas
 
         assert isinstance(canvas, VideoCanvas)
         file = canvas.file
-        more = "; a GIF is not made longer, an .mp4 has no end" if file.full else ""
+        more = f"; {GIF_IS_FULL}" if file.full else ""
         print(f"{file.path}: {file.frames:,} pictures, {file.seconds:.1f} s{more}")

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from player import Player, Stop
+    from player import Player
+    from shared.requests import Requests
     from watch.scene import Scene
 
 RETURNS = "returns.json"
@@ -59,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
     if (options.episodes is not None and options.episodes < 1) or options.seed < 0:
         raise ConfigError("--episodes must be at least 1, and --seed must not be negative.")
     from agent import evaluation_of, weights_at
-    from player import Stop, player_of
+    from player import player_of, stop_heard
     from shared.protocols import PROTOCOLS
 
     weights = weights_at(options.load)
@@ -70,9 +71,9 @@ def main(arguments: Sequence[str]) -> int:
     assert network is not None
     _make(options.out)
     record = _record_montage if options.montage else _record_each
-    with Stop() as stop:
-        videos = record(options, player, episodes, stop)
-    if stop.asked:
+    with player, stop_heard() as stop:
+        videos, cut = record(options, player, episodes, stop)
+    if stop.count:
         ended = len(player.played)
         print(f"Stopped: {ended} of {episodes} episodes were over. What was recorded is in {options.out}.")
         return 1
@@ -84,6 +85,10 @@ def main(arguments: Sequence[str]) -> int:
         f"{weights.game}, protocol {weights.protocol}: mean {result['mean']:.2f} of {episodes} episodes; "
         f"{len(videos)} {'video' if len(videos) == 1 else 'videos'} and {RETURNS} are in {options.out}"
     )
+    if cut:
+        from watch.video import GIF_IS_FULL, GIF_SECONDS
+
+        print(f"{cut} of the videos show the first {GIF_SECONDS:g} seconds only: {GIF_IS_FULL}.")
     return 0
 
 
@@ -97,13 +102,14 @@ def _make(out: Path) -> None:
         raise ConfigError(f"--out {out} cannot be written: {error.strerror}.") from error
 
 
-def _record_each(options: Recording, player: Player, episodes: int, stop: Stop) -> list[str]:
-    """A video for each episode; returns their names."""
+def _record_each(options: Recording, player: Player, episodes: int, stop: Requests) -> tuple[list[str], int]:
+    """A video for each episode; returns their names, and how many were cut short."""
     from agent import ROWS
     from watch.video import VideoCanvas
 
     names = [f"episode-{number:03}.{options.format}" for number in range(episodes)]
     rate = player.screens_per_second * options.speed
+    cut = 0
     for first in range(0, episodes, ROWS):
         numbers = range(first, min(first + ROWS, episodes))
         with ExitStack() as files:
@@ -111,8 +117,8 @@ def _record_each(options: Recording, player: Player, episodes: int, stop: Stop) 
                 files.enter_context(VideoCanvas(options.out / names[number], rate, options.scale)) for number in numbers
             ]
             for turns in player.perform(numbers):
-                if stop.asked:
-                    return names[: numbers.stop]
+                if stop.count:
+                    return names[: numbers.stop], cut
                 for number, canvas, turn in zip(numbers, canvases, turns, strict=True):
                     if turn is None:
                         continue
@@ -120,11 +126,12 @@ def _record_each(options: Recording, player: Player, episodes: int, stop: Stop) 
                         canvas.show(screen, scene)
                     if turn.over:
                         print(f"{options.out / names[number]}: return {turn.moments[-1][1].total:,.10g}", flush=True)
-    return names
+            cut += sum(canvas.file.full for canvas in canvases)
+    return names, cut
 
 
-def _record_montage(options: Recording, player: Player, episodes: int, stop: Stop) -> list[str]:
-    """One video of all episodes; returns its name."""
+def _record_montage(options: Recording, player: Player, episodes: int, stop: Requests) -> tuple[list[str], int]:
+    """One video of all episodes; returns its name, and how many were cut short."""
     from watch.picture import Montage
     from watch.video import open_moving_picture
 
@@ -133,7 +140,7 @@ def _record_montage(options: Recording, player: Player, episodes: int, stop: Sto
     newest: dict[int, tuple[NDArray[np.uint8], Scene]] = {}
     with open_moving_picture(options.out / name, player.screens_per_second * options.speed) as file:
         for turns in player.perform(range(episodes)):
-            if stop.asked:
+            if stop.count:
                 break
             playing = [(place, turn.moments) for place, turn in enumerate(turns) if turn is not None and turn.moments]
             if montage is None:
@@ -146,4 +153,4 @@ def _record_montage(options: Recording, player: Player, episodes: int, stop: Sto
                         montage.place(place, *moment)
                     newest.clear()
                 file.add(montage.picture)
-    return [name]
+    return [name], int(file.full)

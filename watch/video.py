@@ -25,6 +25,7 @@ GIF_RATE = 20.0
 """In a GIF, which counts in hundredths of a second. Every third frame: what flickers every other frame still shows."""
 GIF_SECONDS = 60.0
 """The longest GIF: it is put together in memory, and a larger one is of no use."""
+GIF_IS_FULL = "a GIF is not made longer, an .mp4 has no end"
 
 SUFFIXES = (".mp4", ".gif")
 

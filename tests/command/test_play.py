@@ -87,6 +87,16 @@ def test_record_writes_videos_and_what_they_return(
     assert "is not empty; choose another directory" in capsys.readouterr().err
 
 
+def test_record_says_which_videos_are_cut(
+    catch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("watch.video.GIF_SECONDS", 0.5)
+    options = ["--load", str(catch), "--device", "cpu", "--episodes", "2", "--format", "gif", "--scale", "1"]
+    assert main(["record", *options, "--out", str(tmp_path / "out")]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[-1].startswith("2 of the videos show the first 0.5 seconds only: a GIF is not made longer")
+
+
 def test_a_window_shows_whole_episodes(
     catch: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

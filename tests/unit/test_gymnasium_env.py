@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -139,6 +140,22 @@ def test_spaces_that_do_not_fit_are_refused(painted: ModuleType, arguments: dict
 def test_names_that_do_not_fit_are_refused(name: str, sentence: str) -> None:
     with pytest.raises(EnvError, match=sentence):
         action_count(Play(env=name))
+
+
+def test_a_module_that_fails_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mistaken_module.py").write_text("no_such_name\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(EnvError, match="cannot be imported: NameError: name 'no_such_name' is not defined"):
+        action_count(Play(env="mistaken_module:factory"))
+
+
+def test_what_gymnasium_lets_through_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise ImportError("jax is not installed")
+
+    monkeypatch.setattr("gymnasium.make", fail)
+    with pytest.raises(EnvError, match="'phys2d/CartPole-v1': ImportError: jax is not installed"):
+        action_count(Play(env="phys2d/CartPole-v1"))
 
 
 @pytest.mark.parametrize("wrong", ["shape", "dtype"])

@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 
 import ringside
 from actors.atari import AtariEnv
+from actors.gymnasium_env import GymnasiumEnv
 from agent import weights_at
-from player import Player, Stop, Turn, player_of, show
+from player import Player, Turn, player_of, show, stop_heard
 from shared.config import Config
 from shared.protocols import PROTOCOLS
+from shared.requests import Requests
 from tests.checkpoints import random_weights
 from watch.scene import Canvas, Scene
 
@@ -131,7 +133,7 @@ def test_a_person_plays_what_they_choose() -> None:
 
     player = Player(Config().with_settings(env="tests.pixel_game:factory").play, None, seed=1, pilot=person)
     gallery = Gallery()
-    show(player, range(20), gallery, None, Stop())
+    show(player, range(20), gallery, None, Requests())
     assert [scene.action for _, scene in gallery.shown] == asked
     assert len(asked) == 240
     assert len(player.played) == 20
@@ -141,21 +143,33 @@ def test_a_person_plays_what_they_choose() -> None:
 def test_a_show_ends_when_it_is_closed_or_its_time_is_over(tmp_path: Path) -> None:
     player = player_at(random_weights(tmp_path, "tests.pixel_game:factory", actions=3))
     gallery = Gallery(most=17)
-    show(player, range(100), gallery, None, Stop())
+    show(player, range(100), gallery, None, Requests())
     assert len(gallery.shown) == 17
     assert len(player.played) == 1
     gallery = Gallery()
-    show(player, range(100), gallery, 2.0, Stop())
+    show(player, range(100), gallery, 2.0, Requests())
     assert len(gallery.shown) == 2 * player.screens_per_second == 30
     assert [scene.episode for _, scene in gallery.shown] == [0] * 12 + [1] * 12 + [2] * 6
 
 
-def test_a_signal_asks_for_the_end_and_a_second_one_insists() -> None:
+def test_a_signal_asks_for_the_end_and_a_later_one_insists(monkeypatch: pytest.MonkeyPatch) -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with Stop() as stop:
-        assert not stop.asked
+    with stop_heard() as stop:
+        assert not stop.count
         signal.raise_signal(signal.SIGTERM)
-        assert stop.asked
+        signal.raise_signal(signal.SIGTERM)  # `timeout` sends two
+        signal.raise_signal(signal.SIGHUP)
+        assert stop.count == 1
+        monkeypatch.setattr("shared.requests.SECOND_AFTER_SECONDS", -1.0)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_the_envs_are_closed_with_the_player(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[GymnasiumEnv] = []
+    monkeypatch.setattr(GymnasiumEnv, "close", lambda self: closed.append(self))
+    with player_at(random_weights(tmp_path, "tests.pixel_game:factory", actions=3)) as player:
+        next(player.perform(range(3)))
+        closed.clear()  # of those that were only asked for their actions
+    assert len(set(closed)) == 3
