@@ -68,4 +68,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
+    from shared.stacks import stacks_told
+
+    stacks_told()
     sys.exit(main(sys.argv[1:]))

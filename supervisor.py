@@ -28,6 +28,7 @@ from shared.errors import RunFailed
 from shared.memory import Memory, Plan
 from shared.process import DEVICE_FAULT, FATAL, Bells, Birth, log_path, role_name, run_role
 from shared.requests import Requests, requests_heard
+from shared.stacks import TELL_STACKS
 from shared.vigil import Vigil, sight
 from shared.wait import Bell
 
@@ -37,6 +38,8 @@ SAVE_SECONDS = 120.0
 """How long the scribe may take for the last checkpoint."""
 REAP_SECONDS = 30.0
 """How long a killed process may take to end; one that waits for a disk or a driver ends only when that answers."""
+STACKS_SECONDS = 0.5
+"""How long a process that hangs has to say where its threads are, before it is killed."""
 LOOK_SECONDS = 0.25
 
 MODULES = {
@@ -278,10 +281,10 @@ class Supervisor:
         last = (_behind(log, self._logged[number]).strip().splitlines() or ["it left no message"])[-1]
         if code == FATAL:
             return last
-        return (
-            f"{role_name(number)} {how}, {count} times in a row without progress. "
-            f"Its last words: {last} (traceback in {log})"
+        told = (
+            f"Its last words: {last} (traceback in {log})" if code >= 0 else f"Where it was, as far as it told: {log}"
         )
+        return f"{role_name(number)} {how}, {count} times in a row without progress. {told}"
 
     def _watch(self, number: int, child: _Child, since: float) -> None:
         """Kill a process that hangs; whoever finds it dead starts the next. `since`: seconds since the last look."""
@@ -293,6 +296,8 @@ class Supervisor:
         if why:
             self._note(f"{role_name(number)} {why}; it is killed and replaced.")
             child.killed_at = time.monotonic()
+            os.kill(child.process.pid, TELL_STACKS)
+            child.process.join(STACKS_SECONDS)
             child.process.kill()
 
     # --- endings

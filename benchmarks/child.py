@@ -15,12 +15,12 @@ from multiprocess.connection import Connection
 from benchmarks.report import CannotRun, WrongResult
 from shared.arena import ArenaError
 from shared.errors import DeviceFault
+from shared.stacks import stacks_told
 
 START_SECONDS = 120.0
 """Most that a process may take beyond the time that it was given."""
-
-
 END_SECONDS = 10.0
+"""Most that it may take to end; one that waits for a driver may not even when it is killed."""
 
 
 class Child:
@@ -72,12 +72,13 @@ class Child:
     ) -> None:
         self._ours.close()
         self._process.kill()
-        self._process.join()
+        self._process.join(END_SECONDS)
 
 
 def _child(connection: Connection, work: Callable[..., None], arguments: tuple[Any, ...], env: dict[str, str]) -> None:
     """The process."""
     os.environ.update(env)
+    stacks_told()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the benchmark decides what it means
     from learner.faults import device_faults_named
     from learner.update import NonFiniteError

@@ -18,6 +18,7 @@ from shared.errors import DeviceFault, Unmendable
 from shared.files import PRIVATE_UMASK
 from shared.memory import Memory, Plan
 from shared.parent import die_with
+from shared.stacks import stacks_told
 from shared.wait import Bell, Waiter
 
 FATAL = 3
@@ -78,7 +79,7 @@ def log_path(run_dir: Path, process: int) -> Path:
 
 
 def run_role(module: str, birth: Birth) -> None:
-    """Become the child: signals, death with the parent, title, log, cores; then run `module.main(birth)`.
+    """Become the child: signals, death with the parent, title, log, stacks, cores; then run `module.main(birth)`.
 
     Ctrl-C reaches the whole foreground group, and systemd and batch systems ask every process to end; only the
     supervisor decides what it means. The module is named, not passed, so that whoever starts it need not import it.
@@ -92,6 +93,7 @@ def run_role(module: str, birth: Birth) -> None:
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
+    stacks_told()
     os.environ.update(birth.environment)
     if birth.process not in (Role.LEARNER, Role.INFERENCE):
         os.nice(NICENESS)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from shared.stacks import TELL_STACKS
 from tests.crash.storm import FLAGS, Undisturbed, result_of
 from tests.runs import child, finish, gone, memory_of, start, summary, wait_until
 
@@ -40,6 +41,11 @@ def test_killing_the_launcher_takes_all_children_along_and_the_run_can_be_resume
     process = start(run_dir, checkpoint_every_minutes="0.001", **FLAGS)
     memory = memory_of(process, run_dir, actions=3)
     wait_until(process, lambda: all_there(process) and memory.board.saved[0] >= 3)
+    learner, log = child(process, "learner"), run_dir / "logs" / "learner.log"
+    assert learner is not None
+    learner.send_signal(TELL_STACKS)
+    wait_until(process, lambda: "Current thread" in log.read_text())
+    assert learner.is_running(), "it only tells"
     process.kill()
     process.wait()
     assert gone(process)

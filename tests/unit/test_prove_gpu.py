@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+import tarfile
+import time
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 
 import ringside
@@ -19,15 +25,24 @@ from benchmarks.prove_gpu import (
     SMALL_RUN,
     STAGES,
     VARIANTS,
-    Stage,
     agree,
     prove,
     reached,
 )
 from benchmarks.report import ROOT
+from benchmarks.stage import Outcome, Stage
 from shared.machine import cuda_devices
 from shared.presets import PRESETS
 from tasks.train import configuration
+
+
+def stage_at(out: Path, more: str = "") -> Stage:
+    return Stage("late", Outcome(out, None, {}), more)
+
+
+def done_in(out: Path) -> list[dict[str, Any]]:
+    done: list[dict[str, Any]] = json.loads((out / "outcome.json").read_text())["done"]
+    return done
 
 
 def test_a_stage_that_fails_does_not_stop_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,29 +54,85 @@ def test_a_stage_that_fails_does_not_stop_the_next(tmp_path: Path, monkeypatch: 
         assert stage.run(["-c", "pass"], 20)
 
     monkeypatch.setattr(prove_gpu, "STAGES", {"broken": broken, "good": good})
-    assert not prove(["broken", "good"], tmp_path / "out")
-    done = json.loads((tmp_path / "out" / "outcome.json").read_text())["done"]
+    out, archive = tmp_path / "out", tmp_path / "all.tar.gz"
+    assert not prove(["broken", "good"], Outcome(out, archive, {"commit": "abc"}), "", 1e9)
+    done = done_in(out)
     assert [(fact["stage"], fact["good"]) for fact in done] == [("broken", False)] * 2 + [("good", True)]
     assert done[0]["code"] == 3
     assert "FileNotFoundError" in done[1]["error"]
-    assert "said" in (tmp_path / "out" / "broken.log").read_text()
-    assert prove(["good"], tmp_path / "out")
+    assert "said" in (out / "broken.log").read_text()
+    # What a directory holds is gone on with, and all of it is in the archive.
+    assert prove(["good"], Outcome(out, archive, {"commit": "def"}), "", 1e9)
+    assert [fact["stage"] for fact in done_in(out)] == ["broken", "broken", "good", "good"]
+    with tarfile.open(archive) as files:
+        assert set(files.getnames()) == {"out", "out/broken.log", "out/good.log", "out/outcome.json"}
+        outcome = files.extractfile("out/outcome.json")
+        assert outcome is not None
+        assert json.load(outcome) == json.loads((out / "outcome.json").read_text()) | {"commit": "def"}
+
+
+def test_a_stage_without_time_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prove_gpu, "STAGES", {"one": lambda stage: stage.run(["-c", "pass"], 20)})
+    assert not prove(["one"], Outcome(tmp_path, None, {}), "", 100.0)
+    assert "Left out" in done_in(tmp_path)[0]["error"]
+    assert prove(["one"], Outcome(tmp_path, None, {}), "", 140.0)
+
+
+@pytest.mark.parametrize(("missing", "wrong"), [({"a": "no GPU"}, {}), ({}, {"a": "1 is not 2"}), ({}, {})])
+def test_a_benchmark_that_measured_nothing_is_not_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: dict[str, str], wrong: dict[str, str]
+) -> None:
+    def launch(self: Stage, words: str, seconds: float, run_dir: Path | None = None) -> bool:
+        assert words == f"bench limits --json {tmp_path / 'a.json'} -- --envs 8"
+        (tmp_path / "a.json").write_text(json.dumps({"missing": missing, "wrong": wrong}))
+        return True
+
+    monkeypatch.setattr(Stage, "launch", launch)
+    stage = stage_at(tmp_path)
+    assert stage.bench("limits", "a.json", 20, "-- --envs 8") == (not missing and not wrong)
+    monkeypatch.setattr(Stage, "launch", lambda *_: False)  # and leaves the file of a former one
+    assert not stage.bench("limits", "a.json", 20)
 
 
 def test_a_late_command_and_all_that_it_started_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prove_gpu, "END_SECONDS", 0.2)
+    monkeypatch.setattr("benchmarks.stage.END_SECONDS", 0.2)
     program = "import signal; signal.signal(15, signal.SIG_IGN); signal.pause()"
-    stage = Stage("late", tmp_path)
-    assert not stage.run(["-c", program], 0.5)
-    assert stage.outcome[0]["late"]
-    assert stage.outcome[0]["code"] == -9
+    assert not stage_at(tmp_path).run(["-c", program], 0.5)
+    (fact,) = done_in(tmp_path)
+    assert fact["late"]
+    assert fact["code"] == -9
+
+
+def test_a_late_launch_says_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.stage.LAUNCH", "-c")
+    program = "import signal; from shared.stacks import stacks_told; stacks_told(); signal.pause()"
+    assert not stage_at(tmp_path).run(["-c", program], 4.0)
+    assert 'File "<string>", line 1 in <module>' in (tmp_path / "late.log").read_text()
+
+
+def test_a_command_ends_with_the_proof(tmp_path: Path) -> None:
+    mark = tmp_path / "pid"
+    marking = f"import os, pathlib, signal; pathlib.Path({str(mark)!r}).write_text(str(os.getpid())); signal.pause()"
+    program = (
+        "from pathlib import Path; from benchmarks.stage import Outcome, Stage; "
+        f"Stage('s', Outcome(Path({str(tmp_path / 'out')!r}), None, {{}})).run(['-c', {marking!r}], 60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT) as process:
+        deadline = time.monotonic() + 60
+        while not (mark.exists() and mark.read_text()) and time.monotonic() < deadline:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(0.05)
+        command = psutil.Process(int(mark.read_text()))
+        process.kill()
+    psutil.wait_procs([command], timeout=20)
+    assert not command.is_running() or command.status() == psutil.STATUS_ZOMBIE
 
 
 def test_a_command_ends_when_what_was_looked_for_is_there(tmp_path: Path) -> None:
-    stage, found = Stage("solve", tmp_path), tmp_path / "found"
+    found = tmp_path / "found"
     program = f"import pathlib, signal; pathlib.Path({str(found)!r}).touch(); signal.pause()"
-    assert stage.run(["-c", program], 60, found.exists)
-    assert not stage.outcome[0]["late"]
+    assert stage_at(tmp_path).run(["-c", program], 60, found.exists)
+    assert not done_in(tmp_path)[0]["late"]
 
 
 def test_the_round_that_reached_the_goal_is_found(tmp_path: Path) -> None:
@@ -95,9 +166,9 @@ def test_runs_agree_when_all_have_ended_with_the_same_weights(
         return True
 
     monkeypatch.setattr(Stage, "launch", launch)
-    stage = Stage("family", tmp_path, "--mps off")
+    stage = stage_at(tmp_path, "--mps off")
     agree(stage, "--double", {"one": "--actors 1", "two": "--actors 2"})
-    assert stage.outcome[0]["good"] == good
+    assert done_in(tmp_path)[0]["good"] == good
 
 
 @pytest.mark.parametrize("combination", FAMILY)
@@ -108,13 +179,13 @@ def test_the_runs_of_the_family_are_not_refused(combination: str) -> None:
 
 
 def test_what_the_processes_of_a_failed_run_wrote_is_kept(tmp_path: Path) -> None:
-    stage, run_dir = Stage("exact", tmp_path), tmp_path / "run"
+    stage, run_dir = stage_at(tmp_path), tmp_path / "run"
     (run_dir / "logs").mkdir(parents=True)
     (run_dir / "logs" / "learner.log").write_text("Traceback: 18 lines\n")
     assert stage.run(["-c", "pass"], 20, run_dir=run_dir)
-    assert "Traceback" not in (tmp_path / "exact.log").read_text()
+    assert "Traceback" not in (tmp_path / "late.log").read_text()
     assert not stage.run(["-c", "raise SystemExit(1)"], 20, run_dir=run_dir)
-    assert "--- learner.log\nTraceback: 18 lines" in (tmp_path / "exact.log").read_text()
+    assert "--- learner.log\nTraceback: 18 lines" in (tmp_path / "late.log").read_text()
 
 
 def test_presets_of_the_stages_are_all_but_the_plain_one() -> None:
@@ -128,18 +199,8 @@ def test_without_a_gpu_it_refuses(tmp_path: Path) -> None:
     assert (done.returncode, "no GPU here" in done.stderr) == (2, True)
     done = subprocess.run([*words, "latent"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert "there is no stage latent" in done.stderr
-    assert set(STAGES) == {
-        "latency",
-        "learner",
-        "exact",
-        "family",
-        "presets",
-        "large",
-        "limits",
-        "breakout",
-        "pong",
-        "scaling",
-        "solve-1",
-        "solve-2",
-        "solve-3",
-    }
+
+
+def test_the_words_of_the_program_name_every_stage_in_order() -> None:
+    said = [line.split()[0] for line in (prove_gpu.__doc__ or "").splitlines() if re.match(r"  \S+ {3,}", line)]
+    assert said == list(STAGES)

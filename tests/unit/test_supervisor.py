@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import time
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -84,3 +88,31 @@ def test_multiprocess_does_not_wait_for_it_when_the_program_ends(stopping: Super
     supervisor.multiprocess.process._children.add(learner)
     stopping._forget(Role.LEARNER)
     assert learner not in supervisor.multiprocess.process._children
+
+
+def test_who_hangs_says_where_before_it_is_killed(stopping: Supervisor, monkeypatch: pytest.MonkeyPatch) -> None:
+    hung = subprocess.Popen(
+        [sys.executable, "-c", "from shared.stacks import *; stacks_told(); print(flush=True); signal.pause()"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert hung.stdout is not None
+    hung.stdout.readline()
+    process: Any = SimpleNamespace(pid=hung.pid, join=lambda seconds: join(seconds), kill=hung.kill)
+
+    def join(seconds: float) -> None:
+        with suppress(subprocess.TimeoutExpired):
+            hung.wait(seconds)
+
+    made: Any = stopping
+    made._board.phase, made._board.heartbeat = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    notes: list[str] = []
+    made._note = notes.append
+    child = _Child(process)
+    monkeypatch.setattr(child.vigil, "look", lambda *_: "hangs")
+    stopping._watch(0, child, 0.25)
+    assert child.killed_at is not None
+    said = hung.communicate(timeout=20)[1]
+    assert b'File "<string>", line 1 in <module>' in said
+    assert hung.returncode == -signal.SIGKILL
+    assert notes == ["inference hangs; it is killed and replaced."]
