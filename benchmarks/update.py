@@ -118,6 +118,7 @@ def _measure(options: Options, report: Report, device: Device, precision: str, m
     if not abs(ours - theirs) < AGREEMENT * theirs:
         raise WrongResult(f"The mean loss of the first {CHUNK_UPDATES} updates is {ours:.5f}, not {theirs:.5f}.")
 
+    rounds.trainer.settle()  # nobody else may ask the device for anything while a graph is captured
     with torch.inference_mode():
         passes = Passes(memory.plan.network, learn.batch_size, device, precision)
         like = torch.zeros((), dtype=torch.bfloat16 if precision == "bf16" else torch.float32, device=device.torch)

@@ -242,9 +242,12 @@ class DeviceFrames:
 
     def select(self, batch: Batch, out: Tensor) -> None:
         """Write the batch's frames as blocks."""
-        frames = self._frames.view(-1, FRAME_SIDE, FRAME_SIDE)
-        chosen = frames.index_select(0, batch.rows.view(-1)).view(*batch.rows.shape, FRAME_SIDE, FRAME_SIDE)
-        blocks(chosen.mul_(batch.keep), out)
+        # In words of eight bytes: a million steps have more bytes than 32-bit indices reach, for which a GPU's kernels
+        # are made, but not more words.
+        frames = self._frames.view(-1, FRAME_SIDE * FRAME_SIDE).view(torch.int64)
+        chosen = frames.index_select(0, batch.rows.view(-1)).view(*batch.rows.shape, -1)
+        kept = chosen.mul_(batch.keep[..., 0]).view(torch.uint8)
+        blocks(kept.view(*batch.rows.shape, FRAME_SIDE, FRAME_SIDE), out)
 
 
 def _fill(source: Tensor, out: Tensor) -> None:
