@@ -38,6 +38,10 @@ _WITHOUT = (
 )
 
 
+LEAST_MEMORY = 100_000_000
+"""What PyTorch alone takes, and more."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """What a scope may use; None: as much as there is."""
@@ -70,6 +74,8 @@ def limits_of(cpus: float | None, memory: str | None) -> Limits:
     size = int(float(found[1]) * 1024 ** " KMGT".index(found[2] or " ")) if found else 0
     if not size:
         raise ConfigError(f"--memory {memory} is no amount of memory; write it like 16G or 800M.")
+    if size < LEAST_MEMORY:
+        raise ConfigError(f"--memory {memory} is {size:,} bytes, in which nothing runs; write it like 16G or 800M.")
     return Limits(cpus, size)
 
 

@@ -32,6 +32,12 @@ def doubts(config: Config) -> list[str]:
             f"{sizes.first_learning_round + 1}, and there are {sizes.rounds}. More --total-steps, or fewer "
             "--learning-starts or --round-steps, would change that."
         )
+    elif (whole := sizes.rounds * sizes.round_steps) > 1.5 * config.learn.total_steps:
+        span = sizes.snapshot_rounds * sizes.round_steps
+        found.append(
+            f"The run will play {whole:_} steps, not --total-steps {config.learn.total_steps:_}: it ends where a state "
+            f"is kept, every {span:_} steps."
+        )
     if config.explore.epsilon_ladder and config.play.envs == 1:
         found.append(f"--epsilon-ladder {config.explore.epsilon_ladder:g} has no effect with one emulator.")
     reach = sum(config.learn.discount**i for i in range(extend.n_step))

@@ -15,12 +15,13 @@ from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
 
+from shared import combinations
 from shared.config import STACK, Config, ConfigError
 from shared.memory import Plan
 from shared.parameters import MOST_ATOMS, MOST_RETURN, MOST_WIDTH
 from shared.ring import ring_fields
 from shared.sizes import MOST_PRIORITIES, sizes_of
-from shared.words import flag_of
+from shared.words import flag_of, shown
 
 OWN_BYTES = 1_500_000_000
 """What learner, inference, scribe and supervisor take for themselves, generously, with torch on a CPU."""
@@ -39,7 +40,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 def settings(config: Config) -> None:
     """Check every number by itself and against the others."""
     _check_ranges(config)
-    _check_algorithm(config)
+    combinations.check(config)
     play, learn, run = config.play, config.learn, config.run
     if play.envs % play.lane_envs:
         raise ConfigError(
@@ -85,69 +86,6 @@ def method(name: str, known: Iterable[str]) -> None:
     known = list(known)
     if name not in known:
         raise ConfigError(f"--method {name} is not one of {', '.join(known)}{nearest(name, known)}")
-
-
-def _check_algorithm(config: Config) -> None:
-    """Refuse parts that make no sense together, or alone."""
-    learn, extend, explore = config.learn, config.extend, config.explore
-    sizes = sizes_of(config)
-    played_ticks = sizes.first_learning_round * sizes.round_ticks
-    for wrong, reason in (
-        (
-            extend.munchausen and extend.double,
-            "--munchausen learns the soft value of a state, which no single action has that --double could choose: "
-            "leave one of them away.",
-        ),
-        (
-            extend.munchausen and extend.method == "c51",
-            "--munchausen averages over actions, which probabilities of fixed atoms do not survive: say --method dqn, "
-            "qr-dqn or iqn.",
-        ),
-        (
-            extend.value_rescaling and extend.method == "c51",
-            "--value-rescaling changes the scale of returns, and c51 has fixed atoms: choose --v-min and --v-max, or "
-            "say --method dqn, qr-dqn or iqn.",
-        ),
-        (
-            extend.method == "c51" and not extend.v_min < extend.v_max,
-            f"--v-min {extend.v_min} must be below --v-max {extend.v_max}.",
-        ),
-        (
-            extend.method in ("c51", "qr-dqn") and extend.atoms is not None and not 2 <= extend.atoms <= MOST_ATOMS,
-            f"--atoms {_shown(extend.atoms)} must be 2 to {MOST_ATOMS:_} with --method {extend.method}.",
-        ),
-        (
-            extend.method in ("dqn", "iqn") and extend.atoms not in (None, 1),
-            f"--atoms {_shown(extend.atoms)} is for --method c51 and qr-dqn; {extend.method} has one output an action.",
-        ),
-        (
-            learn.network != "impala" and (extend.width > 1 or extend.spectral_norm or extend.pooling),
-            "--width, --pooling and --spectral-norm are for --network impala.",
-        ),
-        (
-            extend.method == "c51" and not extend.v_min <= 0 <= extend.v_max,
-            f"--v-min {extend.v_min} to --v-max {extend.v_max} must hold 0, the return after an episode's end.",
-        ),
-        (
-            extend.n_step > played_ticks,
-            f"--n-step {extend.n_step} is more than the {played_ticks} steps that each of --envs {config.play.envs} "
-            f"has made when learning starts; --learning-starts {extend.n_step * config.play.envs:_} is enough.",
-        ),
-        (
-            explore.epsilon_start == 0 and not extend.noisy,
-            "Nothing would be explored: --epsilon-start is 0, and the network is not --noisy.",
-        ),
-        (
-            extend.importance_start > extend.importance_end,
-            f"--importance-start {extend.importance_start} is more than --importance-end {extend.importance_end}.",
-        ),
-        (
-            explore.epsilon_ladder and explore.epsilon_start == explore.epsilon_end == 0,
-            "--epsilon-ladder has no effect with an epsilon of 0.",
-        ),
-    ):
-        if wrong:
-            raise ConfigError(reason)
 
 
 def resolved(config: Config) -> None:
@@ -251,10 +189,6 @@ def run_directory(path: Path, *, continues: bool) -> None:
         raise ConfigError(f"--run-dir {path} cannot be written: {above} is not a directory that this user may write.")
 
 
-def _shown(value: object) -> str:
-    return f"{value:_}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-
-
 _AT_LEAST_ONE = frozenset(
     {"envs", "lane_envs", "total_steps", "round_steps", "train_every", "batch_size", "replay_size", "learning_starts"}
     | {"publish_every_updates", "snapshot_every_steps", "eval_envs", "eval_episodes", "actors"}
@@ -294,18 +228,18 @@ def _check_ranges(config: Config) -> None:
             if not math.isfinite(value):
                 raise ConfigError(f"{flag_of(name)} {value} must be a finite number.")
             if name in _AT_LEAST_ONE and value < 1:
-                raise ConfigError(f"{flag_of(name)} {_shown(value)} must be at least 1.")
+                raise ConfigError(f"{flag_of(name)} {shown(value)} must be at least 1.")
             if name in _NOT_NEGATIVE and value < 0:
-                raise ConfigError(f"{flag_of(name)} {_shown(value)} must not be negative.")
+                raise ConfigError(f"{flag_of(name)} {shown(value)} must not be negative.")
             if name in _SHARE and not 0 <= value <= 1:
-                raise ConfigError(f"{flag_of(name)} {_shown(value)} must lie between 0 and 1.")
+                raise ConfigError(f"{flag_of(name)} {shown(value)} must lie between 0 and 1.")
             if name in _POSITIVE and value <= 0:
-                raise ConfigError(f"{flag_of(name)} {_shown(value)} must be above 0.")
+                raise ConfigError(f"{flag_of(name)} {shown(value)} must be above 0.")
             if name in _BELOW_ONE and not 0 <= value < 1:
-                raise ConfigError(f"{flag_of(name)} {_shown(value)} must be at least 0 and below 1.")
+                raise ConfigError(f"{flag_of(name)} {shown(value)} must be at least 0 and below 1.")
             if name in _NEGATIVE and value >= 0:
-                raise ConfigError(f"{flag_of(name)} {_shown(value)} must be below 0.")
+                raise ConfigError(f"{flag_of(name)} {shown(value)} must be below 0.")
             if name in _AT_MOST and abs(value) > _AT_MOST[name]:
                 raise ConfigError(
-                    f"{flag_of(name)} {_shown(value)} is beyond {_shown(_AT_MOST[name])}, the most there is."
+                    f"{flag_of(name)} {shown(value)} is beyond {shown(_AT_MOST[name])}, the most there is."
                 )

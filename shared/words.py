@@ -21,6 +21,11 @@ def as_spelt(words: Sequence[str]) -> list[str]:
     return [flag_in(word) + word[len(flag_in(word)) :] if word.startswith("--") else word for word in words]
 
 
+def shown(value: object) -> str:
+    """A setting's value in a sentence: whole numbers in groups of three digits."""
+    return f"{value:_}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
 def words_of(**settings: Any) -> list[str]:
     """Flat settings as words of the command line: noisy=False, n_step=3 as --no-noisy --n-step 3; None is left away."""
     words = []
@@ -28,5 +33,5 @@ def words_of(**settings: Any) -> list[str]:
         if isinstance(value, bool):
             words.append(flag_of(name if value else f"no_{name}"))
         elif value is not None:
-            words += [flag_of(name), f"{value:_}" if isinstance(value, int) else str(value)]
+            words += [flag_of(name), shown(value)]
     return words

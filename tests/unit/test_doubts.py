@@ -25,6 +25,11 @@ def test_no_preset_is_doubted(preset: Any) -> None:
             "Nothing will be learned: rounds have 9_984 steps, updates begin with round 2, and there are 1. More "
             "--total-steps, or fewer --learning-starts or --round-steps, would change that.",
         ),
+        (
+            {"schedule": "alternate", "snapshot_every_steps": 5_000_000, "total_steps": 1_000_000},
+            "The run will play 4_999_968 steps, not --total-steps 1_000_000: it ends where a state is kept, every "
+            "4_999_968 steps.",
+        ),
         ({"priority_exponent": 0.7}, "--priority-exponent 0.7 has no effect without --prioritised."),
         ({"importance_start": 0.5}, "--importance-start 0.5 has no effect without --prioritised."),
         ({"noisy_std": 0.1}, "--noisy-std 0.1 has no effect without --noisy."),

@@ -49,7 +49,7 @@ sys.exit(launch.main(list(sys.argv[2:])))
         ("1.5g", 3 * GIB // 2),
         ("16GB", 16 * GIB),
         ("2GiB", 2 * GIB),
-        ("1000000", 1_000_000),
+        ("1000000000", 1_000_000_000),
         (None, None),
     ],
 )
@@ -59,7 +59,16 @@ def test_amounts_of_memory(words: str | None, memory: int | None) -> None:
 
 @pytest.mark.parametrize(
     ("cpus", "memory"),
-    [(0.0, None), (-1.0, None), (float("nan"), None), (None, "16 GB"), (None, "0"), (None, "much"), (None, "-1G")],
+    [
+        (0.0, None),
+        (-1.0, None),
+        (float("nan"), None),
+        (None, "16 GB"),
+        (None, "0"),
+        (None, "much"),
+        (None, "-1G"),
+        (None, "16"),
+    ],
 )
 def test_what_is_no_limit_is_refused(cpus: float | None, memory: str | None) -> None:
     with pytest.raises(ConfigError, match=r"^--(cpus|memory) "):

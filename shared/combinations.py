@@ -1,0 +1,72 @@
+"""Which parts of the DQN family make sense together, or alone. Every "no" is a `ConfigError` with one sentence."""
+
+from __future__ import annotations
+
+from shared.config import Config, ConfigError, Explore, Extend
+from shared.parameters import MOST_ATOMS
+from shared.sizes import sizes_of
+from shared.words import shown
+
+
+def check(config: Config) -> None:
+    """Refuse parts that make no sense together, or alone."""
+    extend = config.extend
+    _check_munchausen(extend)
+    _check_distribution(extend)
+    _check_exploration(config.explore, noisy=extend.noisy)
+    if config.learn.network != "impala" and (extend.width > 1 or extend.spectral_norm or extend.pooling):
+        raise ConfigError("--width, --pooling and --spectral-norm are for --network impala.")
+    if extend.importance_start > extend.importance_end:
+        raise ConfigError(
+            f"--importance-start {extend.importance_start} is more than --importance-end {extend.importance_end}."
+        )
+    sizes = sizes_of(config)
+    played_ticks = sizes.first_learning_round * sizes.round_ticks
+    if extend.n_step > played_ticks:
+        raise ConfigError(
+            f"--n-step {extend.n_step} is more than the {played_ticks} steps that each of --envs {config.play.envs} "
+            f"has made when learning starts; --learning-starts {extend.n_step * config.play.envs:_} is enough."
+        )
+
+
+def _check_munchausen(extend: Extend) -> None:
+    if extend.munchausen and extend.double:
+        raise ConfigError(
+            "--munchausen learns the soft value of a state, which no single action has that --double could choose: "
+            "leave one of them away."
+        )
+    if extend.munchausen and extend.method == "c51":
+        raise ConfigError(
+            "--munchausen averages over actions, which probabilities of fixed atoms do not survive: say --method dqn, "
+            "qr-dqn or iqn."
+        )
+
+
+def _check_distribution(extend: Extend) -> None:
+    """Outputs of an action, and what c51's support must hold."""
+    if extend.method in ("c51", "qr-dqn") and extend.atoms is not None and not 2 <= extend.atoms <= MOST_ATOMS:
+        raise ConfigError(f"--atoms {shown(extend.atoms)} must be 2 to {MOST_ATOMS:_} with --method {extend.method}.")
+    if extend.method in ("dqn", "iqn") and extend.atoms not in (None, 1):
+        raise ConfigError(
+            f"--atoms {shown(extend.atoms)} is for --method c51 and qr-dqn; {extend.method} has one output an action."
+        )
+    if extend.method != "c51":
+        return
+    if extend.value_rescaling:
+        raise ConfigError(
+            "--value-rescaling changes the scale of returns, and c51 has fixed atoms: choose --v-min and --v-max, or "
+            "say --method dqn, qr-dqn or iqn."
+        )
+    if not extend.v_min < extend.v_max:
+        raise ConfigError(f"--v-min {extend.v_min} must be below --v-max {extend.v_max}.")
+    if not extend.v_min <= 0 <= extend.v_max:
+        raise ConfigError(
+            f"--v-min {extend.v_min} to --v-max {extend.v_max} must hold 0, the return after an episode's end."
+        )
+
+
+def _check_exploration(explore: Explore, *, noisy: bool) -> None:
+    if explore.epsilon_start == 0 and not noisy:
+        raise ConfigError("Nothing would be explored: --epsilon-start is 0, and the network is not --noisy.")
+    if explore.epsilon_ladder and explore.epsilon_start == explore.epsilon_end == 0:
+        raise ConfigError("--epsilon-ladder has no effect with an epsilon of 0.")
