@@ -169,6 +169,7 @@ class Agent:
             stacks.dtype != np.uint8
             or stacks.shape[-3:] != (STACK, FRAME_SIDE, FRAME_SIDE)
             or stacks.ndim not in (3, 4)
+            or not stacks.size
         ):
             raise ValueError(
                 f"An observation is uint8[4, 84, 84], or uint8[n, 4, 84, 84] for several environments; this one is "

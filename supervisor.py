@@ -138,6 +138,8 @@ class Supervisor:
         """Start everybody, and look after them until the last has gone."""
         try:
             for process in [*self._roles, *range(Role.ACTORS, Role.ACTORS + self._plan.actors)]:
+                if self._stopping:  # one could not be started
+                    break
                 self._start(process, incarnation=0)
             while self._children:
                 self._look()

@@ -86,9 +86,9 @@ def make_env(play: Play, seed: int, index: int, *, training: bool) -> Env:
 
         return GymnasiumEnv(play.env, seed, index)
     from actors.atari import AtariEnv
-    from shared.protocols import protocol_of
+    from shared.protocols import PROTOCOLS
 
-    return AtariEnv(play.game, protocol_of(play.protocol), seed, index, training=training)
+    return AtariEnv(play.game, PROTOCOLS[play.protocol], seed, index, training=training)
 
 
 def action_names(play: Play) -> tuple[str, ...]:
@@ -99,9 +99,9 @@ def action_names(play: Play) -> tuple[str, ...]:
         with closing(GymnasiumEnv(play.env, seed=0, index=0)) as env:
             return env.action_names
     from actors.atari import action_names
-    from shared.protocols import protocol_of
+    from shared.protocols import PROTOCOLS
 
-    return action_names(play.game, protocol_of(play.protocol))
+    return action_names(play.game, PROTOCOLS[play.protocol])
 
 
 def action_count(play: Play) -> int:

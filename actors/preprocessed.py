@@ -12,7 +12,7 @@ from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from actors.atari import FIRE, action_set
 from actors.env import EnvError
 from shared.config import FRAME_SIDE, FRAME_SKIP, STACK, Play
-from shared.protocols import protocol_of
+from shared.protocols import PROTOCOLS
 
 
 class FireOnReset(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -44,7 +44,7 @@ def gymnasium_env(play: Play, settings: dict[str, Any]) -> gymnasium.Env[Any, An
             f"The agent was trained on {play.env}; make that environment yourself, in frames of 84x84 greys."
         )
     gymnasium.register_envs(ale_py)
-    protocol = protocol_of(play.protocol)
+    protocol = PROTOCOLS[play.protocol]
     env = gymnasium.make(
         f"ALE/{rom_id_to_name(play.game)}-v5",
         frameskip=1,

@@ -88,7 +88,6 @@ def measure(options: Options, report: Report) -> None:
         options.repeats,
     )
     for name, runs in found.items():
-        report.part = "balance"
         moves = ", ".join(str(each.summary["lane_moves"]) for each in runs)
         speeds = [each.steps_per_second for each in runs]
         limit = ALONE if name != ALONE and ALONE in found else None

@@ -66,7 +66,6 @@ def measure(options: Options, report: Report) -> None:
         ],
         options.repeats,
     )
-    report.part = "runs"
     for name, runs in found.items():
         newest = [each.summary["checkpoint"] for each in runs]
         report.add(

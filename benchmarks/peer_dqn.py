@@ -1,6 +1,6 @@
 """Steps/s of another package's DQN on an Atari game, after learning has begun. Runs in the peers' own environment.
 
-    .venv-peers/bin/python -P benchmarks/peer_dqn.py sb3 --game Breakout --threads 2 --steps 4000
+    .venv-peers/bin/python -P benchmarks/peer_dqn.py sb3 --game breakout --threads 2 --steps 4000
 
 Everybody plays one env and learns from 32 samples every 4 steps, by the package's own published recipe:
 
@@ -19,6 +19,8 @@ import time
 from importlib.metadata import version
 from typing import Any
 
+BARE: dict[str, Any] = {"frameskip": 1, "repeat_action_probability": 0.0}
+"""The emulator frame by frame, without sticky actions: wrappers do the rest."""
 WARM_STEPS = 400
 LEARNING_STARTS = 1_000
 BUFFER_STEPS = 10_000
@@ -56,7 +58,7 @@ def sb3(game: str, device: str, clock: Clock) -> str:
         def _on_step(self) -> bool:
             return clock.look(self.num_timesteps, self.model._n_updates)
 
-    env = VecFrameStack(make_atari_env(f"{game}NoFrameskip-v4", n_envs=1, seed=1), n_stack=4)
+    env = VecFrameStack(make_atari_env(game, n_envs=1, seed=1, env_kwargs=BARE), n_stack=4)
     model = DQN(
         "CnnPolicy",
         env,
@@ -90,7 +92,7 @@ def pfrl(game: str, device: str, clock: Clock) -> str:
     from pfrl.replay_buffers import ReplayBuffer
     from torch import nn
 
-    frames = gymnasium.make(f"{game}NoFrameskip-v4", disable_env_checker=True)
+    frames = gymnasium.make(game, disable_env_checker=True, **BARE)
     env = FrameStackObservation(AtariPreprocessing(frames, terminal_on_life_loss=True), 4)
     actions = int(env.action_space.n)  # type: ignore[attr-defined]
     random = np.random.default_rng(1)
@@ -130,10 +132,11 @@ def main() -> None:
     import ale_py
     import gymnasium
     import torch
+    from ale_py.registration import rom_id_to_name
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("peer", choices=PEERS)
-    parser.add_argument("--game", default="Breakout", help="as in ALE/<game>-v5")
+    parser.add_argument("--game", default="breakout", help="as in ale-py")
     parser.add_argument("--device", default="cpu", help="cpu or cuda:N")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=4_000)
@@ -141,7 +144,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     gymnasium.register_envs(ale_py)
     clock = Clock(options.steps)
-    package = PEERS[options.peer](options.game, options.device, clock)
+    package = PEERS[options.peer](f"ALE/{rom_id_to_name(options.game)}-v5", options.device, clock)
     result: dict[str, Any] = {"steps": options.steps, "updates": clock.updates, "seconds": clock.seconds}
     print(json.dumps(result | {"package": package, "torch": torch.__version__, "threads": torch.get_num_threads()}))
 

@@ -24,6 +24,7 @@ from typing import Any
 import ale_py
 import gymnasium
 import numpy as np
+from ale_py.registration import rom_id_to_name
 from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
@@ -35,8 +36,8 @@ WARM_SECONDS = 1.0
 def preprocessed(game: str) -> gymnasium.Env[Any, Any]:
     """One game with Gymnasium's preprocessing; registers the games, since processes call it."""
     gymnasium.register_envs(ale_py)
-    name = "".join(part.capitalize() for part in game.split("_"))
-    env = gymnasium.make(f"{name}NoFrameskip-v4", disable_env_checker=True)
+    name = f"ALE/{rom_id_to_name(game)}-v5"
+    env = gymnasium.make(name, frameskip=1, repeat_action_probability=0.0, disable_env_checker=True)
     return FrameStackObservation(AtariPreprocessing(env, noop_max=NOOPS, frame_skip=4, screen_size=84), 4)
 
 

@@ -139,8 +139,7 @@ def _learners(
 
 def _peer_dqn(environment: Environment, name: str, game: str, device: str, threads: int, steps: int) -> float:
     """Steps/s of a peer that learns."""
-    title = "".join(part.capitalize() for part in game.split("_"))
-    words = [name, "--game", title, "--device", device, "--threads", str(threads), "--steps", str(steps)]
+    words = [name, "--game", game, "--device", device, "--threads", str(threads), "--steps", str(steps)]
     told = environment.told("peer_dqn.py", words, seconds=float(steps))  # a step a second is no speed
     expected = steps // TRAIN_EVERY
     if told["steps"] != steps or abs(told["updates"] - expected) > 1 or told["threads"] != threads:

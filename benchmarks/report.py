@@ -91,9 +91,12 @@ class Report:
     @contextmanager
     def measuring(self, part: str) -> Iterator[None]:
         """Rows added within belong to `part`; if it cannot run, or is wrong, that is noted and the rest goes on."""
-        self.part = part
-        with self.noting(part), self.console.status(f"{part} ..."):
-            yield
+        former, self.part = self.part, part
+        try:
+            with self.noting(part), self.console.status(f"{part} ..."):
+                yield
+        finally:
+            self.part = former
 
     @contextmanager
     def noting(self, part: str) -> Iterator[None]:

@@ -91,7 +91,6 @@ def measure(options: Options, report: Report) -> None:
         ]
         found = in_turn(report, contenders, options.repeats)
     for name, seen in found.items():
-        report.part = "watch"
         limit = ALONE if name != ALONE and ALONE in found else None
         report.add(name, "steps/s", [each.steps_per_second for each in seen], limit=limit)
     for each in found.get(WATCHED, ()):

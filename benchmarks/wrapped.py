@@ -13,6 +13,7 @@ from typing import Any
 import ale_py
 import gymnasium
 import numpy as np
+from ale_py.registration import rom_id_to_name
 from gymnasium.wrappers import AtariPreprocessing
 
 from shared.protocols import PROTOCOLS
@@ -35,8 +36,8 @@ class Wrapped(AtariPreprocessing):
 def make(game: str) -> Wrapped:
     """One game by the rules of protocol `nature`, without the ends of lives."""
     gymnasium.register_envs(ale_py)
-    name = "".join(part.capitalize() for part in game.split("_"))
-    frames = gymnasium.make(f"{name}NoFrameskip-v4", disable_env_checker=True)
+    name = f"ALE/{rom_id_to_name(game)}-v5"
+    frames = gymnasium.make(name, frameskip=1, repeat_action_probability=0.0, disable_env_checker=True)
     return Wrapped(frames, noop_max=PROTOCOLS["nature"].noop_max, frame_skip=4, screen_size=84, grayscale_obs=True)
 
 

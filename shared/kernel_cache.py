@@ -6,6 +6,8 @@ import os
 import tempfile
 from pathlib import Path
 
+from shared.errors import Unmendable
+
 
 def prepare(package: Path) -> None:
     """Name a folder for the compiled kernels of a package where numba's own choices cannot be written.
@@ -25,5 +27,5 @@ def prepare(package: Path) -> None:
     folder = Path(tempfile.gettempdir()) / f"ringside-kernels-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
-        raise PermissionError(f"{folder} belongs to another user; set NUMBA_CACHE_DIR to a folder of your own.")
+        raise Unmendable(f"{folder} belongs to another user; set NUMBA_CACHE_DIR to a folder of your own.")
     os.environ["NUMBA_CACHE_DIR"] = str(folder)

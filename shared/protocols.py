@@ -75,11 +75,3 @@ PROTOCOLS: dict[str, Protocol] = {
 }
 """Protocols by name. Sources: nature, Mnih et al. 2015, Methods and Extended Data Table 1; machado, Machado et al.
 2018, "Revisiting the Arcade Learning Environment"; envpool, the wrappers of Weng et al. 2022."""
-
-
-def protocol_of(name: str) -> Protocol:
-    """The protocol of that name. Raises `ValueError` with a sentence when there is none."""
-    try:
-        return PROTOCOLS[name]
-    except KeyError:
-        raise ValueError(f"There is no protocol {name!r}; choose one of {', '.join(PROTOCOLS)}.") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sized
 
+from shared.words import shown
 from watch.records import number
 
 
@@ -40,7 +41,7 @@ def setting(value: object) -> str:
         return "–"
     if isinstance(value, bool):
         return "on" if value else "off"
-    return f"{value:_}" if isinstance(value, int) else str(value)
+    return shown(value)
 
 
 def count(things: Sized, word: str) -> str:

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import ringside
+from agent import weights_at
 from learner.initial import initial_parameters
+from learner.policy import Policy
 from shared.checkpoint import CheckpointWriter
 from shared.config import Config
 from shared.parameters import network_of
@@ -73,9 +76,16 @@ def test_weights_of_the_same_network_are_taken(tmp_path: Path, of: dict[str, obj
     assert not ringside.continues(ringside.check(config))
 
 
-@pytest.mark.parametrize("of", [RAINBOW, IQN])
-def test_an_agent_of_any_network_acts_without_noise(tmp_path: Path, of: dict[str, object]) -> None:
-    agent = ringside.load_agent(weights(tmp_path / "old", **of), device="cpu")
-    for seed in range(5):
-        frames = np.random.default_rng(seed).integers(0, 256, (4, 84, 84), np.uint8)
-        assert len({agent(frames) for _ in range(3)}) == 1
+def test_an_agent_of_a_noisy_network_acts_without_noise(tmp_path: Path) -> None:
+    """Its values are those of a policy that does not explore, and not of one that does."""
+    file = weights(tmp_path / "old", **RAINBOW)
+    found, agent = weights_at(file), ringside.load_agent(file, device="cpu")
+    stacks = np.random.default_rng(1).integers(0, 256, (1, 4, 84, 84), np.uint8)
+    rows, keep, places = np.arange(4)[None], np.ones((1, 4), bool), np.zeros(1, np.int64)
+    values = {}
+    for seed in (None, 1):
+        policy = Policy(found.network, torch.device("cpu"), "fp32", batch=1, explore_seed=seed)
+        policy.load(found.flat)
+        values[seed] = policy.q_values_of(stacks[0], rows, keep, places, ticks=np.zeros(1, np.int64))[0].tolist()
+    assert agent.q_values(stacks[0]).tolist() == values[None]
+    assert values[1] != values[None]

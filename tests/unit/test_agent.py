@@ -38,7 +38,9 @@ def test_one_observation_or_several(tmp_path: Path) -> None:
     assert (agent.game, agent.protocol, agent.actions) == ("pong", "nature", 6)
 
 
-@pytest.mark.parametrize("wrong", [STACKS[0] / 255, STACKS[0, 0], STACKS[None], STACKS[0].transpose(1, 2, 0)])
+@pytest.mark.parametrize(
+    "wrong", [STACKS[0] / 255, STACKS[0, 0], STACKS[None], STACKS[:0], STACKS[0].transpose(1, 2, 0)]
+)
 def test_another_observation_is_refused(tmp_path: Path, wrong: np.ndarray) -> None:
     agent = ringside.load_agent(random_weights(tmp_path), device="cpu")
     with pytest.raises(ValueError, match=r"uint8\[4, 84, 84\].*this one is"):

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import get_args
 
-import pytest
-
 from shared.config import ProtocolName
-from shared.protocols import PROTOCOLS, protocol_of
+from shared.protocols import PROTOCOLS
 
 
 def test_every_name_of_the_configuration_has_its_protocol() -> None:
@@ -25,8 +23,3 @@ def test_rules_are_those_of_the_table() -> None:
     assert [p.action_set for p in PROTOCOLS.values()] == ["minimal", "full", "minimal"]
     assert {p.longest_episode_frames for p in PROTOCOLS.values()} == {108_000}
     assert [(p.eval_episodes, p.eval_epsilon) for p in PROTOCOLS.values()] == [(30, 0.05), (100, 0.001), (30, 0.05)]
-
-
-def test_an_unknown_protocol_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="no protocol 'atari'; choose one of nature, machado, envpool"):
-        protocol_of("atari")

@@ -19,6 +19,9 @@ from shared.requests import Requests
 from supervisor import REAP_SECONDS, SAVE_SECONDS, Supervisor, _Child
 
 
+SLEEPER = "import time; from shared.stacks import *; stacks_told(); print(flush=True); time.sleep(60)"
+
+
 @pytest.fixture
 def stopping() -> Supervisor:
     """A supervisor whose patience with everybody but the scribe is over."""
@@ -92,7 +95,11 @@ def test_multiprocess_does_not_wait_for_it_when_the_program_ends(stopping: Super
 
 def test_who_hangs_says_where_before_it_is_killed(stopping: Supervisor, monkeypatch: pytest.MonkeyPatch) -> None:
     hung = subprocess.Popen(
-        [sys.executable, "-c", "from shared.stacks import *; stacks_told(); print(flush=True); signal.pause()"],
+        [
+            sys.executable,
+            "-c",
+            "from shared.stacks import *; stacks_told(); print(flush=True); import time; time.sleep(60)",
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
