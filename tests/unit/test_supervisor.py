@@ -18,7 +18,6 @@ from shared.board import Role, Stop
 from shared.requests import Requests
 from supervisor import REAP_SECONDS, SAVE_SECONDS, Supervisor, _Child
 
-
 SLEEPER = "import time; from shared.stacks import *; stacks_told(); print(flush=True); time.sleep(60)"
 
 
