@@ -153,6 +153,15 @@ def _version() -> int:
     return int(found[1]) if found else 0
 
 
+def _is_active(manager: str, unit: str) -> bool:
+    """Whether there is anything left of a scope, as far as systemd tells in time."""
+    try:
+        asked = subprocess.run(["systemctl", manager, "is-active", "--quiet", unit], check=False, timeout=LEAVE_SECONDS)
+    except subprocess.TimeoutExpired:
+        return True
+    return asked.returncode == 0
+
+
 def _leave_guard(manager: str) -> None:
     """Leave a process behind that, when this one has ended, has systemd kill what is left of the scope."""
     unit, me = _unit(), os.pidfd_open(os.getpid())
@@ -164,7 +173,7 @@ def _leave_guard(manager: str) -> None:
         os.dup2(nowhere, stream)
     select.select([me], [], [])
     deadline = time.monotonic() + LEAVE_SECONDS
-    while subprocess.run(["systemctl", manager, "is-active", "--quiet", unit], check=False).returncode == 0:
+    while _is_active(manager, unit):
         if time.monotonic() > deadline:
             os.execvp("systemctl", ["systemctl", manager, "kill", "--signal=SIGKILL", unit])
         time.sleep(0.1)

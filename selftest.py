@@ -20,6 +20,7 @@ from shared.checks import Check
 from shared.config import SUMMARY_FILE
 from shared.manifest import BEST_FILE, CHECKPOINTS
 from shared.memory import Plan
+from shared.parent import killed
 from shared.words import words_of
 
 ROUNDS = 4
@@ -59,8 +60,7 @@ def check(plan: Plan) -> Check:
         except subprocess.TimeoutExpired:
             return _failed(f"A small run did not end within {SECONDS:.0f} s.")
         finally:
-            process.kill()  # its children die with it
-            process.wait()
+            killed(process)  # its children die with it
         if process.returncode:
             return _failed(f"A small run ended with code {process.returncode}: {errors.strip()}")
         summary = json.loads((run_dir / SUMMARY_FILE).read_text())

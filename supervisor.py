@@ -26,6 +26,7 @@ from shared.cores import Claims, cores_of_actors
 from shared.deaths import Cause, Deaths, signal_name
 from shared.errors import RunFailed
 from shared.memory import Memory, Plan
+from shared.parent import REAP_SECONDS
 from shared.process import DEVICE_FAULT, FATAL, Bells, Birth, log_path, role_name, run_role
 from shared.requests import Requests, requests_heard
 from shared.stacks import TELL_STACKS
@@ -36,8 +37,6 @@ GRACE_SECONDS = 8.0
 """How long a process may take to leave when asked."""
 SAVE_SECONDS = 120.0
 """How long the scribe may take for the last checkpoint."""
-REAP_SECONDS = 30.0
-"""How long a killed process may take to end; one that waits for a disk or a driver ends only when that answers."""
 STACKS_SECONDS = 0.5
 """How long a process that hangs has to say where its threads are, before it is killed."""
 LOOK_SECONDS = 0.25

@@ -24,7 +24,7 @@ from actors.lane import Lane
 from benchmarks.report import ROOT
 from shared.config import Config
 from shared.memory import Memory, Plan
-from shared.parent import die_with
+from shared.parent import die_with, killed
 from shared.presets import NATURE
 
 BLOCK_TICKS = 32
@@ -98,8 +98,7 @@ def crew(game: str, processes: int, seconds: float) -> list[dict[str, Any]]:
         return [json.loads(each.communicate()[0]) for each in members]
     finally:
         for each in members:
-            each.kill()
-            each.wait()
+            killed(each)
 
 
 def main() -> None:

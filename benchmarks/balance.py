@@ -30,6 +30,7 @@ from benchmarks.runs import Throughput, plan_of
 from benchmarks.runs import measure as run
 from benchmarks.turns import Contender, in_turn
 from shared.machine import usable_cores
+from shared.parent import killed
 
 EMULATION_BOUND = ("--network", "small", "--train-every", "400")
 ROUNDS = 40
@@ -138,5 +139,4 @@ def _look_after(ended: Event, slowed: bool) -> None:
                         psutil.Process(rival.pid).nice(child.nice())
     finally:
         if rival is not None:
-            rival.kill()
-            rival.wait()
+            killed(rival)

@@ -15,12 +15,13 @@ from multiprocess.connection import Connection
 from benchmarks.report import CannotRun, WrongResult
 from shared.arena import ArenaError
 from shared.errors import DeviceFault
+from shared.parent import REAP_SECONDS
 from shared.stacks import stacks_told
 
 START_SECONDS = 120.0
 """Most that a process may take beyond the time that it was given."""
 END_SECONDS = 10.0
-"""Most that it may take to end; one that waits for a driver may not even when it is killed."""
+"""Most that it may take to end by itself."""
 
 
 class Child:
@@ -72,7 +73,7 @@ class Child:
     ) -> None:
         self._ours.close()
         self._process.kill()
-        self._process.join(END_SECONDS)
+        self._process.join(REAP_SECONDS)
 
 
 def _child(connection: Connection, work: Callable[..., None], arguments: tuple[Any, ...], env: dict[str, str]) -> None:

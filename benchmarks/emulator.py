@@ -21,7 +21,7 @@ from benchmarks.limits import Options
 from benchmarks.report import CannotRun, Report, WrongResult
 from shared.config import FRAME_SKIP
 from shared.machine import usable_cores
-from shared.parent import die_with
+from shared.parent import REAP_SECONDS, die_with
 from shared.protocols import PROTOCOLS
 from shared.random import Stream, below
 
@@ -148,7 +148,7 @@ def crew(game: str, processes: int) -> Iterator[list[Connection]]:
     finally:
         for child in children:
             child.kill()  # it holds nothing that could be left behind
-            child.join()
+            child.join(REAP_SECONDS)
         for connection in connections:
             connection.close()
 

@@ -9,6 +9,7 @@ import subprocess
 from types import TracebackType
 
 from shared import machine
+from shared.parent import killed
 
 INTERVAL_MS = 1_000
 """Between two samples; each is the share of the driver's last sample period."""
@@ -60,5 +61,4 @@ class GpuShare:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+            killed(self._process)

@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.report import ROOT, CannotRun, WrongResult
 from shared.config import LOGS
-from shared.parent import die_with
+from shared.parent import die_with, killed
 
 END_SECONDS = 300.0
 """Longest time from asking a run to stop to its end."""
@@ -76,8 +76,7 @@ def running(command: Sequence[str], errors: Path) -> Iterator[subprocess.Popen[b
         try:
             process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
-            process.kill()  # its children die with it
-            process.wait()
+            killed(process)  # its children die with it
 
 
 def logs_of(run_dir: Path) -> str:

@@ -25,7 +25,7 @@ from shared.board import Role
 from shared.config import Config
 from shared.mailbox import Mailbox
 from shared.memory import Memory, Plan
-from shared.parent import die_with
+from shared.parent import REAP_SECONDS, die_with
 from shared.wait import LOOK_SECONDS, Bell, Waiter
 
 ACTIONS = 18
@@ -113,7 +113,7 @@ def _asker() -> Iterator[Asker]:
         yield asker
     finally:
         child.kill()
-        child.join()
+        child.join(REAP_SECONDS)
         pipe.close()
         for bell in bells:
             os.close(bell.fd)

@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.outside import logs_of
 from benchmarks.report import ROOT
 from shared.files import write_atomic
-from shared.parent import die_with
+from shared.parent import die_with, killed
 from shared.stacks import TELL_STACKS
 
 STAGE_SECONDS = 560.0
@@ -148,7 +148,7 @@ class Stage:
             finally:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+                killed(process)
         good = satisfied or (process.returncode == 0 and not late)
         if not good and run_dir is not None:
             with (self.out / f"{self.name}.log").open("ab") as log:

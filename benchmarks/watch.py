@@ -39,6 +39,7 @@ from shared.board import METRIC_SPANS, METRICS
 from shared.live import LIVE_FILE
 from shared.machine import usable_cores
 from shared.memory import Memory
+from shared.parent import killed
 from watch.attach import attach, read_config
 
 ALONE, WATCHED = "nobody looks on", "one viewer"
@@ -164,8 +165,7 @@ def _watched(memory: Memory, run_dir: Path, seconds: float) -> Seen:
         try:
             server.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()
+            killed(server)
     if viewer.trouble is not None:
         raise WrongResult(viewer.trouble)
     return Seen(speed, pictures / took, used / took)

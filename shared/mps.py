@@ -28,7 +28,7 @@ from functools import partial
 from pathlib import Path
 
 from shared.cgroup import stat_fields
-from shared.parent import die_with
+from shared.parent import die_with, killed
 
 CONTROL = "nvidia-cuda-mps-control"
 DRIVER_FOLDER = "/usr/local/nvidia/bin"
@@ -153,8 +153,7 @@ class Service:
             try:
                 self._guardian.wait(4 * QUIT_SECONDS)
             except subprocess.TimeoutExpired:
-                self._guardian.kill()
-                self._guardian.wait()
+                killed(self._guardian)
             assert self._guardian.stdout is not None, "it was asked for"
             self._guardian.stdout.close()
             self._guardian = None
@@ -270,8 +269,7 @@ def _end(daemon: subprocess.Popen[bytes]) -> None:
     """Wait for a daemon that was told to quit; kill it, and whatever it has left, when it does not."""
     with suppress(subprocess.TimeoutExpired):
         daemon.wait(QUIT_SECONDS)
-    daemon.kill()
-    daemon.wait()
+    killed(daemon)
     for path in Path("/proc").glob("[0-9]*/stat"):
         if stat_fields(path)[1:2] == [str(os.getpid())]:
             with suppress(ProcessLookupError):

@@ -1,11 +1,17 @@
-"""Processes that do not outlive the one that started them."""
+"""Processes that do not outlive the one that started them, and are waited for no longer than is reasonable."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import signal
+import subprocess
 import sys
+from contextlib import suppress
+from typing import Any
+
+REAP_SECONDS = 30.0
+"""How long a killed process may take to end; one that waits for a disk or a driver ends only when that answers."""
 
 _PR_SET_PDEATHSIG = 1
 
@@ -15,3 +21,11 @@ def die_with(parent: int, by: signal.Signals = signal.SIGKILL) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, by, 0, 0, 0)
     if os.getppid() != parent:  # it died before the signal was armed
         sys.exit(1)
+
+
+def killed(process: subprocess.Popen[Any]) -> bool:
+    """Kill a process, if it lives, and reap it; False: it does not end."""
+    process.kill()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(REAP_SECONDS)
+    return process.returncode is not None

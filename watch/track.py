@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from shared.config import CONFIG_FILE, LOGS, METRICS_FILE, SUMMARY_FILE, Run
 from shared.files import PRIVATE_UMASK, read_object, write_atomic
-from shared.parent import die_with
+from shared.parent import die_with, killed
 from shared.process import NICENESS
 from watch.follow import Follower
 from watch.tags import episode_scalars, evaluation_scalars, round_scalars
@@ -89,7 +89,7 @@ class Tracker:
         finally:
             if self._process.poll() is None:
                 os.killpg(self._process.pid, signal.SIGKILL)
-                self._process.wait()
+                killed(self._process)
 
 
 @contextmanager

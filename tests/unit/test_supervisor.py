@@ -15,8 +15,9 @@ import pytest
 
 import supervisor
 from shared.board import Role, Stop
+from shared.parent import REAP_SECONDS
 from shared.requests import Requests
-from supervisor import REAP_SECONDS, SAVE_SECONDS, Supervisor, _Child
+from supervisor import SAVE_SECONDS, Supervisor, _Child
 
 SLEEPER = "import time; from shared.stacks import *; stacks_told(); print(flush=True); time.sleep(60)"
 
