@@ -305,7 +305,7 @@ class Supervisor:
 
     @property
     def _stopping(self) -> bool:
-        return bool(self._board.stop[0] != Stop.RUN)
+        return self._board.stopping
 
     @property
     def _out_of_patience(self) -> bool:

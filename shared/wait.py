@@ -15,7 +15,7 @@ import select
 import time
 from collections.abc import Callable
 
-from shared.board import Board, Phase, Stop
+from shared.board import Board, Phase
 
 LOOK_SECONDS = 0.5
 TELL_NS = 100_000_000
@@ -67,7 +67,7 @@ class Waiter:
         now = time.monotonic_ns()
         self.board.busy_ns[self.process] += now - self._mark
         self._live(now)
-        if self.board.stop[0] != Stop.RUN:
+        if self.board.stopping:
             raise Stopped
 
     def wait(self, ready: Callable[[], bool]) -> int:
@@ -83,7 +83,7 @@ class Waiter:
             now = time.monotonic_ns()
             self.board.waited_ns[self.process] += now - self._mark
             self._live(now)
-            if self.board.stop[0] != Stop.RUN:
+            if self.board.stopping:
                 raise Stopped
         self.board.phase[self.process] = phase
         return self._mark - begun
