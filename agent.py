@@ -5,13 +5,13 @@ Everything that makes a `learner.policy.Policy` outside of training is here.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shared.config import FRAME_SIDE, STACK, Config, ConfigError, Play
+from shared.cublas import choose_workspace
 from shared.trust import require_own
 from zoo.catalogue import find
 
@@ -96,7 +96,7 @@ def policy_of(weights: Weights, device: str, rows: int = ROWS) -> EvaluationPoli
     name = device_of(device)
     precision = precision_of("auto", name)
     threads = 1  # a batch of eight is too small to share; threads that wait for each other made it four times slower
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before CUDA is initialised
+    choose_workspace()
     prepare_torch(torch.device(name), precision, threads)
     policy = Policy(weights.network, torch.device(name), precision, rows)
     policy.load(weights.flat)

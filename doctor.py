@@ -25,7 +25,7 @@ from shared import cgroup, checks, machine, mps
 from shared.checks import Check
 from shared.config import Config
 from shared.memory import Plan
-from shared.validate import replay_that_fits, write_result, written_file
+from shared.validate import nearest_directory, replay_that_fits, write_result, written_file
 from shared.words import as_spelt
 
 PROJECT = Path(__file__).resolve().parent
@@ -86,7 +86,7 @@ def diagnose(config: Config, words: Sequence[str]) -> tuple[list[Check], str]:
     answers += checks.before_start(plan, continues=ringside.continues(plan))
     answers.append(checks.locked_memory(machine.locked_memory()))
     with _working("disk"):
-        answers.append(_disk_speed(checks.nearest_directory(run_dir)))
+        answers.append(_disk_speed(nearest_directory(run_dir)))
     with _working("self-test: a small run"):
         answers.append(selftest.check(plan))
     return answers, suggestion(plan, words)

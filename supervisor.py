@@ -23,6 +23,7 @@ from shared.board import Phase, Role, Stop
 from shared.cgroup import OomKills
 from shared.config import LOGS
 from shared.cores import Claims, cores_of_actors
+from shared.cublas import choose_workspace
 from shared.deaths import Cause, Deaths, signal_name
 from shared.errors import RunFailed
 from shared.memory import Memory, Plan
@@ -404,7 +405,7 @@ def train(plan: Plan, on_look: Callable[[Memory], None], note: Callable[[str], N
     """
     assert plan.config.run.run_dir is not None, "the configuration is not resolved"
     (plan.config.run.run_dir / LOGS).mkdir(mode=0o700, exist_ok=True)
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before any child could initialise CUDA
+    choose_workspace()  # before any child could initialise CUDA
     machine = plan.config.machine
     try:
         with mps.service(machine.mps, machine.device, note) as gpu:

@@ -56,12 +56,12 @@ class Lane:
         self._snapshots = memory.lane_snapshots
         self._sizes = memory.sizes
         self._explore: Explore = plan.config.explore
-        first = index * memory.sizes.lane_envs
-        self._ladder = [self._sizes.ladder(first + j, self._explore) for j in range(memory.sizes.lane_envs)]
+        self._first_env = index * memory.sizes.lane_envs
+        places = range(self._first_env, self._first_env + memory.sizes.lane_envs)
+        self._ladder = [self._sizes.ladder(env, self._explore) for env in places]
         self._seed = plan.config.run.seed
         self._env = plan.config.play.env
         self._slot = {name: view[index] for name, view in memory.ring.field.items()}
-        self._first_env = index * memory.sizes.lane_envs
         self._resets = [False] * len(envs)
         self._returns = [0.0] * len(envs)
         self._steps = [0] * len(envs)

@@ -14,6 +14,7 @@ from multiprocess.connection import Connection
 
 from benchmarks.report import CannotRun, WrongResult
 from shared.arena import ArenaError
+from shared.cublas import choose_workspace
 from shared.errors import DeviceFault
 from shared.parent import REAP_SECONDS
 from shared.stacks import stacks_told
@@ -30,7 +31,7 @@ class Child:
     def __init__(
         self, work: Callable[..., None], arguments: tuple[Any, ...], environment: Mapping[str, str] | None = None
     ) -> None:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before the child could initialise CUDA
+        choose_workspace()
         context = multiprocess.get_context("spawn")
         self._ours, theirs = context.Pipe()
         self._process = context.Process(

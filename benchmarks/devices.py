@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +13,7 @@ from learner.ahead import Graphs
 from learner.device import prepare_torch
 from shared import machine
 from shared.config import Precision
+from shared.cublas import choose_workspace
 from shared.resolve import precision_of
 
 
@@ -27,7 +27,7 @@ class Device:
 
     def prepare(self, precision: str, threads: int) -> None:
         """The settings of a run for this process, before what is measured is built."""
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before CUDA is initialised
+        choose_workspace()
         prepare_torch(self.torch, precision, threads)
 
     def named(self, row: str) -> str:

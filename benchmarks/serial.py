@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import time
 from collections import deque
 from typing import Any, Protocol
@@ -32,6 +31,7 @@ from learner.learner import prepare, trainer_of
 from learner.policy import Policy, greedy
 from shared.arena import ArenaError
 from shared.config import FRAME_SIDE, STACK, ConfigError
+from shared.cublas import choose_workspace
 from shared.mailbox import Mailbox
 from shared.memory import Memory, Plan
 from shared.parameters import CONVOLUTIONS
@@ -223,7 +223,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=60.0, help="give up after so long")
     parser.add_argument("words", nargs="*", help="flags of launch.py, after --")
     options = parser.parse_args()
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before CUDA is initialised
+    choose_workspace()
     try:
         plan = ringside.check(configuration(options.words))
         prepare(plan.config)

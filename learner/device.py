@@ -8,6 +8,7 @@ import os
 import torch
 
 from shared.config import ConfigError
+from shared.cublas import SAME_BITS, WORKSPACE
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _LARGEST_HEAP_BLOCK = 32 << 20
@@ -18,7 +19,7 @@ def prepare_torch(device: torch.device, precision: str, threads: int, *, determi
     """Make this process compute the same bits every time. Call it before the first tensor operation.
 
     `threads` is part of the result: sums are split by it, so it is never left to the library. On CUDA the
-    environment must hold CUBLAS_WORKSPACE_CONFIG=:4096:8 already when the process starts. Without `deterministic` the
+    environment must hold a workspace of `shared.cublas` already when the process starts. Without `deterministic` the
     libraries take whichever kernels they prefer, or find fastest by trying.
 
     Raises:
@@ -35,11 +36,11 @@ def prepare_torch(device: torch.device, precision: str, threads: int, *, determi
     # for each temporary, which changes no result here.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     if device.type == "cuda":
-        workspace = os.environ.get("CUBLAS_WORKSPACE_CONFIG")
-        if workspace not in (":4096:8", ":16:8"):
+        workspace = os.environ.get(WORKSPACE)
+        if workspace not in SAME_BITS:
             raise ConfigError(
-                f"CUBLAS_WORKSPACE_CONFIG is {workspace!r} in the environment; only :4096:8 and :16:8 give the same "
-                "bits every time. Unset it: :4096:8 is then set before CUDA starts."
+                f"{WORKSPACE} is {workspace!r} in the environment; only {' and '.join(SAME_BITS)} give the same bits "
+                "every time. Unset it: it is then set before CUDA starts."
             )
         torch.backends.cudnn.benchmark = not deterministic
         torch.backends.cudnn.deterministic = deterministic

@@ -72,7 +72,7 @@ def before_start(plan: Plan, *, continues: bool) -> list[Check]:
         directory,
     ]
     if directory.colour != "red":
-        answers.append(disk_space(plan, machine.free_disk(nearest_directory(run_dir))))
+        answers.append(disk_space(plan, machine.free_disk(validate.nearest_directory(run_dir))))
     return answers
 
 
@@ -253,11 +253,6 @@ def mps(*, installed: bool) -> Check:
 
 
 # Files
-
-
-def nearest_directory(path: Path) -> Path:
-    """The path itself, or the nearest above it that exists."""
-    return next(above for above in (path.absolute(), *path.absolute().parents) if above.exists())
 
 
 def run_directory(path: Path, *, continues: bool) -> Check:

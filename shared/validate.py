@@ -176,6 +176,11 @@ def write_result(flag: str, path: Path, result: object) -> None:
         raise ConfigError(f"{flag} {path} cannot be written: {error.strerror}.") from error
 
 
+def nearest_directory(path: Path) -> Path:
+    """The path itself, or the nearest above it that exists."""
+    return next(above for above in (path.absolute(), *path.absolute().parents) if above.exists())
+
+
 def run_directory(path: Path, *, continues: bool) -> None:
     """Refuse a directory that cannot be written, or that holds a run other than the one that is continued."""
     if path.exists() and not path.is_dir():
@@ -184,7 +189,7 @@ def run_directory(path: Path, *, continues: bool) -> None:
         raise ConfigError(
             f"--run-dir {path} already holds a run; name another, or continue that one with --resume {path}."
         )
-    above = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
+    above = nearest_directory(path)
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
         raise ConfigError(f"--run-dir {path} cannot be written: {above} is not a directory that this user may write.")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from shared.cublas import choose_workspace
 from tests.runs import STARTED
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -23,7 +23,7 @@ def pytest_configure() -> None:
 
     A GPU gives the same bits again only where this was said before its libraries were loaded (`learner.device`).
     """
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    choose_workspace()
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

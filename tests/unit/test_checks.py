@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import ringside
-from shared import checks
+from shared import checks, validate
 from shared.checks import GB, MB, Check
 from shared.config import Config, ConfigError
 from shared.machine import Gpu
@@ -122,7 +122,7 @@ def test_disk(plan: Plan) -> None:
 
 def test_run_directory(tmp_path: Path) -> None:
     assert checks.run_directory(tmp_path / "a" / "b", continues=False).colour == "green"
-    assert checks.nearest_directory(tmp_path / "a" / "b") == tmp_path
+    assert validate.nearest_directory(tmp_path / "a" / "b") == tmp_path
     (tmp_path / "file").write_text("")
     assert checks.run_directory(tmp_path / "file", continues=False).colour == "red"
 
