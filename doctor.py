@@ -63,10 +63,11 @@ def diagnose(config: Config, words: Sequence[str]) -> tuple[list[Check], str]:
     import selftest
     from actors.atari import games
 
+    devices = machine.cuda_devices()
     gpu = checks.device(
         config.machine.device,
         machine.gpus(),
-        devices := machine.cuda_devices(),
+        devices,
         machine.torch_cuda_version(),
         driver=machine.has_nvidia_driver(),
     )

@@ -7,6 +7,7 @@
   exact        the same weights for other numbers of actors, replay on the host, other launches, with and without MPS
   breakout     bench throughput with 96 and 192 envs
   solve-1      Pong with the preset quick and seed 1, until the mean of the last 100 training episodes is 18
+  quick        bench throughput on Pong with that preset, as it comes, with more lanes and with more envs
   learner      bench gpu: updates a second, by precision, place of the replay, determinism, length of a launch
   latency      bench gpu: how long inference takes beside a busy learner, in turns and under MPS
   tests        the tests of exactness and of deaths, on this device
@@ -63,6 +64,7 @@ SMALLER_REPLAY = "--replay-size 300_000"
 """What large runs are told where there is less."""
 FEW_KERNELS = "quick,double,dueling,c51,qr-dqn"
 MANY_KERNELS = "rainbow,iqn,btr"
+QUICK = {"as-it-comes": "", "more-lanes": "--lane-envs 1", "more-envs": "--envs 64"}
 SMALL_RUN = "--game breakout --envs 8 --lane-envs 2 --round-steps 480 --learning-starts 960 --total-steps 9_600 \
 --replay-size 2_400 --epsilon-steps 2_000"
 VARIANTS = {
@@ -153,6 +155,14 @@ def throughput(stage: Stage, game: str) -> None:
         stage.bench(words, f"throughput-{game}-{envs}.json", LONG / 2, more)
 
 
+def quick(stage: Stage) -> None:
+    """Whether the preset has lanes enough to hide a GPU's answers from its actors."""
+    for name, words in QUICK.items():
+        told = "throughput --game pong --parts speed --repeats 1 --seconds 8"
+        more = f"-- --device cuda --preset quick {words} {stage.more}"
+        stage.bench(told, f"throughput-quick-{name}.json", LONG / len(QUICK), more)
+
+
 def scaling(stage: Stage) -> None:
     """More actors."""
     stage.bench("scaling --repeats 1", "scaling.json", LONG, f"-- --device cuda {_room()} {stage.more}")
@@ -197,6 +207,7 @@ STAGES: dict[str, Callable[[Stage], None]] = {
     "exact": exact,
     "breakout": partial(throughput, game="breakout"),
     "solve-1": partial(solve, seed=1),
+    "quick": quick,
     "learner": learner,
     "latency": latency,
     "tests": tests,

@@ -192,7 +192,7 @@ def _load_payload(path: Path, index: int, shape: SegmentShape, experiment: str |
     return payload
 
 
-def check_segment(path: Path, index: int, shape: SegmentShape, experiment: str | None = None) -> None:
+def check_segment(path: Path, index: int, shape: SegmentShape, experiment: str) -> None:
     """Verify header and checksum of a segment file. Raises `CheckpointError` with a sentence, or `OSError`."""
     _load_payload(path, index, shape, experiment)
 

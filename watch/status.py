@@ -36,7 +36,7 @@ class RoleStatus:
     @property
     def is_actor(self) -> bool:
         """Whether it plays for training."""
-        return self.name == "actor" or self.name.startswith("actor ")
+        return self.name.startswith("actor ")
 
     @property
     def group(self) -> str:

@@ -103,8 +103,8 @@ class Terminal(Canvas):
 
 def brief(scene: Scene) -> Row:
     """The most important things in one line."""
-    name = scene.game if scene.action is None else scene.actions[scene.action]
-    value = "" if scene.values is None or scene.action is None else f" Q {scene.values[scene.action]:.2f}"
+    name = scene.actions[scene.action]
+    value = "" if scene.values is None else f" Q {scene.values[scene.action]:.2f}"
     return [(f"return {scene.total:,.10g}  ", TEXT), (f"{name}{value}  ", CHOSEN), (f"step {scene.steps:,}", DIM)]
 
 

@@ -22,6 +22,7 @@ from benchmarks.prove_gpu import (
     FAMILY_VARIANTS,
     FEW_KERNELS,
     MANY_KERNELS,
+    QUICK,
     SMALL_RUN,
     STAGES,
     VARIANTS,
@@ -176,6 +177,13 @@ def test_the_runs_of_the_family_are_not_refused(combination: str) -> None:
     words = f"{SMALL_RUN} {FAMILY[combination]}".split()
     for variant in FAMILY_VARIANTS:
         ringside.plan(configuration([*words, *VARIANTS[variant].split()]))
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_the_runs_of_the_quick_preset_are_not_refused(name: str) -> None:
+    ringside.plan(
+        configuration(["--game", "pong", "--preset", "quick", *QUICK[name].split(), "--replay-size", "20_000"])
+    )
 
 
 def test_what_the_processes_of_a_failed_run_wrote_is_kept(tmp_path: Path) -> None:
