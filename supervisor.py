@@ -11,7 +11,6 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import multiprocess
 from multiprocess import reduction
@@ -27,6 +26,7 @@ from shared.cublas import choose_workspace
 from shared.deaths import Cause, Deaths, signal_name
 from shared.errors import RunFailed
 from shared.memory import Memory, Plan
+from shared.obituary import beyond_reach, obituary
 from shared.parent import REAP_SECONDS
 from shared.process import DEVICE_FAULT, FATAL, Bells, Birth, log_path, role_name, run_role
 from shared.requests import Requests, requests_heard
@@ -280,13 +280,7 @@ class Supervisor:
             # Its log lies on the disk that is in trouble.
             return trouble.without_checkpoint(int(self._board.trouble[0]), self._run_dir)
         log = log_path(self._run_dir, number)
-        last = (_behind(log, self._logged[number]).strip().splitlines() or ["it left no message"])[-1]
-        if code == FATAL:
-            return last
-        told = (
-            f"Its last words: {last} (traceback in {log})" if code >= 0 else f"Where it was, as far as it told: {log}"
-        )
-        return f"{role_name(number)} {how}, {count} times in a row without progress. {told}"
+        return obituary(role_name(number), how, count, code, log, self._logged[number])
 
     def _watch(self, number: int, child: _Child, since: float) -> None:
         """Kill a process that hangs; whoever finds it dead starts the next. `since`: seconds since the last look."""
@@ -348,7 +342,7 @@ class Supervisor:
         child = self._children.pop(number)
         # multiprocess would wait for it, without bound, when this program exits.
         multiprocess.process._children.discard(child.process)
-        self._fail(_beyond_reach(number))
+        self._fail(beyond_reach(role_name(number)))
 
     def _end_all(self) -> None:
         """Whatever happened: no process is left, the memory is given back."""
@@ -370,23 +364,6 @@ def _end(process: multiprocess.Process) -> bool:
     process.kill()
     process.join(REAP_SECONDS)
     return process.exitcode is not None
-
-
-def _behind(log: Path, begin: int) -> str:
-    """What a log has from a byte on; nothing when it cannot be read."""
-    try:
-        with open(log, "rb") as file:
-            file.seek(begin)
-            return file.read().decode(errors="replace")
-    except OSError:
-        return ""
-
-
-def _beyond_reach(number: int) -> str:
-    return (
-        f"{role_name(number)} was killed and does not end: it waits in the kernel for a disk or a driver that does not "
-        "answer. The kernel log may say which."
-    )
 
 
 def train(plan: Plan, on_look: Callable[[Memory], None], note: Callable[[str], None]) -> bool:

@@ -15,6 +15,7 @@ import pytest
 
 import supervisor
 from shared.board import Role, Stop
+from shared.obituary import beyond_reach
 from shared.parent import REAP_SECONDS
 from shared.requests import Requests
 from supervisor import SAVE_SECONDS, Supervisor, _Child
@@ -52,7 +53,7 @@ def test_who_was_killed_and_does_not_end_is_waited_for_no_longer_than_is_said(st
     learner.killed_at -= REAP_SECONDS + 1.0
     stopping._kill_late()
     assert list(stopping._children) == [Role.SCRIBE]
-    assert stopping._failure == supervisor._beyond_reach(Role.LEARNER)
+    assert stopping._failure == beyond_reach("learner")
 
 
 def test_the_scribe_too_is_let_go_in_the_end(stopping: Supervisor) -> None:
