@@ -186,10 +186,10 @@ QUICK = Config(
         replay_size=100_000,
         # Lapan: begin as soon as 10,000 steps are there.
         learning_starts=10_000,
-        # Adam with its published beta2, and the learning rate of Lapan, CleanRL and the Stable-Baselines3 zoo: with 2e-4
-        # the convolutions of two seeds in three died before they had learned anything. Rainbow's smoothing of 1.5e-4
-        # is more than Pong's gradients come to, 1e-4 a parameter and less: with it steps become ever smaller as the
-        # agent learns (docs/performance.md).
+        # Adam with its published beta2, and the learning rate of Lapan, CleanRL and the Stable-Baselines3 zoo: with
+        # 2e-4 the convolutions of two seeds in three died before they had learned anything. Rainbow's smoothing of
+        # 1.5e-4 is more than Pong's gradients come to, 1e-4 a parameter and less: with it steps become ever smaller as
+        # the agent learns (docs/performance.md).
         optimizer="adam",
         learning_rate=1e-4,
         optimizer_decay=0.999,
