@@ -138,7 +138,7 @@ class Supervisor:
         """Start everybody, and look after them until the last has gone."""
         try:
             for process in [*self._roles, *range(Role.ACTORS, Role.ACTORS + self._plan.actors)]:
-                if self._stopping:  # one could not be started
+                if self._board.stopping:  # one could not be started
                     break
                 self._start(process, incarnation=0)
             while self._children:
@@ -162,14 +162,14 @@ class Supervisor:
                 continue  # it was started again together with another
             if child.process.sentinel in dead:
                 self._bury(number, child)
-            elif not self._stopping or number == Role.SCRIBE:  # who may not go on is not waited for
+            elif not self._board.stopping or number == Role.SCRIBE:  # who may not go on is not waited for
                 self._watch(number, child, since)
-        if self._requests.count and not self._stopping:
+        if self._requests.count and not self._board.stopping:
             self._note("Stopping: the round is abandoned, the last boundary is saved. Once more ends at once.")
             self._stop()
         if self._out_of_patience or now > self._stop_deadline:
             self._kill_late()
-        if self._balancer is not None and not self._stopping:
+        if self._balancer is not None and not self._board.stopping:
             for move in self._balancer.look():
                 self._bells[Role.ACTORS + move.taker].ring()  # it makes emulators while it waits for the others
         self._show()
@@ -182,7 +182,7 @@ class Supervisor:
             self._on_look(self._memory)
         except Exception as error:  # noqa: BLE001  (somebody else's function; raised again at the end)
             self._refusal = error
-            if self._children and not self._stopping:
+            if self._children and not self._board.stopping:
                 self._note("Stopping: whoever looks on failed. The round is abandoned, the last boundary is saved.")
                 self._stop()
 
@@ -225,10 +225,10 @@ class Supervisor:
         """A process has ended: let it go, start it again, or end the run."""
         child.process.join()
         code = child.process.exitcode
-        if code == 0 and (self._stopping or self._board.finished):
+        if code == 0 and (self._board.stopping or self._board.finished):
             del self._children[number]
             return
-        if self._stopping and (number != Role.SCRIBE or self._out_of_patience):
+        if self._board.stopping and (number != Role.SCRIBE or self._out_of_patience):
             del self._children[number]
             return
         how = f"was killed by {signal_name(-code)}" if code < 0 else f"ended with code {code}"
@@ -299,17 +299,13 @@ class Supervisor:
     # --- endings
 
     @property
-    def _stopping(self) -> bool:
-        return self._board.stopping
-
-    @property
     def _out_of_patience(self) -> bool:
         """Whether nobody, not even the scribe, may go on: the user asked twice, or saving takes too long."""
         return self._requests.count > 1 or time.monotonic() > self._stop_deadline + SAVE_SECONDS
 
     def _fail(self, sentence: str) -> None:
         self._failure = self._failure or sentence
-        if not self._stopping:
+        if not self._board.stopping:
             self._stop()
 
     def _stop(self) -> None:

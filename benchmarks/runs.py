@@ -124,11 +124,15 @@ def says_round(words: Sequence[str]) -> bool:
     return any(flag_in(word) == "--round-steps" for word in words)
 
 
-def tell_rounds(report: Report, own: Plan, measured: Plan, seconds: float) -> None:
-    """Note how long the rounds of a measurement are, and why."""
+def tell_rounds(
+    report: Report, own: Plan, measured: Plan, seconds: float, others: str = "", theirs: Plan | None = None
+) -> None:
+    """Note how long the rounds of a measurement are, and why; and those of `others`, where `theirs` are not as long."""
     steps, usual = measured.sizes.round_steps, own.sizes.round_steps
     shorter = f" instead of {usual:,}, so that {ROUNDS} fit into {seconds:g} s. Shorter rounds save no work."
     report.note(f"Rounds have {steps:,} steps" + (shorter if steps < usual else "."))
+    if theirs is not None and theirs.sizes.round_steps != steps:
+        report.note(f"Those of {others} have {theirs.sizes.round_steps:,}.")
 
 
 def measure(game: str, seconds: float, words: Sequence[str], *, learning: bool = True) -> Throughput:

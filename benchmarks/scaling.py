@@ -79,9 +79,8 @@ def measure(options: Options, report: Report) -> None:
         count: Runs(fitted(count, count * pace), fitted(count, min(count * pace, learner)))
         for count in actor_counts(cores, lanes)
     }
-    tell_rounds(report, plan, plan_of(options.game, runs[1].alone), options.seconds)
-    if options.whole and runs[1].whole != runs[1].alone:
-        report.note(f"Those of whole runs have {plan_of(options.game, runs[1].whole).sizes.round_steps:,}.")
+    alone, whole = (plan_of(options.game, words) for words in (runs[1].alone, runs[1].whole))
+    tell_rounds(report, plan, alone, options.seconds, "whole runs", whole if options.whole else None)
     _add(report, runs, in_turn(report, list(_contenders(options, plan, runs)), options.repeats))
 
 

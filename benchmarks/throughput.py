@@ -94,7 +94,7 @@ def measure(options: Options, report: Report) -> None:
         plan = plan_of(options.game, options.words)
     if report.missing:
         return
-    runs = _fitted(options, plan, report)
+    runs = _fitted(options, parts, plan, report)
     plan = plan_of(options.game, runs.learning)
     found = in_turn(report, list(_contenders(options, parts, runs, plan)), options.repeats)
     if "speed" in parts:
@@ -125,7 +125,7 @@ def _contenders(options: Options, parts: Sequence[str], runs: Runs, plan: Plan) 
                 yield running(f"{schedule}, {case}", *flags, "--schedule", schedule)
 
 
-def _fitted(options: Options, plan: Plan, report: Report) -> Runs:
+def _fitted(options: Options, parts: Sequence[str], plan: Plan, report: Report) -> Runs:
     """Rounds and evaluations that fit into a measurement."""
     words, seconds = list(options.words), PROBE_SHARE * options.seconds
     paces: dict[str, float] = {}
@@ -138,9 +138,8 @@ def _fitted(options: Options, plan: Plan, report: Report) -> Runs:
     learning = rounds_that_fit(plan, words, options.seconds, slower) if paces else words
     playing = rounds_that_fit(plan, words, options.seconds, paces[BARE]) if BARE in paces else learning
     fitted = plan_of(options.game, learning)
-    tell_rounds(report, plan, fitted, options.seconds)
-    if "speed" in options.parts and playing != learning:
-        report.note(f"Those of the actors alone have {plan_of(options.game, playing).sizes.round_steps:,}.")
+    alone = plan_of(options.game, playing) if "speed" in parts else None
+    tell_rounds(report, plan, fitted, options.seconds, "the actors alone", alone)
     rounds = math.ceil(slower * options.seconds / EVALUATIONS / fitted.sizes.round_steps)
     evaluation_steps = max(LEAST_ROUNDS_BETWEEN_EVALUATIONS, rounds) * fitted.sizes.round_steps
     return Runs(learning, playing, evaluation_steps)

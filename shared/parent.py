@@ -23,9 +23,8 @@ def die_with(parent: int, by: signal.Signals = signal.SIGKILL) -> None:
         sys.exit(1)
 
 
-def killed(process: subprocess.Popen[Any]) -> bool:
-    """Kill a process, if it lives, and reap it; False: it does not end."""
+def killed(process: subprocess.Popen[Any]) -> None:
+    """Kill a process, if it lives, and reap it, if it ends."""
     process.kill()
     with suppress(subprocess.TimeoutExpired):
         process.wait(REAP_SECONDS)
-    return process.returncode is not None

@@ -96,11 +96,7 @@ def test_multiprocess_does_not_wait_for_it_when_the_program_ends(stopping: Super
 
 def test_who_hangs_says_where_before_it_is_killed(stopping: Supervisor, monkeypatch: pytest.MonkeyPatch) -> None:
     hung = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "from shared.stacks import *; stacks_told(); print(flush=True); import time; time.sleep(60)",
-        ],
+        [sys.executable, "-c", SLEEPER],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
