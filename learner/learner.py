@@ -17,7 +17,7 @@ from learner.device import prepare_torch
 from learner.faults import device_faults_named
 from learner.nan_report import report
 from learner.update import NonFiniteError, RoundMetrics, Trainer
-from shared.board import METRIC_SPANS, Phase
+from shared.board import METRIC_MEANS, METRIC_SPANS, Phase
 from shared.config import Config
 from shared.errors import Unmendable
 from shared.evaluation import evaluations_until
@@ -126,10 +126,10 @@ class Rounds:
         row = self._board.metrics[(boundary // self._sizes.snapshot_rounds - 1) % METRIC_SPANS]
         updates = sum(metrics.updates for metrics in self._span)
         row[:] = float("nan")
-        row[3] = updates
+        row[-2:] = updates, time.monotonic()
         if updates:
-            row[:3] = sum(np.array(metrics[1:]) * metrics.updates for metrics in self._span) / updates
-        row[-1] = time.monotonic()
+            means = sum(np.array(metrics[1:]) * metrics.updates for metrics in self._span) / updates
+            row[: len(METRIC_MEANS)] = means
         self._span.clear()
 
     def _commit(self, boundary: int) -> None:

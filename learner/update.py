@@ -61,6 +61,8 @@ class RoundMetrics(NamedTuple):
     """max_a Q(s, a) of the online network, on the scale of rewards; a transition's mean."""
     gradient_norm: float
     """Of the batch's mean gradient, looked at in the first update of each chunk."""
+    q_spread: float
+    """Standard deviation over a batch of max_a Q(s, a), looked at there, too: that of a dead network is next to 0."""
 
 
 class Trainer:
@@ -108,8 +110,8 @@ class Trainer:
             method=self._method,
             targets=self._targets,
         )
-        # Of loss and maximal Q by place in the batch, and of the gradient's norm in the first place.
-        self._sums = torch.zeros(3, learn.batch_size, dtype=torch.float64, device=device)
+        # Of loss and maximal Q by place in the batch; of the gradient's norm and the spread of Q in the first place.
+        self._sums = torch.zeros(4, learn.batch_size, dtype=torch.float64, device=device)
         self._round = self._done = self._planned = 0
         on_cpu = device.type == "cpu"
         self._aside = Aside(own_thread=on_cpu, stream=None if on_cpu else torch.cuda.Stream(device))
@@ -227,16 +229,16 @@ class Trainer:
         """
         self.check()
         self._feed.finish(self._done)
-        loss, mean_q, norm = self._sums.sum(1).tolist()
-        updates = max(1, self._done * self._learn.batch_size)
-        norms = max(1, -(-self._done // self._feed.updates))
-        return RoundMetrics(self._done, loss / updates, mean_q / updates, norm / norms)
+        loss, mean_q, norm, spread = self._sums.sum(1).tolist()
+        samples = max(1, self._done * self._learn.batch_size)
+        looks = max(1, -(-self._done // self._feed.updates))
+        return RoundMetrics(self._done, loss / samples, mean_q / samples, norm / looks, spread / looks)
 
     def check(self) -> None:
         """Raise `NonFiniteError` unless all is finite. What is not stays so in the sums, so one look suffices."""
         values = torch.cat([self._sums.sum(1), self._online.master.sum()[None]]).tolist()
         if not np.isfinite(values).all():
-            sums = dict(zip(("loss", "maximal Q", "gradient norm", "parameters"), values, strict=True))
+            sums = dict(zip(("loss", "maximal Q", "gradient norm", "spread of Q", "parameters"), values, strict=True))
             raise NonFiniteError(
                 f"In round {self._round}, within its first {self._done} updates, the learner's numbers ceased to be "
                 f"finite (sums: {', '.join(f'{name} {value}' for name, value in sums.items())}); a smaller "
@@ -326,8 +328,10 @@ class Trainer:
             learned.gradient.mul_(self._optimizer.gradient_scale)
         online.backward(past, learned.gradient, self._aside)
         self._aside.settle()
+        best = self._method.values(self._targets.unscaled(outputs)).amax(1)
         if index == 0:
             self._sums[2, 0].add_(self._optimizer.norm(), alpha=1.0 / (self._optimizer.gradient_scale * size))
+            self._sums[3, 0].add_(best.std(correction=0))
         self._optimizer.step(self._aside)
         self._sums[0].add_(learned.loss)
-        self._sums[1].add_(self._method.values(self._targets.unscaled(outputs)).amax(1))
+        self._sums[1].add_(best)

@@ -17,8 +17,10 @@ from shared.sizes import Sizes
 
 METRIC_SPANS = 64
 """How many spans (rounds between two snapshots) of learner metrics the board remembers for a scribe that is late."""
-METRICS = ("loss", "mean_q", "gradient_norm", "updates", "committed_at")
-"""Means over a span's updates, their number, and the moment of its commit in seconds of CLOCK_MONOTONIC."""
+METRIC_MEANS = ("loss", "mean_q", "gradient_norm", "q_spread")
+"""Means over a span's updates (`learner.update.RoundMetrics`)."""
+METRICS = (*METRIC_MEANS, "updates", "committed_at")
+"""With the number of those updates, and the moment of the span's commit in seconds of CLOCK_MONOTONIC."""
 BEFORE = ("seconds", "restarts", "redone_ticks", "redone_updates")
 """What former sittings of a resumed run add to its summary."""
 CHECKPOINT = ("bytes", "seconds", "at_steps", "count")

@@ -14,6 +14,7 @@ from shared.board import METRIC_SPANS, METRICS
 from shared.config import FRAME_SKIP
 from shared.machine import usable_cores
 from shared.memory import Memory
+from watch.health import screens_alike
 from watch.load import NEWEST, Sample, load_between
 from watch.status import CheckpointStatus, EvaluationStatus, Status
 
@@ -87,7 +88,7 @@ class Observer:
             checkpoint=self._checkpoint(),
             roles=load.roles,
             verdict=load.verdict,
-            warnings=self._warnings(),
+            warnings=self._warnings(known, updates),
         )
 
     def _keep(self, sample: Sample, prepared: bool) -> None:
@@ -128,7 +129,7 @@ class Observer:
         size, seconds, steps, _ = self._memory.board.checkpoint.tolist()
         return None if math.isnan(size) else CheckpointStatus(int(steps), int(size), seconds)
 
-    def _warnings(self) -> tuple[str, ...]:
+    def _warnings(self, known: dict[str, float | None], updates: int) -> tuple[str, ...]:
         board, run_dir = self._memory.board, self._config.run.run_dir
         assert run_dir is not None, "the configuration is not resolved"
         found = []
@@ -139,7 +140,8 @@ class Observer:
                 f"Since step {int(board.inexact_since[0]):,} this run computes on another device, or with another "
                 "precision or number of threads, than before: it goes on, but not to the same last bit."
             )
-        return tuple(found)
+        alike = screens_alike(known["mean_q"], known["q_spread"], updates)
+        return (*found, alike) if alike else tuple(found)
 
 
 def _known(value: float) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from shared.board import METRIC_SPANS, METRICS
+from shared.board import METRIC_MEANS, METRIC_SPANS, METRICS
 from shared.config import FRAME_SKIP
 from shared.memory import Memory
 from watch.load import NEWEST, Sample, roles_between
@@ -41,7 +41,7 @@ def values_of(memory: Memory, stop: int, sample: Sample, *, held: bool) -> dict[
         at = row["committed_at"]
         # The first span of a sitting began with the sitting.
         seconds = at - (former if begun < former < at else begun)
-        values |= {name: row[name] for name in ("loss", "mean_q", "gradient_norm")}
+        values |= {name: row[name] for name in METRIC_MEANS}
         values |= {
             "seconds": float(board.before[0]) + at - begun,
             "steps_per_second": steps / seconds,

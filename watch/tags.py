@@ -15,6 +15,7 @@ ROUND_TAGS = {
     "loss": "losses/td_loss",
     "mean_q": "losses/q_values",
     "gradient_norm": "losses/gradient_norm",
+    "q_spread": "losses/q_spread",
     "learner_busy": "busy/learner",
     "inference_busy": "busy/inference",
     "actors_busy": "busy/actors",

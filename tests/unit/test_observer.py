@@ -65,7 +65,7 @@ def test_speeds_shares_and_figures(clock: Clock) -> None:
     board.lane_done[:] = 35, 25
     board.committed = 3
     board.updates[0] = 10
-    board.metrics[2] = 0.25, 1.5, 3.0, 10.0, 1.0
+    board.metrics[2] = 0.25, 1.5, 3.0, 0.5, 10.0, 1.0
     board.busy_ns[Role.LEARNER], board.waited_ns[Role.LEARNER] = 500_000_000, 1_500_000_000
     board.cpu_ns[Role.LEARNER] = 2_000_000_000
     board.heartbeat[Role.LEARNER] = 1_007_000_000_000
@@ -89,6 +89,15 @@ def test_speeds_shares_and_figures(clock: Clock) -> None:
         "runs/pong cannot be written (No space left on device): make space on its disk. "
         "The run goes on, and writing is tried again.",
     )
+    memory.arena.close()
+
+
+def test_a_network_that_gives_all_screens_the_same_values_is_warned_of(clock: Clock) -> None:
+    memory = Memory.create(Plan(CONFIG, actions=6))
+    memory.board.committed, memory.board.updates[0] = 3, 20_000
+    memory.board.metrics[2] = 0.03, -2.42, 0.1, 0.0002, 10.0, 1.0
+    (warning,) = Observer(memory).look().warnings
+    assert "Q is still the same number for all screens" in warning
     memory.arena.close()
 
 

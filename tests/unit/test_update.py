@@ -405,3 +405,22 @@ def test_the_norm_that_is_shown_is_that_before_it_is_clipped() -> None:
         trainer.run(1)
         norms.append(trainer.end_round().gradient_norm)
     assert norms[0] == norms[1] > 1e-3
+
+
+@pytest.mark.parametrize("dead", [False, True])
+def test_the_spread_of_q_is_that_of_the_first_batch(dead: bool) -> None:
+    config = small_config()
+    trainer = trainer_of(played := _played(config), config)
+    state = _stored(trainer, config.learn)
+    if dead:  # the second convolution's biases
+        shapes = parameters_of(Network("small", ACTIONS)).shapes
+        places = np.cumsum([0, *(np.prod(shape) for _, shape in shapes)])
+        state["online"][places[3] : places[4]] = -100.0
+        trainer.load(state)
+    trainer.begin_round(4, played.ticks)
+    trainer.run(1)
+    frames = trainer.last_update()["frames"][:, :4]
+    best = _q(torch.from_numpy(state["online"]).double(), frames).max(1).values
+    found = trainer.end_round().q_spread
+    assert found == pytest.approx(float(best.std(correction=0)), rel=1e-3, abs=1e-7)
+    assert (found < 1e-7) == dead
