@@ -93,7 +93,8 @@ def run(benchmark: Benchmark, options: Common, words: Sequence[str]) -> int:
         report.missing[INTERRUPTED] = "It was interrupted."
     except ConfigError:
         raise
-    except Exception:
+    except Exception as error:
+        report.missing["all"] = f"The benchmark itself failed: {error!r}."
         _tell(report, options.json)
         raise
     _tell(report, options.json)

@@ -19,21 +19,27 @@ END_SECONDS = 10.0
 """How long the tool may take to end."""
 
 
+def seen_by_the_driver(index: int) -> str:
+    """What the driver calls the GPU that CUDA calls `index`: a number or a UUID of CUDA_VISIBLE_DEVICES."""
+    visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    return visible[index].strip() if index < len(visible) else str(index)
+
+
 class GpuShare:
-    """Samples of the use of the first GPU that CUDA sees, from `begin` on; none where there is no GPU, or no tool."""
+    """Samples of the use of a GPU, from `begin` on; none where there is no GPU, or no tool."""
 
     def __init__(self) -> None:
         tool = shutil.which("nvidia-smi")
         self._tool = tool if machine.has_nvidia_driver() else None
         self._process: subprocess.Popen[str] | None = None
 
-    def begin(self) -> None:
-        """Begin to sample, unless that was done."""
-        if self._tool is None or self._process is not None:
+    def begin(self, device: str) -> None:
+        """Begin to sample `device`, "cuda:N" among those that CUDA sees, unless that was done; "cpu" is no GPU."""
+        kind, _, index = device.partition(":")
+        if self._tool is None or self._process is not None or kind != "cuda":
             return
-        seen = os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0] or "0"
         query = [
-            f"--id={seen}",
+            f"--id={seen_by_the_driver(int(index or 0))}",
             "--query-gpu=utilization.gpu",
             "--format=csv,noheader,nounits",
             f"--loop-ms={INTERVAL_MS}",

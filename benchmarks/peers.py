@@ -9,12 +9,11 @@ Peers, for --only:
   sync     Gymnasium's SyncVectorEnv over its AtariPreprocessing and frame stack, in one process
   async    Gymnasium's AsyncVectorEnv over the same, in processes
 
-The first three play one env and learn, from 32 samples every 4 steps on the device on which Ringside does; they get one
-thread and as many as there are cores, and Ringside is compared with the better of the two, as it comes and in fp32. The
-others play at random; beside them stand Ringside's actors, answered at random, in one process and in one on every core.
-Resets are counted in on all sides. Packages go into an environment of their own, .venv-peers, in the versions of
-requirements.lock where it names them. What the peers say they did is checked: steps, updates, the shape of what they
-showed.
+The first three play one env and learn, from 32 samples every 4 steps on the device on which Ringside does; they get
+1, 2, 4, ... threads up to the cores, and Ringside is compared with the best of them, as it comes and in fp32. The
+others play at random; beside them stand Ringside's actors, answered at random, in as many processes. Resets are counted
+in on all sides. Packages go into an environment of their own, .venv-peers, in the versions of requirements.lock where
+it names them. What the peers say they did is checked: steps, updates, the shape of what they showed.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from benchmarks.outside import last_line
 from benchmarks.peer_environment import Environment
 from benchmarks.report import CannotRun, Report, WrongResult
 from benchmarks.runs import measure as measure_run
-from benchmarks.turns import Contender, chosen, in_turn
+from benchmarks.turns import Contender, chosen, doublings, in_turn
 from shared import machine
 from shared.config import ConfigError
 from shared.resolve import check_device_name, device_of
@@ -118,7 +117,7 @@ def _learners(
         label, packages = LEARNERS[name]
         with report.measuring(label):
             environment.install(*packages)
-            for threads in sorted({1, machine.usable_cores()}):
+            for threads in doublings(machine.usable_cores()):
                 speed = partial(_peer_dqn, environment, name, game, device, threads, options.peer_steps)
                 contenders.append(Contender(f"{label}, {_count(threads, 'thread')}", speed, label))
                 peers.setdefault(label, []).append(contenders[-1].name)
@@ -162,7 +161,7 @@ def _ringside(options: Options, game: str, words: Sequence[str]) -> float:
 def _playing(options: Options, report: Report, environment: Environment, game: str, names: Sequence[str]) -> None:
     """The peers' envs, and Ringside's actors beside them."""
     cores = machine.usable_cores()
-    sizes = sorted({1, cores})
+    sizes = doublings(cores)
     peers: dict[str, int] = {}
     contenders = []
 

@@ -154,7 +154,7 @@ def measure(game: str, seconds: float, words: Sequence[str], *, learning: bool =
         begun = time.monotonic()
         with _running([*command, "--run-dir", str(run_dir)], run_dir, Path(scratch) / "errors") as process:
             first_at, gpu = _watch(process, run_dir, seconds, learning=learning)
-        config = Config.from_json(json.loads((run_dir / CONFIG_FILE).read_text()))
+        config = _config(run_dir)
         summary = json.loads((run_dir / SUMMARY_FILE).read_text())
         counting = _counting(_rounds(run_dir), learning=learning)
     if len(counting) < 2:
@@ -248,12 +248,16 @@ def _watch(
                 raise CannotRun(f"The run made no round within {SILENT_SECONDS:.0f} s.")
             counting = _counting(rounds, learning=learning)
             if counting:
-                sampler.begin()
+                sampler.begin(_config(run_dir).machine.device)
             if len(counting) > 1 and counting[-1]["seconds"] - counting[0]["seconds"] >= seconds:
                 break
             with suppress(subprocess.TimeoutExpired):
                 process.wait(LOOK_SECONDS)
         return first_at, sampler.share()
+
+
+def _config(run_dir: Path) -> Config:
+    return Config.from_json(json.loads((run_dir / CONFIG_FILE).read_text()))
 
 
 def _rounds(run_dir: Path) -> list[dict[str, Any]]:

@@ -1,7 +1,8 @@
 """Actors alone with 1, 2, 4, ... processes, up to the usable cores.
 
 Real runs that do not learn yet: they play, and inference answers, so its cores are counted in. Each is compared with
-the bare emulator in as many processes at once, measured just before it. With --whole also runs that learn, each
+the bare emulator in as many processes at once, measured just before it, and its efficiency is its speed by that of as
+many times one actor. With --whole also runs that learn, each
 against its actors alone. What follows -- goes to launch.py:
 
   python launch.py bench scaling --whole -- --envs 192
@@ -22,7 +23,7 @@ from benchmarks.learner_alone import learner_pace
 from benchmarks.report import CannotRun, Report
 from benchmarks.runs import BARE_SHARE, NEVER_LEARNS, PROBE_SHARE, plan_of, rounds_that_fit, says_round, tell_rounds
 from benchmarks.runs import measure as run
-from benchmarks.turns import Contender, in_turn
+from benchmarks.turns import Contender, doublings, in_turn
 from shared.config import ConfigError
 from shared.machine import usable_cores
 from shared.memory import Plan
@@ -53,8 +54,7 @@ class Runs:
 
 def actor_counts(cores: int, lanes: int) -> list[int]:
     """1, 2, 4, ... and the cores themselves; no more than there are lanes to play."""
-    powers = [1 << power for power in range(cores.bit_length())]
-    return [count for count in sorted({*powers, cores}) if count <= min(cores, lanes)]
+    return [count for count in doublings(cores) if count <= lanes]
 
 
 def measure(options: Options, report: Report) -> None:
@@ -115,6 +115,9 @@ def _add(report: Report, counts: Iterable[int], found: Mapping[str, list[Any]]) 
                 shares = [each.played_per_second / most for each, most in zip(alone, bare, strict=True)] if bare else []
                 speeds = [each.steps_per_second for each in alone]
                 report.add(_alone(count), "steps/s", speeds, limit=_bare(count) if bare else None, ratios=shares)
+                if count > 1 and (single := found.get(_alone(1))):
+                    ratios = [speed / (count * one.steps_per_second) for speed, one in zip(speeds, single, strict=True)]
+                    report.add(f"efficiency, {count}", "of 1", ratios)
             if whole:
                 speeds = [each.steps_per_second for each in whole]
                 report.add(_whole(count), "steps/s", speeds, limit=_alone(count) if alone else None)

@@ -195,6 +195,7 @@ def _add_run(report: Report, runs: Sequence[Throughput], plan: Plan) -> None:
     with report.measuring("busy share"):
         for role in runs[0].busy:
             report.add(role, "of the time", [each.busy[role] for each in runs])
+        _add_role_busy(report, "scribe", runs)
         gpu = [each.gpu for each in runs if each.gpu is not None]
         if len(gpu) == len(runs):
             report.add("GPU", "of the time", gpu)
@@ -202,8 +203,7 @@ def _add_run(report: Report, runs: Sequence[Throughput], plan: Plan) -> None:
         memory = [each.summary["memory"] for each in runs]
         report.add("shared region", "MB", [each["shared_bytes"] / 1e6 for each in memory])
         for role in ("learner", "inference", "actor", "scribe"):
-            private = [largest(each["private_bytes"], role) / 1e6 for each in memory]
-            report.add(f"private, {role}", "MB", private, note="the largest" if role == "actor" else "")
+            _add_private(report, role, runs)
     report.note(f"What the run says of itself: {runs[-1].summary['limit']['sentence']}")
     if not any(each.episodes for each in runs):
         report.note("No episode ended while a run was measured: its speed is without resets; more --seconds have them.")
@@ -211,6 +211,17 @@ def _add_run(report: Report, runs: Sequence[Throughput], plan: Plan) -> None:
         report.note(
             "Without a GPU actors, inference and learner share the cores: together they cannot do what each does alone."
         )
+
+
+def _add_role_busy(report: Report, role: str, runs: Sequence[Throughput]) -> None:
+    """The busy share of a role that the records of rounds do not hold."""
+    shares = [each.summary["roles"][role]["busy"] for each in runs]
+    report.add(role, "of the time", shares, note="of all that the run learnt")
+
+
+def _add_private(report: Report, role: str, runs: Sequence[Throughput]) -> None:
+    private = [largest(each.summary["memory"]["private_bytes"], role) / 1e6 for each in runs]
+    report.add(f"private, {role}", "MB", private, note="the largest" if role == "actor" else "")
 
 
 def largest(private_bytes: Mapping[str, int], role: str) -> int:
@@ -226,6 +237,8 @@ def _add_evaluation(report: Report, found: Mapping[str, list[Any]]) -> None:
                 raise WrongResult("The evaluator was never at work while its price was measured.")
             speeds = [each.steps_per_second for each in runs]
             report.add(EVALUATED, "steps/s", speeds, limit=END_TO_END if END_TO_END in found else None)
+            _add_role_busy(report, "evaluator", runs)
+            _add_private(report, "evaluator", runs)
 
 
 def _add_round(report: Report, found: Mapping[str, list[Any]]) -> None:

@@ -48,6 +48,11 @@ def in_turn(report: Report, contenders: Sequence[Contender], repeats: int) -> di
     return {name: values[:count] for name, values in reached.items() if len(values) >= count}
 
 
+def doublings(most: int) -> list[int]:
+    """1, 2, 4, ... and `most` itself."""
+    return sorted({*(1 << power for power in range(most.bit_length())), most})
+
+
 def chosen(words: str, known: Collection[str], flag: str) -> list[str]:
     """The names in a list with commas, in the order of `known`; "all" stands for all. Raises `ConfigError`."""
     names = known if words == "all" else [word.strip() for word in words.split(",")]

@@ -14,6 +14,7 @@ from learner.loss import importance_weights
 from learner.priorities import Priorities
 from learner.replay import Batch, Frames, Replay, draw_uniform, upload
 from shared.config import Extend
+from shared.errors import Unmendable
 from shared.ring import Ring
 from shared.sizes import Sizes
 
@@ -79,7 +80,14 @@ class Prioritised:
         """Errors float32[n] that were found at places int64[n]; the copy from a GPU is waited for.
 
         Errors that are not finite teach nothing: the loss is not finite either, and ends the round.
+
+        Raises:
+            Unmendable: one is negative, which only a method's own mistake can be.
         """
         errors = error.cpu().numpy()  # not numpy(force=True), which holds Python's lock while it waits
-        if np.isfinite(errors).all():
+        if not np.isfinite(errors).all():
+            return
+        try:
             self.tree.update(places.numpy(), errors)
+        except ValueError as wrong:
+            raise Unmendable(f"The method's loss gives a priority that is none. {wrong}") from wrong

@@ -40,6 +40,11 @@ def doubts(config: Config) -> list[str]:
         )
     if config.explore.epsilon_ladder and config.play.envs == 1:
         found.append(f"--epsilon-ladder {config.explore.epsilon_ladder:g} has no effect with one emulator.")
+    if extend.method == "c51" and not config.learn.clip_rewards:
+        found.append(
+            f"Rewards are not clipped: returns beyond --v-min {extend.v_min:g} or --v-max {extend.v_max:g} would count "
+            "as the support's end."
+        )
     reach = sum(config.learn.discount**i for i in range(extend.n_step))
     if config.learn.clip_rewards and extend.method == "c51" and not (extend.v_min <= -reach and reach <= extend.v_max):
         found.append(

@@ -189,3 +189,15 @@ def test_a_benchmark_that_breaks_off_still_reports(tmp_path: Path, error: Except
     assert run(benchmark, Options(json=file), []) == code
     written = json.loads(file.read_text())
     assert {**written["missing"], **written["wrong"]} == {"all": str(error)}
+
+
+def test_a_benchmark_with_a_mistake_of_its_own_writes_that_down(tmp_path: Path) -> None:
+    def measure(options: Options, report: Report) -> None:
+        raise ZeroDivisionError("by zero")
+
+    file = tmp_path / "out.json"
+    with pytest.raises(ZeroDivisionError):
+        run(Benchmark("broken", "Breaks off.", Options, measure), Options(json=file), [])
+    assert json.loads(file.read_text())["missing"] == {
+        "all": "The benchmark itself failed: ZeroDivisionError('by zero')."
+    }

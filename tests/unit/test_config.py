@@ -129,6 +129,41 @@ def test_nature_is_the_published_table() -> None:
     assert (explore.epsilon_start, explore.epsilon_end, explore.epsilon_steps) == (1.0, 0.1, 1_000_000)
 
 
+ADAM = {"optimizer": "adam", "optimizer_decay": 0.999}
+PUBLISHED: dict[PresetName, dict[str, Any]] = {
+    "double": {"round_steps": 30_000, "double": True, "epsilon_end": 0.01},
+    "dueling": {"round_steps": 30_000, "double": True, "dueling": True, "clip_gradient": 10.0, "epsilon_end": 0.01}
+    | {"learning_rate": 6.25e-5},
+    "c51": {"method": "c51", "v_min": -10.0, "v_max": 10.0, "epsilon_end": 0.01, "optimizer_epsilon": 0.0003125} | ADAM,
+    "rainbow": {"learning_starts": 20_000, "round_steps": 8_000, "learning_rate": 6.25e-5, "optimizer_epsilon": 1.5e-4}
+    | {"method": "c51", "v_min": -10.0, "v_max": 10.0, "double": True, "dueling": True, "noisy": True, "noisy_std": 0.5}
+    | {"n_step": 3, "prioritised": True, "priority_exponent": 0.5, "importance_start": 0.4, "importance_end": 1.0}
+    | {"epsilon_start": 0.0, "epsilon_end": 0.0, "epsilon_steps": 0}
+    | ADAM,
+    "qr-dqn": {"method": "qr-dqn", "learning_rate": 5e-5, "optimizer_epsilon": 0.0003125, "epsilon_end": 0.01} | ADAM,
+    "iqn": {"method": "iqn", "iqn_samples": 64, "iqn_policy_samples": 32, "learning_rate": 5e-5, "epsilon_end": 0.01}
+    | {"optimizer_epsilon": 0.0003125}
+    | ADAM,
+    "btr": {"envs": 64, "lane_envs": 2, "protocol": "machado", "train_every": 64, "batch_size": 256, "discount": 0.997}
+    | {"replay_size": 1_048_576, "learning_starts": 200_000, "round_steps": 32_000, "learning_rate": 1e-4}
+    | {"optimizer_epsilon": 1.953125e-05, "network": "impala", "width": 2, "pooling": True, "spectral_norm": True}
+    | {"method": "iqn", "iqn_samples": 8, "iqn_policy_samples": 8, "dueling": True, "noisy": True, "noisy_std": 0.5}
+    | {"n_step": 3, "prioritised": True, "priority_exponent": 0.2, "importance_start": 0.2, "importance_end": 0.2}
+    | {"munchausen": True, "munchausen_alpha": 0.9, "munchausen_temperature": 0.03, "munchausen_floor": -1.0}
+    | {"clip_gradient": 10.0, "epsilon_end": 0.01, "epsilon_steps": 2_000_000}
+    | ADAM,
+}
+"""What differs from Mnih et al. 2015 by the papers and programs that shared/presets.py names."""
+
+
+@pytest.mark.parametrize("preset", PUBLISHED)
+def test_presets_are_the_published_numbers(preset: PresetName) -> None:
+    settings, nature = PRESETS[preset].to_flat(), PRESETS["nature"].to_flat()
+    found = {name: value for name, value in settings.items() if value != nature[name]}
+    expected = {name: value for name, value in PUBLISHED[preset].items() if value != nature[name]}
+    assert found == pytest.approx(expected)
+
+
 # Refusals
 
 

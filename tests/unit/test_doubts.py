@@ -47,6 +47,10 @@ def test_no_preset_is_doubted(preset: Any) -> None:
             "The clipped rewards of one transition alone reach from -3 to 3, beyond --v-min -2 or --v-max 10; what is "
             "beyond counts as the support's end.",
         ),
+        (
+            {"method": "c51", "clip_rewards": False},
+            "Rewards are not clipped: returns beyond --v-min -10 or --v-max 10 would count as the support's end.",
+        ),
     ],
 )
 def test_what_looks_like_a_mistake_is_said(settings: dict[str, Any], says: str) -> None:
@@ -55,10 +59,6 @@ def test_what_looks_like_a_mistake_is_said(settings: dict[str, Any], says: str) 
 
 def test_what_a_preset_says_is_not_held_against_the_user() -> None:
     assert doubts(PRESETS["btr"].with_settings(prioritised=False)) == []
-
-
-def test_rewards_as_they_are_have_no_bound_that_is_known() -> None:
-    assert doubts(Config().with_settings(method="c51", v_min=-0.5, v_max=0.5, clip_rewards=False)) == []
 
 
 def test_a_doubt_is_a_warning_and_refuses_nothing() -> None:

@@ -140,7 +140,8 @@ def test_a_peer_that_plays_is_checked() -> None:
 
 
 def test_ours_is_compared_with_the_better_setting_of_each_peer(monkeypatch: pytest.MonkeyPatch) -> None:
-    speeds = {("sb3", 1): 50.0, ("sb3", 3): 100.0, ("pfrl", 1): 80.0, ("pfrl", 3): 40.0}
+    speeds = {("sb3", 1): 50.0, ("sb3", 2): 60.0, ("sb3", 3): 100.0}
+    speeds |= {("pfrl", 1): 60.0, ("pfrl", 2): 80.0, ("pfrl", 3): 40.0}
     monkeypatch.setattr(Environment, "install", lambda self, *packages: None)
     monkeypatch.setattr(peers.machine, "usable_cores", lambda *_: 3)
     monkeypatch.setattr(peers, "_peer_dqn", lambda env, name, game, device, threads, steps: speeds[name, threads])
@@ -151,8 +152,8 @@ def test_ours_is_compared_with_the_better_setting_of_each_peer(monkeypatch: pyte
     assert ratios == {
         "Ringside : Stable-Baselines3 DQN, 3 threads": (4.0, 4.0),
         "Ringside, fp32 : Stable-Baselines3 DQN, 3 threads": (2.0, 2.0),
-        "Ringside : PFRL DQN, 1 thread": (5.0, 5.0),
-        "Ringside, fp32 : PFRL DQN, 1 thread": (2.5, 2.5),
+        "Ringside : PFRL DQN, 2 threads": (5.0, 5.0),
+        "Ringside, fp32 : PFRL DQN, 2 threads": (2.5, 2.5),
     }
 
 

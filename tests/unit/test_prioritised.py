@@ -12,6 +12,7 @@ from learner.prioritised import Prioritised
 from learner.replay import Batch, HostFrames, Replay
 from learner.update import Trainer
 from shared.config import Config, Extend
+from shared.errors import Unmendable
 from shared.parameters import Network, parameters_of
 from shared.snapshot import state_lengths
 from tests.played_ring import ACTIONS, PlayedRing, small_config, trainer_of
@@ -179,6 +180,17 @@ def test_errors_that_are_not_finite_teach_nothing(wrong: float) -> None:
     error[7] = wrong
     prioritised.learn(places, error)
     np.testing.assert_array_equal(_weights(prioritised), before)
+
+
+def test_a_method_with_negative_priorities_ends_the_run_with_a_sentence() -> None:
+    config = _config()
+    played = PlayedRing(config)
+    played.play(12)
+    prioritised = _prioritised(played, config)
+    prioritised.begin(2, 12)
+    places, _ = _drawn(prioritised)
+    with pytest.raises(Unmendable, match=r"The method's loss .* has the size -0\.5; a priority needs"):
+        prioritised.learn(places, torch.full((len(places),), -0.5))
 
 
 def test_an_empty_window_is_a_sentence() -> None:

@@ -70,3 +70,12 @@ def test_epsilon_goes_down_after_learning_starts() -> None:
     planned, explore = sizes_of(config), config.explore
     values = [planned.epsilon(tick, explore) for tick in (0, 100, 150, 200, 10_000)]
     assert values == pytest.approx([1.0, 1.0, 0.55, 0.1, 0.1])
+
+
+def test_the_ladder_of_epsilons_is_that_of_ape_x() -> None:
+    """Horgan et al. 2018, section 4.1: env i of N explores with epsilon^(1 + 7 i / (N - 1))."""
+    config = Config().with_settings(envs=8, epsilon_ladder=7.0)
+    powers = [sizes_of(config).ladder(env, config.explore) for env in range(8)]
+    assert [0.4**power for power in powers] == pytest.approx([0.4 ** (1 + i) for i in range(8)])
+    alone = Config().with_settings(envs=1, lane_envs=1, epsilon_ladder=7.0)
+    assert sizes_of(alone).ladder(0, alone.explore) == 1.0

@@ -1,0 +1,68 @@
+"""Where the replay's frames lie: chosen by what is free on the device."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from learner import feed
+from learner.replay import DeviceFrames
+from shared.config import Config, ConfigError
+from shared.sizes import sizes_of
+from tests.played_ring import PlayedRing, small_config
+
+NEEDED = 1_000_000
+
+
+class Copies:
+    """Stands for the copy on a GPU."""
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+    @staticmethod
+    def nbytes(ring: Any) -> int:
+        return NEEDED
+
+
+@pytest.fixture
+def ring(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(feed, "DeviceFrames", Copies)
+    return PlayedRing(small_config()).ring
+
+
+def _chosen(ring: Any, device: str, replay_on: str, free: int, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 2 * free))
+    return type(feed._frames(ring, torch.device(device), replay_on)).__name__
+
+
+@pytest.mark.parametrize(
+    ("device", "replay_on", "free", "chosen"),
+    [
+        ("cpu", "auto", 100 * NEEDED, "HostFrames"),
+        ("cuda:0", "auto", 100 * NEEDED, "Copies"),
+        ("cuda:0", "auto", round(NEEDED / feed.DEVICE_SHARE), "Copies"),
+        ("cuda:0", "auto", round(NEEDED / feed.DEVICE_SHARE) - 2, "HostFrames"),
+        ("cuda:0", "host", 100 * NEEDED, "HostFrames"),
+        ("cuda:0", "device", 100 * NEEDED, "Copies"),
+    ],
+)
+def test_the_window_lies_on_the_gpu_where_it_fits(
+    ring: Any, device: str, replay_on: str, free: int, chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _chosen(ring, device, replay_on, free, monkeypatch) == chosen
+
+
+def test_a_window_that_was_asked_for_there_and_does_not_fit_is_refused(
+    ring: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ConfigError, match=r"--replay-on device needs 0\.0 GB on cuda:0, of which"):
+        _chosen(ring, "cuda:0", "device", NEEDED, monkeypatch)
+
+
+def test_a_million_steps_take_at_most_7_2_gb_of_a_gpu() -> None:
+    ring: Any = SimpleNamespace(sizes=sizes_of(Config()))
+    assert 7.0e9 < DeviceFrames.nbytes(ring) <= 7.2e9
