@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu_share import GpuShare
+from benchmarks.gpu_use import GpuSampler, GpuUse
 from benchmarks.outside import last_words, logs_of, running
 from benchmarks.report import CannotRun, Report, WrongResult
 from shared import validate
@@ -72,8 +72,8 @@ class Throughput:
     """From the command to the first committed round's record."""
     busy: dict[str, float]
     """By role, where known: share of the time in which it did not wait for others."""
-    gpu: float | None
-    """Share of the time in which the GPU worked; None: there is none, or it does not tell."""
+    gpu: GpuUse | None
+    """None: there is none, or it does not tell."""
     summary: dict[str, Any]
     """The run's own, of all its time."""
 
@@ -230,15 +230,15 @@ def _running(command: Sequence[str], run_dir: Path, errors: Path) -> Iterator[su
 
 def _watch(
     process: subprocess.Popen[bytes], run_dir: Path, seconds: float, *, learning: bool
-) -> tuple[float, float | None]:
+) -> tuple[float, GpuUse | None]:
     """Wait until there are enough rounds, or the run ends.
 
     Returns:
-        The moment at which the first record was seen (CLOCK_MONOTONIC), and the GPU's share of the measured time.
+        The moment at which the first record was seen (CLOCK_MONOTONIC), and the use of the GPU in the measured time.
     """
     known, news_at = 0, time.monotonic()
     first_at = news_at
-    with GpuShare() as sampler:
+    with GpuSampler() as sampler:
         while process.poll() is None:
             rounds, now = _rounds(run_dir), time.monotonic()
             if len(rounds) > known:
@@ -253,7 +253,7 @@ def _watch(
                 break
             with suppress(subprocess.TimeoutExpired):
                 process.wait(LOOK_SECONDS)
-        return first_at, sampler.share()
+        return first_at, sampler.use()
 
 
 def _config(run_dir: Path) -> Config:

@@ -26,6 +26,7 @@ import tyro
 
 from benchmarks.command import Common
 from benchmarks.emulator import bare_speeds
+from benchmarks.gpu_use import GpuUse
 from benchmarks.learner_alone import learner_alone, learner_pace
 from benchmarks.report import CannotRun, Report, WrongResult
 from benchmarks.runs import (
@@ -198,12 +199,14 @@ def _add_run(report: Report, runs: Sequence[Throughput], plan: Plan) -> None:
         _add_role_busy(report, "scribe", runs)
         gpu = [each.gpu for each in runs if each.gpu is not None]
         if len(gpu) == len(runs):
-            report.add("GPU", "of the time", gpu)
+            report.add("GPU", "of the time", [use.share for use in gpu])
     with report.measuring("memory"):
         memory = [each.summary["memory"] for each in runs]
         report.add("shared region", "MB", [each["shared_bytes"] / 1e6 for each in memory])
         for role in ("learner", "inference", "actor", "scribe"):
             _add_private(report, role, runs)
+        if any(each["device_bytes"] for each in memory):
+            _add_device_memory(report, memory, gpu)
     report.note(f"What the run says of itself: {runs[-1].summary['limit']['sentence']}")
     if not any(each.episodes for each in runs):
         report.note("No episode ended while a run was measured: its speed is without resets; more --seconds have them.")
@@ -222,6 +225,17 @@ def _add_role_busy(report: Report, role: str, runs: Sequence[Throughput]) -> Non
 def _add_private(report: Report, role: str, runs: Sequence[Throughput]) -> None:
     private = [largest(each.summary["memory"]["private_bytes"], role) / 1e6 for each in runs]
     report.add(f"private, {role}", "MB", private, note="the largest" if role == "actor" else "")
+
+
+def _add_device_memory(report: Report, memory: Sequence[Mapping[str, Any]], gpu: Sequence[GpuUse]) -> None:
+    """Memory of the GPU: what PyTorch holds for each process, of it the replay, and all that is in use beside that."""
+    for role in ("learner", "inference"):
+        report.add(f"on the GPU, {role}", "MB", [each["device_bytes"][role] / 1e6 for each in memory])
+    report.add("of it the replay", "MB", [each["replay_device_bytes"] / 1e6 for each in memory])
+    if len(gpu) == len(memory):
+        held = [sum(each["device_bytes"].values()) for each in memory]
+        rest = [(use.bytes - size) / 1e6 for use, size in zip(gpu, held, strict=True)]
+        report.add("on the GPU, contexts and others", "MB", rest)
 
 
 def largest(private_bytes: Mapping[str, int], role: str) -> int:

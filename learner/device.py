@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Callable
+from functools import partial
 
 import torch
 
@@ -47,6 +49,11 @@ def prepare_torch(device: torch.device, precision: str, threads: int, *, determi
         torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
         torch.backends.cudnn.allow_tf32 = precision == "tf32"
         torch.cuda.set_device(device)
+
+
+def device_bytes_of(device: torch.device) -> Callable[[], int] | None:
+    """What tells the memory that PyTorch holds on `device` for this process, without the context; None on a CPU."""
+    return partial(torch.cuda.memory_reserved, device) if device.type == "cuda" else None
 
 
 def _keep_freed_memory() -> None:

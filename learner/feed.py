@@ -30,6 +30,7 @@ class Feed:
     Attributes:
         chunks: the buffers; chunk `number` of a round is in `chunks[number % 2]`.
         updates: updates of a chunk.
+        device_bytes: what the frames take of a GPU.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Feed:
         self._sizes, self._seed, self._device, self._batch = sizes, seed, device, learn.batch_size
         self._targets = targets
         self._frames = _frames(ring, device, replay_on)
+        self.device_bytes = DeviceFrames.nbytes(ring) if self._frames.device.type == "cuda" else 0
         self._replay = Replay(
             ring,
             self._frames,

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from learner.device import prepare_torch
+from learner.device import device_bytes_of, prepare_torch
 from learner.faults import device_faults_named
 from learner.policy import Policy, greedy
 from shared.board import Phase, Role
@@ -108,6 +108,7 @@ def _serve(birth: Birth) -> None:
     assert machine.inference_threads is not None
     assert machine.inference_batch is not None
     device = torch.device(machine.device)
+    waiter.device_bytes = device_bytes_of(device)
     deterministic = machine.deterministic == "on"
     prepare_torch(device, machine.precision, machine.inference_threads, deterministic=deterministic)
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 import numpy as np
 import torch
 
-from learner.device import prepare_torch
+from learner.device import device_bytes_of, prepare_torch
 from learner.faults import device_faults_named
 from learner.nan_report import report
 from learner.update import NonFiniteError, RoundMetrics, Trainer
@@ -198,8 +198,10 @@ def main(birth: Birth) -> None:
     followers = [birth.bells.of(process) for process in range(len(birth.bells.fds)) if process != birth.process]
     with suppress(Stopped), device_faults_named():
         prepare(memory.plan.config)
+        waiter.device_bytes = device_bytes_of(torch.device(memory.plan.config.machine.device))
         waiter.wait(lambda: bool(memory.board.prepared[0]))
         trainer = trainer_of(memory)
+        memory.board.replay_device_bytes[0] = trainer.replay_device_bytes
         rounds = Rounds(memory, waiter, trainer, followers)
         try:
             for round_ in range(rounds.begin(), memory.sizes.rounds):

@@ -248,6 +248,11 @@ class Trainer:
             )
 
     @property
+    def replay_device_bytes(self) -> int:
+        """What the replay takes of a GPU; 0 where its frames are read from shared memory."""
+        return self._feed.device_bytes
+
+    @property
     def round(self) -> int:
         """The round that was begun last."""
         return self._round

@@ -78,6 +78,7 @@ def board_fields(sizes: Sizes, processes: int) -> list[Field]:
         Field("process.waited_ns", "i8", (processes,), "the process"),
         Field("process.cpu_ns", "i8", (processes,), "the process"),
         Field("process.private_bytes", "i8", (processes,), "the process"),
+        Field("process.device_bytes", "i8", (processes,), "the process"),
         Field("process.furthest", "i8", (processes,), "the process"),
         Field("process.redone", "i8", (processes,), "the process"),
         Field("lane.wanted", "i8", lanes, "supervisor"),
@@ -88,6 +89,7 @@ def board_fields(sizes: Sizes, processes: int) -> list[Field]:
         Field("lane.finished", "i8", lanes, "the lane's owner"),
         Field("learner.updates", "i8", (1,), "learner"),
         Field("learner.barrier_ns", "i8", (1,), "learner"),
+        Field("learner.replay_device_bytes", "i8", (1,), "learner"),
         Field("learner.metrics", "f8", (METRIC_SPANS, len(METRICS)), "learner"),
         Field("scribe.written", "i8", (1,), "scribe"),
         Field("scribe.episodes", "i8", (1,), "scribe"),
@@ -119,6 +121,7 @@ class Board:
         self.waited_ns = arena["process.waited_ns"]
         self.cpu_ns = arena["process.cpu_ns"]
         self.private_bytes = arena["process.private_bytes"]
+        self.device_bytes = arena["process.device_bytes"]
         self.furthest = arena["process.furthest"]
         self.redone = arena["process.redone"]
         self.lane_wanted = arena["lane.wanted"]
@@ -129,6 +132,7 @@ class Board:
         self.lane_finished = arena["lane.finished"]
         self.updates = arena["learner.updates"]
         self.barrier_ns = arena["learner.barrier_ns"]
+        self.replay_device_bytes = arena["learner.replay_device_bytes"]
         self.metrics = arena["learner.metrics"]
         self.written = arena["scribe.written"]
         self.episodes = arena["scribe.episodes"]

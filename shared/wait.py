@@ -51,12 +51,17 @@ class Bell:
 
 
 class Waiter:
-    """How one process waits and gives signs of life."""
+    """How one process waits and gives signs of life.
+
+    Attributes:
+        device_bytes: what tells the memory of a GPU that this process holds; None: it computes on none.
+    """
 
     def __init__(self, board: Board, process: int, bell: Bell) -> None:
         self.board = board
         self.process = process
         self.bell = bell
+        self.device_bytes: Callable[[], int] | None = None
         self._mark = time.monotonic_ns()
         self._told = self._mark
         # From here on, like busy time, and on top of what former incarnations used.
@@ -96,6 +101,8 @@ class Waiter:
             self._told = now
             self.board.cpu_ns[self.process] = self._cpu_ns_before + time.process_time_ns()
             self.board.private_bytes[self.process] = _private_bytes()
+            if self.device_bytes is not None:
+                self.board.device_bytes[self.process] = self.device_bytes()
 
     def furthest(self, point: int) -> None:
         """Note the furthest point of work; deaths beyond it count as progress."""

@@ -7,6 +7,9 @@ import math
 import time
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from shared import machine
 from shared.board import BEFORE, CHECKPOINT, Board, Role
 from shared.config import FRAME_SKIP
@@ -91,9 +94,9 @@ def _load_of(memory: Memory) -> dict[str, Any]:
     Over the learning part of this sitting, up to its newest record; of a run that never learnt, over all of it. The
     board keeps the samples and the memory, for at the end of a run the other processes are gone already.
     """
-    samples = memory.board.samples
-    load = load_between(memory, Sample(samples[LEARNING]), Sample(samples[NEWEST]), machine.usable_cores())
-    told = {role_name(process): int(size) for process, size in enumerate(memory.board.private_bytes) if size}
+    board = memory.board
+    learning, newest = (Sample(board.samples[row]) for row in (LEARNING, NEWEST))
+    load = load_between(memory, learning, newest, machine.usable_cores())
     return {
         "limit": {
             "name": load.verdict.limit,
@@ -107,5 +110,15 @@ def _load_of(memory: Memory) -> dict[str, Any]:
         "roles": {
             role.name: {"busy": role.busy, "cores": role.cores, "restarts": role.restarts} for role in load.roles
         },
-        "memory": {"shared_bytes": memory.arena.layout.size, "private_bytes": told},
+        "memory": {
+            "shared_bytes": memory.arena.layout.size,
+            "private_bytes": _by_role(board.private_bytes),
+            "device_bytes": _by_role(board.device_bytes),
+            "replay_device_bytes": int(board.replay_device_bytes[0]),
+        },
     }
+
+
+def _by_role(sizes: NDArray[np.int64]) -> dict[str, int]:
+    """What processes told, by name; those that told nothing are left out."""
+    return {role_name(process): int(size) for process, size in enumerate(sizes) if size}

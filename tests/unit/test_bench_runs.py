@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks.gpu_share import seen_by_the_driver
 from benchmarks.report import WrongResult
 from benchmarks.runs import ROUNDS, check, plan_of, rounds_that_fit
 from benchmarks.scaling import actor_counts
@@ -72,14 +71,3 @@ def test_rounds_become_shorter_only_and_only_unasked() -> None:
 )
 def test_numbers_of_actors(cores: int, lanes: int, counts: list[int]) -> None:
     assert actor_counts(cores, lanes) == counts
-
-
-@pytest.mark.parametrize(
-    ("visible", "index", "name"),
-    [("", 0, "0"), ("", 1, "1"), ("3,5", 1, "5"), ("GPU-1a, GPU-2b", 1, "GPU-2b"), ("3", 0, "3")],
-)
-def test_the_driver_numbers_gpus_its_own_way(
-    monkeypatch: pytest.MonkeyPatch, visible: str, index: int, name: str
-) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert seen_by_the_driver(index) == name

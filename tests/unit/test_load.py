@@ -97,6 +97,8 @@ def test_the_summary_says_what_limited_the_run_since_the_beginning_of_learning(m
     board.samples[LEARNING] = Sample.take(memory, 10 * SECOND).words
     board.samples[NEWEST] = after_four_seconds(memory).words
     board.private_bytes[Role.LEARNER] = 700_000_000
+    board.device_bytes[Role.LEARNER] = 8_000_000_000
+    board.replay_device_bytes[0] = 7_000_000_000
     board.busy_ns[ACTOR:] += 99 * SECOND  # after the newest record
     with MetricsLog(tmp_path / "metrics.jsonl") as log:
         found = summary_of(memory, log, -1)
@@ -114,6 +116,8 @@ def test_the_summary_says_what_limited_the_run_since_the_beginning_of_learning(m
     assert found["memory"] == {
         "shared_bytes": memory.arena.layout.size,
         "private_bytes": {"learner": 700_000_000},
+        "device_bytes": {"learner": 8_000_000_000},
+        "replay_device_bytes": 7_000_000_000,
     }
 
 
@@ -141,7 +145,10 @@ def test_cpu_time_adds_up_over_incarnations_and_memory_is_told(memory: Memory) -
     size = int(board.private_bytes[ACTOR])
     assert size > 1_000_000
     ballast = np.ones(25_000_000)
+    assert not board.device_bytes.any()
+    waiter.device_bytes = lambda: 123
     work(waiter)
+    assert board.device_bytes[ACTOR] == 123
     assert board.cpu_ns[ACTOR] > first
     assert board.private_bytes[ACTOR] - size > 0.9 * ballast.nbytes
     assert not board.cpu_ns[Role.LEARNER]

@@ -1,22 +1,23 @@
-"""The share of the time in which the GPU works, as the driver's own tool tells it once a second."""
+"""How busy and how full a GPU is, as the driver's own tool tells it once a second."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import statistics
 import subprocess
 from types import TracebackType
+from typing import NamedTuple
 
 from shared import machine
 from shared.parent import killed
 
 INTERVAL_MS = 1_000
-"""Between two samples; each is the share of the driver's last sample period."""
-
-
+"""Between two samples; a share is that of the driver's last sample period."""
 END_SECONDS = 10.0
 """How long the tool may take to end."""
+_SAMPLE = re.compile(r"(\d+), *(\d+)")
 
 
 def seen_by_the_driver(index: int) -> str:
@@ -25,7 +26,16 @@ def seen_by_the_driver(index: int) -> str:
     return visible[index].strip() if index < len(visible) else str(index)
 
 
-class GpuShare:
+class GpuUse(NamedTuple):
+    """Of a GPU, by all that run on it."""
+
+    share: float
+    """Mean share of the time in which it worked, in [0, 1]."""
+    bytes: float
+    """Most memory in use, contexts included."""
+
+
+class GpuSampler:
     """Samples of the use of a GPU, from `begin` on; none where there is no GPU, or no tool."""
 
     def __init__(self) -> None:
@@ -40,7 +50,7 @@ class GpuShare:
             return
         query = [
             f"--id={seen_by_the_driver(int(index or 0))}",
-            "--query-gpu=utilization.gpu",
+            "--query-gpu=utilization.gpu,memory.used",
             "--format=csv,noheader,nounits",
             f"--loop-ms={INTERVAL_MS}",
         ]
@@ -48,8 +58,8 @@ class GpuShare:
             [self._tool, *query], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
 
-    def share(self) -> float | None:
-        """Stop, and return the mean of the samples, in [0, 1]; None: there are none."""
+    def use(self) -> GpuUse | None:
+        """Stop, and return what the samples say; None: there are none."""
         if self._process is None:
             return None
         self._process.terminate()
@@ -57,10 +67,14 @@ class GpuShare:
             said, _ = self._process.communicate(timeout=END_SECONDS)
         except subprocess.TimeoutExpired:
             return None
-        samples = [float(line) for line in said.splitlines() if line.strip().isdecimal()]
-        return statistics.fmean(samples) / 100 if samples else None
+        found = [_SAMPLE.fullmatch(line.strip()) for line in said.splitlines()]
+        numbers = [(float(sample[1]), float(sample[2])) for sample in found if sample]
+        if not numbers:
+            return None
+        shares, mebibytes = zip(*numbers, strict=True)
+        return GpuUse(statistics.fmean(shares) / 100, max(mebibytes) * 2**20)
 
-    def __enter__(self) -> GpuShare:
+    def __enter__(self) -> GpuSampler:
         return self
 
     def __exit__(
