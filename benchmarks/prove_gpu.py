@@ -12,13 +12,16 @@
   latency      bench gpu: how long inference takes beside a busy learner, in turns and under MPS
   tests        the tests of exactness and of deaths, on this device
   family       as exact, with methods, noise, priorities and residual networks
-  presets      bench presets, those whose update is made of few kernels
+  presets      bench presets, end to end, too: those whose update is made of few kernels
   solve-2      Pong with seed 2
   solve-3      seed 3
   pong         bench throughput on Pong
   scaling      bench scaling
   limits       bench limits, what a GPU has to do with
   large        bench presets, those whose update is made of many kernels
+  settings     Breakout end to end, with and without evaluation, by setting: MPS, place of replay, precision, kernels
+  returns      Breakout with the published numbers for some minutes: return against wall-clock
+  machine      bench limits, the emulator and the actors on ten games
 
 Every stage leaves STAGE.log with all that was said, the logs of runs that failed, and JSON or pictures; outcome.json
 says which commands did what in which time, and is whole after each; --archive keeps all of it in one file besides. A
@@ -30,6 +33,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import signal
 import sys
 import tempfile
@@ -61,9 +65,17 @@ ROOMY_BYTES = 16_000_000_000
 """Of free memory: a default run needs 10 GB of it."""
 SMALLER_REPLAY = "--replay-size 300_000"
 """What large runs are told where there is less."""
+RETURNS_SECONDS = 420.0
 FEW_KERNELS = "quick,double,dueling,c51,qr-dqn"
 MANY_KERNELS = "rainbow,iqn,btr"
 QUICK = {"as-it-comes": "", "more-lanes": "--lane-envs 1", "more-envs": "--envs 64"}
+SETTINGS = {
+    "as-it-comes": "",
+    "without-mps": "--mps off",
+    "replay-on-the-host": "--replay-on host",
+    "fp32": "--precision fp32",
+    "any-kernels": "--deterministic off",
+}
 SMALL_RUN = "--game breakout --envs 8 --lane-envs 2 --round-steps 480 --learning-starts 960 --total-steps 9_600 \
 --replay-size 2_400 --epsilon-steps 2_000"
 VARIANTS = {
@@ -124,7 +136,7 @@ def family(stage: Stage) -> None:
 
 def presets(stage: Stage, names: str) -> None:
     """What presets cost."""
-    stage.bench(f"presets --presets {names} --repeats 1 --seconds 5", f"{stage.name}.json", LONG)
+    stage.bench(f"presets --presets {names} --end-to-end --repeats 1 --seconds 5", f"{stage.name}.json", LONG)
 
 
 def agree(stage: Stage, words: str, variants: Mapping[str, str]) -> None:
@@ -162,6 +174,19 @@ def quick(stage: Stage) -> None:
         stage.bench(told, f"throughput-quick-{name}.json", LONG / len(QUICK), more)
 
 
+def settings(stage: Stage) -> None:
+    """What settings are worth in a whole run, and what evaluation costs with each."""
+    for name, words in SETTINGS.items():
+        told = "throughput --game breakout --parts evaluation --repeats 1 --seconds 10"
+        more = f"-- --device cuda {_room()} {stage.more} {words}"
+        stage.bench(told, f"throughput-settings-{name}.json", LONG / len(SETTINGS), more)
+
+
+def actor_side(stage: Stage) -> None:
+    """What emulators and actors do on the cores beside a GPU."""
+    stage.bench("limits --parts emulator,actors --games ten --repeats 1", "limits-actors.json", LONG)
+
+
 def scaling(stage: Stage) -> None:
     """More actors."""
     stage.bench("scaling --repeats 1", "scaling.json", LONG, f"-- --device cuda {_room()} {stage.more}")
@@ -174,21 +199,34 @@ def _room() -> str:
 
 def solve(stage: Stage, seed: int) -> None:
     """Pong, from the command to the episode with which it counts as solved."""
+    began, seen = time.monotonic(), list[float]()
+
+    def look(run_dir: Path) -> bool:
+        if reached(run_dir, SOLVED) is not None:
+            seen.append(round(time.monotonic() - began, 1))
+        return bool(seen)
+
+    words = f"--game pong --preset quick --total-steps 5_000_000 --seed {seed}"
+    _train(stage, f"pong-{seed}", words, SOLVE_SECONDS, look)
+    stage.note({"seed": seed, "seconds_from_the_command_to_solved": seen[0] if seen else None})
+
+
+def returns(stage: Stage) -> None:
+    """Breakout for a time, which is then enough."""
+    end = time.monotonic() + RETURNS_SECONDS
+    words = f"--game breakout --preset nature --eval-every-steps 1_000_000 {_room()}"
+    _train(stage, "breakout", words, LONG, lambda _: time.monotonic() > end)
+
+
+def _train(stage: Stage, name: str, words: str, seconds: float, look: Callable[[Path], bool]) -> None:
+    """Train until `look` is satisfied with the run directory, `seconds` at most; keep its records and their curve."""
     with tempfile.TemporaryDirectory(prefix="ringside-prove-") as scratch:
-        run_dir = Path(scratch) / f"pong-{seed}"
-        words = f"launch.py --plain --device cuda --game pong --preset quick --total-steps 5_000_000 --seed {seed}"
-        began, seen = time.monotonic(), list[float]()
-
-        def look() -> bool:
-            if reached(run_dir, SOLVED) is not None:
-                seen.append(round(time.monotonic() - began, 1))
-            return bool(seen)
-
-        stage.run([*words.split(), *stage.more.split(), "--run-dir", str(run_dir)], SOLVE_SECONDS, look, run_dir)
-        stage.note({"seed": seed, "seconds_from_the_command_to_solved": seen[0] if seen else None})
+        run_dir = Path(scratch) / name
+        told = f"launch.py --plain --device cuda {words} {stage.more} --run-dir {run_dir}".split()
+        stage.run(told, seconds, partial(look, run_dir), run_dir)
         if (run_dir / METRICS_FILE).exists():
-            picture = stage.out / f"pong-{seed}.png"
-            stage.run(["-m", "benchmarks.curve", str(run_dir), "--out", str(picture)], 60)
+            shutil.copyfile(run_dir / METRICS_FILE, stage.out / f"{name}-{METRICS_FILE}")
+            stage.run(["-m", "benchmarks.curve", str(run_dir), "--out", str(stage.out / f"{name}.png")], 60)
 
 
 def reached(run_dir: Path, goal: float) -> dict[str, Any] | None:
@@ -218,6 +256,9 @@ STAGES: dict[str, Callable[[Stage], None]] = {
     "scaling": scaling,
     "limits": limits,
     "large": partial(presets, names=MANY_KERNELS),
+    "settings": settings,
+    "returns": returns,
+    "machine": actor_side,
 }
 
 

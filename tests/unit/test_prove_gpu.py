@@ -23,12 +23,14 @@ from benchmarks.prove_gpu import (
     FEW_KERNELS,
     MANY_KERNELS,
     QUICK,
+    SETTINGS,
     SMALL_RUN,
     STAGES,
     VARIANTS,
     agree,
     prove,
     reached,
+    solve,
 )
 from benchmarks.report import ROOT
 from benchmarks.stage import Outcome, Stage
@@ -184,6 +186,34 @@ def test_the_runs_of_the_quick_preset_are_not_refused(name: str) -> None:
     ringside.plan(
         configuration(["--game", "pong", "--preset", "quick", *QUICK[name].split(), "--replay-size", "20_000"])
     )
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_runs_by_setting_are_not_refused(name: str) -> None:
+    words = SETTINGS[name].replace("--replay-on host", "").split()  # for CUDA only
+    ringside.plan(configuration(["--game", "breakout", *words, "--replay-size", "20_000"]))
+
+
+def test_records_and_curve_of_what_was_trained_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands = []
+
+    def run(self: Stage, words: list[str], seconds: float, look: Any = None, run_dir: Path | None = None) -> bool:
+        commands.append(words)
+        if run_dir is not None:
+            run_dir.mkdir()
+            values = {"kind": "round", "round": 0, "episodes": 100, "mean_return_100": 18.0}
+            (run_dir / "metrics.jsonl").write_text(json.dumps(values) + "\n")
+            assert look()
+        return True
+
+    monkeypatch.setattr(Stage, "run", run)
+    solve(stage_at(tmp_path, "--mps off"), seed=7)
+    train, curve = commands
+    assert " ".join(train).startswith("launch.py --plain --device cuda --game pong --preset quick")
+    assert "--seed 7 --mps off --run-dir" in " ".join(train)
+    assert curve[-1] == str(tmp_path / "pong-7.png")
+    assert json.loads((tmp_path / "pong-7-metrics.jsonl").read_text())["mean_return_100"] == 18.0
+    assert done_in(tmp_path)[0]["seconds_from_the_command_to_solved"] >= 0
 
 
 def test_what_the_processes_of_a_failed_run_wrote_is_kept(tmp_path: Path) -> None:
