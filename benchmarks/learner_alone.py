@@ -1,13 +1,15 @@
 """The learner with nobody beside it: its own rounds on a replay of noise, in a process of its own, as a run sets it up.
 
-Also the matrix products that no learner can do an update without, over and over.
+Also what no learner can do an update without, over and over: of a plain network the matrix products, of others the
+passes.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from multiprocess.connection import Connection
@@ -18,18 +20,26 @@ from shared.board import Role
 from shared.memory import Memory, Plan
 from shared.wait import Bell, Waiter
 
+if TYPE_CHECKING:
+    import torch
+
 WINDOW_STEPS = 100_000
 """Most steps of the replay; 0.7 GB, far beyond any cache, where a million would take long to fill."""
-PRODUCTS_SHARE = 0.25
-"""Of the seconds for the learner, for its products alone."""
+BOUND_SHARE = 0.25
+"""Of the seconds for the learner, for what bounds it."""
 
 
 class Alone(NamedTuple):
     """What the learner did alone."""
 
     updates_per_second: float
-    products_per_second: float | None
-    """Matrix products of an update; None: nobody counted those of such a network."""
+    bound_per_second: float
+    """What `bound_of` names, of so many updates."""
+
+
+def bound_of(plan: Plan) -> str:
+    """What bounds this learner: the sum of its matrix products, or of its passes where nobody counted those."""
+    return "matrix products of the updates" if plan.network.plain else "passes of the updates"
 
 
 def learner_alone(plan: Plan, seconds: float) -> Alone:
@@ -40,7 +50,7 @@ def learner_alone(plan: Plan, seconds: float) -> Alone:
         WrongResult: its numbers ceased to be finite, or it did another number of updates than it was asked for.
     """
     with Child(_learn, (plan, seconds)) as child:
-        return Alone(*child.answer(seconds * (1 + PRODUCTS_SHARE)))
+        return Alone(*child.answer(seconds * (1 + BOUND_SHARE)))
 
 
 def learner_pace(plan: Plan, seconds: float) -> float:
@@ -91,23 +101,34 @@ class Solo:
 def _learn(connection: Connection, plan: Plan, seconds: float) -> None:
     solo = Solo(plan)
     speed = solo.updates_per_second(seconds)
-    solo.trainer.settle()  # products are captured, and a capture forbids much to other threads
-    connection.send((speed, _products(plan, PRODUCTS_SHARE * seconds) if plan.network.plain else None))
+    solo.trainer.settle()  # what follows is captured, and a capture forbids much to other threads
+    connection.send((speed, _bound(plan, BOUND_SHARE * seconds)))
 
 
-def _products(plan: Plan, seconds: float) -> float:
-    """Updates a second of nothing but their matrix products: target values of a chunk forward, then its updates."""
+def _bound(plan: Plan, seconds: float) -> float:
+    """Updates a second of nothing but what `bound_of` names: target values of a chunk, then its updates."""
     import torch
 
     from benchmarks.devices import Device
-    from benchmarks.products import ChunkProducts
+    from benchmarks.passes import Passes
     from benchmarks.timing import seconds_per_call
     from learner.feed import CHUNK_UPDATES
 
-    learn, machine = plan.config.learn, plan.config.machine
-    device = Device(torch.device(machine.device), [machine.precision])
-    like = torch.zeros(1, device=device.torch, dtype=torch.bfloat16 if machine.precision == "bf16" else torch.float32)
-    outputs, double = plan.actions * plan.network.atoms, plan.config.extend.double
-    chunk = ChunkProducts(learn.network, outputs, learn.batch_size, like, double=double)
-    (each,) = seconds_per_call([device.captured(chunk.run)], seconds, device.settle)
+    at, precision = torch.device(plan.config.machine.device), plan.config.machine.precision
+    device = Device(at, [precision])
+    body = torch.inference_mode()(_products(plan, at) if plan.network.plain else Passes(plan, at, precision).run)
+    (each,) = seconds_per_call([device.captured(body)], seconds, device.settle)
     return CHUNK_UPDATES / each
+
+
+def _products(plan: Plan, device: torch.device) -> Callable[[], None]:
+    """The matrix products of a chunk of updates."""
+    import torch
+
+    from benchmarks.products import ChunkProducts
+
+    learn = plan.config.learn
+    dtype = torch.bfloat16 if plan.config.machine.precision == "bf16" else torch.float32
+    outputs, double = plan.actions * plan.network.atoms, plan.config.extend.double
+    like = torch.zeros(1, device=device, dtype=dtype)
+    return ChunkProducts(learn.network, outputs, learn.batch_size, like, double=double).run

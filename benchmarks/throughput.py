@@ -3,7 +3,8 @@
 Parts, for --parts:
 
   speed        a real run; its actors alone (a run that does not learn yet), bounded by the bare emulator on all cores;
-               and its learner alone (on a replay of noise), bounded by the matrix products in its updates
+               and its learner alone (on a replay of noise), bounded by the matrix products in its updates, or by
+               their passes where the network has parts
   evaluation   the price of evaluation beside training: the run again, with one evaluation under way all the time
   round        the price of the round: with its barrier (concurrent) against without (free), as it is, where on a small
                machine everybody waits for the learner, and with an update every 400 steps, where emulation is
@@ -27,7 +28,7 @@ import tyro
 from benchmarks.command import Common
 from benchmarks.emulator import bare_speeds
 from benchmarks.gpu_use import GpuUse
-from benchmarks.learner_alone import learner_alone, learner_pace
+from benchmarks.learner_alone import bound_of, learner_alone, learner_pace
 from benchmarks.report import CannotRun, Report, WrongResult
 from benchmarks.runs import (
     BARE_SHARE,
@@ -53,12 +54,7 @@ CASES: dict[str, tuple[str, ...]] = {"as it is": (), "an update every 400 steps"
 """Words of the two cases of the price of the round."""
 
 END_TO_END, SMALLER = "end to end", "the smaller of the two alone"
-BARE, ACTORS, PRODUCTS, LEARNER = (
-    "bare emulator, all cores",
-    "actors alone",
-    "matrix products of the updates",
-    "learner alone",
-)
+BARE, ACTORS, LEARNER = "bare emulator, all cores", "actors alone", "learner alone"
 EVALUATED = "end to end, with an evaluation"
 
 
@@ -167,11 +163,10 @@ def _add_sides(report: Report, found: Mapping[str, list[Any]], plan: Plan) -> No
                 ACTORS, "steps/s", speeds, limit=BARE if bare else None, ratios=shares, note=f"{plan.actors} actors"
             )
         if learner:
-            products = [each.products_per_second * every for each in learner if each.products_per_second is not None]
-            if products:
-                report.add(PRODUCTS, "steps/s", products)
+            bound = bound_of(plan)
+            report.add(bound, "steps/s", [each.bound_per_second * every for each in learner])
             speeds = [each.updates_per_second * every for each in learner]
-            report.add(LEARNER, "steps/s", speeds, limit=PRODUCTS if products else None)
+            report.add(LEARNER, "steps/s", speeds, limit=bound)
         if actors and learner:
             sides = zip(report.row(ACTORS).values, report.row(LEARNER).values, strict=True)
             report.add(SMALLER, "steps/s", [min(pair) for pair in sides])

@@ -15,27 +15,15 @@ import torch
 from benchmarks.devices import Device, devices
 from benchmarks.limits import Options
 from benchmarks.memory_paths import ACTIONS, SEED, filled_memory
+from benchmarks.passes import Passes
 from benchmarks.plain_update import AGREEMENT, PlainTrainer
 from benchmarks.products import ChunkProducts
 from benchmarks.report import Report, WrongResult
 from benchmarks.timing import seconds_per_call
-from learner.aside import Aside
 from learner.feed import CHUNK_UPDATES
-from learner.gather import GRID
-from learner.initial import initial_parameters
-from learner.network import (
-    CELL,
-    Architecture,
-    Weights,
-    backward,
-    forward,
-    network_input,
-)
-from learner.replay import frames_of
 from learner.update import Trainer
 from shared.machine import usable_cores
 from shared.memory import Memory
-from shared.parameters import Network
 from shared.resolve import learner_threads_of
 
 
@@ -84,29 +72,6 @@ class Rounds:
         self._left -= CHUNK_UPDATES
 
 
-class Passes:
-    """The passes of a chunk of updates, without what lies between them."""
-
-    def __init__(self, network: Network, batch: int, device: Device, precision: str) -> None:
-        architecture = Architecture(network)
-        self._weights = Weights(architecture, device.torch, precision)
-        self._weights.load(initial_parameters(network, SEED))
-        self._gradients = architecture.views(torch.zeros_like(self._weights.shadow))
-        shape = CHUNK_UPDATES * batch, GRID, GRID, frames_of(1) * CELL
-        self._aside = Aside(own_thread=device.torch.type == "cpu")
-        self._blocks = torch.randint(0, 256, shape, dtype=torch.uint8, device=device.torch)
-        self._gradient_q = torch.randn(batch, ACTIONS, 1, device=device.torch)
-
-    def run(self) -> None:
-        """One pass of the target network, and `CHUNK_UPDATES` forward and backward of the online one."""
-        weights, batch = self._weights, len(self._gradient_q)
-        forward(weights, network_input(self._blocks, 1, weights.dtype))
-        for first in range(0, len(self._blocks), batch):
-            past = forward(weights, network_input(self._blocks[first : first + batch], 0, weights.dtype))
-            backward(weights, past, self._gradient_q, self._gradients, self._aside)
-            self._aside.settle()
-
-
 def _measure(options: Options, report: Report, device: Device, precision: str, memory: Memory) -> None:
     learn = memory.plan.config.learn
     rounds = Rounds(memory, device, precision)
@@ -119,11 +84,10 @@ def _measure(options: Options, report: Report, device: Device, precision: str, m
         raise WrongResult(f"The mean loss of the first {CHUNK_UPDATES} updates is {ours:.5f}, not {theirs:.5f}.")
 
     rounds.trainer.settle()  # nobody else may ask the device for anything while a graph is captured
-    with torch.inference_mode():
-        passes = Passes(memory.plan.network, learn.batch_size, device, precision)
-        like = torch.zeros((), dtype=torch.bfloat16 if precision == "bf16" else torch.float32, device=device.torch)
-        products = ChunkProducts(learn.network, ACTIONS, learn.batch_size, like)
-        computing = [device.captured(torch.inference_mode()(body)) for body in (products.run, passes.run)]
+    passes = Passes(memory.plan, device.torch, precision)
+    like = torch.zeros((), dtype=torch.bfloat16 if precision == "bf16" else torch.float32, device=device.torch)
+    products = ChunkProducts(learn.network, ACTIONS, learn.batch_size, like)
+    computing = [device.captured(torch.inference_mode()(body)) for body in (products.run, passes.run)]
     actions = (*computing, rounds.chunk, lambda: plain.run(CHUNK_UPDATES))
     times = np.array([seconds_per_call(actions, options.seconds, device.settle) for _ in range(options.repeats)])
     speeds = (CHUNK_UPDATES / times.T).tolist()

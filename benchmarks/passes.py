@@ -1,0 +1,61 @@
+"""The passes of a chunk of updates, of any network and method, without what lies between them."""
+
+from __future__ import annotations
+
+import torch
+
+from benchmarks.memory_paths import SEED
+from learner.aside import Aside
+from learner.chunk import Chunk
+from learner.feed import CHUNK_UPDATES
+from learner.initial import initial_parameters
+from learner.method import method_of
+from learner.model import Beside
+from learner.models import model_of
+from learner.targets import Targets
+from shared.memory import Plan
+
+
+class Passes:
+    """Target values of a chunk, and forward and backward of the online network, one update after the other.
+
+    Nothing is gathered, and there is no loss and no optimiser.
+
+    Attributes:
+        gradient: where the last backward pass wrote, in the model's own order.
+    """
+
+    def __init__(self, plan: Plan, device: torch.device, precision: str) -> None:
+        """Fresh networks, screens of noise."""
+        network, extend, self._batch = plan.network, plan.config.extend, plan.config.learn.batch_size
+        self._online, target = (model_of(network, device, precision) for _ in range(2))
+        for model in (self._online, target):
+            model.to_inner(initial_parameters(network, SEED), model.master)
+            model.cast()
+        self.gradient = torch.zeros_like(self._online.shadow)
+        self._online.gradient_into(self.gradient)
+        self._method = method_of(network, extend, device)
+        self._targets = Targets(target, self._online, self._method, extend.n_step)
+        self._chunk = Chunk.of(
+            CHUNK_UPDATES, self._batch, model=self._online, method=self._method, n_step=extend.n_step, device=device
+        )
+        self._chunk.blocks.random_(0, 256)
+        self._chunk.chosen[:, 0] = 1.0
+        self._chunk.draw(SEED, 0, 0)
+        on_cpu = device.type == "cpu"
+        self._aside = Aside(own_thread=on_cpu, stream=None if on_cpu else torch.cuda.Stream(device))
+        atoms = self._method.samples or network.atoms
+        self._outputs_gradient = torch.randn(self._batch, network.actions, atoms, device=device)
+
+    def run(self) -> None:
+        """All passes of `CHUNK_UPDATES` updates."""
+        chunk, online = self._chunk, self._online
+        self._targets.prepare(chunk)
+        for index in range(CHUNK_UPDATES):
+            part, noise = slice(index * self._batch, (index + 1) * self._batch), slice(index, index + 1)
+            fractions = chunk.fractions[part] if self._method.samples else None
+            self._targets.of(chunk, part, noise)
+            beside = Beside(fractions, chunk.noise[noise] if online.noise else None)
+            past = online.forward(chunk.blocks[part], 0, beside, learns=True)
+            online.backward(past, self._outputs_gradient, self._aside)
+            self._aside.settle()

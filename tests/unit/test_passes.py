@@ -1,0 +1,32 @@
+"""What bounds a learner whose matrix products nobody counted: its passes, which must be whole."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from benchmarks.passes import Passes
+from shared.config import Extend
+from shared.memory import Plan
+from tests.played_ring import ACTIONS, small_config
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.mark.parametrize(
+    "extend",
+    [
+        Extend(),
+        Extend(double=True, dueling=True, noisy=True, n_step=3),
+        Extend(method="iqn", iqn_samples=4, iqn_policy_samples=2, munchausen=True),
+        Extend(method="c51", atoms=11, v_min=-2.0, v_max=2.0, double=True),
+    ],
+    ids=["plain", "parts", "implicit", "categorical"],
+)
+def test_every_pass_reaches_every_layer(extend: Extend) -> None:
+    plan = Plan(small_config(extend), ACTIONS)
+    passes = Passes(plan, torch.device("cpu"), "fp32")
+    with torch.inference_mode():
+        passes.run()
+    assert torch.isfinite(passes.gradient).all()
+    assert (passes.gradient.view(-1) != 0).float().mean() > 0.5
