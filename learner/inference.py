@@ -63,7 +63,7 @@ class Server:
         ticks = np.repeat(Mailbox.tick_of(numbers), self._lane_envs)
         rows, mask = memory.ring.stack_rows(envs, ticks)
         places = envs % self._batch
-        q = self._policy.q_values_of(memory.ring.flat["frame"], rows, mask, places, ticks)
+        q = self._policy.q_values_of(memory.ring.flat["frame"], rows, mask, places, (envs, ticks))
         actions = greedy(q)[places]
         memory.mailbox.values[lanes] = q[places].reshape(len(lanes), self._lane_envs, -1)
         memory.mailbox.answer(lanes, numbers, actions.reshape(len(lanes), self._lane_envs).astype(np.uint8))

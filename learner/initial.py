@@ -6,10 +6,15 @@ import math
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
+from torch import Tensor
 
 from shared.parameters import Network, parameters_of
 from shared.random import Stream, bits
+
+POWER_ITERATIONS = 15
+"""From a random vector, before the first pass."""
 
 
 def initial_parameters(network: Network, seed: int) -> NDArray[np.float32]:
@@ -28,9 +33,16 @@ def initial_parameters(network: Network, seed: int) -> NDArray[np.float32]:
         elif kind in ("weight_sigma", "bias_sigma"):
             pieces.append(torch.full((count,), network.noisy * bound))
         elif kind == "u":
-            vector = torch.randn(count, generator=vectors)
-            pieces.append(vector / vector.norm())
+            pieces.append(_singular_vector(pieces[-2].view(count, -1), torch.randn(count, generator=vectors)))
         else:
             bound = 1.0 / math.sqrt(math.prod(shape[1:])) if kind == "weight" else bound
             pieces.append((torch.rand(count, generator=generator) * 2.0 - 1.0) * bound)
     return torch.cat(pieces).numpy()
+
+
+def _singular_vector(matrix: Tensor, u: Tensor) -> Tensor:
+    """Near the left one of the largest singular value, from `u`, as PyTorch's `spectral_norm` begins, too."""
+    exact, u = matrix.double(), u.double()
+    for _ in range(POWER_ITERATIONS):
+        u = F.normalize(exact @ (exact.t() @ u), dim=0)
+    return u.float()

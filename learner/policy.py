@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from learner.acting_noise import ActingNoise
 from learner.ahead import Graphs
 from learner.gather import BLOCK, GRID, select_to
 from learner.loss import RESCALING, unrescale
@@ -15,7 +16,6 @@ from learner.models import check_arithmetic, model_of
 from learner.network import CELL
 from shared.config import FRAME_SIDE, STACK, Extend
 from shared.parameters import Network
-from shared.random import Stream, bits
 
 
 class Policy:
@@ -40,8 +40,9 @@ class Policy:
         self._method = method_of(network, Extend(), device)
         self._rescaled = network.rescaled
         self._fractions = self._method.policy_fractions(batch)
-        self._seed = explore_seed
-        explores = explore_seed is not None and self._model.noise
+        self._acting_noise: ActingNoise | None = None
+        if explore_seed is not None and self._model.noise:
+            self._acting_noise = ActingNoise(explore_seed, self._model.noise)
         self._batch = batch
         actions = network.actions
         cuda = device.type == "cuda"
@@ -49,7 +50,7 @@ class Policy:
         self._words = self._host.numpy().view(np.uint32).reshape(batch, GRID, GRID, STACK, BLOCK)
         self._values = torch.zeros(batch, actions, pin_memory=cuda)
         self._blocks = torch.zeros_like(self._host, device=device) if cuda else self._host
-        self._drawn = torch.zeros(batch, self._model.noise if explores else 0, pin_memory=cuda)
+        self._drawn = torch.zeros(batch, self._model.noise if self._acting_noise else 0, pin_memory=cuda)
         self._noise = torch.zeros_like(self._drawn, device=device) if cuda else self._drawn
         self._graphs = Graphs(device) if cuda else None
         if self._graphs is not None:
@@ -82,7 +83,7 @@ class Policy:
         rows: NDArray[np.int64],
         keep: NDArray[np.bool_],
         places: NDArray[np.int64],
-        ticks: NDArray[np.int64] | None = None,
+        moments: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
     ) -> NDArray[np.float32]:
         """Q(s, .) float32[batch, actions] of a batch in which some rows are new, gathered in one pass over memory.
 
@@ -90,11 +91,13 @@ class Policy:
             frames: uint8[R, 84, 84], of which the new stacks are `rows`, int64[n, 4]; where `keep`, bool[n, 4], is
                 False, a frame counts as zeros.
             places: int64[n], the rows of the batch that are new; the others hold what they held.
-            ticks: int64[n], of which the noise is a function where the policy explores by noise.
+            moments: env and tick, int64[n] each, of which the noise is a function where the policy explores by noise.
         """
-        if self._drawn.numel() and ticks is not None:
+        if self._acting_noise is not None and moments is not None:
+            envs, ticks = moments
             for tick in np.unique(ticks):
-                self._drawn.numpy()[places[ticks == tick]] = self._noise_of(int(tick))
+                those = ticks == tick
+                self._drawn.numpy()[places[those]] = self._acting_noise.of(int(tick), envs[those])
         select_to(frames.view(np.uint32), rows, keep, places, self._words)
         if self._graphs is None:
             self._answer()
@@ -114,12 +117,6 @@ class Policy:
         if self._rescaled:
             outputs = unrescale(outputs, RESCALING)
         self._values.copy_(self._method.values(outputs), non_blocking=True)
-
-    def _noise_of(self, tick: int) -> NDArray[np.float32]:
-        """float32[k], normal: the same for all envs in a tick, another in every tick."""
-        assert self._seed is not None
-        generator = np.random.Generator(np.random.Philox(key=[bits(self._seed, Stream.NOISE), tick]))
-        return generator.standard_normal(self._model.noise, np.float32)
 
 
 def greedy(q: NDArray[np.float32]) -> NDArray[np.int64]:

@@ -38,6 +38,13 @@ def doubts(config: Config) -> list[str]:
             f"The run will play {whole:_} steps, not --total-steps {config.learn.total_steps:_}: it ends where a state "
             f"is kept, every {span:_} steps."
         )
+    rises = extend.prioritised and extend.importance_start != extend.importance_end
+    if rises and extend.importance_steps > 2 * config.learn.total_steps:
+        found.append(
+            f"Importance weights only begin to rise from --importance-start {extend.importance_start:g}: that takes "
+            f"--importance-steps {extend.importance_steps:_}, and the run has --total-steps "
+            f"{config.learn.total_steps:_}. As many would let it end with the run."
+        )
     if config.explore.epsilon_ladder and config.play.envs == 1:
         found.append(f"--epsilon-ladder {config.explore.epsilon_ladder:g} has no effect with one emulator.")
     if extend.method == "c51" and not config.learn.clip_rewards:

@@ -18,6 +18,8 @@ from shared.config import Config, Explore, Extend, Learn, Play, PresetName
 NATURE = Config()
 """Mnih et al. 2015, Extended Data Table 1: the defaults of `Config`.
 
+The table counts the target network's 10,000 in updates; the authors' program, and dqn_zoo, in steps, as here.
+
 dqn_zoo's dqn has the same numbers: target network every 40,000 frames, replay of a million, learning after a twentieth
 of it, an update of 32 every 16 frames, centred RMSProp at 0.00025 with decay 0.95 and epsilon 0.01 (for gradients
 summed over the batch), epsilon-greedy from 1 to 0.1 in four million frames."""
@@ -43,8 +45,9 @@ DUELING = replace(
 """Wang et al. 2016, section 4.2: Double DQN with two streams of 512 units and gradient norms clipped to 10.
 
 The paper calls the learning rate "slightly lower" than Double DQN's and does not give it; 6.25e-5 is what it settles
-on for the dueling network with priorities, which is also that of Schaul et al. 2016. Left away: the gradient that
-enters the convolutions is not scaled by 1/sqrt(2)."""
+on for the dueling network with priorities, which is also that of Schaul et al. 2016. The norm is that of the batch's
+mean gradient here; the paper does not say whether it is of a mean or a sum. Left away: the gradient that enters the
+convolutions is not scaled by 1/sqrt(2)."""
 
 C51 = replace(
     NATURE,
@@ -84,12 +87,14 @@ RAINBOW = Config(
 )
 """Hessel et al. 2018, Table 1: 80,000 frames before learning, Adam at 0.0000625 with epsilon 1.5e-4, noisy nets with
 sigma_0 0.5 and no epsilon, target network every 32,000 frames, priority exponent 0.5, importance from 0.4 to 1, three
-steps, 51 atoms in [-10, 10]. Dopamine's rainbow_aaai.gin has the same periods and Adam.
+steps, 51 atoms in [-10, 10]. Dopamine's rainbow_aaai.gin has the same periods and Adam, but epsilon-greedy in place of
+noisy nets, neither Double DQN nor two streams, and an importance exponent of 0.5.
 
-dqn_zoo's rainbow differs from the paper in Adam's epsilon (0.005/32), the scale of the noise (0.1), a thousandth of
-uniform draws and gradient norms clipped to 10; here it is the paper. The noise of acting is drawn for every tick, the
-same for all emulators; batches are drawn a chunk of eight updates ahead, so errors count from the second chunk after
-them on (docs/algorithms.md)."""
+The paper's first footnote says that sigma_0 may be lowered to 0.1 where the noise is made on a CPU, as it is here;
+dqn_zoo and Kaixhin/Rainbow do (--noisy-std 0.1). dqn_zoo's also differs in Adam's epsilon (0.005/32), a thousandth of
+uniform draws and gradient norms clipped to 10. Priorities are the Kullback-Leibler divergence, as in the paper, where
+both programs take the cross-entropy. Batches are drawn a chunk of eight updates ahead, so errors count from the second
+chunk after them on (docs/algorithms.md)."""
 
 QR_DQN = replace(
     NATURE,
@@ -166,11 +171,10 @@ cosines, two noisy streams of 512 units, no layer norm.
 
 What differs. The log-policy that Munchausen adds is the target network's, as Vieillard et al. 2020 have it; the
 authors' code takes the online network's. Policies are means over eight evenly spaced fractions, not over the eight
-sampled ones. A priority is the quantile loss; theirs is the mean size of the errors between quantiles. They switch
-epsilon off in the second half of training and let it fall by a two-millionth of the rest at every step; here it falls
-in a straight line over as many steps and stays at 0.01. Their code plays the minimal action set after up to 30 no-ops,
-with sticky actions; `machado` plays all 18 actions without no-ops. Acting is with the target network, up to 500
-updates old, where theirs is the online one. They evaluate with epsilon 0.01."""
+sampled ones. They switch epsilon off in the second half of training and let it fall by a two-millionth of the rest at
+every step; here it falls in a straight line over as many steps and stays at 0.01. Their code plays the minimal action
+set after up to 30 no-ops, with sticky actions; `machado` plays all 18 actions without no-ops. Acting is with the target
+network, up to 500 updates old, where theirs is the online one. They evaluate with epsilon 0.01."""
 
 QUICK = Config(
     # A round of 1,024 steps is 32 ticks of 32 emulators; with 96 it would be 11, and mostly barrier.

@@ -27,6 +27,7 @@ class Stream(IntEnum):
     FRACTIONS = 9
     NOISE = 10
     POWER_ITERATION = 11
+    NOISE_SIGNS = 12
 
 
 def bits(seed: int, stream: Stream, *counters: int) -> int:

@@ -29,9 +29,12 @@ class Quantiles(Method):
         return future.reward[:, None] + future.discount[:, None] * following
 
     def loss(self, chosen: Tensor, target: Tensor, fractions: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The quantile Huber loss, which is also the priority."""
+        """The quantile Huber loss; the priority is the mean size of the errors between quantiles, as BTR's authors
+        have it (Clark et al. 2025, Agent.py)."""
         loss = quantile_huber(chosen, self._midpoints if fractions is None else fractions, target)
-        return loss, loss
+        if not self.extend.prioritised:
+            return loss, loss
+        return loss, (target[:, None] - chosen.detach()[:, :, None]).abs().mean((1, 2))
 
 
 METHOD = Quantiles

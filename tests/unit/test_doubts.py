@@ -32,6 +32,11 @@ def test_no_preset_is_doubted(preset: Any) -> None:
         ),
         ({"priority_exponent": 0.7}, "--priority-exponent 0.7 has no effect without --prioritised."),
         ({"importance_start": 0.5}, "--importance-start 0.5 has no effect without --prioritised."),
+        (
+            {"prioritised": True, "importance_steps": 50_000_000, "total_steps": 1_000_000},
+            "Importance weights only begin to rise from --importance-start 0.4: that takes --importance-steps "
+            "50_000_000, and the run has --total-steps 1_000_000. As many would let it end with the run.",
+        ),
         ({"noisy_std": 0.1}, "--noisy-std 0.1 has no effect without --noisy."),
         ({"munchausen_alpha": 0.5}, "--munchausen-alpha 0.5 has no effect without --munchausen."),
         ({"iqn_samples": 9}, "--iqn-samples 9 has no effect without --method iqn."),

@@ -361,6 +361,9 @@ def test_other_parts_begin_as_they_should() -> None:
     vectors = [view for name, view in views.items() if name.endswith(".u")]
     assert len(vectors) == 12
     assert [float(np.linalg.norm(vector)) for vector in vectors] == pytest.approx([1.0] * 12)
+    for name in (name for name in views if name.endswith(".u")):
+        weight = views[name.replace(".u", ".weight")].reshape(len(views[name]), -1)
+        assert np.linalg.norm(weight.T @ views[name]) == pytest.approx(np.linalg.norm(weight, 2), rel=0.05)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

@@ -91,7 +91,7 @@ class Fixed:
         rows: NDArray[np.int64],
         keep: NDArray[np.bool_],
         places: NDArray[np.int64],
-        ticks: NDArray[np.int64],
+        moments: tuple[NDArray[np.int64], NDArray[np.int64]],
     ) -> NDArray[np.float32]:
         values = np.zeros((6, len(NAMES)), np.float32)
         values[np.arange(6), np.arange(6) % len(NAMES)] = np.arange(6) + 1
