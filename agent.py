@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from learner.policy import Policy
-    from shared.weights_file import Weights
+    from shared.weights_file import StoredWeights
 
 ROWS = 8
 """Emulators that an evaluation plays together, which is also the batch of its network. Episode `i` is in row
 `i % ROWS`, so that its numbers do not depend on how many episodes are played."""
 
 
-def weights_at(load: str | Path) -> Weights:
+def weights_at(load: str | Path) -> StoredWeights:
     """The weights of a run directory, a checkpoint, a file of weights, or of an agent in the zoo by its name.
 
     Raises `ConfigError` with a sentence when there are none.
@@ -43,7 +43,7 @@ def weights_at(load: str | Path) -> Weights:
         raise ConfigError(f"--load {load} cannot be used. {error}") from error
 
 
-def play_of(weights: Weights) -> Play:
+def play_of(weights: StoredWeights) -> Play:
     """What the weights were trained on. A checkpoint keeps one name for a game of ale-py and for any other env."""
     from actors.atari import games
 
@@ -53,7 +53,7 @@ def play_of(weights: Weights) -> Play:
     return Config().with_settings(protocol=weights.protocol, **{named: weights.game}).play
 
 
-def require_actions(weights: Weights, play: Play) -> None:
+def require_actions(weights: StoredWeights, play: Play) -> None:
     """Raise `ConfigError` with a sentence unless the network chooses among just the actions of `play`."""
     from actors.env import EnvError, action_names
 
@@ -85,7 +85,7 @@ class EvaluationPolicy:
     threads: int
 
 
-def policy_of(weights: Weights, device: str, rows: int = ROWS) -> EvaluationPolicy:
+def policy_of(weights: StoredWeights, device: str, rows: int = ROWS) -> EvaluationPolicy:
     """The network that answers `rows` stacks at once. Sets torch up for this process."""
     import torch
 
@@ -104,7 +104,7 @@ def policy_of(weights: Weights, device: str, rows: int = ROWS) -> EvaluationPoli
 
 
 def evaluation_of(
-    weights: Weights, network: EvaluationPolicy, seed: int, returns: Sequence[float], steps: int
+    weights: StoredWeights, network: EvaluationPolicy, seed: int, returns: Sequence[float], steps: int
 ) -> dict[str, Any]:
     """Episodes that were played to their ends by the rules of the protocol, judged: JSON values."""
     from shared import machine
@@ -140,7 +140,7 @@ class Agent:
     last four frames, uint8[4, 84, 84], oldest first; or those of several environments, uint8[n, 4, 84, 84].
     """
 
-    def __init__(self, weights: Weights, device: str) -> None:
+    def __init__(self, weights: StoredWeights, device: str) -> None:
         self.game = weights.game
         self.protocol = weights.protocol
         self.actions = weights.actions

@@ -23,7 +23,7 @@ from shared.requests import Requests, requests_heard
 from watch.scene import Canvas, Scene
 
 if TYPE_CHECKING:
-    from shared.weights_file import Weights
+    from shared.weights_file import StoredWeights
 
 Pilot = Callable[[], int]
 """Chooses an action, as a person does."""
@@ -170,7 +170,7 @@ class _Seat:
 
 
 def player_of(
-    weights: Weights | None, game: str | None, seed: int, device: str, pilot: Pilot | None = None
+    weights: StoredWeights | None, game: str | None, seed: int, device: str, pilot: Pilot | None = None
 ) -> tuple[Player, EvaluationPolicy | None]:
     """A player with these weights of their own game or of another with the same actions.
 

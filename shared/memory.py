@@ -14,7 +14,7 @@ from shared.parameters import Network, ParameterSpec, network_of, parameters_of
 from shared.ring import Ring, ring_fields
 from shared.sizes import Sizes, sizes_of
 from shared.snapshot import LaneSnapshots, LearnerSnapshots, snapshot_fields
-from shared.weights import Weights, weights_fields
+from shared.weights import PublishedWeights, weights_fields
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Memory:
         self.sizes = plan.sizes
         self.board = Board(arena, self.sizes)
         self.mailbox = Mailbox(arena)
-        self.weights = Weights(arena)
+        self.weights = PublishedWeights(arena)
         self.evaluations = Evaluations(arena)
         self.lane_snapshots = LaneSnapshots(arena, self.sizes)
         self.learner_snapshots = LearnerSnapshots(arena, self.sizes)

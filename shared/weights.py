@@ -25,7 +25,7 @@ def weights_fields(parameters: int) -> list[Field]:
     ]
 
 
-class Weights:
+class PublishedWeights:
     """The published parameters."""
 
     def __init__(self, arena: Arena) -> None:

@@ -32,7 +32,7 @@ _HEADER_LIMIT = 1 << 20
 
 
 @dataclass(frozen=True)
-class Weights:
+class StoredWeights:
     """The parameters of one network, and what they were trained for."""
 
     network: Network
@@ -58,7 +58,7 @@ class Weights:
             raise CheckpointError(f"The weights were trained on {self.game}, not on {game}.")
 
 
-def load_weights(path: Path) -> Weights:
+def load_weights(path: Path) -> StoredWeights:
     """The parameters at `path`; of a directory, those of the newest checkpoint whose weights are whole.
 
     Args:
@@ -83,7 +83,7 @@ def _file_of(manifest: Manifest) -> Path:
     return manifest.directory / manifest.piece(weights_name(manifest.boundary)).name
 
 
-def _weights_of(manifest: Manifest) -> Weights:
+def _weights_of(manifest: Manifest) -> StoredWeights:
     """The parameters that a manifest names."""
     weights = _read_weights(manifest.directory, manifest.piece(weights_name(manifest.boundary)))
     weights.require(network=manifest.network, actions=manifest.network.actions, game=manifest.game)
@@ -110,7 +110,7 @@ def read_weights_metadata(path: Path) -> dict[str, Any]:
     return about
 
 
-def _read_weights(directory: Path, piece: Piece) -> Weights:
+def _read_weights(directory: Path, piece: Piece) -> StoredWeights:
     """Read a weights file and compare it with the network that it says it is of."""
     about = read_weights_metadata(check_piece(directory, piece))
     version, game, protocol = (
@@ -133,4 +133,4 @@ def _read_weights(directory: Path, piece: Piece) -> Weights:
         view[...] = arrays[name]
     if not np.isfinite(flat).all():
         raise CheckpointError(f"{piece.name} holds parameters that are not finite.")
-    return Weights(network, game, protocol, version, flat)
+    return StoredWeights(network, game, protocol, version, flat)

@@ -11,7 +11,7 @@ from shared.config import FRAME_SKIP, ConfigError
 from tasks.arguments import PROGRAM, parse
 
 if TYPE_CHECKING:
-    from shared.weights_file import Weights
+    from shared.weights_file import StoredWeights
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,9 @@ def command_of(settings: dict[str, Any], total_steps: int) -> str:
     return " ".join(["python launch.py", *words_of(**flags, **different)])
 
 
-def _readme(name: str, weights: Weights, command: str, summary: dict[str, Any], evaluation: dict[str, Any]) -> str:
+def _readme(
+    name: str, weights: StoredWeights, command: str, summary: dict[str, Any], evaluation: dict[str, Any]
+) -> str:
     """What stands beside the weights."""
     steps = _steps(weights.version, summary)
     hours = summary["seconds"] / 3600
