@@ -28,35 +28,43 @@ WINDOW_STEPS = 100_000
 BOUND_SHARE = 0.25
 """Of the seconds for the learner, for what bounds it."""
 
+SLOWEST = 1.0
+"""Updates/s below which what bounds a learner is not measured: some chunks of it would take minutes."""
+
 
 class Alone(NamedTuple):
     """What the learner did alone."""
 
     updates_per_second: float
-    bound_per_second: float
-    """What `bound_of` names, of so many updates."""
+    bound_per_second: float | None
+    """Updates/s of nothing but what `bound_of` names; None: it was not asked for, or takes too long."""
 
 
 def bound_of(plan: Plan) -> str:
-    """What bounds this learner: the sum of its matrix products, or of its passes where nobody counted those."""
+    """What a learner is compared with: the sum of its matrix products, or of its passes where nobody counted those.
+
+    These come one after the other, where a learner computes the targets of coming updates beside the present ones: with
+    cores or a GPU to spare it can be faster.
+    """
     return "matrix products of the updates" if plan.network.plain else "passes of the updates"
 
 
-def learner_alone(plan: Plan, seconds: float) -> Alone:
-    """Learn for `seconds` with the device, precision, threads and sizes of a run.
+def learner_alone(plan: Plan, seconds: float, *, bounded: bool = True) -> Alone:
+    """Learn for `seconds` with the device, precision, threads and sizes of a run; then, if `bounded`, what bounds it.
 
     Raises:
         CannotRun: memory does not suffice, or the process ended early.
         WrongResult: its numbers ceased to be finite, or it did another number of updates than it was asked for.
     """
-    with Child(_learn, (plan, seconds)) as child:
+    with Child(_learn, (plan, seconds, bounded)) as child:
         return Alone(*child.answer(seconds * (1 + BOUND_SHARE)))
 
 
 def learner_pace(plan: Plan, seconds: float) -> float:
     """Steps/s that the learner alone can follow, in the shortest rounds, so that none takes long. Raises as above."""
     config = plan.config.with_settings(round_steps=plan.config.play.envs)
-    return learner_alone(Plan(config, plan.actions), seconds).updates_per_second * config.learn.train_every
+    alone = learner_alone(Plan(config, plan.actions), seconds, bounded=False)
+    return alone.updates_per_second * config.learn.train_every
 
 
 class Solo:
@@ -98,11 +106,11 @@ class Solo:
         return done / took
 
 
-def _learn(connection: Connection, plan: Plan, seconds: float) -> None:
+def _learn(connection: Connection, plan: Plan, seconds: float, bounded: bool) -> None:
     solo = Solo(plan)
     speed = solo.updates_per_second(seconds)
     solo.trainer.settle()  # what follows is captured, and a capture forbids much to other threads
-    connection.send((speed, _bound(plan, BOUND_SHARE * seconds)))
+    connection.send((speed, _bound(plan, BOUND_SHARE * seconds) if bounded and speed >= SLOWEST else None))
 
 
 def _bound(plan: Plan, seconds: float) -> float:

@@ -195,7 +195,7 @@ class _Silent:
         rows: NDArray[np.int64],
         keep: NDArray[np.bool_],
         places: NDArray[np.int64],
-        moments: tuple[NDArray[np.int64], NDArray[np.int64]],
+        acting: tuple[NDArray[np.int64], NDArray[np.int64]],
     ) -> NDArray[np.float32]:
         select_to(frames.view(np.uint32), rows, keep, places, self._words)
         return self._values

@@ -19,29 +19,32 @@ from shared.memory import Plan
 class Passes:
     """Target values of a chunk, and forward and backward of the online network, one update after the other.
 
-    Nothing is gathered, and there is no loss and no optimiser.
+    Nothing is gathered, and there is no loss of the updates and no optimiser.
 
     Attributes:
-        gradient: where the last backward pass wrote, in the model's own order.
+        online: the network that learns.
+        chunk: the transitions, and what was computed of them.
+        gradient: where the last backward pass wrote, in the order of `online`.
     """
 
     def __init__(self, plan: Plan, device: torch.device, precision: str) -> None:
         """Fresh networks, screens of noise."""
         network, extend, self._batch = plan.network, plan.config.extend, plan.config.learn.batch_size
-        self._online, target = (model_of(network, device, precision) for _ in range(2))
-        for model in (self._online, target):
+        self.online, target = (model_of(network, device, precision) for _ in range(2))
+        for model in (self.online, target):
             model.to_inner(initial_parameters(network, SEED), model.master)
             model.cast()
-        self.gradient = torch.zeros_like(self._online.shadow)
-        self._online.gradient_into(self.gradient)
+        self.gradient = torch.zeros_like(self.online.shadow)
+        self.online.gradient_into(self.gradient)
         self._method = method_of(network, extend, device)
-        self._targets = Targets(target, self._online, self._method, extend.n_step)
-        self._chunk = Chunk.of(
-            CHUNK_UPDATES, self._batch, model=self._online, method=self._method, n_step=extend.n_step, device=device
+        self._targets = Targets(target, self.online, self._method, extend.n_step)
+        self.chunk = Chunk.of(
+            CHUNK_UPDATES, self._batch, model=self.online, method=self._method, n_step=extend.n_step, device=device
         )
-        self._chunk.blocks.random_(0, 256)
-        self._chunk.chosen[:, 0] = 1.0
-        self._chunk.draw(SEED, 0, 0)
+        self.chunk.blocks.random_(0, 256)
+        self.chunk.chosen[:, 0] = 1.0
+        self.chunk.discount.fill_(plan.config.learn.discount)
+        self.chunk.draw(SEED, 0, 0)
         on_cpu = device.type == "cpu"
         self._aside = Aside(own_thread=on_cpu, stream=None if on_cpu else torch.cuda.Stream(device))
         atoms = self._method.samples or network.atoms
@@ -49,7 +52,7 @@ class Passes:
 
     def run(self) -> None:
         """All passes of `CHUNK_UPDATES` updates."""
-        chunk, online = self._chunk, self._online
+        chunk, online = self.chunk, self.online
         self._targets.prepare(chunk)
         for index in range(CHUNK_UPDATES):
             part, noise = slice(index * self._batch, (index + 1) * self._batch), slice(index, index + 1)

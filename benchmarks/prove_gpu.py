@@ -66,6 +66,7 @@ ROOMY_BYTES = 16_000_000_000
 SMALLER_REPLAY = "--replay-size 300_000"
 """What large runs are told where there is less."""
 RETURNS_SECONDS = 420.0
+"""Of training on Breakout, after which the run is stopped."""
 FEW_KERNELS = "quick,double,dueling,c51,qr-dqn"
 MANY_KERNELS = "rainbow,iqn,btr"
 QUICK = {"as-it-comes": "", "more-lanes": "--lane-envs 1", "more-envs": "--envs 64"}
@@ -136,7 +137,8 @@ def family(stage: Stage) -> None:
 
 def presets(stage: Stage, names: str) -> None:
     """What presets cost."""
-    stage.bench(f"presets --presets {names} --end-to-end --repeats 1 --seconds 5", f"{stage.name}.json", LONG)
+    words = f"presets --presets {names} --end-to-end --repeats 1 --seconds 5"
+    stage.bench(words, f"{stage.name}.json", LONG, f"-- --device cuda {_room()} {stage.more}")
 
 
 def agree(stage: Stage, words: str, variants: Mapping[str, str]) -> None:
@@ -179,7 +181,7 @@ def settings(stage: Stage) -> None:
     for name, words in SETTINGS.items():
         told = "throughput --game breakout --parts evaluation --repeats 1 --seconds 10"
         more = f"-- --device cuda {_room()} {stage.more} {words}"
-        stage.bench(told, f"throughput-settings-{name}.json", LONG / len(SETTINGS), more)
+        stage.bench(told, f"throughput-settings-{name}.json", LONG / 2, more)
 
 
 def actor_side(stage: Stage) -> None:
@@ -212,7 +214,7 @@ def solve(stage: Stage, seed: int) -> None:
 
 
 def returns(stage: Stage) -> None:
-    """Breakout for a time, which is then enough."""
+    """Breakout for `RETURNS_SECONDS`: how far it comes in that time."""
     end = time.monotonic() + RETURNS_SECONDS
     words = f"--game breakout --preset nature --eval-every-steps 1_000_000 {_room()}"
     _train(stage, "breakout", words, LONG, lambda _: time.monotonic() > end)

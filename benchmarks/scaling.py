@@ -1,9 +1,9 @@
 """Actors alone with 1, 2, 4, ... processes, up to the usable cores.
 
 Real runs that do not learn yet: they play, and inference answers, so its cores are counted in. Each is compared with
-the bare emulator in as many processes at once, measured just before it, and its efficiency is its speed by that of as
-many times one actor. With --whole also runs that learn, each
-against its actors alone. What follows -- goes to launch.py:
+the bare emulator in as many processes at once, measured just before it, and its efficiency is its share of so many
+times the speed of one actor. With --whole also runs that learn, each against its actors alone. What follows -- goes to
+launch.py:
 
   python launch.py bench scaling --whole -- --envs 192
 """
@@ -117,7 +117,7 @@ def _add(report: Report, counts: Iterable[int], found: Mapping[str, list[Any]]) 
                 report.add(_alone(count), "steps/s", speeds, limit=_bare(count) if bare else None, ratios=shares)
                 if count > 1 and (single := found.get(_alone(1))):
                     ratios = [speed / (count * one.steps_per_second) for speed, one in zip(speeds, single, strict=True)]
-                    report.add(f"efficiency, {count}", "of 1", ratios)
+                    report.add(f"efficiency of {count} actors", "share", ratios)
             if whole:
                 speeds = [each.steps_per_second for each in whole]
                 report.add(_whole(count), "steps/s", speeds, limit=_alone(count) if alone else None)

@@ -3,8 +3,8 @@
 Parts, for --parts:
 
   speed        a real run; its actors alone (a run that does not learn yet), bounded by the bare emulator on all cores;
-               and its learner alone (on a replay of noise), bounded by the matrix products in its updates, or by
-               their passes where the network has parts
+               and its learner alone (on a replay of noise), compared with the matrix products of its updates, or
+               with their passes where the network has parts
   evaluation   the price of evaluation beside training: the run again, with one evaluation under way all the time
   round        the price of the round: with its barrier (concurrent) against without (free), as it is, where on a small
                machine everybody waits for the learner, and with an update every 400 steps, where emulation is
@@ -163,8 +163,8 @@ def _add_sides(report: Report, found: Mapping[str, list[Any]], plan: Plan) -> No
                 ACTORS, "steps/s", speeds, limit=BARE if bare else None, ratios=shares, note=f"{plan.actors} actors"
             )
         if learner:
-            bound = bound_of(plan)
-            report.add(bound, "steps/s", [each.bound_per_second * every for each in learner])
+            bounds = [each.bound_per_second * every for each in learner if each.bound_per_second is not None]
+            bound = report.add(bound_of(plan), "steps/s", bounds).name if len(bounds) == len(learner) else None
             speeds = [each.updates_per_second * every for each in learner]
             report.add(LEARNER, "steps/s", speeds, limit=bound)
         if actors and learner:
@@ -214,7 +214,7 @@ def _add_run(report: Report, runs: Sequence[Throughput], plan: Plan) -> None:
 def _add_role_busy(report: Report, role: str, runs: Sequence[Throughput]) -> None:
     """The busy share of a role that the records of rounds do not hold."""
     shares = [each.summary["roles"][role]["busy"] for each in runs]
-    report.add(role, "of the time", shares, note="of all that the run learnt")
+    report.add(role, "of the time", shares, note="while it learnt")
 
 
 def _add_private(report: Report, role: str, runs: Sequence[Throughput]) -> None:

@@ -41,7 +41,7 @@ def initial_parameters(network: Network, seed: int) -> NDArray[np.float32]:
 
 
 def _singular_vector(matrix: Tensor, u: Tensor) -> Tensor:
-    """Near the left one of the largest singular value, from `u`, as PyTorch's `spectral_norm` begins, too."""
+    """Near the left singular vector of the largest singular value; so begins PyTorch's `spectral_norm`, too."""
     exact, u = matrix.double(), u.double()
     for _ in range(POWER_ITERATIONS):
         u = F.normalize(exact @ (exact.t() @ u), dim=0)

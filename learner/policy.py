@@ -83,7 +83,7 @@ class Policy:
         rows: NDArray[np.int64],
         keep: NDArray[np.bool_],
         places: NDArray[np.int64],
-        moments: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+        acting: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
     ) -> NDArray[np.float32]:
         """Q(s, .) float32[batch, actions] of a batch in which some rows are new, gathered in one pass over memory.
 
@@ -91,10 +91,11 @@ class Policy:
             frames: uint8[R, 84, 84], of which the new stacks are `rows`, int64[n, 4]; where `keep`, bool[n, 4], is
                 False, a frame counts as zeros.
             places: int64[n], the rows of the batch that are new; the others hold what they held.
-            moments: env and tick, int64[n] each, of which the noise is a function where the policy explores by noise.
+            acting: env and tick, int64[n] each, of which the noise is a function where the policy explores by noise.
         """
-        if self._acting_noise is not None and moments is not None:
-            envs, ticks = moments
+        if self._acting_noise is not None:
+            assert acting is not None, "who explores by noise says who acts, and when"
+            envs, ticks = acting
             for tick in np.unique(ticks):
                 those = ticks == tick
                 self._drawn.numpy()[places[those]] = self._acting_noise.of(int(tick), envs[those])

@@ -56,8 +56,7 @@ class Prioritised:
             raise ValueError(f"The window that ends at tick {window_end} holds no transition to sample.")
         self._frames.advance(window_end)
         self._round, self._window_end = round_, window_end
-        extend, done = self._extend, min(1.0, round_ * sizes.round_steps / self._extend.importance_steps)
-        self._beta = extend.importance_start + done * (extend.importance_end - extend.importance_start)
+        self._beta = self._extend.importance_at(round_ * sizes.round_steps)
 
     def foresee(self, window_end: int) -> None:
         """Bring the frames of a coming window, whose transitions are not drawn yet, to where they are read."""

@@ -151,6 +151,11 @@ class Extend:
     layer_norm: bool = False
     """Hidden units normalised over the layer (Ba et al. 2016)."""
 
+    def importance_at(self, steps: int) -> float:
+        """The exponent of importance weights after so many steps of the run."""
+        done = min(1.0, steps / self.importance_steps)
+        return self.importance_start + done * (self.importance_end - self.importance_start)
+
 
 @dataclass(frozen=True)
 class Explore:

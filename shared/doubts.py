@@ -38,16 +38,17 @@ def doubts(config: Config) -> list[str]:
             f"The run will play {whole:_} steps, not --total-steps {config.learn.total_steps:_}: it ends where a state "
             f"is kept, every {span:_} steps."
         )
-    rises = extend.prioritised and extend.importance_start != extend.importance_end
-    if rises and extend.importance_steps > 2 * config.learn.total_steps:
+    moves = extend.prioritised and extend.importance_start != extend.importance_end
+    if moves and extend.importance_steps > 2 * config.learn.total_steps:
+        end = extend.importance_at(config.learn.total_steps)
         found.append(
-            f"Importance weights only begin to rise from --importance-start {extend.importance_start:g}: that takes "
-            f"--importance-steps {extend.importance_steps:_}, and the run has --total-steps "
-            f"{config.learn.total_steps:_}. As many would let it end with the run."
+            f"The exponent of importance weights will only come from {extend.importance_start:g} to {end:.2g} in "
+            f"{config.learn.total_steps:_} steps; --importance-steps {config.learn.total_steps:_} would bring it to "
+            f"{extend.importance_end:g}."
         )
     if config.explore.epsilon_ladder and config.play.envs == 1:
         found.append(f"--epsilon-ladder {config.explore.epsilon_ladder:g} has no effect with one emulator.")
-    if extend.method == "c51" and not config.learn.clip_rewards:
+    if extend.method == "c51" and not config.learn.clip_rewards and not _changed(extend, ("v_min", "v_max")):
         found.append(
             f"Rewards are not clipped: returns beyond --v-min {extend.v_min:g} or --v-max {extend.v_max:g} would count "
             "as the support's end."

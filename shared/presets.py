@@ -90,11 +90,11 @@ sigma_0 0.5 and no epsilon, target network every 32,000 frames, priority exponen
 steps, 51 atoms in [-10, 10]. Dopamine's rainbow_aaai.gin has the same periods and Adam, but epsilon-greedy in place of
 noisy nets, neither Double DQN nor two streams, and an importance exponent of 0.5.
 
-The paper's first footnote says that sigma_0 may be lowered to 0.1 where the noise is made on a CPU, as it is here;
-dqn_zoo and Kaixhin/Rainbow do (--noisy-std 0.1). dqn_zoo's also differs in Adam's epsilon (0.005/32), a thousandth of
-uniform draws and gradient norms clipped to 10. Priorities are the Kullback-Leibler divergence, as in the paper, where
-both programs take the cross-entropy. Batches are drawn a chunk of eight updates ahead, so errors count from the second
-chunk after them on (docs/algorithms.md)."""
+What differs: the paper's first footnote advises a sigma_0 of 0.1 where the noise is made on a CPU, as it is here;
+dqn_zoo and Kaixhin/Rainbow have 0.1 (here: --noisy-std 0.1). Batches are drawn a chunk of eight updates ahead, so
+errors count from the second chunk after them on (docs/algorithms.md). dqn_zoo's also differs from the paper in Adam's
+epsilon (0.005/32), a thousandth of uniform draws and gradient norms clipped to 10. Priorities are the Kullback-Leibler
+divergence, as in the paper, where both programs take the cross-entropy."""
 
 QR_DQN = replace(
     NATURE,
@@ -173,8 +173,9 @@ What differs. The log-policy that Munchausen adds is the target network's, as Vi
 authors' code takes the online network's. Policies are means over eight evenly spaced fractions, not over the eight
 sampled ones. They switch epsilon off in the second half of training and let it fall by a two-millionth of the rest at
 every step; here it falls in a straight line over as many steps and stays at 0.01. Their code plays the minimal action
-set after up to 30 no-ops, with sticky actions; `machado` plays all 18 actions without no-ops. Acting is with the target
-network, up to 500 updates old, where theirs is the online one. They evaluate with epsilon 0.01."""
+set after up to 30 no-ops, with sticky actions; `machado` plays all 18 actions without no-ops. Noise of acting is one
+for all their emulators; here each has its own. Acting is with the target network, up to 500 updates old, where theirs
+is the online one. They evaluate with epsilon 0.01."""
 
 QUICK = Config(
     # A round of 1,024 steps is 32 ticks of 32 emulators; with 96 it would be 11, and mostly barrier.

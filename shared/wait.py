@@ -19,7 +19,8 @@ from shared.board import Board, Phase
 
 LOOK_SECONDS = 0.5
 TELL_NS = 100_000_000
-"""Between two times that a process tells its CPU time and memory: system calls (0.2 and 5 us), so not at every tick."""
+"""Between two times that a process tells its CPU time and memory: system calls (0.2 and 5 us) and,
+on a GPU, PyTorch's books (some 100 us), so not at every tick."""
 
 
 class Stopped(Exception):

@@ -140,7 +140,7 @@ class Observer:
                 f"Since step {int(board.inexact_since[0]):,} this run computes on another device, or with another "
                 "precision or number of threads, than before: it goes on, but not to the same last bit."
             )
-        alike = screens_alike(known["mean_q"], known["q_spread"], updates)
+        alike = screens_alike(known["mean_q"], known["q_spread"], updates, self._config.learn.batch_size)
         return (*found, alike) if alike else tuple(found)
 
 

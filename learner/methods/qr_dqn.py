@@ -29,12 +29,12 @@ class Quantiles(Method):
         return future.reward[:, None] + future.discount[:, None] * following
 
     def loss(self, chosen: Tensor, target: Tensor, fractions: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The quantile Huber loss; the priority is the mean size of the errors between quantiles, as BTR's authors
-        have it (Clark et al. 2025, Agent.py)."""
+        """The quantile Huber loss. The priority is the size of the errors, summed over quantiles, averaged over those
+        of the target, as in the program of BTR's authors (VIPTankz/BTR, Agent.py)."""
         loss = quantile_huber(chosen, self._midpoints if fractions is None else fractions, target)
         if not self.extend.prioritised:
             return loss, loss
-        return loss, (target[:, None] - chosen.detach()[:, :, None]).abs().mean((1, 2))
+        return loss, (target[:, None] - chosen.detach()[:, :, None]).abs().sum(1).mean(1)
 
 
 METHOD = Quantiles

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.report import WrongResult
-from benchmarks.runs import ROUNDS, check, plan_of, rounds_that_fit
+from benchmarks import scaling, throughput
+from benchmarks.gpu_use import GpuUse
+from benchmarks.report import Report, WrongResult
+from benchmarks.runs import ROUNDS, Throughput, check, plan_of, rounds_that_fit
 from benchmarks.scaling import actor_counts
 from shared.config import Config
 from shared.sizes import sizes_of
@@ -71,3 +73,29 @@ def test_rounds_become_shorter_only_and_only_unasked() -> None:
 )
 def test_numbers_of_actors(cores: int, lanes: int, counts: list[int]) -> None:
     assert actor_counts(cores, lanes) == counts
+
+
+def _run(steps_per_second: float = 100.0, **summary: Any) -> Throughput:
+    """What a run did, as far as rows are made of it."""
+    return Throughput("", steps_per_second, 25.0, 8.0, 1_000, 10.0, 1, 0.0, 1.0, {}, GpuUse(0.5, 11e9), summary)
+
+
+def test_efficiency_is_the_share_of_so_many_single_actors() -> None:
+    report = Report("scaling", "title")
+    found = {"actors alone, 1": [_run(100.0), _run(200.0)], "actors alone, 4": [_run(300.0), _run(400.0)]}
+    scaling._add(report, [1, 4], found)
+    assert report.row("efficiency of 4 actors").values == (0.75, 0.5)
+    assert not any(row.name == "efficiency of 1 actors" for row in report.rows)
+
+
+def test_memory_of_a_gpu_is_told_apart() -> None:
+    report = Report("throughput", "title")
+    memory = {"device_bytes": {"learner": 8e9, "inference": 1e9}, "replay_device_bytes": 7e9}
+    throughput._add_device_memory(report, [memory], [GpuUse(0.5, 11e9)])
+    assert [row.values for row in report.rows] == [(8e3,), (1e3,), (7e3,), (2e3,)]
+
+
+def test_a_role_without_records_has_its_share_from_the_summary() -> None:
+    report = Report("throughput", "title")
+    throughput._add_role_busy(report, "scribe", [_run(roles={"scribe": {"busy": 0.25}})])
+    assert report.row("scribe").values == (0.25,)

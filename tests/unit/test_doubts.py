@@ -34,8 +34,8 @@ def test_no_preset_is_doubted(preset: Any) -> None:
         ({"importance_start": 0.5}, "--importance-start 0.5 has no effect without --prioritised."),
         (
             {"prioritised": True, "importance_steps": 50_000_000, "total_steps": 1_000_000},
-            "Importance weights only begin to rise from --importance-start 0.4: that takes --importance-steps "
-            "50_000_000, and the run has --total-steps 1_000_000. As many would let it end with the run.",
+            "The exponent of importance weights will only come from 0.4 to 0.41 in 1_000_000 steps; --importance-steps "
+            "1_000_000 would bring it to 1.",
         ),
         ({"noisy_std": 0.1}, "--noisy-std 0.1 has no effect without --noisy."),
         ({"munchausen_alpha": 0.5}, "--munchausen-alpha 0.5 has no effect without --munchausen."),
@@ -53,7 +53,7 @@ def test_no_preset_is_doubted(preset: Any) -> None:
             "beyond counts as the support's end.",
         ),
         (
-            {"method": "c51", "clip_rewards": False},
+            {"method": "c51", "clip_rewards": False, "v_min": -10.0},
             "Rewards are not clipped: returns beyond --v-min -10 or --v-max 10 would count as the support's end.",
         ),
     ],
@@ -64,6 +64,10 @@ def test_what_looks_like_a_mistake_is_said(settings: dict[str, Any], says: str) 
 
 def test_what_a_preset_says_is_not_held_against_the_user() -> None:
     assert doubts(PRESETS["btr"].with_settings(prioritised=False)) == []
+
+
+def test_a_support_that_was_said_is_meant_for_the_rewards() -> None:
+    assert doubts(Config().with_settings(method="c51", clip_rewards=False, v_min=-100.0, v_max=100.0)) == []
 
 
 def test_a_doubt_is_a_warning_and_refuses_nothing() -> None:

@@ -22,4 +22,8 @@ from watch.health import PATIENCE_UPDATES, screens_alike
 def test_only_a_network_that_had_time_and_values_to_tell_apart(
     mean_q: float | None, q_spread: float | None, updates: int, warned: bool
 ) -> None:
-    assert (screens_alike(mean_q, q_spread, updates) is not None) == warned
+    assert (screens_alike(mean_q, q_spread, updates, 32) is not None) == warned
+
+
+def test_one_screen_is_always_like_itself() -> None:
+    assert screens_alike(-2.42, 0.0, PATIENCE_UPDATES, 1) is None

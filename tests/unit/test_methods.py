@@ -114,7 +114,7 @@ def _quantile_loss(chosen: Tensor, tau: list[float], target: Tensor) -> Tensor:
 def _check_quantile_priority(learned: Learned, outputs: Tensor, target: Tensor) -> None:
     for i, action in enumerate(_actions()):
         sizes = [abs(float(y) - float(theta)) for y in target[i] for theta in outputs[i, action]]
-        assert learned.priority[i].item() == pytest.approx(sum(sizes) / len(sizes), rel=1e-5)
+        assert learned.priority[i].item() == pytest.approx(sum(sizes) / len(target[i]), rel=1e-5)
 
 
 def test_qr_dqn_learns_evenly_spaced_quantiles() -> None:

@@ -91,8 +91,9 @@ class Fixed:
         rows: NDArray[np.int64],
         keep: NDArray[np.bool_],
         places: NDArray[np.int64],
-        moments: tuple[NDArray[np.int64], NDArray[np.int64]],
+        acting: tuple[NDArray[np.int64], NDArray[np.int64]],
     ) -> NDArray[np.float32]:
+        assert [words.tolist() for words in acting] == [[0, 1, 4, 5], [1] * 4]
         values = np.zeros((6, len(NAMES)), np.float32)
         values[np.arange(6), np.arange(6) % len(NAMES)] = np.arange(6) + 1
         return values
