@@ -27,7 +27,6 @@ WINDOW_STEPS = 100_000
 """Most steps of the replay; 0.7 GB, far beyond any cache, where a million would take long to fill."""
 BOUND_SHARE = 0.25
 """Of the seconds for the learner, for what bounds it."""
-
 SLOWEST = 1.0
 """Updates/s below which what bounds a learner is not measured: some chunks of it would take minutes."""
 

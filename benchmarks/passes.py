@@ -36,10 +36,10 @@ class Passes:
             model.cast()
         self.gradient = torch.zeros_like(self.online.shadow)
         self.online.gradient_into(self.gradient)
-        self._method = method_of(network, extend, device)
-        self._targets = Targets(target, self.online, self._method, extend.n_step)
+        method = method_of(network, extend, device)
+        self._targets = Targets(target, self.online, method, extend.n_step)
         self.chunk = Chunk.of(
-            CHUNK_UPDATES, self._batch, model=self.online, method=self._method, n_step=extend.n_step, device=device
+            CHUNK_UPDATES, self._batch, model=self.online, method=method, n_step=extend.n_step, device=device
         )
         self.chunk.blocks.random_(0, 256)
         self.chunk.chosen[:, 0] = 1.0
@@ -47,7 +47,7 @@ class Passes:
         self.chunk.draw(SEED, 0, 0)
         on_cpu = device.type == "cpu"
         self._aside = Aside(own_thread=on_cpu, stream=None if on_cpu else torch.cuda.Stream(device))
-        atoms = self._method.samples or network.atoms
+        atoms = method.samples or network.atoms
         self._outputs_gradient = torch.randn(self._batch, network.actions, atoms, device=device)
 
     def run(self) -> None:
@@ -56,9 +56,8 @@ class Passes:
         self._targets.prepare(chunk)
         for index in range(CHUNK_UPDATES):
             part, noise = slice(index * self._batch, (index + 1) * self._batch), slice(index, index + 1)
-            fractions = chunk.fractions[part] if self._method.samples else None
             self._targets.of(chunk, part, noise)
-            beside = Beside(fractions, chunk.noise[noise] if online.noise else None)
+            beside = Beside.of(chunk.fractions[part], chunk.noise[noise])
             past = online.forward(chunk.blocks[part], 0, beside, learns=True)
             online.backward(past, self._outputs_gradient, self._aside)
             self._aside.settle()

@@ -10,10 +10,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from shared.random import Stream, bits
+from shared.random import SPLITMIX, Stream, bits
 
-_STEP, _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-"""Constants of SplitMix64 (Steele et al. 2014)."""
+_STEP, _FIRST, _SECOND = (np.uint64(constant) for constant in SPLITMIX)
 
 
 class ActingNoise:
@@ -40,7 +39,7 @@ class ActingNoise:
 
 @njit(cache=True, nogil=True)
 def _signed(sizes, keys, out):  # type: ignore[no-untyped-def]
-    """Write `sizes` with random signs, by a generator for every row, keyed by `keys`."""
+    """Write `sizes` with random signs, by SplitMix64 (Steele et al. 2014) for every row, begun at its key."""
     for i in range(keys.size):
         state, word = keys[i], np.uint64(0)
         for j in range(sizes.size):

@@ -21,6 +21,11 @@ class Beside(NamedTuple):
     noise: Tensor | None = None
     """float32[g, k], normal: for noisy layers, a row for every n / g observations in turn; None: none."""
 
+    @classmethod
+    def of(cls, fractions: Tensor, noise: Tensor) -> Beside:
+        """What lies in buffers [n, N] and [g, k], which are empty where a network takes none."""
+        return cls(fractions if fractions.shape[1] else None, noise if noise.shape[1] else None)
+
 
 class Past(Protocol):
     """What a forward pass leaves for the backward pass."""

@@ -112,9 +112,7 @@ class Policy:
         if self._blocks is not self._host:
             self._blocks.copy_(self._host, non_blocking=True)
             self._noise.copy_(self._drawn, non_blocking=True)
-        fractions = self._fractions if self._method.policy_samples else None
-        beside = Beside(fractions, self._noise if self._noise.numel() else None)
-        outputs = self._model.forward(self._blocks, 0, beside).outputs
+        outputs = self._model.forward(self._blocks, 0, Beside.of(self._fractions, self._noise)).outputs
         if self._rescaled:
             outputs = unrescale(outputs, RESCALING)
         self._values.copy_(self._method.values(outputs), non_blocking=True)

@@ -21,7 +21,7 @@ class Targets:
     def prepare(self, chunk: Chunk) -> None:
         """Ask the target network about a whole chunk."""
         extend, method = self._extend, self._method
-        answer = self._target.forward(chunk.blocks, self._second, _beside(chunk.future_fractions, chunk.future_noise))
+        answer = self._target.forward(chunk.blocks, self._second, Beside.of(chunk.future_fractions, chunk.future_noise))
         outputs = self.unscaled(answer.outputs)
         choosing = outputs[:, :, : method.policy_samples] if method.policy_samples else outputs
         outputs = outputs[:, :, method.policy_samples :]
@@ -42,7 +42,7 @@ class Targets:
         if not self._extend.double:
             return chunk.y[part]
         samples = self._method.policy_samples
-        beside = _beside(chunk.future_fractions[part, :samples], chunk.noise[noise])
+        beside = Beside.of(chunk.future_fractions[part, :samples], chunk.noise[noise])
         answer = self._online.forward(chunk.blocks[part], self._second, beside)
         policy = greedy(self._method.values(self.unscaled(answer.outputs)))
         future = Future(chunk.future[part], policy, None, chunk.reward[part], chunk.discount[part])
@@ -60,7 +60,7 @@ class Targets:
     def _munchausen(self, chunk: Chunk) -> Tensor:
         """What the target network's policy in s adds to the rewards."""
         extend = self._extend
-        beside = _beside(chunk.future_fractions[:, : self._method.policy_samples], chunk.future_noise)
+        beside = Beside.of(chunk.future_fractions[:, : self._method.policy_samples], chunk.future_noise)
         q = self._method.values(self.unscaled(self._target.forward(chunk.blocks, 0, beside).outputs))
         return munchausen_reward(
             q,
@@ -69,8 +69,3 @@ class Targets:
             temperature=extend.munchausen_temperature,
             lower=extend.munchausen_floor,
         )
-
-
-def _beside(fractions: Tensor, noise: Tensor) -> Beside:
-    """Without fractions or noise their buffers are empty."""
-    return Beside(fractions if fractions.shape[1] else None, noise if noise.shape[1] else None)

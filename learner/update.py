@@ -321,11 +321,11 @@ class Trainer:
         """One gradient update."""
         size, online = self._learn.batch_size, self._online
         part, noise = slice(index * size, (index + 1) * size), slice(index, index + 1)
-        fractions = chunk.fractions[part] if self._method.samples else None
-        beside = Beside(fractions, chunk.noise[noise] if online.noise else None)
+        beside = Beside.of(chunk.fractions[part], chunk.noise[noise])
         past = online.forward(chunk.blocks[part], 0, beside, self._aside.settle, learns=True)
         outputs = past.outputs.detach()
-        learned = self._method.learn(outputs, chunk.chosen[part], self._targets.of(chunk, part, noise), fractions)
+        target = self._targets.of(chunk, part, noise)
+        learned = self._method.learn(outputs, chunk.chosen[part], target, beside.fractions)
         if self._feed.prioritised is not None:
             chunk.error[part].copy_(learned.priority)
             learned.gradient.mul_(chunk.importance[part][:, None, None])

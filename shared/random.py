@@ -10,7 +10,8 @@ from __future__ import annotations
 from enum import IntEnum
 
 _MASK = (1 << 64) - 1
-_GOLDEN = 0x9E3779B97F4A7C15
+SPLITMIX = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+"""What SplitMix64 adds to its state for every number, and the two factors of its finaliser."""
 
 
 class Stream(IntEnum):
@@ -32,11 +33,12 @@ class Stream(IntEnum):
 
 def bits(seed: int, stream: Stream, *counters: int) -> int:
     """64 uniform bits as an int in [0, 2**64), the same for the same arguments on every machine."""
+    golden, first, second = SPLITMIX
     z = seed & _MASK
     for counter in (int(stream), *counters):
-        z = (z + _GOLDEN + counter * 0xD1342543DE82EF95) & _MASK
-        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
+        z = (z + golden + counter * 0xD1342543DE82EF95) & _MASK
+        z = ((z ^ (z >> 30)) * first) & _MASK
+        z = ((z ^ (z >> 27)) * second) & _MASK
         z ^= z >> 31
     return z
 

@@ -34,6 +34,16 @@ def _prioritised(played: PlayedRing, config: Config, seed: int = 3) -> Prioritis
     return Prioritised(played.ring, replay, frames, extend=config.extend, updates=UPDATES, batch=BATCH, seed=seed)
 
 
+def _begun() -> Prioritised:
+    """In round 2, with 12 ticks played."""
+    config = _config()
+    played = PlayedRing(config)
+    played.play(12)
+    prioritised = _prioritised(played, config)
+    prioritised.begin(2, 12)
+    return prioritised
+
+
 def _drawn(prioritised: Prioritised, number: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     """Places and importance of a chunk."""
     places, importance = torch.zeros(UPDATES * BATCH, dtype=torch.int64), torch.zeros(UPDATES * BATCH)
@@ -122,11 +132,7 @@ def test_what_is_drawn_is_the_transition_of_its_place(n_step: int) -> None:
 
 
 def test_errors_move_the_next_draws() -> None:
-    config = _config()
-    played = PlayedRing(config)
-    played.play(12)
-    prioritised = _prioritised(played, config)
-    prioritised.begin(2, 12)
+    prioritised = _begun()
     before, importance = _drawn(prioritised)
     assert importance.tolist() == [1.0] * len(importance)  # all alike
     assert len(set(before.tolist())) > 20
@@ -169,11 +175,7 @@ def test_the_same_seed_draws_the_same_and_another_does_not() -> None:
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
 def test_errors_that_are_not_finite_teach_nothing(wrong: float) -> None:
-    config = _config()
-    played = PlayedRing(config)
-    played.play(12)
-    prioritised = _prioritised(played, config)
-    prioritised.begin(2, 12)
+    prioritised = _begun()
     before = _weights(prioritised)
     places, _ = _drawn(prioritised)
     error = torch.full((len(places),), 3.0)
@@ -183,11 +185,7 @@ def test_errors_that_are_not_finite_teach_nothing(wrong: float) -> None:
 
 
 def test_a_method_with_negative_priorities_ends_the_run_with_a_sentence() -> None:
-    config = _config()
-    played = PlayedRing(config)
-    played.play(12)
-    prioritised = _prioritised(played, config)
-    prioritised.begin(2, 12)
+    prioritised = _begun()
     places, _ = _drawn(prioritised)
     with pytest.raises(Unmendable, match=r"The method's loss .* has the size -0\.5; a priority needs"):
         prioritised.learn(places, torch.full((len(places),), -0.5))
