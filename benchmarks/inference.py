@@ -15,6 +15,7 @@ from benchmarks.plain_update import AGREEMENT, plain_values
 from benchmarks.products import Products
 from benchmarks.report import Report, WrongResult
 from benchmarks.timing import seconds_per_call
+from learner.device import dtype_of
 from learner.initial import initial_parameters
 from learner.policy import Policy
 from shared.config import FRAME_SIDE, STACK, Config
@@ -46,7 +47,7 @@ def _measure(options: Options, report: Report, device: Device, precision: str, b
     off = float(np.linalg.norm(policy.q_values(stacks) - wanted.numpy()) / wanted.norm())
     if not off < AGREEMENT:
         raise WrongResult(f"With batch {batch}, values are {off:.1%} off those of plain layers in float32.")
-    like = torch.zeros((), dtype=torch.bfloat16 if precision == "bf16" else torch.float32, device=device.torch)
+    like = torch.zeros((), dtype=dtype_of(precision), device=device.torch)
     products = Products(network.name, ACTIONS, batch, like, backward=False)
     products.check()
     actions = (device.captured(products.run), lambda: policy.q_values(stacks))

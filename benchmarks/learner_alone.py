@@ -133,9 +133,9 @@ def _products(plan: Plan, device: torch.device) -> Callable[[], None]:
     import torch
 
     from benchmarks.products import ChunkProducts
+    from learner.device import dtype_of
 
     learn = plan.config.learn
-    dtype = torch.bfloat16 if plan.config.machine.precision == "bf16" else torch.float32
     outputs, double = plan.actions * plan.network.atoms, plan.config.extend.double
-    like = torch.zeros(1, device=device, dtype=dtype)
+    like = torch.zeros(1, device=device, dtype=dtype_of(plan.config.machine.precision))
     return ChunkProducts(learn.network, outputs, learn.batch_size, like, double=double).run

@@ -20,6 +20,7 @@ from benchmarks.plain_update import AGREEMENT, PlainTrainer
 from benchmarks.products import ChunkProducts
 from benchmarks.report import Report, WrongResult
 from benchmarks.timing import seconds_per_call
+from learner.device import dtype_of
 from learner.feed import CHUNK_UPDATES
 from learner.update import Trainer
 from shared.machine import usable_cores
@@ -85,7 +86,7 @@ def _measure(options: Options, report: Report, device: Device, precision: str, m
 
     rounds.trainer.settle()  # nobody else may ask the device for anything while a graph is captured
     passes = Passes(memory.plan, device.torch, precision)
-    like = torch.zeros((), dtype=torch.bfloat16 if precision == "bf16" else torch.float32, device=device.torch)
+    like = torch.zeros((), dtype=dtype_of(precision), device=device.torch)
     products = ChunkProducts(learn.network, ACTIONS, learn.batch_size, like)
     computing = [device.captured(torch.inference_mode()(body)) for body in (products.run, passes.run)]
     actions = (*computing, rounds.chunk, lambda: plain.run(CHUNK_UPDATES))

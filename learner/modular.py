@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from learner.aside import Aside
+from learner.device import dtype_of
 from learner.gather import BLOCK
 from learner.linear import Affine, linear
 from learner.model import Beside
@@ -43,7 +44,7 @@ class ModularModel:
 
     def __init__(self, network: Network, device: torch.device, precision: str) -> None:
         self.network = network
-        self._dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+        self._dtype = dtype_of(precision)
         self._spec = parameters_of(network)
         self._places, size = _places(self._spec)
         self.master = torch.zeros(size, device=device)

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from learner.aside import Aside
+from learner.device import dtype_of
 from learner.gather import BLOCK, GRID
 from shared.config import FRAME_SIDE, STACK
 from shared.parameters import CONVOLUTIONS, Network, parameters_of
@@ -156,7 +157,7 @@ class Weights:
 
     def __init__(self, architecture: Architecture, device: torch.device, precision: str) -> None:
         self.architecture = architecture
-        self.dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+        self.dtype = dtype_of(precision)
         self.master = torch.zeros(architecture.spec.count, device=device)
         self.shadow = self.master if self.dtype == torch.float32 else self.master.to(self.dtype)
         masters, shadows = architecture.views(self.master), architecture.views(self.shadow)

@@ -7,7 +7,7 @@ from watch.status import CheckpointStatus, Status
 UNKNOWN = "–"
 
 
-def count(value: float | None) -> str:
+def whole(value: float | None) -> str:
     """A whole number with separators: 1,234,567."""
     return UNKNOWN if value is None else f"{value:,.0f}"
 
@@ -20,7 +20,7 @@ def short(value: float) -> str:
     return f"{value:.0f}"
 
 
-def duration(seconds: float | None) -> str:
+def clock(seconds: float | None) -> str:
     """A span of time: 0:00:07, 12:34:56, 3 d 04:05."""
     if seconds is None:
         return UNKNOWN
@@ -48,15 +48,15 @@ def saved(checkpoint: CheckpointStatus) -> str:
 def line(status: Status) -> str:
     """Everything that matters in one line, the same words in the same order every time."""
     parts = [
-        duration(status.elapsed),
+        clock(status.elapsed),
         f"{share(status):.1%}",
-        f"{count(status.steps)} steps",
-        f"{count(status.steps_per_second)} steps/s ({count(status.frames_per_second)} frames/s)",
-        f"{count(status.updates_per_second)} updates/s",
+        f"{whole(status.steps)} steps",
+        f"{whole(status.steps_per_second)} steps/s ({whole(status.frames_per_second)} frames/s)",
+        f"{whole(status.updates_per_second)} updates/s",
         f"samples/step {number(status.samples_per_step, 2)} of {number(status.samples_asked, 2)}",
         f"epsilon {number(status.epsilon, 3)}",
         f"return {number(status.mean_return_100)} (best {number(status.best_return, 0)}, "
-        f"{count(status.episodes)} episodes)",
+        f"{whole(status.episodes)} episodes)",
         f"loss {figure(status.loss)}",
         f"Q {figure(status.mean_q)}",
     ]
@@ -69,7 +69,7 @@ def line(status: Status) -> str:
     restarts = sum(role.restarts for role in status.roles)
     if restarts:
         parts.append(f"restarts {restarts}")
-    parts.append(f"left {duration(status.time_left)}")
+    parts.append(f"left {clock(status.time_left)}")
     return "  ".join(parts)
 
 

@@ -15,7 +15,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from watch.line import UNKNOWN, count, duration, figure, number, saved, share, short
+from watch.line import UNKNOWN, clock, figure, number, saved, share, short, whole
 from watch.status import RoleStatus, Status
 
 FEW_ACTORS = 4
@@ -61,12 +61,12 @@ def render(status: Status, width: int, height: int = 100) -> RenderableType:
 
 def _progress(status: Status) -> Text:
     """Share, steps, rounds, and times gone and left."""
-    left = f"{duration(status.time_left)} left" if status.time_left is not None else "time left unknown"
+    left = f"{clock(status.time_left)} left" if status.time_left is not None else "time left unknown"
     return Text.assemble(
         (f"{share(status):.1%}", "bold"),
         f"  {short(status.steps)} of {short(status.total_steps)} steps",
-        f"  round {count(status.committed)} of {count(status.rounds)}",
-        f"  {duration(status.elapsed)} gone, ",
+        f"  round {whole(status.committed)} of {whole(status.rounds)}",
+        f"  {clock(status.elapsed)} gone, ",
         (left, "bold"),
     )
 
@@ -80,10 +80,10 @@ def _figures(status: Status, width: int) -> Table:
             f"{number(evaluation.mean_return)} at {short(evaluation.steps)} (best {number(evaluation.best_mean)})"
         )
     cells = [
-        ("playing", f"{count(status.steps_per_second)} steps/s, {count(status.frames_per_second)} frames/s"),
+        ("playing", f"{whole(status.steps_per_second)} steps/s, {whole(status.frames_per_second)} frames/s"),
         ("return", f"{number(status.mean_return_100)} (mean of 100)"),
-        ("learning", f"{count(status.updates_per_second)} updates/s"),
-        ("episodes", f"{count(status.episodes)} (best {number(status.best_return, 0)})"),
+        ("learning", f"{whole(status.updates_per_second)} updates/s"),
+        ("episodes", f"{whole(status.episodes)} (best {number(status.best_return, 0)})"),
         ("samples", f"{number(status.samples_per_step, 2)} a step of {number(status.samples_asked, 2)} asked"),
         ("loss", f"{figure(status.loss)}, mean Q {figure(status.mean_q)}"),
         ("epsilon", number(status.epsilon, 3)),

@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 
 from watch.display import LiveDisplay, PlainDisplay, open_display
-from watch.line import duration, figure, line, short
+from watch.line import clock, figure, line, short
 from watch.outlet import Outlet
 from watch.screen import render
 from watch.status import CheckpointStatus, EvaluationStatus, RoleStatus, Status, verdict
@@ -153,7 +153,7 @@ def test_short_numbers(value: float, words: str) -> None:
 
 
 def test_other_words_for_numbers() -> None:
-    assert [duration(s) for s in (None, 7.9, 3_661, 360_000)] == ["–", "0:00:07", "1:01:01", "4 d 04:00"]
+    assert [clock(s) for s in (None, 7.9, 3_661, 360_000)] == ["–", "0:00:07", "1:01:01", "4 d 04:00"]
     assert [figure(x) for x in (None, 0.000123456, 1234.5, -3.0)] == ["–", "0.000123", "1.23e+03", "-3"]
 
 
