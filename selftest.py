@@ -6,10 +6,12 @@ import dataclasses
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +22,7 @@ from shared.checks import Check
 from shared.config import SUMMARY_FILE
 from shared.manifest import BEST_FILE, CHECKPOINTS
 from shared.memory import Plan
-from shared.parent import killed
+from shared.parent import die_with, killed
 from shared.words import words_of
 
 ROUNDS = 4
@@ -54,6 +56,7 @@ def check(plan: Plan) -> Check:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,  # by which its processes are found again
+            preexec_fn=partial(die_with, os.getpid(), signal.SIGTERM),
         )
         try:
             _, errors = process.communicate(timeout=SECONDS)

@@ -228,6 +228,10 @@ class Supervisor:
         if code == 0 and (self._board.stopping or self._board.finished):
             del self._children[number]
             return
+        if self._board.finished and self._board.phase[number] == Phase.DONE:  # as a GPU's libraries, in taking leave
+            self._note(f"{role_name(number)} did all of its work, but did not leave by itself.")
+            del self._children[number]
+            return
         if self._board.stopping and (number != Role.SCRIBE or self._out_of_patience):
             del self._children[number]
             return

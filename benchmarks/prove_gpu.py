@@ -48,6 +48,7 @@ from benchmarks.report import commit
 from benchmarks.stage import END_SECONDS, STAGE_SECONDS, Outcome, Stage
 from shared import machine, mps
 from shared.config import METRICS_FILE, SUMMARY_FILE
+from shared.errors import Unmendable
 from watch.metrics import read_metrics
 
 LONG = 500.0
@@ -100,7 +101,7 @@ FAMILY_VARIANTS = ("as it comes", "4 actors", "replay on the host", "one update 
 
 def first(stage: Stage) -> None:
     """Whether anything works at all."""
-    stage.launch("doctor", FIRST_SECONDS)
+    stage.launch(f"doctor --device cuda {stage.more}", FIRST_SECONDS)
     with tempfile.TemporaryDirectory(prefix="ringside-prove-") as scratch:
         run_dir = Path(scratch) / "run"
         words = f"--plain --device cuda {SMALL_RUN} --mps off --run-dir {run_dir}"
@@ -278,7 +279,7 @@ def prove(names: Sequence[str], outcome: Outcome, more: str, seconds: float) -> 
             continue
         try:
             STAGES[name](stage)
-        except (OSError, ValueError, KeyError) as error:  # a file that a command should have left is not there
+        except (OSError, ValueError, KeyError, Unmendable) as error:  # a file that a command should have left, whole
             stage.note({"good": False, "error": f"{type(error).__name__}: {error}"})
     return outcome.good
 
@@ -299,18 +300,20 @@ def main() -> int:
             parser.error(f"there is no stage {name}; there are {', '.join(STAGES)}")
     if not machine.cuda_devices():
         parser.error("there is no GPU here that this installation can use (launch.py doctor says more)")
+    if options.archive and options.out.resolve() in options.archive.resolve().parents:
+        parser.error(f"--archive {options.archive} lies in --out {options.out}, and would be packed into itself")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and what was started ends, too
     began, refused = time.monotonic(), list[str]()
-    with mps.service("auto", "cuda:0", refused.append):
-        pass
     about = {
         "commit": options.commit,
         "machine": machine.describe(),
         "gpus": [asdict(gpu) for gpu in machine.gpus()],
         "usable_memory": machine.usable_memory(),
-        "no_mps": " ".join(refused) or None,
     }
     outcome = Outcome(options.out, options.archive, about)
+    with mps.service("auto", "cuda:0", refused.append):
+        pass
+    outcome.note({"stage": "mps", "refused": " ".join(refused) or None, "seconds": round(time.monotonic() - began, 1)})
     left = options.within - (time.monotonic() - began)
     return 0 if prove(options.stages or list(STAGES), outcome, "--mps off" if refused else "", left) else 1
 

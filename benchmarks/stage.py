@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -49,6 +50,7 @@ class Outcome:
         path = out / OUTCOME
         self._before: list[dict[str, Any]] = json.loads(path.read_text())["done"] if path.exists() else []
         self.done: list[dict[str, Any]] = []
+        self._write()
 
     @property
     def good(self) -> bool:
@@ -59,6 +61,10 @@ class Outcome:
         """Add to it and write it down."""
         self.done.append(fact)
         print(json.dumps(fact), flush=True)
+        self._write()
+
+    def _write(self) -> None:
+        """Outcome and archive as of now."""
         whole = {**self._about, "done": self._before + self.done}
         write_atomic(self.out / OUTCOME, json.dumps(whole, indent=1).encode() + b"\n")
         if self._archive is not None:
@@ -87,13 +93,13 @@ class Stage:
 
     def launch(self, words: str, seconds: float, run_dir: Path | None = None) -> bool:
         """`launch.py` with these words. Returns whether it ended well, in time."""
-        return self.run([LAUNCH, *words.split()], seconds, run_dir=run_dir)
+        return self.run([LAUNCH, *shlex.split(words)], seconds, run_dir=run_dir)
 
     def bench(self, words: str, file: str, seconds: float, more: str = "") -> bool:
         """`launch.py bench`, with its result in `file`. Good only if nothing of it is missing and nothing wrong."""
         path = self.out / file
         path.unlink(missing_ok=True)
-        ended = self.launch(f"bench {words} --json {path} {more}", seconds)
+        ended = self.launch(f"bench {words} --json {shlex.quote(str(path))} {more}", seconds)
         if not path.exists():
             return False
         found = json.loads(path.read_text())

@@ -108,12 +108,12 @@ def _contenders(options: Options, parts: Sequence[str], runs: Runs, plan: Plan) 
         flags = [*(runs.learning if learning else runs.playing), *more]
         return Contender(name, partial(run, options.game, options.seconds, flags, learning=learning))
 
+    if "speed" in parts or "evaluation" in parts:
+        yield running(END_TO_END)  # first: where the time runs out, it is there
     if "speed" in parts:
         yield Contender(BARE, partial(_bare, plan, BARE_SHARE * options.seconds))
         yield running(ACTORS, *NEVER_LEARNS, learning=False)
         yield Contender(LEARNER, partial(learner_alone, plan, options.seconds))
-    if "speed" in parts or "evaluation" in parts:
-        yield running(END_TO_END)
     if "evaluation" in parts:
         yield running(EVALUATED, "--eval-every-steps", str(runs.evaluation_steps))
     if "round" in parts:

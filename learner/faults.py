@@ -14,6 +14,7 @@ _LIBRARIES = (
     "CUDA driver error",
     "CUDA unknown error",
     "No CUDA GPUs",
+    "cudaGetDeviceCount",
     "cuDNN error",
     "CUDNN_STATUS",
     "CUBLAS_STATUS",

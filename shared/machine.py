@@ -24,9 +24,13 @@ from typing import Any
 
 from shared import cgroup
 from shared.cgroup import ROOT, text
+from shared.parent import said_by
 
 LIBRARIES = ("torch", "numpy", "ale-py", "numba", "gymnasium", "multiprocess", "safetensors")
 """Whose versions a result depends on."""
+
+DRIVER_SECONDS = 60.0
+"""How long a GPU's driver may take to answer; the first to ask it may wait for the GPU to wake."""
 
 _PLENTY = 1 << 60
 """Stands for "as much as you like"."""
@@ -137,12 +141,9 @@ def cuda_devices(root: Path = ROOT) -> int:
     if not has_nvidia_driver(root) or torch_cuda_version() is None:
         return 0
     try:
-        answer = subprocess.run(
-            [sys.executable, "-c", _COUNT_DEVICES], capture_output=True, text=True, timeout=60, check=False
-        )
-    except subprocess.TimeoutExpired:
+        return int(said_by([sys.executable, "-c", _COUNT_DEVICES], DRIVER_SECONDS))
+    except subprocess.SubprocessError:
         return 0
-    return int(answer.stdout) if answer.returncode == 0 else 0
 
 
 @dataclass(frozen=True)
@@ -164,11 +165,11 @@ def gpus() -> list[Gpu]:
     """The devices that `nvidia-smi` shows; none where it is missing or fails."""
     command = ["nvidia-smi", f"--query-gpu={_GPU_FIELDS}", "--format=csv,noheader,nounits"]
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+        said = said_by(command, DRIVER_SECONDS)
+    except (OSError, subprocess.SubprocessError):
         return []
     found = []
-    for line in answer.stdout.splitlines() if answer.returncode == 0 else ():
+    for line in said.splitlines():
         name, driver, *memory = (word.strip() for word in line.split(","))
         total, free = (int(word) << 20 if word.isdecimal() else 0 for word in memory)
         found.append(Gpu(name, driver, total, free))

@@ -28,7 +28,7 @@ from functools import partial
 from pathlib import Path
 
 from shared.cgroup import stat_fields
-from shared.parent import die_with, killed
+from shared.parent import die_with, killed, said_by
 
 CONTROL = "nvidia-cuda-mps-control"
 DRIVER_FOLDER = "/usr/local/nvidia/bin"
@@ -111,13 +111,7 @@ class Service:
         if told != _READY:
             raise MpsError((told or f"{CONTROL} could not be started.") + self._last_words())
         try:
-            subprocess.run(
-                trial,
-                env={**os.environ, **self.environment},
-                check=True,
-                capture_output=True,
-                timeout=CLIENT_SECONDS,
-            )
+            said_by(trial, CLIENT_SECONDS, environment={**os.environ, **self.environment})
         except (subprocess.SubprocessError, OSError) as error:
             raise MpsError(
                 f"A first process could not use the GPU through MPS ({type(error).__name__}).{self._last_words()}"
@@ -193,18 +187,14 @@ def service(asked: str, device: str, note: Callable[[str], None]) -> Iterator[Se
 def _command(directory: Path, command: str) -> str | None:
     """What the daemon answers to a command; None when it does not."""
     try:
-        done = subprocess.run(
+        return said_by(
             [control() or CONTROL],
-            input=command + "\n",
-            env={**os.environ, **environment_of(directory)},
-            capture_output=True,
-            text=True,
-            timeout=QUIT_SECONDS,
-            check=True,
+            QUIT_SECONDS,
+            told=command + "\n",
+            environment={**os.environ, **environment_of(directory)},
         )
     except (subprocess.SubprocessError, OSError):
         return None
-    return done.stdout
 
 
 def _servers(directory: Path) -> list[str] | None:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -21,6 +22,36 @@ def die_with(parent: int, by: signal.Signals = signal.SIGKILL) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, by, 0, 0, 0)
     if os.getppid() != parent:  # it died before the signal was armed
         sys.exit(1)
+
+
+def said_by(
+    command: Sequence[str], seconds: float, *, told: str | None = None, environment: Mapping[str, str] | None = None
+) -> str:
+    """What a command writes to its standard output.
+
+    `subprocess.run` would wait without bound for one that is late and does not end, as behind a driver that hangs.
+
+    Args:
+        seconds: after which it is killed.
+        told: its standard input.
+        environment: its variables; None: those of this process.
+
+    Raises:
+        OSError: it could not be started. subprocess.SubprocessError: it was late, or failed.
+    """
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+    )
+    try:
+        said, _ = process.communicate(told, timeout=seconds)
+    finally:
+        killed(process)
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return said
 
 
 def killed(process: subprocess.Popen[Any]) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import supervisor
-from shared.board import Role, Stop
+from shared.board import Phase, Role, Stop
 from shared.obituary import beyond_reach
 from shared.parent import REAP_SECONDS
 from shared.requests import Requests
@@ -85,6 +85,27 @@ def test_a_scribe_that_hung_and_may_not_come_back_leaves_no_last_checkpoint(stop
     stopping._stop_deadline -= SAVE_SECONDS
     stopping._kill_late()
     assert stopping._killed_scribe
+
+
+@pytest.mark.parametrize("phase", [Phase.DONE, Phase.WORKING])
+def test_who_breaks_in_taking_leave_is_not_started_again(
+    stopping: Supervisor, monkeypatch: pytest.MonkeyPatch, phase: Phase
+) -> None:
+    made: Any = stopping
+    made._board.stopping, made._board.finished = False, True
+    made._board.phase, made._board.furthest = np.full(len(Role), phase), np.zeros(len(Role), np.int64)
+    notes, again = list[str](), list[int]()
+    made._note = notes.append
+    monkeypatch.setattr(stopping, "_restart", lambda number, child: again.append(number))
+    broken: Any = SimpleNamespace(join=lambda: None, exitcode=-signal.SIGSEGV)
+    stopping._bury(Role.LEARNER, _Child(broken))
+    assert again == ([] if phase == Phase.DONE else [Role.LEARNER])
+    assert (Role.LEARNER in stopping._children) == bool(again)
+    assert notes == [
+        "learner was killed by SIGSEGV; it starts again from its snapshot."
+        if again
+        else "learner did all of its work, but did not leave by itself."
+    ]
 
 
 def test_multiprocess_does_not_wait_for_it_when_the_program_ends(stopping: Supervisor) -> None:
