@@ -187,7 +187,8 @@ class Agent:
             from learner.policy import Policy
 
             self._policies = {1: self._policies[1]} if 1 in self._policies else {}
-            self._policies[rows] = Policy(self._weights.network, torch.device(self._device), "fp32", batch=rows)
+            device = torch.device(self._device)
+            self._policies[rows] = Policy(self._weights.network, device, "fp32", batch=rows, captured=False)
             self._policies[rows].load(self._weights.flat)
         return self._policies[rows]
 

@@ -66,11 +66,12 @@ class Rounds:
         alternate = self._learn.schedule == "alternate"
         if alternate:
             self._wait_for_lanes(round_ + 1)
-        again = round_ < self._board.committed
-        self._board.phase[self._waiter.process] = Phase.REDOING if again else Phase.WORKING
-        count = self._sizes.updates_in(round_)
+        again, count = round_ < self._board.committed, self._sizes.updates_in(round_)
         if count:
+            # A life's first, with which its start ends, also fills a GPU's window with all of its frames.
             self._trainer.begin_round(round_, self._sizes.window_end(round_))
+        self._board.phase[self._waiter.process] = Phase.REDOING if again else Phase.WORKING
+        if count:
             self._run(round_, count)
             self._wait_for_gpu(round_ + 1)
             self._span.append(self._trainer.end_round())

@@ -32,7 +32,6 @@ class PlainModel(plain.Weights):
         self.network = network
         self.cut = self.architecture.convolution_parameters
         self.to_inner, self.to_outer = self.architecture.to_inner, self.architecture.to_outer
-        self.refresh = self.scale_first
         self.noise = 0
 
     def forward(
@@ -46,6 +45,10 @@ class PlainModel(plain.Weights):
     ) -> plain.Pass:
         """See `Model`; nothing beside frames is looked at."""
         return plain.forward(self, plain.network_input(blocks, first, self.dtype), settle)
+
+    def refresh(self) -> None:
+        """See `Model`."""
+        self.scale_first()
 
     def gradient_into(self, flat: Tensor) -> None:
         """See `Model`."""

@@ -29,11 +29,14 @@ class Policy:
         batch: int,
         *,
         explore_seed: int | None = None,
+        captured: bool = True,
     ) -> None:
         """The policy of a network, which is to be loaded.
 
         Args:
             explore_seed: explore with the network's noise, if it has any, drawn from this seed; None: no noise.
+            captured: answer by a graph on a GPU. A capture forbids much to other threads, so a guest in somebody
+                else's process makes none.
         """
         check_arithmetic(network, device, precision, batch, learns=False)
         self._model = model_of(network, device, precision)
@@ -52,7 +55,7 @@ class Policy:
         self._blocks = torch.zeros_like(self._host, device=device) if cuda else self._host
         self._drawn = torch.zeros(batch, self._model.noise if self._acting_noise else 0, pin_memory=cuda)
         self._noise = torch.zeros_like(self._drawn, device=device) if cuda else self._drawn
-        self._graphs = Graphs(device) if cuda else None
+        self._graphs = Graphs(device) if cuda and captured else None
         if self._graphs is not None:
             self._graphs.capture("answer", self._answer)
 
@@ -104,6 +107,7 @@ class Policy:
             self._answer()
         else:
             self._graphs.replay("answer")
+        if self._blocks is not self._host:
             torch.cuda.current_stream(self._blocks.device).synchronize()
         return self._values.numpy().copy()
 

@@ -169,7 +169,8 @@ class Pinned:
     def __init__(self, shape: Sequence[int], device: torch.device) -> None:
         cuda = device.type == "cuda"
         self._buffer = torch.zeros(*shape, dtype=torch.uint8, pin_memory=cuda)
-        self._copied = torch.cuda.Event() if cuda else None
+        # A wait that sleeps: its core is an actor's.
+        self._copied = torch.cuda.Event(blocking=True) if cuda else None
 
     def __len__(self) -> int:
         return len(self._buffer)
