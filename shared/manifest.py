@@ -262,25 +262,7 @@ def parse_json(data: bytes) -> Any:
 
 def read_manifest(path: Path) -> Manifest:
     """Read and check a manifest; its pieces are only named, not yet looked at."""
-    where = path.name
-    try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise CheckpointError(f"{where} is not a plain file.")
-        if status.st_size > _MANIFEST_LIMIT:
-            raise CheckpointError(f"{where} has {status.st_size} bytes, too many for a manifest.")
-        values = parse_json(path.read_bytes())
-    except FileNotFoundError as error:  # a living run has just replaced it
-        raise CheckpointError(f"{where} is gone.") from error
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{where} is truncated or damaged: it is not JSON.") from error
-    if not isinstance(values, dict) or values.get("kind") != KIND:
-        raise CheckpointError(f"{where} is not a Ringside checkpoint.")
-    if values.get("format") != FORMAT:
-        raise CheckpointError(f"{where} has format {values.get('format')!r:.40}; this program knows format {FORMAT}.")
-    checked = dict(values)
-    if checked.pop("checksum", None) != checksum_of(checked):
-        raise CheckpointError(f"{where} is damaged: it does not match its checksum.")
+    values, where = _values_of(path), path.name
 
     def get(name: str, kind: type) -> Any:
         return plain_field(values, name, kind, where)
@@ -313,6 +295,30 @@ def read_manifest(path: Path) -> Manifest:
         has_replay=get("has_replay", bool),
         pieces=pieces,
     )
+
+
+def _values_of(path: Path) -> dict[str, Any]:
+    """The values of a manifest of this format, whole by its checksum, and not yet looked at."""
+    where = path.name
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise CheckpointError(f"{where} is not a plain file.")
+        if status.st_size > _MANIFEST_LIMIT:
+            raise CheckpointError(f"{where} has {status.st_size} bytes, too many for a manifest.")
+        values = parse_json(path.read_bytes())
+    except FileNotFoundError as error:  # a living run has just replaced it
+        raise CheckpointError(f"{where} is gone.") from error
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{where} is truncated or damaged: it is not JSON.") from error
+    if not isinstance(values, dict) or values.get("kind") != KIND:
+        raise CheckpointError(f"{where} is not a Ringside checkpoint.")
+    if values.get("format") != FORMAT:
+        raise CheckpointError(f"{where} has format {values.get('format')!r:.40}; this program knows format {FORMAT}.")
+    checked = dict(values)
+    if checked.pop("checksum", None) != checksum_of(checked):
+        raise CheckpointError(f"{where} is damaged: it does not match its checksum.")
+    return values
 
 
 def checksum_of(values: dict[str, Any]) -> str:
