@@ -31,6 +31,7 @@ from shared.parent import REAP_SECONDS
 from shared.process import DEVICE_FAULT, FATAL, Bells, Birth, log_path, role_name, run_role
 from shared.requests import Requests, requests_heard
 from shared.stacks import TELL_STACKS
+from shared.threads import threads_as_recorded
 from shared.vigil import Vigil, sight
 from shared.wait import Bell
 
@@ -208,7 +209,8 @@ class Supervisor:
         # A Ctrl-C must not end a child that has not yet said that it ignores it: it starts with the signal blocked.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            process.start()
+            with threads_as_recorded():
+                process.start()
         except OSError as error:
             self._children.pop(number, None)
             self._fail(f"{role_name(number)} could not be started: {error.strerror}. Fewer --actors need less.")

@@ -80,7 +80,8 @@ class Solo:
         memory = Memory.create(Plan(replace(config, learn=replace(config.learn, replay_size=window)), plan.actions))
         fill(memory.ring, plan.actions)
         self._board, self._sizes = memory.board, memory.sizes
-        self._board.lane_finished[:] = np.iinfo(np.int64).max  # it may go on beyond the end of the run
+        # It may go on beyond the end of the run, and nobody writes it down.
+        self._board.lane_finished[:] = self._board.written[:] = np.iinfo(np.int64).max
         self.trainer = trainer_of(memory)
         self._rounds = Rounds(memory, Waiter(self._board, Role.LEARNER, Bell.create()), self.trainer, [])
         self._rounds.begin()

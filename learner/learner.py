@@ -18,6 +18,7 @@ from learner.faults import device_faults_named
 from learner.nan_report import report
 from learner.update import NonFiniteError, RoundMetrics, Trainer
 from shared.board import METRIC_MEANS, METRIC_SPANS, Phase
+from shared.boundary import newest_boundary
 from shared.config import Config
 from shared.errors import Unmendable
 from shared.evaluation import evaluations_until
@@ -122,6 +123,22 @@ class Rounds:
         finished = self._board.lane_finished
         self._board.barrier_ns[0] += self._waiter.wait(lambda: bool(finished.min() >= boundary))
 
+    def _wait_for_scribe(self, boundary: int) -> None:
+        """Wait while a commit of `boundary` would take away what the scribe has yet to write down.
+
+        While the disk is in trouble the run goes on without.
+        """
+        board, sizes = self._board, self._sizes
+
+        def may_go_on() -> bool:
+            written = int(board.written[0])
+            if board.trouble[0] or written >= newest_boundary(self._memory):
+                return True
+            kept = (boundary - written) // sizes.snapshot_rounds < METRIC_SPANS
+            return kept and written * sizes.round_ticks >= sizes.held_from(boundary)
+
+        self._waiter.wait(may_go_on)
+
     def _note(self, boundary: int) -> None:
         """Leave the figures of the span before `boundary`, means over its updates, for the scribe."""
         row = self._board.metrics[(boundary // self._sizes.snapshot_rounds - 1) % METRIC_SPANS]
@@ -137,6 +154,7 @@ class Rounds:
         """Close the rounds before `boundary`."""
         self._wait_for_lanes(boundary)
         self._foresee(boundary)
+        self._wait_for_scribe(boundary)
         if self._sizes.is_snapshot(boundary) and self._memory.learner_snapshots.newest() < boundary:
             if boundary:
                 self._note(boundary)

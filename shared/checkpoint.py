@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save as safetensors_save
 
 from shared.config import Config
-from shared.files import remove_temporaries, sync_directory, write_atomic
+from shared.files import remove_temporaries, sync, write_atomic
 from shared.manifest import (
     BEST_FILE,
     CHECKPOINTS,
@@ -91,9 +91,11 @@ class CheckpointWriter:
         self._network = network_of(config, actions)
         self._spec = parameters_of(self._network)
         self._segments: dict[int, Piece] = {}
+        self._forced: set[int] = set()
+        """Segments that a loss of power leaves whole."""
         self._named: set[str] = set()
         self.directory.mkdir(parents=True, exist_ok=True)
-        sync_directory(run_dir)
+        sync(run_dir)
         for manifest in self._readable():
             if manifest.experiment != self._experiment:
                 raise CheckpointError(
@@ -111,6 +113,8 @@ class CheckpointWriter:
                     path.unlink()
                 else:
                     self._segments[number] = Piece.of(path)
+                    if path.name in self._named:
+                        self._forced.add(number)
 
     def missing_segments(self, boundary: int) -> list[int]:
         """Segments of the window of `boundary` that are not on the disk: those to add before `save`."""
@@ -132,6 +136,9 @@ class CheckpointWriter:
     def add_segment(self, index: int, ring: Mapping[str, np.ndarray]) -> None:
         """Compress a segment from the ring, once; then delete those that neither a checkpoint nor the next one names.
 
+        It is forced to the disk by the `save` that names it: doing so here would take a fast run, which has dozens of
+        rounds a second, longer than compressing it.
+
         Args:
             index: the segment; its ticks `[index * T, (index + 1) * T)` are committed.
             ring: the ring's fields, [lanes, capacity, lane_envs, ...].
@@ -144,6 +151,7 @@ class CheckpointWriter:
         path = self.directory / segment_name(index)
         write_segment(path, index, self._shape, ring, self._experiment)
         self._segments[index] = Piece.of(path)
+        self._forced.discard(index)
         # The next checkpoint may be of a boundary that is a little older than the newest segment.
         oldest = segments_needed(self._sizes, max(0, index - KEPT) * self._sizes.snapshot_rounds).start
         for old in [number for number in self._segments if number < oldest]:
@@ -211,7 +219,9 @@ class CheckpointWriter:
         if not _is_whole(path, pieces):
             # A manifest that stands here belongs to other pieces: it must not be seen beside the new ones.
             path.unlink(missing_ok=True)
-            sync_directory(self.directory)
+            sync(self.directory)
+            for index in sorted(set(needed) - self._forced):
+                self._force(index)
             for name, data in contents.items():
                 write_atomic(self.directory / name, data)
         write_atomic(path, json.dumps(values, indent=1).encode())
@@ -270,7 +280,7 @@ class CheckpointWriter:
                 with open(source, "rb") as original:
                     write_atomic(target, partial(shutil.copyfileobj, original))
             self._segments[index] = Piece.of(target)
-        sync_directory(self.directory)
+        sync(self.directory)
 
     def cut_back(self, boundary: int) -> None:
         """Forget everything after `boundary`: for a run that resumes there, before it writes anything.
@@ -280,7 +290,7 @@ class CheckpointWriter:
         for number, path in manifests_in(self.directory):
             if number > boundary:
                 path.unlink()
-        sync_directory(self.directory)
+        sync(self.directory)
         end = boundary * self._sizes.round_ticks // segment_ticks(self._sizes)
         for kind, number, path in self._pieces_on_disk():
             if kind == "segment" and number >= end:
@@ -289,7 +299,7 @@ class CheckpointWriter:
                 path.unlink()
         if (version := self._best("version")) is not None and (boundary == 0 or version > boundary):
             (self.directory / BEST_FILE).unlink()
-        sync_directory(self.directory)
+        sync(self.directory)
 
     def prune(self) -> None:
         """Delete checkpoints but the newest `KEPT`, then the pieces that none of those names.
@@ -301,7 +311,7 @@ class CheckpointWriter:
         for manifest in readable[KEPT:]:
             manifest.path.unlink()
         # The manifests must be gone for good before their pieces go.
-        sync_directory(self.directory)
+        sync(self.directory)
         kept = readable[:KEPT]
         self._named = {name for manifest in kept for name in manifest.pieces}
         newest = kept[0].boundary if kept else 0
@@ -322,10 +332,20 @@ class CheckpointWriter:
                 manifests.append(read_manifest(path))
         return manifests
 
+    def _force(self, index: int) -> None:
+        """Force a segment to the disk."""
+        try:
+            sync(self.directory / segment_name(index))
+        except OSError:
+            self._forget(index)  # what could not be written may pass for written at the next try
+            raise
+        self._forced.add(index)
+
     def _forget(self, index: int) -> None:
         """Delete a segment."""
         (self.directory / segment_name(index)).unlink(missing_ok=True)
         self._segments.pop(index, None)
+        self._forced.discard(index)
 
     def _weights_bytes(self, weights: NDArray[np.float32], version: int, more: dict[str, float]) -> bytes:
         """A weights file: named parameters, and what they are of."""

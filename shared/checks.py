@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 import os
+import platform
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from shared import machine, validate
 from shared.config import ConfigError
 from shared.doubts import doubts
 from shared.memory import Plan
+from shared.resolve import TEAMS
 
 Colour = Literal["green", "yellow", "red"]
 
@@ -65,6 +67,7 @@ def before_start(plan: Plan, *, continues: bool) -> list[Check]:
     directory = run_directory(run_dir, continues=continues)
     answers = [
         *settings(doubts(plan.config)),
+        processor(platform.machine()),
         cores(plan.actors, machine.usable_cores(), os.cpu_count() or 1),
         memory(plan, machine.usable_memory(), machine.total_memory()),
         descriptors(plan, *machine.descriptors()),
@@ -134,6 +137,17 @@ def packages(ranges: Mapping[str, str], installed: Mapping[str, str | None]) -> 
 # The machine
 
 
+def processor(kind: str) -> Check:
+    """The processor's instruction set, as `uname -m` says it.
+
+    Processes of a run see each other's writes in the order in which they were made, which x86-64 promises and others
+    do not (docs/design.md).
+    """
+    if kind in ("x86_64", "AMD64"):
+        return Check("processor", "green", f"{kind}.")
+    return Check("processor", "red", f"This processor is {kind}; Ringside needs x86-64.", "Take such a machine.")
+
+
 def cores(actors: int, usable: int, processors: int) -> Check:
     """Actors against the cores that affinity and control groups leave."""
     may = f"{usable} of {processors} processors may be used"
@@ -184,7 +198,7 @@ def descriptors(plan: Plan, soft: int, hard: int) -> Check:
 def tasks(plan: Plan, free: int | None) -> Check:
     """Processes and threads against `ulimit -u` and the pids limit of control groups; None: no limit."""
     settings = plan.config.machine
-    threads = (settings.learner_threads or 1) + (settings.inference_threads or 1)
+    threads = TEAMS * (settings.learner_threads or 1) + (settings.inference_threads or 1)
     need = TASKS + threads + TASKS_OF_AN_ACTOR * plan.actors
     if free is not None and free < need:
         return Check(

@@ -58,11 +58,12 @@ class Claims:
 def cores_of_actors(actors: int, claims: Claims, root: Path = ROOT) -> list[frozenset[int] | None]:
     """One thread of its own for each actor, or None for all where there are too few for that.
 
-    With fewer threads than actors and `RESERVED` more, or a quota of fewer, the kernel's scheduler does better than
-    any fixed place: whoever waits leaves its time to the others.
+    With fewer threads than actors and `RESERVED` more, the kernel's scheduler does better than any fixed place: whoever
+    waits leaves its time to the others. And a quota of fewer cores than are seen is of no certain ones: other
+    containers have theirs on the same, and do not see our claims.
     """
     affinity = os.sched_getaffinity(0)
-    if usable_cores(root, len(affinity)) < actors + RESERVED:
+    if usable_cores(root, len(affinity)) < max(len(affinity), actors + RESERVED):
         return [None] * actors
     claims.claim(actors, threads_for_actors(actors, cores_of(affinity, root)))
     if not claims.cores:
@@ -71,13 +72,24 @@ def cores_of_actors(actors: int, claims: Claims, root: Path = ROOT) -> list[froz
 
 
 def cores_of(threads: Iterable[int], root: Path = ROOT) -> list[list[int]]:
-    """Physical cores, each as those of its threads that are among `threads`; in ascending order."""
+    """Physical cores, each as those of its threads that are among `threads`; in ascending order where all are alike.
+
+    In processors with cores of two kinds the fastest are the last `RESERVED`, and before them fast ones come first.
+    """
     cores: dict[int, list[int]] = {}
     for thread in sorted(threads):
         siblings = root / f"sys/devices/system/cpu/cpu{thread}/topology/thread_siblings_list"
         first = _numbers(siblings.read_text())[0] if siblings.exists() else thread
         cores.setdefault(first, []).append(thread)
-    return list(cores.values())
+    rising = sorted(cores.values(), key=lambda core: _clock(core[0], root))
+    others, fastest = rising[:-RESERVED], rising[-RESERVED:]
+    return sorted(others, key=lambda core: -_clock(core[0], root)) + fastest
+
+
+def _clock(thread: int, root: Path) -> int:
+    """The highest clock of a thread's core, kHz; 0 where the system does not say, as in most virtual machines."""
+    clock = root / f"sys/devices/system/cpu/cpu{thread}/cpufreq/cpuinfo_max_freq"
+    return int(clock.read_text()) if clock.exists() else 0
 
 
 def threads_for_actors(actors: int, cores: list[list[int]]) -> list[int]:

@@ -20,13 +20,15 @@ MOST_JSON_BYTES = 1 << 20
 _TEMPORARY = ".tmp"
 
 
-def write_atomic(path: Path, content: bytes | Callable[[BinaryIO], None]) -> None:
+def write_atomic(path: Path, content: bytes | Callable[[BinaryIO], None], *, forced: bool = True) -> None:
     """Replace `path` by new content in one step; afterwards it survives a loss of power.
 
     Only one process may write a given path.
 
     Args:
         content: the bytes, or a function that writes them to the open file that it is given.
+        forced: force them to the disk; without, a loss of power may leave a part of them under the name until
+            `sync` has forced them, and the directory.
 
     Raises:
         OSError: as the system says it (a full disk, say). The old file is untouched then.
@@ -39,16 +41,18 @@ def write_atomic(path: Path, content: bytes | Callable[[BinaryIO], None]) -> Non
             else:
                 file.write(content)
             file.flush()
-            os.fsync(file.fileno())
+            if forced:
+                os.fsync(file.fileno())
         os.rename(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)  # renamed it is there no more
-    sync_directory(path.parent)
+    if forced:
+        sync(path.parent)
 
 
-def sync_directory(directory: Path) -> None:
-    """Force renames and removals in `directory` to the disk."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+def sync(path: Path) -> None:
+    """Force the content of a file to the disk, or renames and removals in a directory."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import traceback
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,7 +99,8 @@ def run_role(module: str, birth: Birth) -> None:
     if birth.process not in (Role.LEARNER, Role.INFERENCE):
         os.nice(NICENESS)
     if birth.cores:
-        os.sched_setaffinity(0, birth.cores)
+        with suppress(OSError):  # they were taken from the group meanwhile: a core is a gain, not a need
+            os.sched_setaffinity(0, birth.cores)
     try:
         importlib.import_module(module).main(birth)
     except Unmendable as error:

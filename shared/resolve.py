@@ -16,6 +16,9 @@ from shared.config import Config, ConfigError, Play, Precision
 from shared.parameters import atoms_of
 from shared.protocols import PROTOCOLS
 
+TEAMS = 3
+"""Threads of a learner that each compute with `--learner-threads`: updates, gradients aside, what is prepared ahead."""
+
 
 def resolve(config: Config) -> Config:
     """The same configuration with an answer wherever the weights depend on it. Idempotent.
@@ -42,7 +45,8 @@ def resolve(config: Config) -> Config:
             learner_threads=learner_threads,
             inference_threads=inference_threads,
             inference_batch=config.machine.inference_batch or inference_batch_of(config.play, on_cpu=on_cpu),
-            actors=config.machine.actors or actors_of(config.play, cores - learner_threads - inference_threads),
+            actors=config.machine.actors
+            or actors_of(config.play, cores - busy_threads(learner_threads, on_cpu=on_cpu) - inference_threads),
         ),
         run=replace(config.run, run_dir=config.run.run_dir or run_directory_of(config.play)),
     )
@@ -84,13 +88,18 @@ def precision_of(asked: Precision, device: str) -> Precision:
 
 
 def learner_threads_of(cores: int) -> int:
-    """Threads of a learner on the CPU: one on up to four cores, then less than half of them, four at most.
+    """Threads of each of a CPU learner's `TEAMS`: as many as have cores beside inference and an actor, four at most.
 
-    The threads of one update wait for each other, spinning, several times in it: with another process on one of two
-    cores for half of the time, two threads were 9 times slower than one (docs/performance.md). So no thread without a
-    core of its own. What can be done beside the updates is: a second thread prepares the next ones (learner/update.py).
+    The threads of a team wait for each other, spinning, several times an update: with another process on one of two
+    cores for half of the time, two threads were 9 times slower than one (docs/performance.md). One actor plays several
+    times as fast as a CPU learns.
     """
-    return max(1, min(4, (cores - 1) // 2))
+    return max(1, min(4, (cores - 2) // TEAMS))
+
+
+def busy_threads(learner_threads: int, *, on_cpu: bool) -> int:
+    """Cores that a learner takes: teams of one thread wait asleep for each other, larger ones spin."""
+    return TEAMS * learner_threads if on_cpu and learner_threads > 1 else learner_threads
 
 
 def actors_of(play: Play, spare: int) -> int:

@@ -128,7 +128,7 @@ def _bytes_of(array: np.ndarray) -> memoryview:
 
 
 def write_segment(path: Path, index: int, shape: SegmentShape, ring: Mapping[str, np.ndarray], experiment: str) -> None:
-    """Compress a segment's slots from the ring into a file, atomically.
+    """Compress a segment's slots from the ring into a file, atomically, but not yet forced to the disk.
 
     Args:
         ring: the ring's fields, [lanes, capacity, lane_envs, ...]; the segment's ticks must be committed and stay.
@@ -149,7 +149,7 @@ def write_segment(path: Path, index: int, shape: SegmentShape, ring: Mapping[str
     }
     head = json.dumps(header).encode()
     prefix = _PREFIX.pack(MAGIC, FORMAT, len(head), zlib.crc32(head))
-    write_atomic(path, b"".join((prefix, head, payload)))
+    write_atomic(path, b"".join((prefix, head, payload)), forced=False)
 
 
 def _load_payload(path: Path, index: int, shape: SegmentShape, experiment: str | None) -> memoryview:

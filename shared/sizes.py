@@ -71,6 +71,10 @@ class Sizes:
         steps = self.round_steps
         return (round_ + 1) * steps // self.target_steps > round_ * steps // self.target_steps
 
+    def held_from(self, committed: int) -> int:
+        """The oldest tick that no lane can be writing over while so many rounds are committed."""
+        return (committed + self.ahead) * self.round_ticks + 1 - self.capacity
+
     def epsilon(self, tick: int, explore: Explore) -> float:
         """Linear from start to end over `epsilon_steps`, counted from the beginning of learning, by ticks x envs."""
         steps = (tick - self.learning_starts_ticks) * self.envs

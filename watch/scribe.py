@@ -148,12 +148,12 @@ class Scribe:
     def work(self) -> None:
         """Write down one thing that is due. Troubles with the disk are reported and tried again."""
         try:
-            if self._spans_due():
+            if self._save_due():  # first: where rounds are short, a span is always due
+                self.save()
+            elif self._spans_due():
                 self._span(int(self._board.written[0]))
             elif self._evaluation_due():
                 self._evaluation(int(self._memory.evaluations.logged[0]))
-            elif self._save_due():
-                self.save()
             else:
                 return
             self._board.trouble[0] = 0
@@ -162,8 +162,8 @@ class Scribe:
             self.report(error)
 
     def _held_from(self) -> int:
-        """The oldest tick that nobody can be writing over: lanes play a round beyond the commit, with `free` two."""
-        return (self._board.committed + self._sizes.ahead) * self._sizes.round_ticks + 1 - self._sizes.capacity
+        """The oldest tick that nobody can be writing over now."""
+        return self._sizes.held_from(self._board.committed)
 
     def _span(self, first: int) -> None:
         """Metrics, events and the segment of the span that begins with round `first`.
@@ -176,7 +176,7 @@ class Scribe:
         begin, end = first * sizes.round_ticks, stop * sizes.round_ticks
         steps = stop * sizes.round_steps
         ring = self._memory.ring.field
-        # A scribe that was away for too long: the lanes have written over what it would have read.
+        # Else the disk was in trouble for too long: the lanes have written over what would have been read.
         held = begin >= self._held_from()
         episodes: list[Episode] = episodes_in(ring, begin, end) if held else []
         sample = Sample.take(self._memory, time.monotonic_ns())
@@ -245,9 +245,9 @@ class Scribe:
             if boundary < 0 or boundary <= self._board.saved[0]:
                 return boundary
             try:
+                arrays = capture(self._memory, boundary)  # first: snapshots are gone two rounds later
                 while self._board.written[0] < boundary:
                     self._span(int(self._board.written[0]))
-                arrays = capture(self._memory, boundary)
                 window_from = boundary * self._sizes.round_ticks - self._sizes.window_ticks
                 for index in self._files.checkpoints.missing_segments(boundary):
                     self._add_segment(index, max(window_from, index * segment_ticks(self._sizes)))

@@ -20,7 +20,7 @@ from tests.conftest import Launch
 
 SMALL = ("--game", "pong", "--network", "small", "--device", "cpu", "--replay-size", "20_000")
 NAMES = (
-    *("Python", "packages", "games", "GPU", "settings", "cores", "memory", "open files", "processes"),
+    *("Python", "packages", "games", "GPU", "settings", "processor", "cores", "memory", "open files", "processes"),
     *("run directory", "disk space", "locked memory", "disk speed", "self-test"),
 )
 

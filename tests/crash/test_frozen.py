@@ -9,6 +9,7 @@
 | inference | the evaluator's question | evaluator | `Waiter.wait`, vigil |
 | learner | the last snapshot of a round | actors | `Waiter.wait`, vigil |
 | learner | a place in the queue of evaluations | evaluator, scribe | `Waiter.wait`, vigil |
+| learner | rounds about to be written over to be written down | scribe | `Waiter.wait`, vigil |
 | evaluator | a version in the queue | learner | `Waiter.wait`, vigil |
 | evaluator | the reply to its question | inference | `Waiter.wait`, vigil |
 | scribe | a round to write down | learner | `Waiter.wait`, vigil |

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from shared import files
+from shared import checkpoint, files
 from shared.checkpoint import KEPT, CheckpointWriter
 from shared.config import Learn, Run
 from shared.manifest import find_checkpoint, load_boundary, load_segments, read_manifest
@@ -187,11 +187,21 @@ def test_a_full_disk_is_reported_as_it_is_and_the_older_checkpoint_stays(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(files.os, "fsync", full)
+        patch.setattr(files.os, "rename", full)
         with pytest.raises(OSError, match="No space"):
             writer.add_segment(4, ring)
     assert writer.missing_segments(5) == [4]
+    writer.add_segment(4, ring)
+    with monkeypatch.context() as patch:
+        # Only then it is told what could not be written long ago.
+        patch.setattr(checkpoint, "sync", lambda path: full() if path.is_file() else None)
+        with pytest.raises(OSError, match="No space"):
+            save(writer, 5)
     assert find_checkpoint(tmp_path).boundary == 4
+    assert writer.missing_segments(5) == [4], "what was not written is not trusted again"
+    writer.add_segment(4, ring)
+    save(writer, 5)
+    assert find_checkpoint(tmp_path).boundary == 5
 
 
 def test_cut_back_forgets_the_future(tmp_path: Path) -> None:

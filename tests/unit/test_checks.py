@@ -127,6 +127,15 @@ def test_run_directory(tmp_path: Path) -> None:
     assert checks.run_directory(tmp_path / "file", continues=False).colour == "red"
 
 
+def test_the_order_of_stores_is_that_of_x86() -> None:
+    assert checks.processor("x86_64").colour == "green"
+    refused = checks.processor("aarch64")
+    assert (refused.colour, refused.sentence) == (
+        "red",
+        "This processor is aarch64; Ringside needs x86-64. Take such a machine.",
+    )
+
+
 def test_games() -> None:
     assert checks.games(104, "pong").colour == "green"
     assert checks.games(0, "pong").colour == "red"
@@ -142,7 +151,16 @@ def test_the_first_red_refuses_a_start() -> None:
 def test_a_start_asks_the_same_checks(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = plan.config.with_settings(run_dir=tmp_path / "run", actors=2)
     names = [answer.name for answer in checks.before_start(ringside.check(config), continues=False)]
-    assert names == ["settings", "cores", "memory", "open files", "processes", "run directory", "disk space"]
+    assert names == [
+        "settings",
+        "processor",
+        "cores",
+        "memory",
+        "open files",
+        "processes",
+        "run directory",
+        "disk space",
+    ]
     monkeypatch.setattr(checks.machine, "descriptors", lambda: (20, 20))
     with pytest.raises(ConfigError, match="opens up to"):
         ringside.plan(config)

@@ -72,6 +72,20 @@ def test_two_cores_of_one_thread_are_left() -> None:
     assert threads_for_actors(1, cores[:2]) == []
 
 
+def test_learner_and_inference_have_the_fastest_cores(tmp_path: Path) -> None:
+    """Eight threads of four fast cores, then four slow cores, as processors of two kinds are numbered."""
+    for thread in range(12):
+        folder = tmp_path / f"sys/devices/system/cpu/cpu{thread}"
+        (folder / "topology").mkdir(parents=True)
+        (folder / "cpufreq").mkdir()
+        first = thread // 2 * 2
+        (folder / "topology/thread_siblings_list").write_text(f"{first}-{first + 1}" if thread < 8 else f"{thread}")
+        (folder / "cpufreq/cpuinfo_max_freq").write_text("5000000\n" if thread < 8 else "3800000\n")
+    cores = cores_of(range(12), tmp_path)
+    assert cores == [[0, 1], [2, 3], [8], [9], [10], [11], [4, 5], [6, 7]]
+    assert threads_for_actors(3, cores)[:3] == [0, 2, 8]
+
+
 def test_every_actor_gets_a_thread_that_no_other_run_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claims: Claims
 ) -> None:
@@ -90,7 +104,7 @@ def test_every_actor_gets_a_thread_that_no_other_run_has(
     third.close()
 
 
-def test_no_fixed_places_under_a_small_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claims: Claims) -> None:
+def test_no_fixed_places_under_a_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claims: Claims) -> None:
     machine(tmp_path, cores=16, threads=1)
     see(monkeypatch, 16)
     asked = []
@@ -100,6 +114,6 @@ def test_no_fixed_places_under_a_small_quota(tmp_path: Path, monkeypatch: pytest
         return 5
 
     monkeypatch.setattr("shared.cores.usable_cores", quota)
-    assert cores_of_actors(4, claims, tmp_path) == [None] * 4
+    assert cores_of_actors(2, claims, tmp_path) == [None] * 2  # others may have theirs on the same cores
     assert asked == [(tmp_path, 16)]
     assert claims.cores == []

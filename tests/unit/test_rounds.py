@@ -10,6 +10,7 @@ import pytest
 
 from learner import learner
 from learner.learner import SLICE_UPDATES, Rounds
+from shared.board import METRIC_SPANS
 
 
 @pytest.fixture
@@ -52,3 +53,32 @@ def test_others_come_in_slices(clock: list[float]) -> None:
     rounds, signs = rounds_of(run)
     rounds._run(0, 3 * SLICE_UPDATES)
     assert signs == [SLICE_UPDATES, SLICE_UPDATES + 1, 2 * SLICE_UPDATES + 1, 3 * SLICE_UPDATES]
+
+
+@pytest.mark.parametrize(
+    ("written", "trouble", "waits"),
+    [(9, 0, False), (8, 0, False), (7, 0, True), (7, 5, False)],
+    ids=["written down", "still in the ring", "about to be written over", "the disk takes nothing"],
+)
+def test_a_commit_takes_nothing_from_the_scribe(written: int, trouble: int, waits: bool) -> None:
+    """Round 10 is about to be committed; with it the lanes may write over round 7, not over round 8."""
+    rounds: Any = object.__new__(Rounds)
+    rounds._sizes = SimpleNamespace(snapshot_rounds=1, round_ticks=5, held_from=lambda committed: (committed - 2) * 5)
+    rounds._board = SimpleNamespace(written=np.array([written]), trouble=np.array([trouble]), committed=9)
+    rounds._memory = SimpleNamespace(board=rounds._board, sizes=rounds._sizes)
+    asked = list[bool]()
+    rounds._waiter = SimpleNamespace(wait=lambda until: asked.append(until()))
+    rounds._wait_for_scribe(10)
+    assert asked == [not waits]
+
+
+def test_nor_the_figures_of_a_round() -> None:
+    rounds: Any = object.__new__(Rounds)
+    rounds._sizes = SimpleNamespace(snapshot_rounds=1, round_ticks=5, held_from=lambda committed: 0)
+    rounds._board = SimpleNamespace(written=np.array([100]), trouble=np.zeros(1), committed=99 + METRIC_SPANS)
+    rounds._memory = SimpleNamespace(board=rounds._board, sizes=rounds._sizes)
+    asked = list[bool]()
+    rounds._waiter = SimpleNamespace(wait=lambda until: asked.append(until()))
+    rounds._wait_for_scribe(99 + METRIC_SPANS)
+    rounds._wait_for_scribe(100 + METRIC_SPANS)
+    assert asked == [True, False]
