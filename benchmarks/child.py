@@ -18,6 +18,7 @@ from shared.cublas import choose_workspace
 from shared.errors import DeviceFault
 from shared.parent import REAP_SECONDS
 from shared.stacks import stacks_told
+from shared.threads import threads_as_recorded
 
 START_SECONDS = 120.0
 """Most that a process may take beyond the time that it was given."""
@@ -37,7 +38,8 @@ class Child:
         self._process = context.Process(
             target=_child, args=(theirs, work, arguments, dict(environment or {})), daemon=True
         )
-        self._process.start()
+        with threads_as_recorded():  # as the processes of the runs that it is compared with
+            self._process.start()
         theirs.close()
 
     def ask(self, word: str) -> Any:

@@ -71,7 +71,7 @@ def measure(report: Report, game: str, shape: SegmentShape, repeats: int) -> Non
     for name, _, _ in SLOT_FIELDS:
         if not np.array_equal(back[name], ring[name]):
             raise WrongResult(f"The field {name} of {game} came back changed.")
-    report.add(f"{game}: write", "MB/s", written, note=f"a {ratio:.0f}th of the size")
+    report.add(f"{game}: write", "MB/s", written, note=f"a {ratio:.0f}th of the size; not forced to the disk")
     report.add(f"{game}: read", "MB/s", read)
     frames = ring["frame"]
     for name, prepare in (("frames", np.copy), ("differences", _differences)):

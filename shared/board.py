@@ -15,7 +15,7 @@ from shared.arena import Arena
 from shared.layout import Field
 from shared.sizes import Sizes
 
-METRIC_SPANS = 64
+METRIC_SPANS = 256
 """How many spans (rounds between two snapshots) of learner metrics the board remembers for a scribe that is late."""
 METRIC_MEANS = ("loss", "mean_q", "gradient_norm", "q_spread")
 """Means over a span's updates (`learner.update.RoundMetrics`)."""

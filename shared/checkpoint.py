@@ -124,6 +124,7 @@ class CheckpointWriter:
         for index in needed:
             if index in self._segments and not self._is_there(self._segments[index]):
                 del self._segments[index]  # somebody else took it away
+                self._forced.discard(index)
         return [index for index in needed if index not in self._segments]
 
     def _is_there(self, piece: Piece) -> bool:
@@ -216,12 +217,12 @@ class CheckpointWriter:
         }
         values["checksum"] = checksum_of(values)
         path = self.directory / manifest_name(boundary)
+        for index in sorted(set(needed) - self._forced):
+            self._force(index)
         if not _is_whole(path, pieces):
             # A manifest that stands here belongs to other pieces: it must not be seen beside the new ones.
             path.unlink(missing_ok=True)
             sync(self.directory)
-            for index in sorted(set(needed) - self._forced):
-                self._force(index)
             for name, data in contents.items():
                 write_atomic(self.directory / name, data)
         write_atomic(path, json.dumps(values, indent=1).encode())

@@ -143,7 +143,7 @@ def processor(kind: str) -> Check:
     Processes of a run see each other's writes in the order in which they were made, which x86-64 promises and others
     do not (docs/design.md).
     """
-    if kind in ("x86_64", "AMD64"):
+    if kind == "x86_64":
         return Check("processor", "green", f"{kind}.")
     return Check("processor", "red", f"This processor is {kind}; Ringside needs x86-64.", "Take such a machine.")
 

@@ -194,7 +194,8 @@ class Machine:
     precision: Precision = "auto"
     """Arithmetic of the networks; auto: bf16 on a CPU with AMX, tf32 on CUDA, else fp32."""
     learner_threads: int | None = None
-    """CPU threads of the learner; recorded, because they touch the last bits."""
+    """Threads of each of a CPU learner's three teams: updates, gradients aside, what comes next. Recorded, because they
+    touch the last bits."""
     inference_threads: int | None = None
     """CPU threads of the inference server; recorded, because they touch the last bits."""
     inference_batch: int | None = None
@@ -208,7 +209,7 @@ class Machine:
     mps: Literal["auto", "on", "off"] = "auto"
     """Have NVIDIA's Multi-Process Service run learner and inference at once; auto: where it can be started."""
     pin: Literal["auto", "off"] = "auto"
-    """auto: give processes cores of their own when there are enough; off: leave it to the kernel."""
+    """auto: give actors cores of their own when there are enough and no quota; off: leave it to the kernel."""
     balance: Literal["auto", "off"] = "auto"
     """auto: at the end of a round, slow actors give lanes to faster ones; off: lanes stay where they are."""
 

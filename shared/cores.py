@@ -17,8 +17,7 @@ from collections.abc import Iterable
 from itertools import zip_longest
 from pathlib import Path
 
-from shared.cgroup import ROOT
-from shared.machine import usable_cores
+from shared.cgroup import ROOT, in_force, number
 
 RESERVED = 2
 """Cores that are left to everything that is not an actor; one of two threads where there are not enough for that."""
@@ -63,7 +62,8 @@ def cores_of_actors(actors: int, claims: Claims, root: Path = ROOT) -> list[froz
     containers have theirs on the same, and do not see our claims.
     """
     affinity = os.sched_getaffinity(0)
-    if usable_cores(root, len(affinity)) < max(len(affinity), actors + RESERVED):
+    quota = in_force(root).cores
+    if len(affinity) < actors + RESERVED or (quota is not None and quota < len(affinity)):
         return [None] * actors
     claims.claim(actors, threads_for_actors(actors, cores_of(affinity, root)))
     if not claims.cores:
@@ -88,8 +88,7 @@ def cores_of(threads: Iterable[int], root: Path = ROOT) -> list[list[int]]:
 
 def _clock(thread: int, root: Path) -> int:
     """The highest clock of a thread's core, kHz; 0 where the system does not say, as in most virtual machines."""
-    clock = root / f"sys/devices/system/cpu/cpu{thread}/cpufreq/cpuinfo_max_freq"
-    return int(clock.read_text()) if clock.exists() else 0
+    return number(root / f"sys/devices/system/cpu/cpu{thread}/cpufreq/cpuinfo_max_freq") or 0
 
 
 def threads_for_actors(actors: int, cores: list[list[int]]) -> list[int]:

@@ -1,8 +1,8 @@
 """Files that are whole or absent, whatever is killed and whenever.
 
 A file is written beside its name, forced to the disk, renamed over its name, and the directory is forced too. So a
-name in a run directory never stands for half a file: a process that dies leaves at most a temporary, which
-`remove_temporaries` clears away.
+name in a run directory never stands for half a file, but after a loss of power where forcing was left for later. A
+process that dies leaves at most a temporary, which `remove_temporaries` clears away.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TEMPORARY = ".tmp"
 
 
 def write_atomic(path: Path, content: bytes | Callable[[BinaryIO], None], *, forced: bool = True) -> None:
-    """Replace `path` by new content in one step; afterwards it survives a loss of power.
+    """Replace `path` by new content in one step; afterwards, if `forced`, it survives a loss of power.
 
     Only one process may write a given path.
 

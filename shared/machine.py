@@ -24,7 +24,7 @@ from typing import Any
 
 from shared import cgroup
 from shared.cgroup import ROOT, text
-from shared.parent import said_by
+from shared.parent import output_of
 
 LIBRARIES = ("torch", "numpy", "ale-py", "numba", "gymnasium", "multiprocess", "safetensors")
 """Whose versions a result depends on."""
@@ -141,7 +141,7 @@ def cuda_devices(root: Path = ROOT) -> int:
     if not has_nvidia_driver(root) or torch_cuda_version() is None:
         return 0
     try:
-        return int(said_by([sys.executable, "-c", _COUNT_DEVICES], DRIVER_SECONDS))
+        return int(output_of([sys.executable, "-c", _COUNT_DEVICES], DRIVER_SECONDS))
     except subprocess.SubprocessError:
         return 0
 
@@ -165,7 +165,7 @@ def gpus() -> list[Gpu]:
     """The devices that `nvidia-smi` shows; none where it is missing or fails."""
     command = ["nvidia-smi", f"--query-gpu={_GPU_FIELDS}", "--format=csv,noheader,nounits"]
     try:
-        said = said_by(command, DRIVER_SECONDS)
+        said = output_of(command, DRIVER_SECONDS)
     except (OSError, subprocess.SubprocessError):
         return []
     found = []

@@ -28,7 +28,7 @@ from functools import partial
 from pathlib import Path
 
 from shared.cgroup import stat_fields
-from shared.parent import die_with, killed, said_by
+from shared.parent import die_with, killed, output_of
 
 CONTROL = "nvidia-cuda-mps-control"
 DRIVER_FOLDER = "/usr/local/nvidia/bin"
@@ -111,7 +111,7 @@ class Service:
         if told != _READY:
             raise MpsError((told or f"{CONTROL} could not be started.") + self._last_words())
         try:
-            said_by(trial, CLIENT_SECONDS, environment={**os.environ, **self.environment})
+            output_of(trial, CLIENT_SECONDS, environment={**os.environ, **self.environment})
         except (subprocess.SubprocessError, OSError) as error:
             raise MpsError(
                 f"A first process could not use the GPU through MPS ({type(error).__name__}).{self._last_words()}"
@@ -187,7 +187,7 @@ def service(asked: str, device: str, note: Callable[[str], None]) -> Iterator[Se
 def _command(directory: Path, command: str) -> str | None:
     """What the daemon answers to a command; None when it does not."""
     try:
-        return said_by(
+        return output_of(
             [control() or CONTROL],
             QUIT_SECONDS,
             told=command + "\n",

@@ -24,7 +24,7 @@ def die_with(parent: int, by: signal.Signals = signal.SIGKILL) -> None:
         sys.exit(1)
 
 
-def said_by(
+def output_of(
     command: Sequence[str], seconds: float, *, told: str | None = None, environment: Mapping[str, str] | None = None
 ) -> str:
     """What a command writes to its standard output.
@@ -40,7 +40,13 @@ def said_by(
         OSError: it could not be started. subprocess.SubprocessError: it was late, or failed.
     """
     process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+        text=True,
+        errors="replace",
     )
     try:
         said, _ = process.communicate(told, timeout=seconds)

@@ -88,13 +88,13 @@ def precision_of(asked: Precision, device: str) -> Precision:
 
 
 def learner_threads_of(cores: int) -> int:
-    """Threads of each of a CPU learner's `TEAMS`: as many as have cores beside inference and an actor, four at most.
+    """Threads of each of a CPU learner's `TEAMS`: as many as have cores beside inference and two actors, four at most.
 
     The threads of a team wait for each other, spinning, several times an update: with another process on one of two
-    cores for half of the time, two threads were 9 times slower than one (docs/performance.md). One actor plays several
+    cores for half of the time, two threads were 9 times slower than one (docs/performance.md). Two actors play several
     times as fast as a CPU learns.
     """
-    return max(1, min(4, (cores - 2) // TEAMS))
+    return max(1, min(4, (cores - 3) // TEAMS))
 
 
 def busy_threads(learner_threads: int, *, on_cpu: bool) -> int:

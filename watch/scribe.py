@@ -1,8 +1,9 @@
 """The scribe: the process that writes everything down. Metrics, TensorBoard events, segments, checkpoints, the summary.
 
-It reads what is committed and never holds anybody up: when it is late or was killed, it finds the newest rounds in the
-rings and goes on from there. It works in *spans*, the rounds between two snapshots: with all schedules but `alternate`
-a span is one round, and the number of a record's round is that of the span's first.
+It reads what is committed, and finds it in the rings also when it is late or was killed: the learner waits before lanes
+write over what is not written down, unless the disk takes nothing. It works in *spans*, the rounds between two
+snapshots: with all schedules but `alternate` a span is one round, and the number of a record's round is that of the
+span's first.
 """
 
 from __future__ import annotations
@@ -148,12 +149,13 @@ class Scribe:
     def work(self) -> None:
         """Write down one thing that is due. Troubles with the disk are reported and tried again."""
         try:
-            if self._save_due():  # first: where rounds are short, a span is always due
-                self.save()
+            # Spans come last: where rounds are short, one is always due.
+            if self._evaluation_due():
+                self._evaluation(int(self._memory.evaluations.logged[0]))
+            elif self._save_due() and self.save() >= 0:
+                pass
             elif self._spans_due():
                 self._span(int(self._board.written[0]))
-            elif self._evaluation_due():
-                self._evaluation(int(self._memory.evaluations.logged[0]))
             else:
                 return
             self._board.trouble[0] = 0
@@ -171,6 +173,7 @@ class Scribe:
         Raises:
             OSError: the disk refuses; nothing is forgotten, and all of it is tried again.
         """
+        self._board.beat(Role.SCRIBE)  # a checkpoint may find many to be written first
         log, events = self._files.metrics, self._files.events
         sizes, stop = self._sizes, first + self._sizes.snapshot_rounds
         begin, end = first * sizes.round_ticks, stop * sizes.round_ticks

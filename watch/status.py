@@ -9,7 +9,7 @@ from typing import Literal
 
 from shared.config import Schedule
 
-Limit = Literal["starting", "cores", "learner", "emulation", "inference", "none"]
+Limit = Literal["starting", "cores", "learner", "emulation", "inference", "scribe", "none"]
 
 SATURATED = 0.9
 """Busy share from which a role counts as the one that limits the run."""
@@ -75,8 +75,8 @@ class Verdict:
     limit: Limit
     sentence: str
     role: str | None = None
-    """The group at the limit: learner, actors, inference. Of `cores` the one that takes most of them, of `none` the
-    busiest. None: not known yet."""
+    """The group at the limit: learner, actors, inference, scribe. Of `cores` the one that takes most of them, of `none`
+    the busiest. None: not known yet."""
     share: float | None = None
     """Share of the limit that is reached, in [0, 1]: the busy share of `role`; of `cores`, the share that worked."""
     steps_per_second: float | None = None
@@ -130,6 +130,7 @@ _ALONE = {
     "learner": "the learner alone allows",
     "actors": "the actors alone allow",
     "inference": "inference alone allows",
+    "scribe": "the scribe alone allows",
 }
 
 
@@ -190,11 +191,14 @@ def verdict(
         said = f"Emulation limits the run: the actors are {_busy(groups['actors'])}"
         said += f", {slowest.name} {slow:.0%}" if emulation < SATURATED else ""
         said += f", and the learner waits {1 - learner:.0%} of its time" if learning else ""
+    elif busy.get("scribe", 0.0) >= SATURATED:
+        limit, role = "scribe", "scribe"
+        said = f"What is written down limits the run: the scribe is {_busy(groups['scribe'])}, and {actors_wait}"
     elif inference >= max(0.5, emulation, learner):
         limit, role = "inference", "inference"
         said = f"Inference limits the run: it is {_busy(groups['inference'])}, and {actors_wait}"
     else:
-        limit, role = "none", max(busy.keys() & _ALONE, key=lambda name: (busy[name], name))
+        limit, role = "none", max(busy.keys() & (_ALONE.keys() - {"scribe"}), key=lambda name: (busy[name], name))
         said = f"No role limits the run by itself (actors busy {emulation:.0%}, inference {inference:.0%}, "
         said += f"learner {learner:.0%}" if learning else "learning has not begun"
         said += "): they wait for one another"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from shared.cores import Claims, cores_of, cores_of_actors, threads_for_actors
+from tests.machines import v2
 
 
 def machine(root: Path, cores: int, threads: int) -> Path:
@@ -104,16 +105,15 @@ def test_every_actor_gets_a_thread_that_no_other_run_has(
     third.close()
 
 
-def test_no_fixed_places_under_a_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claims: Claims) -> None:
-    machine(tmp_path, cores=16, threads=1)
+@pytest.mark.parametrize(
+    ("quota", "bound"), [("1550000 100000", False), ("1600000 100000", True), ("max 100000", True)]
+)
+def test_no_fixed_places_under_a_quota(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claims: Claims, quota: str, bound: bool
+) -> None:
+    """A quota is of no certain cores: others may have theirs on the same."""
+    monkeypatch.setattr("shared.cores.cores_of", lambda threads, root: [[9_000 + core] for core in range(16)])
     see(monkeypatch, 16)
-    asked = []
-
-    def quota(root: Path, affinity: int) -> int:
-        asked.append((root, affinity))
-        return 5
-
-    monkeypatch.setattr("shared.cores.usable_cores", quota)
-    assert cores_of_actors(2, claims, tmp_path) == [None] * 2  # others may have theirs on the same cores
-    assert asked == [(tmp_path, 16)]
-    assert claims.cores == []
+    root = v2(tmp_path, "/box", {"box/cpu.max": quota})
+    assert [cores is not None for cores in cores_of_actors(2, claims, root)] == [bound] * 2
+    assert len(claims.cores) == (2 if bound else 0)

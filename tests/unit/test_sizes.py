@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shared.config import Config
+from shared.config import STACK, Config
 from shared.sizes import Sizes, sizes_of
 
 
@@ -79,3 +79,24 @@ def test_the_ladder_of_epsilons_is_that_of_ape_x() -> None:
     assert [0.4**power for power in powers] == pytest.approx([0.4 ** (1 + i) for i in range(8)])
     alone = Config().with_settings(envs=1, lane_envs=1, epsilon_ladder=7.0)
     assert sizes_of(alone).ladder(0, alone.explore) == 1.0
+
+
+@pytest.mark.parametrize("schedule", ["concurrent", "free", "alternate"])
+def test_what_a_boundary_needs_is_held_while_lanes_play_on(schedule: str) -> None:
+    """The window of the newest snapshot, and before it the frames of its first stacks; the next tick's are written."""
+    planned = sizes(
+        envs=4,
+        lane_envs=2,
+        round_steps=40,
+        replay_size=200,
+        total_steps=4_000,
+        learning_starts=40,
+        schedule=schedule,
+        snapshot_every_steps=40,
+    )
+    committed = 8 * planned.snapshot_rounds
+    newest = (committed + planned.ahead) * planned.round_ticks  # the frame with which the round after it opens
+    assert planned.held_from(committed) == newest + 1 - planned.capacity
+    assert planned.held_from(committed) <= committed * planned.round_ticks - planned.window_ticks - (STACK - 1)
+    later = committed + planned.snapshot_rounds
+    assert planned.held_from(later) <= committed * planned.round_ticks, "what is to be written down next is still there"

@@ -10,12 +10,17 @@ from watch.status import RoleStatus, Verdict, busy_by_group, verdict
 
 
 def roles(
-    learner: float, inference: float, *actors: float, learner_cores: float = 1.0, actor_cores: float = 0.9
+    learner: float,
+    inference: float,
+    *actors: float,
+    learner_cores: float = 1.0,
+    actor_cores: float = 0.9,
+    scribe: float = 0.02,
 ) -> tuple[RoleStatus, ...]:
     return (
         RoleStatus("inference", "waiting", inference, cores=0.9),
         RoleStatus("learner", "working", learner, cores=learner_cores),
-        RoleStatus("scribe", "waiting", 0.02, cores=0.1),
+        RoleStatus("scribe", "waiting", scribe, cores=0.1),
         *(RoleStatus(f"actor {i}", "working", busy, cores=actor_cores) for i, busy in enumerate(actors)),
     )
 
@@ -72,6 +77,13 @@ def test_one_slow_actor_for_which_all_others_wait_is_named() -> None:
     found = judged(roles(0.6, 0.3, 0.5, 1.0))
     assert (found.limit, found.role, found.share) == ("emulation", "actors", 0.75)
     assert "the actors are busy 75%, actor 1 100%, and the learner waits 40% of its time" in found.sentence
+
+
+def test_a_scribe_for_which_the_run_waits_is_named() -> None:
+    found = judged(roles(0.6, 0.3, 0.5, scribe=0.96))
+    assert (found.limit, found.role, found.share) == ("scribe", "scribe", 0.96)
+    assert found.sentence.startswith("What is written down limits the run: the scribe is busy 96%")
+    assert judged(roles(0.95, 0.3, 0.5, scribe=0.96)).limit == "learner"
 
 
 def test_who_is_busy_without_a_core_is_said_to_be() -> None:

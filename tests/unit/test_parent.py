@@ -1,0 +1,36 @@
+"""Commands whose answer is waited for, but not for ever."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from shared.parent import output_of
+
+
+def python(program: str) -> list[str]:
+    return [sys.executable, "-c", program]
+
+
+def test_what_is_said_and_what_is_told() -> None:
+    assert output_of(python("print(input()[::-1])"), 60, told="abc\n") == "cba\n"
+    assert output_of(python("import os; print(os.environ)"), 60, environment={"ONLY": "this"}).count("ONLY") == 1
+    assert output_of(python("import sys; sys.stdout.buffer.write(b'\\xff')"), 60) == "\ufffd"
+
+
+def test_a_failure_and_a_lack_are_errors() -> None:
+    with pytest.raises(subprocess.CalledProcessError):
+        output_of(python("raise SystemExit(3)"), 60)
+    with pytest.raises(OSError, match="No such file"):
+        output_of(["/nowhere/at/all"], 60)
+
+
+def test_who_is_late_is_killed_also_where_a_child_of_its_own_holds_the_pipe() -> None:
+    child = "import subprocess, sys, time; subprocess.Popen(['sleep', '30']); time.sleep(600)"
+    began = time.monotonic()
+    with pytest.raises(subprocess.TimeoutExpired):
+        output_of(python(child), 2.0)
+    assert time.monotonic() - began < 25.0, "the child still sleeps"

@@ -1,0 +1,67 @@
+"""What the scribe does first, without a run."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shared.boundary import Moved
+from watch import scribe
+from watch.scribe import Scribe
+
+
+@pytest.fixture
+def late() -> Any:
+    """A scribe for which everything is due; what it writes is in `done`."""
+    made: Any = object.__new__(Scribe)
+    made.done = []
+    made.due_now = {"evaluation", "save", "span"}
+    made._board = SimpleNamespace(written=np.array([3]), trouble=np.array([5]))
+    made._memory = SimpleNamespace(evaluations=SimpleNamespace(logged=np.zeros(1, int)))
+    made._evaluation_due = lambda: "evaluation" in made.due_now
+    made._save_due = lambda: "save" in made.due_now
+    made._spans_due = lambda: "span" in made.due_now
+    made._evaluation = lambda number: made.done.append("evaluation")
+    made._span = lambda first: made.done.append("span")
+    made.save = lambda: made.done.append("save") or 3
+    return made
+
+
+def test_spans_that_are_always_due_keep_nothing_else_waiting(late: Any) -> None:
+    for due in ("evaluation", "save", "span"):
+        late.work()
+        late.due_now.discard(due)
+    assert late.done == ["evaluation", "save", "span"]
+    assert late._board.trouble[0] == 0
+
+
+def test_a_checkpoint_that_cannot_be_taken_keeps_no_span_waiting(late: Any) -> None:
+    late.due_now.discard("evaluation")
+    late.save = lambda: -1
+    late.work()
+    assert late.done == ["span"]
+
+
+def test_what_has_nothing_to_do_says_nothing_of_the_disk(late: Any) -> None:
+    late.due_now.clear()
+    late.work()
+    assert late._board.trouble[0] == 5
+
+
+def test_a_checkpoint_takes_its_boundary_before_it_writes_what_came_till_then(
+    late: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Snapshots are gone two rounds later; what is to be written down waits in the rings."""
+
+    def capture(memory: Any, boundary: int) -> Any:
+        late.done.append(f"capture {boundary}")
+        raise Moved("too late")
+
+    monkeypatch.setattr(scribe, "newest_boundary", lambda memory: 9)
+    monkeypatch.setattr(scribe, "capture", capture)
+    late._board.saved = np.zeros(1, int)
+    assert Scribe.save(late) == -1
+    assert late.done == ["capture 9"] * 3
