@@ -230,7 +230,7 @@ class Supervisor:
         if code == 0 and (self._board.stopping or self._board.finished):
             del self._children[number]
             return
-        if self._board.finished and self._board.phase[number] == Phase.DONE:  # as a GPU's libraries, in taking leave
+        if self._did_all(number):  # and broke in taking leave, as a GPU's libraries may
             self._note(f"{role_name(number)} did all of its work, but did not leave by itself.")
             del self._children[number]
             return
@@ -253,6 +253,10 @@ class Supervisor:
             return
         self._note(f"{role_name(number)} {how}; it starts again from its snapshot.")
         self._restart(number, child)
+
+    def _did_all(self, number: int) -> bool:
+        """Whether a role has nothing left to do."""
+        return bool(self._board.finished and self._board.phase[number] == Phase.DONE)
 
     def _restart(self, number: int, child: _Child) -> None:
         """Start a process again; under MPS both of those that use the GPU.
@@ -296,7 +300,7 @@ class Supervisor:
         phase, beat = Phase(int(self._board.phase[number])), int(self._board.heartbeat[number])
         why = child.vigil.look(beat, phase, since, lambda: sight(child.process.pid))
         if why:
-            self._note(f"{role_name(number)} {why}; it is killed and replaced.")
+            self._note(f"{role_name(number)} {why}; it is killed{'' if self._did_all(number) else ' and replaced'}.")
             child.killed_at = time.monotonic()
             os.kill(child.process.pid, TELL_STACKS)
             child.process.join(STACKS_SECONDS)

@@ -27,7 +27,7 @@ SLEEPER = "import time; from shared.stacks import *; stacks_told(); print(flush=
 def stopping() -> Supervisor:
     """A supervisor whose patience with everybody but the scribe is over."""
     made: Any = object.__new__(Supervisor)
-    made._board = SimpleNamespace(stop=np.array([Stop.ABANDON]), stopping=True)
+    made._board = SimpleNamespace(stop=np.array([Stop.ABANDON]), stopping=True, finished=False)
     made._children = {number: _Child(Process()) for number in (Role.SCRIBE, Role.LEARNER)}
     made._requests, made._failure, made._killed_scribe = Requests(), None, False
     made._stop_deadline = time.monotonic() - 1.0
