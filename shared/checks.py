@@ -19,7 +19,7 @@ from shared import machine, validate
 from shared.config import ConfigError
 from shared.doubts import doubts
 from shared.memory import Plan
-from shared.resolve import TEAMS
+from shared.resolve import TEAMS, busy_threads, learner_threads_of
 
 Colour = Literal["green", "yellow", "red"]
 
@@ -69,6 +69,7 @@ def before_start(plan: Plan, *, continues: bool) -> list[Check]:
         *settings(doubts(plan.config)),
         processor(platform.machine()),
         cores(plan.actors, machine.usable_cores(), os.cpu_count() or 1),
+        *threads(plan, machine.usable_cores()),
         memory(plan, machine.usable_memory(), machine.total_memory()),
         descriptors(plan, *machine.descriptors()),
         tasks(plan, machine.free_tasks()),
@@ -159,6 +160,23 @@ def cores(actors: int, usable: int, processors: int) -> Check:
             "They take turns and play no faster than fewer would.",
         )
     return Check("cores", "green", f"{may}, by {actors} {'actor' if actors == 1 else 'actors'} and the learner's side.")
+
+
+def threads(plan: Plan, usable: int) -> list[Check]:
+    """A warning where a learner's threads, which wait for each other spinning, are more than the cores."""
+    settings = plan.config.machine
+    assert settings.learner_threads is not None, "a checked configuration is resolved"
+    busy = busy_threads(settings.learner_threads, on_cpu=settings.device == "cpu")
+    if settings.learner_threads == 1 or busy < usable:
+        return []
+    return [
+        Check(
+            "threads",
+            "yellow",
+            f"--learner-threads {settings.learner_threads} keep {busy} cores busy, of which there are {usable}.",
+            f"They wait for each other; --learner-threads {learner_threads_of(usable)} is faster, to other bits.",
+        )
+    ]
 
 
 def memory(plan: Plan, usable: int, total: int | None) -> Check:

@@ -57,6 +57,19 @@ def test_more_actors_than_cores_take_turns() -> None:
     assert (few.colour, few.found) == ("yellow", "--actors 12 share 2 cores.")
 
 
+def test_a_learner_with_more_threads_than_cores_is_warned_of(plan: Plan) -> None:
+    def with_threads(count: int, device: str = "cpu") -> Plan:
+        return Plan(plan.config.with_settings(learner_threads=count, device=device), plan.actions)
+
+    assert checks.threads(with_threads(1), 1) == []
+    assert checks.threads(with_threads(4), 16) == []
+    assert checks.threads(with_threads(4, "cuda:0"), 16) == []
+    (spinning,) = checks.threads(with_threads(4), 9)
+    assert spinning.colour == "yellow"
+    assert spinning.sentence.startswith("--learner-threads 4 keep 12 cores busy, of which there are 9. ")
+    assert "--learner-threads 2 is faster, to other bits" in spinning.sentence
+
+
 def test_memory(plan: Plan) -> None:
     need = plan.layout().size + checks.validate.own_bytes(plan)
     assert checks.memory(plan, 2 * need, 64 * GB).colour == "green"
