@@ -142,7 +142,7 @@ def _disk_speed(directory: Path) -> Check:
 
 def suggestion(plan: Plan, words: Sequence[str]) -> str:
     """The command line for this machine: as typed, but with actors and a replay that fit it."""
-    from shared.resolve import actors_of, busy_threads
+    from shared.resolve import actors_of, spare_cores
 
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for flag in ("--json", "--actors", "--replay-size", "--device", "--precision"):
@@ -151,8 +151,8 @@ def suggestion(plan: Plan, words: Sequence[str]) -> str:
     settings = plan.config.machine
     assert settings.learner_threads is not None, "a checked configuration is resolved"
     assert settings.inference_threads is not None, "a checked configuration is resolved"
-    busy = busy_threads(settings.learner_threads, on_cpu=settings.device == "cpu")
-    spare = machine.usable_cores() - busy - settings.inference_threads
+    on_cpu = settings.device == "cpu"
+    spare = spare_cores(machine.usable_cores(), settings.learner_threads, settings.inference_threads, on_cpu=on_cpu)
     suggested = ["python", "launch.py", "--actors", str(actors_of(plan.config.play, spare))]
     if not any(word.split("=")[0] in ("--game", "--env", "--resume") for word in kept):
         suggested += ["--game", plan.config.play.game]

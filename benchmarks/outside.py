@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.report import ROOT, CannotRun, WrongResult
 from shared.config import LOGS
-from shared.parent import die_with, killed
+from shared.parent import die_with, killed, output_of
 
 END_SECONDS = 300.0
 """Longest time from asking a run to stop to its end."""
@@ -39,16 +39,15 @@ def last_line(command: Sequence[str], seconds: float) -> dict[str, Any]:
 def said_by(command: Sequence[str], seconds: float) -> str:
     """What a command prints. Raises `CannotRun` with the last thing that it complains about, or for a longer time."""
     try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds, check=False)
+        return output_of(command, seconds, directory=ROOT)
     except subprocess.TimeoutExpired:
         raise CannotRun(f"{' '.join(command[1:])} did not end within {seconds:.0f} s.") from None
     except OSError as error:
         raise CannotRun(f"{command[0]} cannot be started: {error.strerror}.") from error
-    if done.returncode:
-        complaints = [line.strip() for line in done.stderr.splitlines() if line.strip()] or ["it said nothing"]
+    except subprocess.CalledProcessError as error:
+        complaints = [line.strip() for line in error.stderr.splitlines() if line.strip()] or ["it said nothing"]
         errors = [line for line in complaints if line.startswith("ERROR")] or complaints
-        raise CannotRun(f"{' '.join(command[1:])} failed: {errors[-1]}")
-    return done.stdout
+        raise CannotRun(f"{' '.join(command[1:])} failed: {errors[-1]}") from None
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from rich.text import Text
 from shared import machine
 from shared.errors import DeviceFault
 from shared.files import write_atomic
+from shared.parent import output_of
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -222,14 +223,6 @@ def readable(value: float) -> str:
 def commit() -> str | None:
     """The commit of the source, with "+" when files differ from it; None outside a repository."""
     try:
-        told = subprocess.run(
-            ["git", "describe", "--always", "--dirty=+", "--exclude=*"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=10,
-        )
+        return output_of(["git", "describe", "--always", "--dirty=+", "--exclude=*"], 10.0, directory=ROOT).strip()
     except (OSError, subprocess.SubprocessError):
         return None
-    return told.stdout.strip()

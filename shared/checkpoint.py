@@ -152,7 +152,6 @@ class CheckpointWriter:
         path = self.directory / segment_name(index)
         write_segment(path, index, self._shape, ring, self._experiment)
         self._segments[index] = Piece.of(path)
-        self._forced.discard(index)
         # The next checkpoint may be of a boundary that is a little older than the newest segment.
         oldest = segments_needed(self._sizes, max(0, index - KEPT) * self._sizes.snapshot_rounds).start
         for old in [number for number in self._segments if number < oldest]:

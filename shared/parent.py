@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 REAP_SECONDS = 30.0
@@ -25,7 +26,12 @@ def die_with(parent: int, by: signal.Signals = signal.SIGKILL) -> None:
 
 
 def output_of(
-    command: Sequence[str], seconds: float, *, told: str | None = None, environment: Mapping[str, str] | None = None
+    command: Sequence[str],
+    seconds: float,
+    *,
+    told: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    directory: Path | None = None,
 ) -> str:
     """What a command writes to its standard output.
 
@@ -35,28 +41,31 @@ def output_of(
         seconds: after which it is killed.
         told: its standard input.
         environment: its variables; None: those of this process.
+        directory: where it works; None: where this process does.
 
     Raises:
-        OSError: it could not be started. subprocess.SubprocessError: it was late, or failed.
+        OSError: it could not be started. subprocess.TimeoutExpired: it was late. subprocess.CalledProcessError: it
+            failed; with what it complained of in `stderr`.
     """
     process = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         env=environment,
+        cwd=directory,
         text=True,
         errors="replace",
     )
     try:
-        said, _ = process.communicate(told, timeout=seconds)
+        said, complaints = process.communicate(told, timeout=seconds)
     finally:
         killed(process)
-        for pipe in (process.stdin, process.stdout):
+        for pipe in (process.stdin, process.stdout, process.stderr):
             if pipe is not None:
                 pipe.close()
     if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, command)
+        raise subprocess.CalledProcessError(process.returncode, command, said, complaints)
     return said
 
 

@@ -46,7 +46,7 @@ def resolve(config: Config) -> Config:
             inference_threads=inference_threads,
             inference_batch=config.machine.inference_batch or inference_batch_of(config.play, on_cpu=on_cpu),
             actors=config.machine.actors
-            or actors_of(config.play, cores - busy_threads(learner_threads, on_cpu=on_cpu) - inference_threads),
+            or actors_of(config.play, spare_cores(cores, learner_threads, inference_threads, on_cpu=on_cpu)),
         ),
         run=replace(config.run, run_dir=config.run.run_dir or run_directory_of(config.play)),
     )
@@ -100,6 +100,11 @@ def learner_threads_of(cores: int) -> int:
 def busy_threads(learner_threads: int, *, on_cpu: bool) -> int:
     """Cores that a learner takes: teams of one thread wait asleep for each other, larger ones spin."""
     return TEAMS * learner_threads if on_cpu and learner_threads > 1 else learner_threads
+
+
+def spare_cores(cores: int, learner_threads: int, inference_threads: int, *, on_cpu: bool) -> int:
+    """Cores that learner and inference leave to actors; none or fewer where these have too few."""
+    return cores - busy_threads(learner_threads, on_cpu=on_cpu) - inference_threads
 
 
 def actors_of(play: Play, spare: int) -> int:

@@ -22,10 +22,13 @@ from tests.runs import finish, records, start, start_words, wait_until
 from tests.watched import Pretended
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None or DRIVER is None,
-    reason="there is no Chromium here: as root, apt-get install chromium chromium-driver",
-)
+pytestmark = [
+    pytest.mark.skipif(
+        CHROMIUM is None or DRIVER is None,
+        reason="there is no Chromium here: as root, apt-get install chromium chromium-driver",
+    ),
+    pytest.mark.timeout(300),
+]
 
 FLAGS = (
     "--headless",

@@ -96,6 +96,7 @@ def test_the_page_is_opened_in_a_browser_without_telling_its_key(
 
 
 @pytest.mark.stress
+@pytest.mark.timeout(300)
 def test_a_viewer_and_a_server_that_are_stuck_do_not_disturb_a_run(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     run = start(run_dir, total_steps="1_920")

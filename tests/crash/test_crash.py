@@ -33,6 +33,7 @@ def test_a_role_that_cannot_live_ends_the_run(tmp_path: Path) -> None:
     assert gone(process)
 
 
+@pytest.mark.timeout(300)
 def test_killing_the_launcher_takes_all_children_along_and_the_run_can_be_resumed(
     undisturbed: Undisturbed, tmp_path: Path
 ) -> None:

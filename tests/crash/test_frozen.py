@@ -41,6 +41,7 @@ Moment = Callable[[Storm], bool]
 
 
 @pytest.mark.stress
+@pytest.mark.timeout(300)
 def test_all_roles_frozen_at_once_are_replaced(undisturbed: Undisturbed, tmp_path: Path) -> None:
     storm = begin(tmp_path / "run", "all frozen at once")
     storm.until(lambda: storm.board.committed >= 3)
@@ -86,6 +87,7 @@ def _the_last_round_is_committed(storm: Storm) -> bool:
 
 
 @pytest.mark.stress
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("frozen", "moment"),
     [
@@ -129,6 +131,7 @@ def test_either_side_of_a_wait_may_freeze(
 
 
 @pytest.mark.stress
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("frozen", EVERYBODY, ids=[f"process {int(number)}" for number in EVERYBODY])
 def test_a_frozen_role_does_not_keep_a_run_from_stopping(undisturbed: Undisturbed, tmp_path: Path, frozen: int) -> None:
     run_dir = tmp_path / "run"

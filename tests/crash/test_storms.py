@@ -28,6 +28,7 @@ def burst(storm: Storm, kills: int = BURST, seconds: float = 2.0) -> None:
         storm.pause(seconds / kills)
 
 
+@pytest.mark.timeout(300)
 def test_a_burst_of_kills_changes_nothing(undisturbed: Undisturbed, tmp_path: Path) -> None:
     storm = begin(tmp_path / "run", "one burst")
     storm.until(lambda: storm.board.committed >= 3)

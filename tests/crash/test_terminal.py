@@ -43,6 +43,7 @@ def _lives(process: psutil.Process) -> bool:
     return False
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("how", ["terminal closed", pytest.param("shell killed", marks=pytest.mark.stress)])
 def test_a_terminal_that_goes_away_stops_the_run(undisturbed: Undisturbed, tmp_path: Path, how: str) -> None:
     run_dir = tmp_path / "run"

@@ -60,6 +60,7 @@ def _same(run_dir: Path, undisturbed: dict[str, Any]) -> dict[str, Any]:
     return last
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("words", "flags"), COMBINATIONS)
 def test_nothing_that_happens_to_a_run_changes_its_weights(
     tmp_path: Path, words: tuple[str, ...], flags: dict[str, str]

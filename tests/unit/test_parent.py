@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -15,15 +16,17 @@ def python(program: str) -> list[str]:
     return [sys.executable, "-c", program]
 
 
-def test_what_is_said_and_what_is_told() -> None:
+def test_what_is_said_and_what_is_told(tmp_path: Path) -> None:
+    assert output_of(python("import os; print(os.getcwd(), end='')"), 60, directory=tmp_path) == str(tmp_path)
     assert output_of(python("print(input()[::-1])"), 60, told="abc\n") == "cba\n"
     assert output_of(python("import os; print(os.environ)"), 60, environment={"ONLY": "this"}).count("ONLY") == 1
     assert output_of(python("import sys; sys.stdout.buffer.write(b'\\xff')"), 60) == "\ufffd"
 
 
 def test_a_failure_and_a_lack_are_errors() -> None:
-    with pytest.raises(subprocess.CalledProcessError):
-        output_of(python("raise SystemExit(3)"), 60)
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        output_of(python("raise SystemExit('not like this')"), 60)
+    assert failed.value.stderr == "not like this\n"
     with pytest.raises(OSError, match="No such file"):
         output_of(["/nowhere/at/all"], 60)
 

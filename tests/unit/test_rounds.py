@@ -55,6 +55,19 @@ def test_others_come_in_slices(clock: list[float]) -> None:
     assert signs == [SLICE_UPDATES, SLICE_UPDATES + 1, 2 * SLICE_UPDATES + 1, 3 * SLICE_UPDATES]
 
 
+def may_commit(boundary: int, *, written: int, held_from: int, trouble: int = 0) -> bool:
+    """Whether the learner goes on with a commit at once, in rounds of five ticks."""
+    rounds: Any = object.__new__(Rounds)
+    rounds._sizes = SimpleNamespace(snapshot_rounds=1, round_ticks=5, held_from={boundary: held_from}.__getitem__)
+    rounds._board = SimpleNamespace(written=np.array([written]), trouble=np.array([trouble]), committed=boundary - 1)
+    rounds._memory = SimpleNamespace(board=rounds._board, sizes=rounds._sizes)
+    asked = list[bool]()
+    rounds._waiter = SimpleNamespace(wait=lambda until: asked.append(until()))
+    rounds._wait_for_scribe(boundary)
+    (answer,) = asked
+    return answer
+
+
 @pytest.mark.parametrize(
     ("written", "trouble", "waits"),
     [(9, 0, False), (8, 0, False), (7, 0, True), (7, 5, False)],
@@ -62,23 +75,9 @@ def test_others_come_in_slices(clock: list[float]) -> None:
 )
 def test_a_commit_takes_nothing_from_the_scribe(written: int, trouble: int, waits: bool) -> None:
     """Round 10 is about to be committed; with it the lanes may write over round 7, not over round 8."""
-    rounds: Any = object.__new__(Rounds)
-    rounds._sizes = SimpleNamespace(snapshot_rounds=1, round_ticks=5, held_from=lambda committed: (committed - 2) * 5)
-    rounds._board = SimpleNamespace(written=np.array([written]), trouble=np.array([trouble]), committed=9)
-    rounds._memory = SimpleNamespace(board=rounds._board, sizes=rounds._sizes)
-    asked = list[bool]()
-    rounds._waiter = SimpleNamespace(wait=lambda until: asked.append(until()))
-    rounds._wait_for_scribe(10)
-    assert asked == [not waits]
+    assert may_commit(10, written=written, held_from=8 * 5, trouble=trouble) == (not waits)
 
 
 def test_nor_the_figures_of_a_round() -> None:
-    rounds: Any = object.__new__(Rounds)
-    rounds._sizes = SimpleNamespace(snapshot_rounds=1, round_ticks=5, held_from=lambda committed: 0)
-    rounds._board = SimpleNamespace(written=np.array([100]), trouble=np.zeros(1), committed=99 + METRIC_SPANS)
-    rounds._memory = SimpleNamespace(board=rounds._board, sizes=rounds._sizes)
-    asked = list[bool]()
-    rounds._waiter = SimpleNamespace(wait=lambda until: asked.append(until()))
-    rounds._wait_for_scribe(99 + METRIC_SPANS)
-    rounds._wait_for_scribe(100 + METRIC_SPANS)
-    assert asked == [True, False]
+    assert may_commit(99 + METRIC_SPANS, written=100, held_from=0)
+    assert not may_commit(100 + METRIC_SPANS, written=100, held_from=0)
