@@ -7,10 +7,13 @@ after `settle` comes after it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch
+
+from shared.process import NICENESS
 
 
 class Ahead:
@@ -49,9 +52,14 @@ class Ahead:
             torch.cuda.current_stream().wait_event(done)
 
     def _enter(self, threads: int) -> None:
-        """PyTorch keeps the number of threads, and CUDA the device, by thread."""
+        """PyTorch keeps the number of threads, and CUDA the device, by thread; so does Linux the niceness.
+
+        On a CPU the caller and what it has done aside wait for each other in every update, and must not wait for this.
+        """
         torch.set_num_threads(threads)
-        if self.stream is not None:
+        if self.stream is None:
+            os.nice(NICENESS)
+        else:
             torch.cuda.set_device(self._device)
 
     @torch.inference_mode()

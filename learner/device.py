@@ -12,7 +12,7 @@ import torch
 from shared.config import ConfigError
 from shared.cublas import SAME_BITS, WORKSPACE
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _LARGEST_HEAP_BLOCK = 32 << 20
 """The most that the C library lets `_M_MMAP_THRESHOLD` be; activations of a chunk stay below it."""
 
@@ -64,9 +64,11 @@ def device_bytes_of(device: torch.device) -> Callable[[], int] | None:
 def _keep_freed_memory() -> None:
     """Have the C library keep what is freed, where it can.
 
-    Every update allocates and frees the same megabytes; given back to the system, they return as page faults.
+    Every update allocates and frees the same megabytes; given back to the system, they return as page faults. Threads
+    share one heap, because the library always gives back what is free at the end of another one.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, _LARGEST_HEAP_BLOCK)
         mallopt(_M_TRIM_THRESHOLD, 1 << 30)
+        mallopt(_M_ARENA_MAX, 1)

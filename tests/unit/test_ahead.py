@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import torch
 from learner import ahead
 from learner.ahead import Ahead, Graphs
 from learner.aside import Aside
+from shared.process import NICENESS
 
 CUDA = torch.device("cuda:0")
 
@@ -146,6 +148,17 @@ def test_ahead_of_a_cpu_there_is_a_thread_with_as_many_threads_and_no_gradients(
     work.begin(look)
     work.settle()
     assert seen == [(False, True, torch.get_num_threads())]
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+def test_on_a_cpu_what_is_done_ahead_gives_way(device: str, cuda: _Cuda) -> None:
+    """Beside a GPU it does not: there it would have to wait for the actors, and the GPU for it."""
+    here, there = os.getpriority(os.PRIO_PROCESS, 0), []
+    work = Ahead(torch.device(device))
+    work.begin(lambda: there.append(os.getpriority(os.PRIO_PROCESS, 0)))
+    work.settle()
+    assert there == [min(here + NICENESS, 19) if device == "cpu" else here]
+    assert os.getpriority(os.PRIO_PROCESS, 0) == here
 
 
 def test_graphs_are_warmed_up_and_captured_in_a_stream_of_their_own(cuda: _Cuda) -> None:
