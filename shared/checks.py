@@ -166,7 +166,8 @@ def threads(plan: Plan, usable: int) -> list[Check]:
     """A warning where a learner's threads, which wait for each other spinning, are more than the cores."""
     settings = plan.config.machine
     assert settings.learner_threads is not None, "a checked configuration is resolved"
-    busy = busy_threads(settings.learner_threads, on_cpu=settings.device == "cpu")
+    on_cpu = settings.device == "cpu"
+    busy, advised = busy_threads(settings.learner_threads, on_cpu=on_cpu), learner_threads_of(usable, on_cpu=on_cpu)
     if settings.learner_threads == 1 or busy < usable:
         return []
     return [
@@ -174,7 +175,7 @@ def threads(plan: Plan, usable: int) -> list[Check]:
             "threads",
             "yellow",
             f"--learner-threads {settings.learner_threads} keep {busy} cores busy, of which there are {usable}.",
-            f"They wait for each other; --learner-threads {learner_threads_of(usable)} is faster, to other bits.",
+            f"They wait for each other; --learner-threads {advised} is faster, to other bits.",
         )
     ]
 

@@ -29,7 +29,7 @@ def resolve(config: Config) -> Config:
     cores = machine.usable_cores()
     on_cpu = device == "cpu"
     precision = precision_of(config.machine.precision, device)
-    learner_threads = config.machine.learner_threads or (learner_threads_of(cores) if on_cpu else 1)
+    learner_threads = config.machine.learner_threads or learner_threads_of(cores, on_cpu=on_cpu)
     inference_threads = config.machine.inference_threads or 1
     return replace(
         config,
@@ -87,14 +87,16 @@ def precision_of(asked: Precision, device: str) -> Precision:
     return "tf32"
 
 
-def learner_threads_of(cores: int) -> int:
-    """Threads of each of a CPU learner's `TEAMS`: as many as have cores beside inference and two actors, four at most.
+def learner_threads_of(cores: int, *, on_cpu: bool) -> int:
+    """Threads with which a learner computes: one beside a GPU.
+
+    On a CPU of each of its `TEAMS`: as many as have cores beside inference and two actors, four at most.
 
     The threads of a team wait for each other, spinning, several times an update: with another process on one of two
     cores for half of the time, two threads were 9 times slower than one (docs/performance.md). Two actors play several
     times as fast as a CPU learns.
     """
-    return max(1, min(4, (cores - 3) // TEAMS))
+    return max(1, min(4, (cores - 3) // TEAMS)) if on_cpu else 1
 
 
 def busy_threads(learner_threads: int, *, on_cpu: bool) -> int:

@@ -88,6 +88,21 @@ def test_combinations_learn_the_pixel_game(tmp_path: Path, words: tuple[str, ...
     assert played(tmp_path / "run") > PLAYED_WELL
 
 
+RESIDUAL = (
+    *("--network", "impala", "--pooling", "--spectral-norm", "--batch-size", "16"),
+    *("--epsilon-ladder", "2", "--clip-gradient", "10", "--no-clip-rewards"),
+)
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(1_300)
+def test_a_residual_network_learns_the_pixel_game(tmp_path: Path) -> None:
+    """Four minutes and more: an update takes 100 ms."""
+    flags = SETTINGS | {"total_steps": "9_600"}
+    finish(start(tmp_path / "run", *RESIDUAL, env="tests.pixel_game:factory", **flags), seconds=1_200.0)
+    assert played(tmp_path / "run") > PLAYED_WELL
+
+
 @pytest.mark.stress
 @pytest.mark.parametrize("schedule", ["alternate", "free"])
 def test_every_schedule_learns(tmp_path: Path, schedule: str) -> None:

@@ -464,7 +464,8 @@ def test_actors_share_48_lanes_evenly(spare: int, actors: int) -> None:
     ("cores", "threads", "busy"), [(1, 1, 1), (2, 1, 1), (8, 1, 1), (9, 2, 6), (12, 3, 9), (15, 4, 12), (64, 4, 12)]
 )
 def test_no_thread_of_a_learner_without_a_core_of_its_own(cores: int, threads: int, busy: int) -> None:
-    assert resolve.learner_threads_of(cores) == threads
+    assert resolve.learner_threads_of(cores, on_cpu=True) == threads
+    assert resolve.learner_threads_of(cores, on_cpu=False) == 1
     assert resolve.busy_threads(threads, on_cpu=True) == busy <= max(1, cores - 3)
     assert resolve.busy_threads(1, on_cpu=False) == 1
 
