@@ -33,6 +33,7 @@ CASES: dict[str, dict[str, str | int]] = {
     USUAL: {},
     "replay on the host": {"replay_on": "host"},
     **{f"{length} updates in a launch": {"graph_updates": length} for length in LENGTHS[:-1]},
+    "no graphs": {"graph_updates": 0},
     "not deterministic": {"deterministic": "off"},
     "fp32": {"precision": "fp32"},
     "bf16": {"precision": "bf16"},

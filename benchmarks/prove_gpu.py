@@ -87,6 +87,7 @@ VARIANTS = {
     "4 actors": "--actors 4",
     "replay on the host": "--actors 2 --replay-on host",
     "one update in a launch": "--actors 2 --graph-updates 1",
+    "no graphs": "--actors 2 --graph-updates 0",
 }
 """Runs that must end with the same weights."""
 FAMILY = {

@@ -7,6 +7,7 @@ timed computed the right thing. A part that cannot run here says why, and the ot
 from __future__ import annotations
 
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -129,12 +130,17 @@ class Report:
         """Add a row. With a `limit` and no `ratios`, these are the values by those of the limit, repeat by repeat.
 
         The values of both are speeds then (more is better), with one value for each repeat.
+
+        Raises:
+            WrongResult: a value is not a number, or infinite.
         """
         if any(row.name == name for row in self.rows):
             raise ValueError(f"There are two rows named {name!r}; a limit could be either.")
         if limit is not None and not ratios:
             above = self.row(limit)
             ratios = [value / most for value, most in zip(values, above.values, strict=True)]
+        if not all(math.isfinite(value) for value in (*values, *ratios)):
+            raise WrongResult(f"{name} came out as {', '.join(f'{value:g}' for value in values)} {unit}.")
         row = Row(self.part, name, unit, tuple(values), limit, tuple(ratios), note)
         self.rows.append(row)
         return row

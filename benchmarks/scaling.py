@@ -10,6 +10,7 @@ launch.py:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -70,7 +71,7 @@ def measure(options: Options, report: Report) -> None:
     cores, lanes = usable_cores(), plan.sizes.lanes
     if lanes < cores:
         report.note(f"The run has {lanes} lanes, which no more actors than that can play; more --envs have more.")
-    pace, learner = _paces(options, plan)
+    pace, learner = _paces(options, plan, report)
 
     def fitted(count: int, pace: float) -> list[str]:
         return rounds_that_fit(plan, [*options.words, "--actors", str(count)], options.seconds, pace)
@@ -84,13 +85,16 @@ def measure(options: Options, report: Report) -> None:
     _add(report, runs, in_turn(report, list(_contenders(options, plan, runs)), options.repeats))
 
 
-def _paces(options: Options, plan: Plan) -> tuple[float, float]:
-    """Steps/s that an actor and, where it is measured, the learner can do at most; infinite where nobody asks."""
-    seconds = PROBE_SHARE * options.seconds
-    if says_round(options.words):
-        return float("inf"), float("inf")
-    learner = learner_pace(plan, seconds) if options.whole else float("inf")
-    return bare_speed(plan.config.play.game, seconds), learner
+def _paces(options: Options, plan: Plan, report: Report) -> tuple[float, float]:
+    """Steps/s that an actor and the learner can do at most; infinite where nobody asks, or it cannot be measured."""
+    seconds, actor, learner = PROBE_SHARE * options.seconds, math.inf, math.inf
+    if not says_round(options.words):
+        if options.whole:
+            with report.measuring("the learner's pace"):
+                learner = learner_pace(plan, seconds)
+        with report.measuring("an actor's pace"):
+            actor = bare_speed(plan.config.play.game, seconds)
+    return actor, learner
 
 
 def _contenders(options: Options, plan: Plan, runs: Mapping[int, Runs]) -> Iterator[Contender]:

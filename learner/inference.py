@@ -113,7 +113,8 @@ def _serve(birth: Birth) -> None:
     prepare_torch(device, machine.precision, machine.inference_threads, deterministic=deterministic)
 
     def policy(batch: int, explore_seed: int | None = None) -> Policy:
-        return Policy(memory.plan.network, device, machine.precision, batch, explore_seed=explore_seed)
+        captured, network = machine.graph_updates > 0, memory.plan.network
+        return Policy(network, device, machine.precision, batch, explore_seed=explore_seed, captured=captured)
 
     server = Server(memory, policy(machine.inference_batch, config.run.seed))
     evaluates = memory.plan.evaluation_episodes > 0

@@ -82,7 +82,7 @@ class Trainer:
         replay_on: str = "auto",
         graph_updates: int = CHUNK_UPDATES,
     ) -> None:
-        """See `shared.config` for the arguments.
+        """See `shared.config` for the arguments. Without graphs the same kernels are launched one by one.
 
         Raises:
             ConfigError: the arithmetic is wrong here, or the replay does not fit where it was asked for.
@@ -117,7 +117,7 @@ class Trainer:
         self._aside = Aside(own_thread=on_cpu, stream=None if on_cpu else torch.cuda.Stream(device))
         self._piece = min(graph_updates, self._feed.updates)
         self._graphs: Graphs | None = None
-        if device.type == "cuda":
+        if device.type == "cuda" and self._piece:
             self._feed.capture()
             self._graphs = self._capture()
 

@@ -205,7 +205,7 @@ class Machine:
     replay_on: Literal["auto", "device", "host"] = "auto"
     """Where frames are sampled: from a copy on the GPU (auto: when it fits into free memory) or from shared memory."""
     graph_updates: int = 8
-    """On CUDA: most updates in one launch, 8 or fewer; with less, inference waits for less of the GPU."""
+    """On CUDA: most updates in one launch, 8 or fewer; with less, inference waits for less of the GPU; 0: no graphs."""
     mps: Literal["auto", "on", "off"] = "auto"
     """Have NVIDIA's Multi-Process Service run learner and inference at once; auto: where it can be started."""
     pin: Literal["auto", "off"] = "auto"

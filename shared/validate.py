@@ -197,7 +197,7 @@ def run_directory(path: Path, *, continues: bool) -> None:
 _AT_LEAST_ONE = frozenset(
     {"envs", "lane_envs", "total_steps", "round_steps", "train_every", "batch_size", "replay_size", "learning_starts"}
     | {"publish_every_updates", "snapshot_every_steps", "eval_envs", "eval_episodes", "actors"}
-    | {"learner_threads", "inference_threads", "inference_batch", "graph_updates"}
+    | {"learner_threads", "inference_threads", "inference_batch"}
     | {"iqn_samples", "iqn_policy_samples", "n_step", "width", "importance_steps"}
 )
 _FOR_CUDA = (
@@ -205,7 +205,9 @@ _FOR_CUDA = (
     ("replay_on", "device", "on a CPU the learner reads shared memory anyway."),
     ("mps", "on", "on a CPU there is no GPU to share."),
 )
-_NOT_NEGATIVE = frozenset({"epsilon_steps", "eval_every_steps", "seed", "checkpoint_every_minutes", "epsilon_ladder"})
+_NOT_NEGATIVE = frozenset(
+    {"epsilon_steps", "eval_every_steps", "seed", "checkpoint_every_minutes", "epsilon_ladder", "graph_updates"}
+)
 _SHARE = frozenset(
     {"discount", "epsilon_start", "epsilon_end", "importance_start", "importance_end"}
     | {"priority_exponent", "munchausen_alpha"}

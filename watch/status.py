@@ -126,11 +126,11 @@ class Status:
     warnings: tuple[str, ...] = ()
 
 
-_ALONE = {
-    "learner": "the learner alone allows",
-    "actors": "the actors alone allow",
-    "inference": "inference alone allows",
-    "scribe": "the scribe alone allows",
+_ALLOWED = {
+    "learner": "the learner would allow",
+    "actors": "the actors would allow",
+    "inference": "inference would allow",
+    "scribe": "the scribe would allow",
 }
 
 
@@ -156,8 +156,9 @@ def verdict(
     Where the cores are all in use, everybody seems busy, if only with waiting for a core: then the cores are the limit,
     and who takes most of them is said. Otherwise a role that hardly waits limits those that do: learner and actors
     wait for each other at the end of a round, and the actors for inference at every step. A role that is busy for the
-    share b of the time would alone allow 1/b of the speed, since it does the same work for each step either way; of the
-    actors that is the mean, with their lanes evenly shared, and the slowest says whether the others wait for it.
+    share b of the time would allow 1/b of the speed, with the others as they are, since it does the same work for each
+    step either way; of the actors that is the mean, with their lanes evenly shared, and the slowest says whether the
+    others wait for it.
 
     What these shares do not know: a busy role may wait for a core that another program has, or for a device. On a GPU
     the learner and inference are busy while they wait for it, be it with their own work or with the other's. Where the
@@ -198,11 +199,11 @@ def verdict(
         limit, role = "inference", "inference"
         said = f"Inference limits the run: it is {_busy(groups['inference'])}, and {actors_wait}"
     else:
-        limit, role = "none", max(busy.keys() & (_ALONE.keys() - {"scribe"}), key=lambda name: (busy[name], name))
+        limit, role = "none", max(busy.keys() & (_ALLOWED.keys() - {"scribe"}), key=lambda name: (busy[name], name))
         said = f"No role limits the run by itself (actors busy {emulation:.0%}, inference {inference:.0%}, "
         said += f"learner {learner:.0%}" if learning else "learning has not begun"
         said += "): they wait for one another"
-    return _with_distance(Verdict(limit, said, role, busy[role]), _ALONE[role], steps_per_second)
+    return _with_distance(Verdict(limit, said, role, busy[role]), _ALLOWED[role], steps_per_second)
 
 
 def _busy(group: Sequence[RoleStatus]) -> str:

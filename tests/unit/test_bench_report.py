@@ -66,6 +66,15 @@ def test_a_wrong_part_loses_its_rows_and_the_command_fails(report: Report) -> No
     assert report.code == 1
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_what_is_no_number_is_wrong(value: float, report: Report) -> None:
+    """It could not be written down either: JSON knows only numbers."""
+    with report.measuring("memory"):
+        report.add("memcpy", "GB/s", [10.0, value])
+    assert report.wrong == {"memory": f"memcpy came out as 10, {value} GB/s."}
+    assert not report.rows
+
+
 def test_the_file_holds_all_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def measure(options: Common, report: Report) -> None:
         with report.measuring("memory"):

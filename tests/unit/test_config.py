@@ -176,7 +176,7 @@ def assert_sentence(text: str) -> None:
     ("wrong", "says"),
     [
         ({"envs": 0}, "--envs 0 must be at least 1"),
-        ({"graph_updates": 0}, "--graph-updates 0 must be at least 1"),
+        ({"graph_updates": -1}, "--graph-updates -1 must not be negative"),
         ({"envs": 97}, "--envs 97 cannot be divided into lanes of --lane-envs 2; --lane-envs 1 takes any number"),
         ({"lane_envs": -2}, "--lane-envs -2 must be at least 1"),
         ({"lane_envs": 128, "envs": 96}, "the nearest is --envs 128"),

@@ -110,7 +110,7 @@ def test_everything_stands_in_eighty_columns() -> None:
         "901.2 at 6M (best 940.3)",
         "at 6.1M (812.3 MB in 12.3 s)",
         "The learner limits the run",
-        "1,234 of about 1,273 steps/s that the learner alone allows (97%).",
+        "1,234 of about 1,273 steps/s that the learner would allow (97%).",
         "Warning: The scribe cannot write.",
         "runs/space_invaders-20260101-120000",
     ):

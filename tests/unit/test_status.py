@@ -39,28 +39,28 @@ def judged(
             "learner",
             "learner",
             "The learner limits the run: it is busy 90%, and the actors wait 40% of the time; "
-            "450 of about 500 steps/s that the learner alone allows (90%).",
+            "450 of about 500 steps/s that the learner would allow (90%).",
         ),
         (
             (0.5, 0.4, 0.9, 0.9),
             "emulation",
             "actors",
             "Emulation limits the run: the actors are busy 90%, and the learner waits 50% of its time; "
-            "450 of about 500 steps/s that the actors alone allow (90%).",
+            "450 of about 500 steps/s that the actors would allow (90%).",
         ),
         (
             (0.3, 0.9, 0.4, 0.4),
             "inference",
             "inference",
             "Inference limits the run: it is busy 90%, and the actors wait 60% of the time; "
-            "450 of about 500 steps/s that inference alone allows (90%).",
+            "450 of about 500 steps/s that inference would allow (90%).",
         ),
         (
             (0.3, 0.2, 0.6, 0.3),
             "none",
             "actors",
             "No role limits the run by itself (actors busy 45%, inference 20%, learner 30%): they wait for one "
-            "another; 450 of about 1,000 steps/s that the actors alone allow (45%).",
+            "another; 450 of about 1,000 steps/s that the actors would allow (45%).",
         ),
     ],
 )
