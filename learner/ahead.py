@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch
 
-from shared.process import NICENESS
+from shared.cores import NICENESS
 
 
 class Ahead:

@@ -19,6 +19,8 @@ from pathlib import Path
 
 from shared.cgroup import ROOT, in_force, number
 
+NICENESS = 10
+"""By how much the others give way, on cores that they share, to learner and inference, for whom all wait."""
 RESERVED = 2
 """Cores that are left to everything that is not an actor; one of two threads where there are not enough for that."""
 

@@ -15,6 +15,7 @@ from setproctitle import setproctitle
 
 from shared.board import Phase, Role
 from shared.config import LOGS
+from shared.cores import NICENESS
 from shared.errors import DeviceFault, Unmendable
 from shared.files import PRIVATE_UMASK
 from shared.memory import Memory, Plan
@@ -26,8 +27,6 @@ FATAL = 3
 """Exit code of a child whose trouble a restart cannot mend; its last line of log is the sentence for the user."""
 DEVICE_FAULT = 4
 """Exit code of a child that the GPU has failed; its last line of log is the sentence for the user."""
-NICENESS = 10
-"""By how much the others give way, on cores that they share, to learner and inference, for whom all wait."""
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from shared.config import CONFIG_FILE, LOGS, METRICS_FILE, SUMMARY_FILE, Run
+from shared.cores import NICENESS
 from shared.files import PRIVATE_UMASK, read_object, write_atomic
 from shared.parent import die_with, killed
-from shared.process import NICENESS
 from watch.follow import Follower
 from watch.tags import episode_scalars, evaluation_scalars, round_scalars
 

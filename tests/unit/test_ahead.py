@@ -16,7 +16,7 @@ import torch
 from learner import ahead
 from learner.ahead import Ahead, Graphs
 from learner.aside import Aside
-from shared.process import NICENESS
+from shared.cores import NICENESS
 
 CUDA = torch.device("cuda:0")
 
