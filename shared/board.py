@@ -95,6 +95,7 @@ def board_fields(sizes: Sizes, processes: int) -> list[Field]:
         Field("scribe.episodes", "i8", (1,), "scribe"),
         Field("scribe.mean_return_100", "f8", (1,), "scribe"),
         Field("scribe.best_return", "f8", (1,), "scribe"),
+        Field("scribe.outside_support", "f8", (1,), "scribe"),
         Field("scribe.saved", "i8", (1,), "scribe"),
         Field("scribe.trouble", "i8", (1,), "scribe"),
         Field("scribe.checkpoint", "f8", (len(CHECKPOINT),), "scribe"),
@@ -138,6 +139,7 @@ class Board:
         self.episodes = arena["scribe.episodes"]
         self.mean_return_100 = arena["scribe.mean_return_100"]
         self.best_return = arena["scribe.best_return"]
+        self.outside_support = arena["scribe.outside_support"]
         self.saved = arena["scribe.saved"]
         self.trouble = arena["scribe.trouble"]
         self.checkpoint = arena["scribe.checkpoint"]
@@ -152,7 +154,7 @@ class Board:
         self.saved[0] = -1
         self.inexact_since[0] = -1
         self.furthest[:] = -1
-        self.mean_return_100[0] = self.best_return[0] = float("nan")
+        self.mean_return_100[0] = self.best_return[0] = self.outside_support[0] = float("nan")
         self.metrics[:] = self.checkpoint[:] = float("nan")
 
     @property

@@ -20,6 +20,13 @@ STEP_SECONDS = 0.01
 EPISODE_STEPS = 50
 
 
+def compute(seconds: float) -> None:
+    """Use that much CPU time."""
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+
 class Slowed(gymnasium.Env[NDArray[np.uint8], np.int64]):
     """Observation uint8[84, 84], grey by the step's number; two actions, of which the second pays."""
 
@@ -39,9 +46,7 @@ class Slowed(gymnasium.Env[NDArray[np.uint8], np.int64]):
 
     def step(self, action: np.int64) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
         """Compute for as long as told."""
-        until = time.thread_time() + self._step_seconds
-        while time.thread_time() < until:
-            pass
+        compute(self._step_seconds)
         self._steps += 1
         return self._draw(), float(action), self._steps == EPISODE_STEPS, False, {}
 

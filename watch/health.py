@@ -1,4 +1,5 @@
-"""What the learner's figures say of the network: whether it still tells screens apart."""
+"""What a run's figures say of its learning: whether the network still tells screens apart, and whether the support of
+its distributions holds the returns."""
 
 from __future__ import annotations
 
@@ -15,6 +16,9 @@ _DEAD = (
     "smaller --learning-rate or another --seed."
 )
 
+OUTSIDE = 0.01
+"""Share of the returns outside the support from which it is worth a word."""
+
 
 def screens_alike(mean_q: float | None, q_spread: float | None, updates: int, batch: int) -> str | None:
     """The warning of a network that gives all screens the same values, where it is due: always in the same words.
@@ -29,3 +33,19 @@ def screens_alike(mean_q: float | None, q_spread: float | None, updates: int, ba
     if mean_q is None or q_spread is None or updates < PATIENCE_UPDATES or batch < LEAST_BATCH:
         return None
     return _DEAD if q_spread < ALIKE * abs(mean_q) else None
+
+
+def returns_outside(share: float | None, v_min: float, v_max: float) -> str | None:
+    """The warning of a support that returns leave, where it is due: always in the same words.
+
+    Args:
+        share: `watch.support.outside_support` of the newest span; None: not known, or a method without a support.
+        v_min, v_max: the support's ends.
+    """
+    if share is None or share < OUTSIDE:
+        return None
+    return (
+        f"Returns leave the support (outside_support in metrics.jsonl): what lies beyond --v-min {v_min:g} or --v-max "
+        f"{v_max:g} counts as its end, so actions that lead there look alike. A wider support, or --clip-rewards, "
+        "would tell them apart."
+    )

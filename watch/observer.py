@@ -14,7 +14,7 @@ from shared.board import METRIC_SPANS, METRICS
 from shared.config import FRAME_SKIP
 from shared.machine import usable_cores
 from shared.memory import Memory
-from watch.health import screens_alike
+from watch.health import returns_outside, screens_alike
 from watch.load import NEWEST, Sample, load_between
 from watch.status import CheckpointStatus, EvaluationStatus, Status
 
@@ -140,8 +140,12 @@ class Observer:
                 f"Since step {int(board.inexact_since[0]):,} this run computes on another device, or with another "
                 "precision or number of threads, than before: it goes on, but not to the same last bit."
             )
-        alike = screens_alike(known["mean_q"], known["q_spread"], updates, self._config.learn.batch_size)
-        return (*found, alike) if alike else tuple(found)
+        extend = self._config.extend
+        judged = (
+            screens_alike(known["mean_q"], known["q_spread"], updates, self._config.learn.batch_size),
+            returns_outside(_known(board.outside_support[0]), extend.v_min, extend.v_max),
+        )
+        return (*found, *filter(None, judged))
 
 
 def _known(value: float) -> float | None:

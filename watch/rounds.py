@@ -9,6 +9,7 @@ from shared.config import FRAME_SKIP
 from shared.memory import Memory
 from watch.load import NEWEST, Sample, roles_between
 from watch.status import busy_by_group
+from watch.support import outside_support
 
 
 def values_of(memory: Memory, stop: int, sample: Sample, *, held: bool) -> dict[str, float | int | None]:
@@ -30,8 +31,10 @@ def values_of(memory: Memory, stop: int, sample: Sample, *, held: bool) -> dict[
         "valid_steps": None,
     }
     if held:
-        slots = np.arange(*ticks) % sizes.capacity
-        values["valid_steps"] = int(memory.ring.field["valid"][:, slots].sum())
+        ring = memory.ring.field
+        values["valid_steps"] = int(ring["valid"][:, np.arange(*ticks) % sizes.capacity].sum())
+        if config.extend.method == "c51":
+            values["outside_support"] = outside_support(ring, *ticks, config)
     span = stop // sizes.snapshot_rounds - 1
     behind = board.committed // sizes.snapshot_rounds - span
     if behind < METRIC_SPANS:  # else the learner has used the row for another span

@@ -13,6 +13,7 @@ import json
 import shutil
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -189,7 +190,7 @@ class Scribe:
         if held and self._config.run.checkpoint_replay:
             with suppress(Moved):  # then it has left the window, too
                 self._add_segment(begin // segment_ticks(sizes), needed_from=begin)
-        self._tell_statistics(log)
+        self._tell_statistics(log, values)
         if first < sizes.first_learning_round <= stop:
             self._board.samples[LEARNING] = sample.words
         self._board.samples[NEWEST] = sample.words
@@ -207,8 +208,9 @@ class Scribe:
             self._files.checkpoints.discard_segment(index)
             raise Moved(f"Segment {index} was written over while it was compressed.")
 
-    def _tell_statistics(self, log: MetricsLog) -> None:
-        """Put the statistics of all episodes on the board, for the display."""
+    def _tell_statistics(self, log: MetricsLog, values: Mapping[str, float | int | None]) -> None:
+        """Put the statistics of all episodes on the board, and what of a span's values the display looks at."""
+        self._board.outside_support[0] = _or_nan(values.get("outside_support"))
         self._board.episodes[0] = log.episodes
         self._board.mean_return_100[0] = _or_nan(log.mean_return_100)
         self._board.best_return[0] = _or_nan(log.best_return)

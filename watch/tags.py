@@ -16,6 +16,7 @@ ROUND_TAGS = {
     "mean_q": "losses/q_values",
     "gradient_norm": "losses/gradient_norm",
     "q_spread": "losses/q_spread",
+    "outside_support": "losses/outside_support",
     "learner_busy": "busy/learner",
     "inference_busy": "busy/inference",
     "actors_busy": "busy/actors",

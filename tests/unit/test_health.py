@@ -1,10 +1,10 @@
-"""When the network is said to have died."""
+"""When the network is said to have died, and when returns to leave the support."""
 
 from __future__ import annotations
 
 import pytest
 
-from watch.health import PATIENCE_UPDATES, screens_alike
+from watch.health import OUTSIDE, PATIENCE_UPDATES, returns_outside, screens_alike
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,13 @@ def test_only_a_network_that_had_time_and_values_to_tell_apart(
 
 def test_one_screen_is_always_like_itself() -> None:
     assert screens_alike(-2.42, 0.0, PATIENCE_UPDATES, 1) is None
+
+
+def test_a_support_that_returns_leave_is_said() -> None:
+    assert returns_outside(0.25, -10.0, 20.0) == (
+        "Returns leave the support (outside_support in metrics.jsonl): what lies beyond --v-min -10 or --v-max 20 "
+        "counts as its end, so actions that lead there look alike. A wider support, or --clip-rewards, would tell them "
+        "apart."
+    )
+    assert returns_outside(OUTSIDE / 2, -10.0, 20.0) is None
+    assert returns_outside(None, -10.0, 20.0) is None

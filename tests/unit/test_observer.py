@@ -101,6 +101,15 @@ def test_a_network_that_gives_all_screens_the_same_values_is_warned_of(clock: Cl
     memory.arena.close()
 
 
+def test_a_support_that_returns_leave_is_warned_of(clock: Clock) -> None:
+    memory = Memory.create(Plan(CONFIG, actions=6))
+    assert Observer(memory).look().warnings == ()  # not known before the first round is written down
+    memory.board.outside_support[0] = 0.02
+    (warning,) = Observer(memory).look().warnings
+    assert "beyond --v-min -10 or --v-max 10" in warning
+    memory.arena.close()
+
+
 def test_a_lane_that_is_played_again_gives_no_negative_speed_and_old_samples_are_forgotten(clock: Clock) -> None:
     memory = Memory.create(Plan(CONFIG, actions=6))
     watcher = Observer(memory)

@@ -1,0 +1,65 @@
+"""The share of returns that c51's support does not hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from shared.config import Config
+from watch.support import outside_support
+
+CAPACITY = 16
+
+
+def ring_of(rewards: list[float], **marks: list[int]) -> dict[str, np.ndarray]:
+    """The fields of one lane of one env, whose tick 0 stands in slot 0; `marks` by field: the ticks that have it."""
+    ring = {
+        name: np.zeros((1, CAPACITY, 1), np.uint8) for name in ("valid", "terminated", "truncated", "life_lost")
+    } | {"raw_reward": np.zeros((1, CAPACITY, 1), np.float32)}
+    for tick, reward in enumerate(rewards):
+        ring["raw_reward"][0, tick % CAPACITY, 0] = reward
+        ring["valid"][0, tick % CAPACITY, 0] = 1
+    for name, ticks in marks.items():
+        for tick in ticks:
+            ring[name][0, tick % CAPACITY, 0] = name != "valid"
+    return ring
+
+
+def config(**settings: object) -> Config:
+    return Config().with_settings(method="c51", clip_rewards=False, discount=0.5, v_min=-4.0, v_max=4.0, **settings)
+
+
+def test_rewards_count_as_far_as_they_are_discounted() -> None:
+    # Returns from the last tick to the first: 12, 6, 3, 1.5.
+    assert outside_support(ring_of([0, 0, 0, 12]), 0, 4, config()) == 2 / 4
+    assert outside_support(ring_of([0, 0, 0, -12]), 0, 4, config()) == 2 / 4
+    assert outside_support(ring_of([4, 0, 0, 0]), 0, 4, config()) == 0  # the support's end is of it
+
+
+def test_clipped_rewards_are_what_is_learned_from() -> None:
+    assert outside_support(ring_of([0, 0, 0, 12]), 0, 4, config().with_settings(clip_rewards=True)) == 0
+    narrow = config().with_settings(clip_rewards=True, v_max=0.75)
+    assert outside_support(ring_of([0, 0, 0, 12]), 0, 4, narrow) == 1 / 4
+
+
+@pytest.mark.parametrize("end", ["terminated", "truncated", "life_lost"])
+def test_what_follows_an_end_is_not_of_the_return(end: str) -> None:
+    assert outside_support(ring_of([0, 0, 0, 12], **{end: [1]}), 0, 4, config()) == 2 / 4
+    assert outside_support(ring_of([0, 0, 0, 12], **{end: [2]}), 0, 4, config()) == 1 / 4
+
+
+def test_ticks_between_episodes_are_no_states() -> None:
+    ring = ring_of([0, 0, 0, 12], valid=[2], terminated=[1])
+    assert outside_support(ring, 0, 4, config()) == 1 / 3
+    ring = ring_of([0, 0, 0, 12], valid=[3])
+    assert outside_support(ring, 0, 4, config()) == 0
+
+
+def test_a_span_may_go_around_the_ring() -> None:
+    ring = ring_of([0.0] * 17 + [12.0])
+    assert outside_support(ring, 14, 18, config()) == 2 / 4
+    assert outside_support(ring, 14, 17, config()) == 0
+
+
+def test_a_span_without_a_state_has_none_outside() -> None:
+    assert outside_support(ring_of([]), 0, 4, config()) == 0
