@@ -1,4 +1,4 @@
-"""A launcher whose scribe computes for a while over every span: `python -m tests.slow_scribe`, words as for launch.py."""
+"""A launcher whose scribe computes for a while over each span: `python -m tests.slow_scribe`, words of launch.py."""
 
 from __future__ import annotations
 
