@@ -27,9 +27,9 @@ from shared.process import Birth, enter
 from shared.wait import Bell, Stopped, Waiter
 
 SLICE_UPDATES = 16
-"""Updates between two looks at the stop word; also the granularity of `publish_every_updates`."""
-SLOW_SECONDS = 1.0
-"""A slice that took longer is followed by one of a single update: signs of life must come often (shared/vigil.py)."""
+"""Most updates between two looks at the stop word; also the granularity of `publish_every_updates`."""
+SLICE_SECONDS = 1.0
+"""What a slice of fewer updates takes, where single ones take less: signs of life must come often (shared/vigil.py)."""
 LOOK_SECONDS = 0.001
 """Between two looks whether the GPU is done, which rings no bell."""
 
@@ -46,6 +46,7 @@ class Rounds:
         self._waiter = waiter
         self._trainer = trainer
         self._span: list[RoundMetrics] = []
+        self._slice = 1  # how long an update takes is not known yet
         self._followers = followers
 
     def begin(self) -> int:
@@ -88,11 +89,11 @@ class Rounds:
         board, before = self._board, self._sizes.updates_before(round_)
         free = self._learn.schedule == "free"
         first = published = 0
-        size = SLICE_UPDATES
         while first < count:
-            part, began = min(size, count - first), time.monotonic()
+            part, began = min(self._slice, count - first), time.monotonic()
             self._trainer.run(part)
-            size = SLICE_UPDATES if time.monotonic() - began < SLOW_SECONDS else 1
+            pace = max((time.monotonic() - began) / part, SLICE_SECONDS / SLICE_UPDATES)
+            self._slice = max(1, int(SLICE_SECONDS / pace))
             done = before + first + part
             if done <= board.updates[0]:
                 board.redone[self._waiter.process] += part if round_ >= board.committed else 0

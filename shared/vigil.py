@@ -36,7 +36,8 @@ FLOOR_SECONDS, CEILING_SECONDS = 5.0, 60.0
 GRACE_SECONDS = 180.0
 """The bound while a process starts, or does again what a former life did: libraries are loaded, files are read."""
 KNOWN_LOOKS = 40
-"""Signs of life at work until the pace of a role counts as known; the ceiling is its bound until then."""
+"""Signs of life at work until the pace of a role counts as known; the ceiling is its bound until then. Waiting tells
+nothing of it: a learner that waits while the first rounds are only played may need seconds for an update."""
 LATE_SECONDS = 1.0
 """What a look counts at most; a silence that is shorter needs no second glance."""
 
@@ -73,7 +74,7 @@ class Vigil:
     def begin(self) -> None:
         """A new life begins. The pace of the former ones is remembered."""
         self._beat: int | None = None
-        self._working = False
+        self._worked = False  # since its newest sign of life
         self._hear()
 
     def look(self, beat: int, phase: Phase, seconds: float, see: Callable[[], Sight | None]) -> str | None:
@@ -87,12 +88,13 @@ class Vigil:
         """
         seconds = min(seconds, LATE_SECONDS)
         if beat != self._beat:
-            if self._working:
+            if self._worked:
                 self._longest = max(self._longest, self._silent)
                 self._signs += 1
-            self._beat, self._working = beat, phase in (Phase.WORKING, Phase.WAITING)
+            self._beat, self._worked = beat, phase == Phase.WORKING
             self._hear()
             return None
+        self._worked = self._worked or phase == Phase.WORKING
         if self._silent + seconds < LATE_SECONDS:
             self._silent += seconds
             return None

@@ -28,6 +28,7 @@ def rounds_of(run: Any) -> tuple[Any, list[int]]:
     rounds._sizes = SimpleNamespace(updates_before=lambda round_: 0)
     rounds._learn = SimpleNamespace(schedule="concurrent")
     rounds._trainer = SimpleNamespace(run=run)
+    rounds._slice = 1
     signs = list[int]()
     rounds._waiter = SimpleNamespace(
         process=0, furthest=lambda progress: None, beat=lambda: signs.append(int(rounds._board.updates[0]))
@@ -40,19 +41,30 @@ def test_slow_updates_are_signs_of_life_one_by_one(clock: list[float]) -> None:
         clock[0] += 3.0 * count
 
     rounds, signs = rounds_of(run)
-    rounds._run(0, SLICE_UPDATES + 4)
-    assert signs == [SLICE_UPDATES, *range(SLICE_UPDATES + 1, SLICE_UPDATES + 5)]
+    rounds._run(0, 4)
+    rounds._run(1, 3)
+    assert signs == [1, 2, 3, 4, 4, 4, 4]
 
 
-def test_others_come_in_slices(clock: list[float]) -> None:
-    slow_once = iter([5.0])
-
+def test_others_come_in_slices_as_soon_as_their_pace_is_known(clock: list[float]) -> None:
     def run(count: int) -> None:
-        clock[0] += next(slow_once, 0.1)
+        clock[0] += 0.01 * count
 
     rounds, signs = rounds_of(run)
-    rounds._run(0, 3 * SLICE_UPDATES)
-    assert signs == [SLICE_UPDATES, SLICE_UPDATES + 1, 2 * SLICE_UPDATES + 1, 3 * SLICE_UPDATES]
+    rounds._run(0, 2 * SLICE_UPDATES)
+    assert signs == [1, 1 + SLICE_UPDATES, 2 * SLICE_UPDATES]
+
+
+def test_a_slice_takes_about_a_second(clock: list[float]) -> None:
+    seconds = iter([1.1, 0.75, 0.75, 3.0])
+
+    def run(count: int) -> None:
+        clock[0] += next(seconds, 0.24 * count)
+
+    rounds, signs = rounds_of(run)
+    rounds._run(0, 13)
+    # One by one while they are slow, and as many as fit into the second when they are not.
+    assert signs == [1, 2, 3, 4, 5, 9, 13]
 
 
 def may_commit(boundary: int, *, written: int, held_from: int, trouble: int = 0) -> bool:

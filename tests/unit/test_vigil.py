@@ -113,6 +113,17 @@ def test_until_the_pace_is_known_the_bound_is_the_ceiling() -> None:
     assert slow.watch.bound(Phase.WORKING) == vigil.CEILING_SECONDS
 
 
+def test_waiting_tells_nothing_of_the_pace_of_work() -> None:
+    process = _Process()
+    process.lives(10 * vigil.KNOWN_LOOKS * LOOK, phase=Phase.WAITING)
+    assert process.watch.bound(Phase.WORKING) == vigil.CEILING_SECONDS
+    process.lives(LOOK, phase=Phase.WAITING)
+    for _ in range(vigil.KNOWN_LOOKS):
+        assert not process.silent(4.0)  # the wait was over without a sign of life
+        process.lives(LOOK, phase=Phase.WAITING)
+    assert process.watch.bound(Phase.WORKING) == pytest.approx(4.0 * vigil.MULTIPLE)
+
+
 def test_a_late_look_counts_little() -> None:
     """Ctrl-Z of the whole group, a suspended machine, a supervisor without a processor: no false alarm."""
     process = _known()
