@@ -29,7 +29,7 @@ from shared.memory import Memory, Plan
 from shared.obituary import beyond_reach, obituary
 from shared.parent import REAP_SECONDS
 from shared.process import DEVICE_FAULT, FATAL, Bells, Birth, log_path, role_name, run_role
-from shared.requests import Requests, requests_heard
+from shared.requests import HEEDED, Requests, requests_heard
 from shared.stacks import TELL_STACKS
 from shared.threads import threads_as_recorded
 from shared.vigil import Vigil, sight
@@ -206,8 +206,9 @@ class Supervisor:
         self._board.phase[number] = Phase.STARTING
         self._board.beat(number)
         process = self._context.Process(target=run_role, args=(module, birth), name=role_name(number), daemon=True)
-        # A Ctrl-C must not end a child that has not yet said that it ignores it: it starts with the signal blocked.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        # Neither Ctrl-C nor `systemctl stop`, which reach every process, may end a child that has not yet said that it
+        # ignores them: it starts with these signals blocked.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, HEEDED)
         try:
             with threads_as_recorded():
                 process.start()
@@ -225,8 +226,11 @@ class Supervisor:
 
     def _bury(self, number: int, child: _Child) -> None:
         """A process has ended: let it go, start it again, or end the run."""
-        child.process.join()
+        child.process.join(REAP_SECONDS)  # its descriptors are closed, but a driver may still hold it
         code = child.process.exitcode
+        if code is None:
+            self._forget(number)
+            return
         if code == 0 and (self._board.stopping or self._board.finished):
             del self._children[number]
             return

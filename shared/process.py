@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import signal
 import sys
 import traceback
 from contextlib import suppress
@@ -20,6 +19,7 @@ from shared.errors import DeviceFault, Unmendable
 from shared.files import PRIVATE_UMASK
 from shared.memory import Memory, Plan
 from shared.parent import die_with
+from shared.requests import ignore_requests
 from shared.stacks import stacks_told
 from shared.wait import Bell, Waiter
 
@@ -84,8 +84,7 @@ def run_role(module: str, birth: Birth) -> None:
     Ctrl-C reaches the whole foreground group, and systemd and batch systems ask every process to end; only the
     supervisor decides what it means. The module is named, not passed, so that whoever starts it need not import it.
     """
-    for asked in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(asked, signal.SIG_IGN)
+    ignore_requests()
     die_with(birth.parent)
     setproctitle(f"ringside {birth.name}")
     os.umask(PRIVATE_UMASK)

@@ -27,9 +27,10 @@ def explain(number: int, run_dir: Path) -> str:
     return f"{run_dir} cannot be written ({os.strerror(number)}): {advice}"
 
 
-def warning(number: int, run_dir: Path) -> str:
-    """What the display says while writing is tried again."""
-    return f"{explain(number, run_dir)}. The run goes on, and writing is tried again."
+def warning(number: int, run_dir: Path, *, queue_full: bool) -> str:
+    """What the display says while writing is tried again; `queue_full`: there is no place for another evaluation."""
+    goes_on = "The run goes on" + (" until its next evaluation, which waits for former ones" if queue_full else "")
+    return f"{explain(number, run_dir)}. {goes_on}, and writing is tried again."
 
 
 def without_checkpoint(number: int, run_dir: Path) -> str:

@@ -35,17 +35,18 @@ def screens_alike(mean_q: float | None, q_spread: float | None, updates: int, ba
     return _DEAD if q_spread < ALIKE * abs(mean_q) else None
 
 
-def returns_outside(share: float | None, v_min: float, v_max: float) -> str | None:
+def returns_outside(share: float | None, v_min: float, v_max: float, *, clipped: bool) -> str | None:
     """The warning of a support that returns leave, where it is due: always in the same words.
 
     Args:
         share: `watch.support.outside_support` of the newest span; None: not known, or a method without a support.
         v_min, v_max: the support's ends.
+        clipped: whether rewards are.
     """
     if share is None or share < OUTSIDE:
         return None
     return (
         f"Returns leave the support (outside_support in metrics.jsonl): what lies beyond --v-min {v_min:g} or --v-max "
-        f"{v_max:g} counts as its end, so actions that lead there look alike. A wider support, or --clip-rewards, "
-        "would tell them apart."
+        f"{v_max:g} counts as its end, so actions that lead there look alike. A wider support"
+        f"{'' if clipped else ', or --clip-rewards,'} would tell them apart."
     )

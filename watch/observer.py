@@ -134,7 +134,8 @@ class Observer:
         assert run_dir is not None, "the configuration is not resolved"
         found = []
         if board.trouble[0]:
-            found.append(trouble.warning(int(board.trouble[0]), run_dir))
+            queue_full = self._memory.evaluations.full
+            found.append(trouble.warning(int(board.trouble[0]), run_dir, queue_full=queue_full))
         if board.inexact_since[0] >= 0:
             found.append(
                 f"Since step {int(board.inexact_since[0]):,} this run computes on another device, or with another "
@@ -143,7 +144,9 @@ class Observer:
         extend = self._config.extend
         judged = (
             screens_alike(known["mean_q"], known["q_spread"], updates, self._config.learn.batch_size),
-            returns_outside(_known(board.outside_support[0]), extend.v_min, extend.v_max),
+            returns_outside(
+                _known(board.outside_support[0]), extend.v_min, extend.v_max, clipped=self._config.learn.clip_rewards
+            ),
         )
         return (*found, *filter(None, judged))
 

@@ -177,14 +177,9 @@ class Scribe:
         self._board.beat(Role.SCRIBE)  # a checkpoint may find many to be written first
         log, events = self._files.metrics, self._files.events
         sizes, stop = self._sizes, first + self._sizes.snapshot_rounds
-        begin, end = first * sizes.round_ticks, stop * sizes.round_ticks
-        steps = stop * sizes.round_steps
-        ring = self._memory.ring.field
-        # Else the disk was in trouble for too long: the lanes have written over what would have been read.
-        held = begin >= self._held_from()
-        episodes: list[Episode] = episodes_in(ring, begin, end) if held else []
+        begin, steps = first * sizes.round_ticks, stop * sizes.round_steps
         sample = Sample.take(self._memory, time.monotonic_ns())
-        values = values_of(self._memory, stop, sample, held=held)
+        held, values, episodes = self._read(begin, stop, sample)
         log.log_round(first, steps, values, episodes, sizes.envs)
         events.round(steps, values | {"mean_return_100": log.mean_return_100}, episodes, sizes.envs)
         if held and self._config.run.checkpoint_replay:
@@ -195,6 +190,18 @@ class Scribe:
             self._board.samples[LEARNING] = sample.words
         self._board.samples[NEWEST] = sample.words
         self._board.written[0] = stop
+
+    def _read(self, begin: int, stop: int, sample: Sample) -> tuple[bool, dict[str, float | int | None], list[Episode]]:
+        """The values and episodes of the span from tick `begin` to boundary `stop`, and whether its slots were held.
+
+        They are not where the disk was in trouble for too long: the lanes have written over them, or do so meanwhile.
+        """
+        if begin >= self._held_from():
+            episodes = episodes_in(self._memory.ring.field, begin, stop * self._sizes.round_ticks)
+            values = values_of(self._memory, stop, sample, held=True)
+            if begin >= self._held_from():
+                return True, values, episodes
+        return False, values_of(self._memory, stop, sample, held=False), []
 
     def _add_segment(self, index: int, needed_from: int) -> None:
         """Compress a segment whose ticks from `needed_from` on are needed.

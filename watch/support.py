@@ -13,8 +13,8 @@ from shared.config import Config
 def outside_support(ring: Mapping[str, NDArray[np.generic]], first_tick: int, stop_tick: int, config: Config) -> float:
     """Share of the states of a span whose discounted return lies outside --v-min to --v-max, in [0, 1].
 
-    The projection of Bellemare et al. 2017, Algorithm 1, puts what lies outside on the support's last atom. A return is
-    counted as far as it was played: to its end or to that of the span.
+    The projection of Bellemare et al. 2017, Algorithm 1, counts what lies outside as the nearer end of the support. A
+    return is counted as far as it was played: to its end or to that of the span.
 
     Args:
         ring: the ring's fields, [lanes, capacity, lane_envs, ...]; the ticks are committed.

@@ -23,6 +23,7 @@ from shared.config import CONFIG_FILE, LOGS, METRICS_FILE, SUMMARY_FILE, Run
 from shared.cores import NICENESS
 from shared.files import PRIVATE_UMASK, read_object, write_atomic
 from shared.parent import die_with, killed
+from shared.requests import ignore_requests
 from watch.follow import Follower
 from watch.tags import episode_scalars, evaluation_scalars, round_scalars
 
@@ -125,8 +126,7 @@ def tracking(run: Run, look: Callable[[T], None], note: Callable[[str], None]) -
 
 def main(run_dir: Path, parent: int) -> None:
     """Send what is new until standard input is closed, then the rest and the summary."""
-    for asked in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(asked, signal.SIG_IGN)
+    ignore_requests()
     die_with(parent)
     os.umask(PRIVATE_UMASK)
     os.nice(NICENESS)

@@ -30,10 +30,12 @@ def test_one_screen_is_always_like_itself() -> None:
 
 
 def test_a_support_that_returns_leave_is_said() -> None:
-    assert returns_outside(0.25, -10.0, 20.0) == (
+    said = returns_outside(0.25, -10.0, 20.0, clipped=False)
+    assert said == (
         "Returns leave the support (outside_support in metrics.jsonl): what lies beyond --v-min -10 or --v-max 20 "
         "counts as its end, so actions that lead there look alike. A wider support, or --clip-rewards, would tell them "
         "apart."
     )
-    assert returns_outside(OUTSIDE / 2, -10.0, 20.0) is None
-    assert returns_outside(None, -10.0, 20.0) is None
+    assert returns_outside(0.25, -10.0, 20.0, clipped=True) == said.replace(", or --clip-rewards,", "")
+    assert returns_outside(OUTSIDE / 2, -10.0, 20.0, clipped=False) is None
+    assert returns_outside(None, -10.0, 20.0, clipped=False) is None

@@ -89,6 +89,12 @@ def test_speeds_shares_and_figures(clock: Clock) -> None:
         "runs/pong cannot be written (No space left on device): make space on its disk. "
         "The run goes on, and writing is tried again.",
     )
+    memory.evaluations.queued[0] = 1 + len(memory.evaluations.data)
+    memory.evaluations.logged[0] = 1
+    assert Observer(memory).look().warnings == (
+        "runs/pong cannot be written (No space left on device): make space on its disk. The run goes on until its next "
+        "evaluation, which waits for former ones, and writing is tried again.",
+    )
     memory.arena.close()
 
 

@@ -39,6 +39,11 @@ class Process:
 
     def __init__(self) -> None:
         self.killed = 0
+        self.exitcode = None
+        self.waited = list[float]()
+
+    def join(self, seconds: float) -> None:
+        self.waited.append(seconds)
 
     def kill(self) -> None:
         self.killed += 1
@@ -97,7 +102,7 @@ def test_who_breaks_in_taking_leave_is_not_started_again(
     notes, again = list[str](), list[int]()
     made._note = notes.append
     monkeypatch.setattr(stopping, "_restart", lambda number, child: again.append(number))
-    broken: Any = SimpleNamespace(join=lambda: None, exitcode=-signal.SIGSEGV)
+    broken: Any = SimpleNamespace(join=lambda seconds: None, exitcode=-signal.SIGSEGV)
     stopping._bury(Role.LEARNER, _Child(broken))
     assert again == ([] if phase == Phase.DONE else [Role.LEARNER])
     assert (Role.LEARNER in stopping._children) == bool(again)
@@ -106,6 +111,14 @@ def test_who_breaks_in_taking_leave_is_not_started_again(
         if again
         else "learner did all of its work, but did not leave by itself."
     ]
+
+
+def test_who_has_let_go_of_everything_and_does_not_end_is_not_waited_for(stopping: Supervisor) -> None:
+    learner = stopping._children[Role.LEARNER]
+    stopping._bury(Role.LEARNER, learner)
+    assert learner.process.waited == [REAP_SECONDS]
+    assert Role.LEARNER not in stopping._children
+    assert stopping._failure == beyond_reach("learner")
 
 
 def test_multiprocess_does_not_wait_for_it_when_the_program_ends(stopping: Supervisor) -> None:
