@@ -31,10 +31,9 @@ BLOCKED_SECONDS = 300.0
 """How long it may wait for what does not lie in its hands."""
 MULTIPLE = 5.0
 """A process at work hangs when it is silent for so many times the longest silence that ended with a sign of life."""
-FLOOR_SECONDS, CEILING_SECONDS = 5.0, 60.0
-"""Least and greatest of these bounds."""
-GRACE_SECONDS = 180.0
-"""The bound while a process starts, or does again what a former life did: libraries are loaded, files are read."""
+FLOOR_SECONDS, CEILING_SECONDS = 5.0, 180.0
+"""Least and greatest of these bounds. The greatest also holds while a process starts, or does again what a former life
+did: libraries are loaded, files are read."""
 KNOWN_LOOKS = 40
 """Signs of life at work until the pace of a role counts as known; the ceiling is its bound until then. Waiting tells
 nothing of it: a learner that waits while the first rounds are only played may need seconds for an update."""
@@ -114,9 +113,7 @@ class Vigil:
 
     def bound(self, phase: Phase) -> float:
         """Seconds of silence from which on a process hangs, be it neither stopped nor blocked."""
-        if phase in (Phase.STARTING, Phase.REDOING):
-            return GRACE_SECONDS
-        if self._signs < KNOWN_LOOKS:
+        if phase in (Phase.STARTING, Phase.REDOING) or self._signs < KNOWN_LOOKS:
             return CEILING_SECONDS
         return min(max(MULTIPLE * self._longest, FLOOR_SECONDS), CEILING_SECONDS)
 

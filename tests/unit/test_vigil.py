@@ -99,7 +99,7 @@ def test_a_start_and_work_done_again_have_a_longer_grace() -> None:
     for phase in (Phase.STARTING, Phase.REDOING):
         process = _known()
         process.lives(LOOK, phase=phase)
-        assert not process.silent(vigil.GRACE_SECONDS - 1, phase=phase)
+        assert not process.silent(vigil.CEILING_SECONDS - 1, phase=phase)
         assert process.silent(10, phase=phase)
 
 
@@ -109,7 +109,7 @@ def test_until_the_pace_is_known_the_bound_is_the_ceiling() -> None:
     assert process.watch.bound(Phase.WORKING) == vigil.CEILING_SECONDS
     process.lives(vigil.KNOWN_LOOKS * LOOK)
     assert process.watch.bound(Phase.WORKING) == vigil.FLOOR_SECONDS
-    slow = _known(every=30.0)
+    slow = _known(every=40.0)
     assert slow.watch.bound(Phase.WORKING) == vigil.CEILING_SECONDS
 
 
