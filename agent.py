@@ -49,7 +49,7 @@ def play_of(weights: StoredWeights) -> Play:
 
     named = "game" if weights.game in games() else "env"
     if named == "env":
-        require_own(weights.game, "The file of weights")
+        require_own(weights.game, "The file of weights", advice="wrap the env in a module of yours and train there")
     return Config().with_settings(protocol=weights.protocol, **{named: weights.game}).play
 
 

@@ -62,7 +62,7 @@ def train(
     Raises:
         ConfigError: the settings cannot work. ArenaError: there is too little memory. RunFailed: a fault ended the run.
     """
-    config = starting_point(preset, settings.get("resume")).with_settings(**settings)
+    config = starting_point(preset, settings.get("resume"), settings.get("env")).with_settings(**settings)
     return run(plan(config), on_status or (lambda status: None), lambda sentence: None)
 
 
@@ -152,8 +152,12 @@ def _private() -> Iterator[None]:
         os.umask(former)
 
 
-def starting_point(preset: PresetName | None, resume: str | Path | None) -> Config:
-    """The configuration that single settings override: a preset's, nature's unless given, or the run's to resume."""
+def starting_point(preset: PresetName | None, resume: str | Path | None, env: str | None = None) -> Config:
+    """The configuration that single settings override: a preset's, nature's unless given, or the run's to resume.
+
+    Args:
+        env: as the user names it; None: what the run's file names is taken, if it is code of the user's own.
+    """
     if resume is None:
         preset = preset or "nature"
         if preset not in PRESETS:
@@ -172,8 +176,8 @@ def starting_point(preset: PresetName | None, resume: str | Path | None) -> Conf
         saved = Config.from_json(checkpoint.config)
     except ConfigError as error:
         raise ConfigError(f"--resume {resume} cannot be resumed. {error}") from error
-    if saved.play.env is not None:
-        require_own(saved.play.env, str(checkpoint.path))
+    if env is None and saved.play.env is not None:
+        require_own(saved.play.env, str(checkpoint.path), advice=f"say --env {saved.play.env} beside --resume")
     run_dir = checkpoint.directory.parent
     return replace(saved, run=replace(saved.run, run_dir=run_dir, resume=Path(resume), init_from=None, plain=False))
 

@@ -39,7 +39,8 @@ _MAGIC = b"RSG1"
 
 
 def _make(name: str) -> gymnasium.Env[Any, Any]:
-    """The environment of a Gymnasium id, or what `module:factory` returns. Raises `EnvError` with a sentence."""
+    """The environment of an id of Gymnasium's, be it registered by a module that is named before it (`module:Env-v0`),
+    or what `module:factory` returns. Raises `EnvError` with a sentence."""
     module_name, colon, factory_name = name.partition(":")
     if not colon:
         try:
@@ -55,6 +56,8 @@ def _make(name: str) -> gymnasium.Env[Any, Any]:
             f"The module of --env {name!r} cannot be imported: {_told(error)}. It is looked for beside launch.py, "
             "among the installed packages and in the folders of PYTHONPATH."
         ) from error
+    if factory_name in gymnasium.registry:  # `module:Env-v0`, as Gymnasium itself takes it
+        return _make(factory_name)
     factory = getattr(module, factory_name, None)
     if not callable(factory):
         raise EnvError(f"The module {module_name!r} has no function {factory_name!r} that makes an environment.")

@@ -12,7 +12,8 @@ from learner.gather import GRID
 from learner.method import Method
 from learner.model import Model
 from learner.network import CELL
-from learner.replay import Batch, frames_of, upload
+from learner.pinned import upload
+from learner.replay import Batch, frames_of
 from shared.random import Stream, bits
 
 

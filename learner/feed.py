@@ -10,8 +10,9 @@ from learner.ahead import Ahead, Graphs
 from learner.chunk import Chunk
 from learner.method import Method
 from learner.model import Model
+from learner.pinned import upload
 from learner.prioritised import Prioritised
-from learner.replay import Batch, DeviceFrames, Frames, HostFrames, Replay, upload
+from learner.replay import Batch, DeviceFrames, Frames, HostFrames, Replay
 from learner.targets import Targets
 from shared.config import ConfigError, Extend, Learn
 from shared.ring import Ring

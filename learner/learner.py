@@ -90,7 +90,9 @@ class Rounds:
         free = self._learn.schedule == "free"
         first = published = 0
         while first < count:
-            part, began = min(self._slice, count - first), time.monotonic()
+            # Slices end where graphs do: on a GPU a part of a graph is launched kernel by kernel.
+            part = min(self._slice, count - first, SLICE_UPDATES - first % SLICE_UPDATES)
+            began = time.monotonic()
             self._trainer.run(part)
             pace = max((time.monotonic() - began) / part, SLICE_SECONDS / SLICE_UPDATES)
             self._slice = max(1, int(SLICE_SECONDS / pace))

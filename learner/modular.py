@@ -22,6 +22,7 @@ from learner.gather import BLOCK
 from learner.linear import Affine, linear
 from learner.model import Beside
 from learner.network import CELL, PIXEL, frames_in, network_input
+from learner.pinned import Passage
 from learner.pooling import max_pool
 from shared.config import STACK
 from shared.parameters import CONVOLUTIONS, COSINES, IMPALA, RESIDUALS, Network, ParameterSpec, parameters_of
@@ -46,6 +47,7 @@ class ModularModel:
         self.network = network
         self._dtype = dtype_of(precision)
         self._spec = parameters_of(network)
+        self._passage = Passage(self._spec.count, device)
         self._places, size = _places(self._spec)
         self.master = torch.zeros(size, device=device)
         self.shadow = self.master if self._dtype == torch.float32 else self.master.to(self._dtype)
@@ -66,18 +68,21 @@ class ModularModel:
 
     def to_inner(self, outer: NDArray[np.float32], inner: Tensor) -> None:
         """See `Model`."""
-        host = inner if inner.device.type == "cpu" else torch.zeros_like(inner, device="cpu")
-        views = self._views(host)
-        for name, part in self._spec.split(outer).items():
-            views[name].copy_(torch.from_numpy(part))
-        if host is not inner:
-            inner.copy_(host)
+        views = self._views(inner)
+        for name, part in self._outer_parts(self._passage.to_device(outer)).items():
+            views[name].copy_(part)
 
     def to_outer(self, inner: Tensor, outer: NDArray[np.float32]) -> None:
         """See `Model`."""
-        views = self._views(inner.cpu())
-        for name, part in self._spec.split(outer).items():
-            torch.from_numpy(part).copy_(views[name])
+        views, vector = self._views(inner), torch.empty(self._spec.count, device=inner.device)
+        for name, part in self._outer_parts(vector).items():
+            part.copy_(views[name])
+        self._passage.to_host(vector, outer)
+
+    def _outer_parts(self, outer: Tensor) -> dict[str, Tensor]:
+        """The parameters in a vector [P] in outer order, by name and in their shapes."""
+        parts = outer.split([math.prod(shape) for _, shape in self._spec.shapes])
+        return {name: part.view(shape) for (name, shape), part in zip(self._spec.shapes, parts, strict=True)}
 
     def cast(self) -> None:
         """See `Model`."""

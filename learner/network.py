@@ -27,6 +27,7 @@ from torch import Tensor
 from learner.aside import Aside
 from learner.device import dtype_of
 from learner.gather import BLOCK, GRID
+from learner.pinned import Passage
 from shared.config import FRAME_SIDE, STACK
 from shared.parameters import CONVOLUTIONS, Network, parameters_of
 
@@ -76,6 +77,16 @@ class Views(NamedTuple):
     """weight [actions * atoms, hidden], bias [actions * atoms]."""
 
 
+class _Way(NamedTuple):
+    """Between the outer and the inner order of parameters."""
+
+    order: Tensor
+    """For places of the inner order those of the outer one, int32[P]."""
+    places: Tensor
+    """For places of the outer order those of the inner one, int32[P]."""
+    passage: Passage
+
+
 class Architecture:
     """Shapes of a network and the way between the outer and the inner order of its parameters."""
 
@@ -88,7 +99,7 @@ class Architecture:
         if layers[0][2] != BLOCK or layers[0][1] % BLOCK:
             raise ValueError(f"The first convolution of network {network.name} must have stride {BLOCK}.")
         self._order = self._inner_order()
-        self._on_device: dict[torch.device, tuple[Tensor, Tensor]] = {}
+        self._on_device: dict[torch.device, _Way] = {}
         self.convolution_parameters = sum(math.prod(shape) for name, shape in self.spec.shapes if name[:4] == "conv")
 
     def _inner_order(self) -> NDArray[np.int64]:
@@ -111,24 +122,22 @@ class Architecture:
 
     def to_inner(self, outer: NDArray[np.float32], inner: Tensor) -> None:
         """Write parameters of the outer order into a vector of the inner one, float32[P] both."""
-        order, _ = self._orders(inner.device)
-        inner.copy_(torch.from_numpy(outer).to(inner.device).index_select(0, order))
+        way = self._way(inner.device)
+        inner.copy_(way.passage.to_device(outer).index_select(0, way.order))
 
     def to_outer(self, inner: Tensor, outer: NDArray[np.float32]) -> None:
         """Write parameters of the inner order into an array of the outer one, float32[P] both."""
-        _, places = self._orders(inner.device)
-        torch.from_numpy(outer).copy_(inner.index_select(0, places))
+        way = self._way(inner.device)
+        way.passage.to_host(inner.index_select(0, way.places), outer)
 
-    def _orders(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """For places of the inner order those of the outer one, and the other way round, int32[P] on a device.
-
-        There, because everybody waits while a GPU's parameters are published, and a GPU moves them in no time.
-        """
+    def _way(self, device: torch.device) -> _Way:
+        """The way between the orders, on a device: everybody waits while a GPU's parameters are published."""
         if device not in self._on_device:
             places = np.empty(len(self._order), np.int32)
             places[self._order] = np.arange(len(places))
             order = torch.from_numpy(self._order.astype(np.int32))
-            self._on_device[device] = order.to(device), torch.from_numpy(places).to(device)
+            passage = Passage(len(places), device)
+            self._on_device[device] = _Way(order.to(device), torch.from_numpy(places).to(device), passage)
         return self._on_device[device]
 
     def views(self, flat: Tensor) -> Views:

@@ -43,10 +43,11 @@ class MaxPool(torch.autograd.Function):
         (where,) = ctx.saved_tensors
         n, channels, height, width = ctx.shape
         rows, columns = gradient.shape[2:]
-        padded = gradient.new_zeros(n, channels, STRIDE * rows + 1, STRIDE * columns + 1)
+        # As convolutions on a GPU have their images, so that nothing here goes against the order of memory.
+        padded = gradient.new_zeros(n, STRIDE * rows + 1, STRIDE * columns + 1, channels).permute(0, 3, 1, 2)
         top = torch.arange(rows, device=gradient.device)[:, None] * STRIDE - BORDER
         left = torch.arange(columns, device=gradient.device) * STRIDE - BORDER
-        within = where - (top * width + left)  # where in its window each maximum lies
+        within = (where - (top * width + left)).to(torch.uint8)  # where in its window each maximum lies
         for dy in range(SIZE):
             for dx in range(SIZE):
                 part = padded[:, :, dy : dy + STRIDE * rows : STRIDE, dx : dx + STRIDE * columns : STRIDE]

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from learner.loss import importance_weights
+from learner.pinned import upload
 from learner.priorities import Priorities
-from learner.replay import Batch, Frames, Replay, draw_uniform, upload
+from learner.replay import Batch, Frames, Replay, draw_uniform
 from shared.config import Extend
 from shared.errors import Unmendable
 from shared.ring import Ring

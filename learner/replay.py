@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from learner.gather import BLOCK, GRID, select
 from learner.network import blocks
+from learner.pinned import Pinned
 from learner.returns import End, n_step
 from shared.config import FRAME_SIDE, STACK
 from shared.random import Stream, bits
@@ -156,37 +156,6 @@ class HostFrames:
     def _gather(self, batch: Batch, out: Tensor) -> None:
         words = out.numpy().view(np.uint32).reshape(len(out), GRID, GRID, -1, BLOCK)
         select(self._lines, batch.rows.numpy(), batch.keep.numpy()[:, :, 0, 0], words)
-
-
-def upload(field: Tensor, device: torch.device) -> Tensor:
-    """A tensor on a device. The copy to a GPU is in its stream; the pinned memory that it reads is kept until then."""
-    return field if device.type == "cpu" else field.pin_memory().to(device, non_blocking=True)
-
-
-class Pinned:
-    """A buffer of bytes that a device copies from while the CPU goes on; on a CPU an ordinary one."""
-
-    def __init__(self, shape: Sequence[int], device: torch.device) -> None:
-        cuda = device.type == "cuda"
-        self._buffer = torch.zeros(*shape, dtype=torch.uint8, pin_memory=cuda)
-        # A wait that sleeps: its core is an actor's.
-        self._copied = torch.cuda.Event(blocking=True) if cuda else None
-
-    def __len__(self) -> int:
-        return len(self._buffer)
-
-    def send(self, fill: Callable[[Tensor], None], out: Tensor) -> None:
-        """Have `fill` write the first `len(out)` rows of the buffer and copy them to `out`, in the current stream.
-
-        Waits for the former copy out of the buffer, and for no other.
-        """
-        host = self._buffer[: len(out)]
-        if self._copied is not None:
-            self._copied.synchronize()
-        fill(host)
-        out.copy_(host, non_blocking=True)
-        if self._copied is not None:
-            self._copied.record()
 
 
 class DeviceFrames:

@@ -130,6 +130,7 @@ class Trainer:
         self.update_target()
         self._optimizer.mean.zero_()
         self._optimizer.square.zero_()
+        self._sums.zero_()
         if self._feed.prioritised is not None:
             self._feed.prioritised.tree.clear()
 
@@ -145,6 +146,7 @@ class Trainer:
             self._online.to_inner(state[source], vector)
         self._online.cast()
         self._target.cast()
+        self._sums.zero_()
         if self._feed.prioritised is not None:
             self._feed.prioritised.tree.load(state[PRIORITIES])
 
@@ -290,7 +292,8 @@ class Trainer:
     def _capture(self) -> Graphs:
         """Graphs of the updates, by buffer, first and last update.
 
-        What the passes before the captures do to the parameters is overwritten by `initialise` or `load`.
+        What the passes before the captures do to parameters and sums (spectral norms of zeros are no numbers) is
+        overwritten by `initialise` or `load`.
         """
         graphs = Graphs(self._device)
         for buffer in range(len(self._feed.chunks)):

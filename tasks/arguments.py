@@ -35,21 +35,22 @@ def parse_choices(kind: type[_Choices], arguments: Sequence[str], program: str, 
     """Parse options that default to what --preset or --resume say. Else as `parse`."""
     import ringside
 
-    preset, resume = _ahead(arguments)
-    start = ringside.starting_point(preset, resume)
+    preset, resume, env = _ahead(arguments)
+    start = ringside.starting_point(preset, resume, env)
     sections = {item.name: getattr(start, item.name) for item in fields(Config)}
     return parse(kind, arguments, program, description, kind(**sections, preset=preset or "nature"))
 
 
-def _ahead(arguments: Sequence[str]) -> tuple[PresetName | None, str | None]:
-    """The two options that choose what all others default to. Their mistakes are left to the full parser."""
+def _ahead(arguments: Sequence[str]) -> tuple[PresetName | None, str | None, str | None]:
+    """The options that choose what all others default to, and --env. Their mistakes are left to the full parser."""
     import argparse
 
     parser = argparse.ArgumentParser(prog=PROGRAM, add_help=False, allow_abbrev=False)
     parser.add_argument("--preset", nargs="?")
     parser.add_argument("--resume", nargs="?")
+    parser.add_argument("--env", nargs="?")
     found = parser.parse_known_args(arguments)[0]
-    return found.preset if found.preset in get_args(PresetName) else None, found.resume
+    return found.preset if found.preset in get_args(PresetName) else None, found.resume, found.env
 
 
 def parse(

@@ -142,6 +142,16 @@ def test_names_that_do_not_fit_are_refused(name: str, sentence: str) -> None:
         action_count(Play(env=name))
 
 
+def test_a_module_may_register_the_id_behind_its_colon(painted: ModuleType) -> None:
+    gymnasium.register("Painted-v0", entry_point=Painted)
+    try:
+        assert action_count(Play(env="painted:Painted-v0")) == action_count(Play(env="Painted-v0"))
+    finally:
+        gymnasium.registry.pop("Painted-v0")
+    with pytest.raises(EnvError, match="The module 'painted' has no function 'Painted-v0'"):
+        action_count(Play(env="painted:Painted-v0"))
+
+
 def test_a_module_that_fails_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mistaken_module.py").write_text("no_such_name\n")
     monkeypatch.syspath_prepend(tmp_path)

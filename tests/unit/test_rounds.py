@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from learner import learner
+from learner.feed import CHUNK_UPDATES
 from learner.learner import SLICE_UPDATES, Rounds
 from shared.board import METRIC_SPANS
 
@@ -52,7 +53,8 @@ def test_others_come_in_slices_as_soon_as_their_pace_is_known(clock: list[float]
 
     rounds, signs = rounds_of(run)
     rounds._run(0, 2 * SLICE_UPDATES)
-    assert signs == [1, 1 + SLICE_UPDATES, 2 * SLICE_UPDATES]
+    assert signs == [1, SLICE_UPDATES, 2 * SLICE_UPDATES]  # as graphs do, of which slices are whole ones
+    assert SLICE_UPDATES % CHUNK_UPDATES == 0
 
 
 def test_a_slice_takes_about_a_second(clock: list[float]) -> None:

@@ -333,6 +333,36 @@ def test_every_combination_is_exact(name: str, network: str, precision: str) -> 
         assert not np.array_equal(kept[key], fresh[key]), key
 
 
+@pytest.mark.parametrize("takes", ["fresh parameters", "a snapshot"])
+@pytest.mark.parametrize(("name", "network"), [("rainbow", "small"), ("m-iqn", "impala")])
+def test_nothing_is_left_of_the_updates_before_a_capture(name: str, network: str, takes: str) -> None:
+    """On a GPU updates are done before there are parameters; spectral norms of zeros make numbers that are none."""
+    extend = replace(COMBINATIONS[name], spectral_norm=network == "impala")
+    config = small_config(extend, network=network, batch_size=2, optimizer="adam")
+    played = PlayedRing(config)
+    played.play(24)
+    trainer, other = (trainer_of(played, config) for _ in range(2))
+    kept = _whole(trainer, config, played)
+    with torch.inference_mode():
+        for vector in trainer._state().values():
+            vector.zero_()
+        trainer._online.cast()
+        trainer._target.cast()
+        trainer._updates(0, 0, 1)
+    if takes == "a snapshot":
+        trainer.load(kept)
+    else:
+        trainer.initialise()
+    trainer.online_into(np.zeros_like(kept["online"]))  # as the first boundary's commit does, before any round
+    for each in (trainer, other):
+        each.begin_round(3, 18)
+        each.run(3)
+    for vector, expected in zip(
+        _whole(trainer, config, played).values(), _whole(other, config, played).values(), strict=True
+    ):
+        np.testing.assert_array_equal(vector, expected)
+
+
 @pytest.mark.parametrize("replay_on", ["host", "device"])
 def test_an_update_by_priorities_is_that_of_the_reference(replay_on: str) -> None:
     """One update of Double DQN with three steps, weighted as its priorities say, by autograd in float64."""

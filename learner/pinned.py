@@ -1,0 +1,74 @@
+"""What travels between the host's memory and a GPU, through pinned memory, which the GPU reads and writes itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+
+def upload(field: Tensor, device: torch.device) -> Tensor:
+    """A tensor on a device. The copy to a GPU is in its stream; the pinned memory that it reads is kept until then."""
+    return field if device.type == "cpu" else field.pin_memory().to(device, non_blocking=True)
+
+
+class Pinned:
+    """A buffer of bytes that a device copies from while the CPU goes on; on a CPU an ordinary one."""
+
+    def __init__(self, shape: Sequence[int], device: torch.device) -> None:
+        cuda = device.type == "cuda"
+        self._buffer = torch.zeros(*shape, dtype=torch.uint8, pin_memory=cuda)
+        # A wait that sleeps: its core is an actor's.
+        self._copied = torch.cuda.Event(blocking=True) if cuda else None
+
+    def __len__(self) -> int:
+        return len(self._buffer)
+
+    def send(self, fill: Callable[[Tensor], None], out: Tensor) -> None:
+        """Have `fill` write the first `len(out)` rows of the buffer and copy them to `out`, in the current stream.
+
+        Waits for the former copy out of the buffer, and for no other.
+        """
+        host = self._buffer[: len(out)]
+        if self._copied is not None:
+            self._copied.synchronize()
+        fill(host)
+        out.copy_(host, non_blocking=True)
+        if self._copied is not None:
+            self._copied.record()
+
+
+class Passage:
+    """How vectors of `count` float32 go from numpy to a device and back. On a CPU nothing is copied on the way."""
+
+    def __init__(self, count: int, device: torch.device) -> None:
+        self._device = device
+        self._there: Tensor | None = None
+        if device.type == "cuda":
+            self._there = torch.zeros(count, device=device)
+            self._outward = Pinned([self._there.nbytes], device)
+            self._back = torch.zeros(count, pin_memory=True)
+
+    def to_device(self, values: NDArray[np.float32]) -> Tensor:
+        """The values float32[count] on the device; good until the next ones, in the current stream."""
+        source = torch.from_numpy(values)
+        if self._there is None:
+            return source
+
+        def fill(host: Tensor) -> None:
+            host.copy_(source.view(torch.uint8))
+
+        self._outward.send(fill, self._there.view(torch.uint8))
+        return self._there
+
+    def to_host(self, vector: Tensor, out: NDArray[np.float32]) -> None:
+        """Write a vector of the device into float32[count], when the current stream has come to it."""
+        if self._there is None:
+            torch.from_numpy(out).copy_(vector)
+            return
+        self._back.copy_(vector, non_blocking=True)
+        torch.cuda.current_stream(self._device).synchronize()
+        out[:] = self._back.numpy()
