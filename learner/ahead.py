@@ -46,8 +46,8 @@ class Ahead:
         """Let the work finish, if there is any. On a GPU, whatever is asked of it from here on comes after it."""
         if self._next is None:
             return
-        done = self._next.result()
-        self._next = None
+        begun, self._next = self._next, None  # what it raises is raised once
+        done = begun.result()
         if done is not None:
             torch.cuda.current_stream().wait_event(done)
 

@@ -124,24 +124,29 @@ def torch_cuda_version() -> str | None:
 
 
 _COUNT_DEVICES = """
-import ctypes
+import ctypes, sys
 cuda = ctypes.CDLL("libcuda.so.1")
-count = ctypes.c_int()
+version, count = ctypes.c_int(), ctypes.c_int()
+assert cuda.cuDriverGetVersion(ctypes.byref(version)) == 0
 assert cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(count)) == 0
-print(count.value)
+print(count.value if version.value // 1000 >= int(sys.argv[1]) else 0)
 """
+"""A program that prints how many devices there are; none where the driver's CUDA has a lower major version than it is
+told: that could not run what was built for the higher one (NVIDIA, "CUDA Compatibility")."""
 
 
 def cuda_devices(root: Path = ROOT) -> int:
-    """Number of CUDA devices that this installation can use; 0 with a torch that was built without CUDA.
+    """Number of CUDA devices that this installation can use; 0 with a torch that was built without CUDA, or for a newer
+    one than the driver's.
 
     The driver is asked in a process of its own, which leaves this one without a CUDA context and obeys
     CUDA_VISIBLE_DEVICES.
     """
-    if not has_nvidia_driver(root) or torch_cuda_version() is None:
+    build = torch_cuda_version()
+    if not has_nvidia_driver(root) or build is None:
         return 0
     try:
-        return int(output_of([sys.executable, "-c", _COUNT_DEVICES], DRIVER_SECONDS))
+        return int(output_of([sys.executable, "-c", _COUNT_DEVICES, build.partition(".")[0]], DRIVER_SECONDS))
     except subprocess.SubprocessError:
         return 0
 

@@ -6,6 +6,8 @@ import json
 import os
 import resource
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -146,6 +148,26 @@ def test_a_torch_without_cuda_sees_no_device(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(machine, "output_of", None)
     assert machine.has_nvidia_driver(tmp_path)
     assert machine.cuda_devices(tmp_path) == 0
+
+
+@pytest.mark.parametrize(
+    ("driver", "build", "usable"), [(13000, 13, 2), (12080, 12, 2), (13000, 12, 2), (12080, 13, 0)]
+)
+def test_a_driver_older_than_the_build_of_torch_shows_it_no_device(
+    driver: int, build: int, usable: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def answer(value: int) -> Any:
+        def call(pointer: Any) -> int:
+            pointer._obj.value = value
+            return 0
+
+        return call
+
+    library = SimpleNamespace(cuInit=lambda flags: 0, cuDriverGetVersion=answer(driver), cuDeviceGetCount=answer(2))
+    monkeypatch.setattr("ctypes.CDLL", lambda name: library)
+    monkeypatch.setattr("sys.argv", ["-c", str(build)])
+    exec(machine._COUNT_DEVICES, {})
+    assert int(capsys.readouterr().out) == usable
 
 
 def test_torch_is_not_loaded_to_learn_its_build() -> None:
