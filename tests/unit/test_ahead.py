@@ -135,6 +135,7 @@ def test_what_fails_ahead_is_raised_where_it_is_needed() -> None:
     work.begin(lambda: (_ for _ in ()).throw(ValueError("there is nothing")))
     with pytest.raises(ValueError, match="there is nothing"):
         work.settle()
+    work.settle()  # whoever cleans up afterwards has nothing to do with it
 
 
 def test_ahead_of_a_cpu_there_is_a_thread_with_as_many_threads_and_no_gradients() -> None:
