@@ -38,17 +38,22 @@ QUIT_SECONDS = 5.0
 _READY = "ready"
 _PR_SET_CHILD_SUBREAPER = 36
 
+_NOT_READY = "CUDA error 807"
+"""CUDA_ERROR_MPS_SERVER_NOT_READY: what clients are told while their server starts."""
 _CLIENT = """
 import ctypes, sys
+def do(result):
+    if result:
+        sys.exit(f"CUDA error {result}")
 cuda = ctypes.CDLL("libcuda.so.1")
 device, context, address = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()
-assert cuda.cuInit(0) == 0
-assert cuda.cuDeviceGet(ctypes.byref(device), int(sys.argv[1])) == 0
-assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) == 0
-assert cuda.cuCtxSetCurrent(context) == 0
-assert cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(1 << 20)) == 0
-assert cuda.cuMemsetD8_v2(address, ctypes.c_ubyte(1), ctypes.c_size_t(1 << 20)) == 0
-assert cuda.cuCtxSynchronize() == 0
+do(cuda.cuInit(0))
+do(cuda.cuDeviceGet(ctypes.byref(device), int(sys.argv[1])))
+do(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
+do(cuda.cuCtxSetCurrent(context))
+do(cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(1 << 20)))
+do(cuda.cuMemsetD8_v2(address, ctypes.c_ubyte(1), ctypes.c_size_t(1 << 20)))
+do(cuda.cuCtxSynchronize())
 """
 
 
@@ -77,6 +82,7 @@ class Service:
     def __init__(self) -> None:
         self._directory: Path | None = None
         self._guardian: subprocess.Popen[str] | None = None
+        self._trial: Sequence[str] = ()
 
     @property
     def environment(self) -> dict[str, str]:
@@ -93,6 +99,7 @@ class Service:
         """
         if control() is None:
             raise MpsError(f"There is no {CONTROL} on the PATH or in {DRIVER_FOLDER}.")
+        self._trial = trial
         self._directory = Path(tempfile.mkdtemp(prefix="ringside-mps-"))  # for this user alone, mode 0700
         self._guardian = subprocess.Popen(
             [sys.executable, "-m", "shared.mps", str(self._directory)],
@@ -110,25 +117,43 @@ class Service:
         told = self._guardian.stdout.readline().strip() if hearing.poll(2_000 * START_SECONDS) else ""
         if told != _READY:
             raise MpsError((told or f"{CONTROL} could not be started.") + self._last_words())
-        try:
-            output_of(trial, CLIENT_SECONDS, environment={**os.environ, **self.environment})
-        except (subprocess.SubprocessError, OSError) as error:
-            raise MpsError(
-                f"A first process could not use the GPU through MPS ({type(error).__name__}).{self._last_words()}"
-            ) from error
+        self._have_server()
         if not _servers(self._directory):
             raise MpsError("A first process used the GPU, but not through MPS." + self._last_words())
 
     def renew(self) -> bool:
-        """End the servers, whose clients are gone; the next client has a fresh one. False: the daemon did not do so.
+        """End the servers, whose clients are gone, and start another. False: the daemon did not do so.
 
         What a client leaves that was killed at work is undefined (NVIDIA's MPS documentation).
         """
         assert self._directory is not None, "it was started"
         servers = _servers(self._directory)
-        if servers is None:
+        if servers is None or None in [_command(self._directory, f"shutdown_server {server} -f") for server in servers]:
             return False
-        return None not in [_command(self._directory, f"shutdown_server {server} -f") for server in servers]
+        try:
+            self._have_server()
+        except MpsError:
+            return False
+        return True
+
+    def _have_server(self) -> None:
+        """Have the trial use the GPU: the daemon starts a server with the first client, and may refuse it till then.
+
+        Raises:
+            MpsError: it cannot.
+        """
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                output_of(self._trial, CLIENT_SECONDS, environment={**os.environ, **self.environment})
+                return
+            except (subprocess.SubprocessError, OSError) as error:
+                said = (str(getattr(error, "stderr", None) or "").strip() or type(error).__name__).splitlines()[-1]
+                if _NOT_READY in said and time.monotonic() < deadline:
+                    continue
+                raise MpsError(
+                    f"A first process could not use the GPU through MPS ({said}).{self._last_words()}"
+                ) from error
 
     def _last_words(self) -> str:
         """A sentence of the last line that the daemon wrote, if it wrote any; its directory is not kept."""

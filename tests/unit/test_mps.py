@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -88,8 +89,10 @@ def test_a_daemon_lives_as_long_as_the_run(record: Path, monkeypatch: pytest.Mon
 def test_what_killed_clients_leave_is_shut_down(record: Path) -> None:
     with mps.service("on", "cuda:0", print) as service:
         server = (record / "server").read_text()
+        (record / "client").write_text("")
         assert service.renew()
         assert (record / "shut").read_text() == f"shutdown_server {server} -f\n"
+        assert (record / "client").read_text(), "a client had another server started before anybody needs it"
         assert service._directory is not None
         (service._directory / "pipe" / "control").unlink()
         assert not service.renew(), "the daemon does not answer"
@@ -150,7 +153,7 @@ def test_a_daemon_that_dies_serves_nobody_and_leaves_no_server(record: Path) -> 
     ("variable", "trial", "says"),
     [
         ("BROKEN", _TRIAL, "ended with code 7"),
-        ("FINE", "raise SystemExit(1)", "could not use the GPU through MPS"),
+        ("FINE", "raise SystemExit('CUDA error 2')", r"could not use the GPU through MPS \(CUDA error 2\)"),
         ("IDLE", "pass", "not through MPS"),
     ],
 )
@@ -162,11 +165,25 @@ def test_what_does_not_work_is_said(
     notes: list[str] = []
     with mps.service("auto", "cuda:0", notes.append) as service:
         assert service.environment == {}
-    assert says in notes[0]
+    assert re.search(says, notes[0])
     assert not any((record / "tmp").iterdir())
     with pytest.raises(mps.MpsError, match=says), mps.service("on", "cuda:0", notes.append):
         raise AssertionError("it cannot be had")
     assert not any((record / "tmp").iterdir())
+
+
+def test_a_server_that_is_starting_is_asked_again(record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    third = (
+        "import os, pathlib, sys; tries = pathlib.Path(os.environ['RECORD'], 'tries'); tries.touch();"
+        "tries.write_text(tries.read_text() + '.'); len(tries.read_text()) < 3 and sys.exit('CUDA error 807')"
+    )
+    monkeypatch.setattr(mps, "client", lambda index: [sys.executable, "-c", third])
+    with mps.service("on", "cuda:0", print) as service:
+        assert service.environment
+        assert (record / "tries").read_text() == "..."
+        (record / "tries").unlink()
+        monkeypatch.setattr(mps, "START_SECONDS", 0.0)
+        assert not service.renew(), "it is not asked for ever"
 
 
 @pytest.mark.parametrize(("asked", "device"), [("auto", "cpu"), ("off", "cuda:0")])
