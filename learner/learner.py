@@ -30,6 +30,8 @@ SLICE_UPDATES = 16
 """Most updates between two looks at the stop word; also the granularity of `publish_every_updates`."""
 SLICE_SECONDS = 1.0
 """What a slice of fewer updates takes, where single ones take less: signs of life must come often (shared/vigil.py)."""
+SLICES_AHEAD = 8
+"""Slices that a GPU is asked for while it has not done the first of them: so many updates a stop waits for."""
 LOOK_SECONDS = 0.001
 """Between two looks whether the GPU is done, which rings no bell."""
 
@@ -96,6 +98,9 @@ class Rounds:
             self._trainer.run(part)
             pace = max((time.monotonic() - began) / part, SLICE_SECONDS / SLICE_UPDATES)
             self._slice = max(1, int(SLICE_SECONDS / pace))
+            while self._trainer.slices_begun > SLICES_AHEAD:
+                self._waiter.beat()
+                self._waiter.bell.wait(LOOK_SECONDS)
             done = before + first + part
             if done <= board.updates[0]:
                 board.redone[self._waiter.process] += part if round_ >= board.committed else 0
@@ -110,7 +115,7 @@ class Rounds:
     def _wait_for_gpu(self, coming: int) -> None:
         """Let a GPU finish what was asked of it; meanwhile draw the transitions of round `coming`, once it can be."""
         finished = self._board.lane_finished
-        while self._trainer.busy:
+        while self._trainer.slices_begun:
             if finished.min() >= coming:
                 self._foresee(coming)
             self._waiter.beat()

@@ -8,11 +8,13 @@ size; how the round is cut into calls of `run` changes no number.
 Nothing of a chunk's preparation depends on the updates of the chunk before it: a second thread prepares a chunk while
 the first updates with the one before (learner/ahead.py). On a CPU a third thread takes a part of every update
 (learner/aside.py). On a GPU each has a stream of its own, and target values and updates are captured into graphs;
-within a round nothing waits for the GPU, but for the errors of a chunk that is long past where they are priorities.
+within a round nothing waits for the GPU, but for the errors of a chunk that is long past where they are priorities, and
+for updates that were asked for long ago (learner/learner.py).
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
@@ -113,6 +115,7 @@ class Trainer:
         # Of loss and maximal Q by place in the batch; of the gradient's norm and the spread of Q in the first place.
         self._sums = torch.zeros(4, learn.batch_size, dtype=torch.float64, device=device)
         self._round = self._done = self._planned = 0
+        self._slices: deque[torch.cuda.Event] = deque()
         on_cpu = device.type == "cpu"
         self._aside = Aside(own_thread=on_cpu, stream=None if on_cpu else torch.cuda.Stream(device))
         self._piece = min(graph_updates, self._feed.updates)
@@ -189,19 +192,30 @@ class Trainer:
         self._feed.begin(round_, window_end, self._planned)
         self._round, self._done = round_, 0
         self._sums.zero_()
+        self._slices.clear()
         if self._planned:
             self._optimizer.begin(self._sizes.updates_before(round_))
         return self._planned
 
     @torch.inference_mode()
     def run(self, count: int) -> None:
-        """The next `count` updates of the round, at most those that are left."""
+        """The next `count` updates of the round, a slice, at most those that are left. A GPU is only asked for them."""
         end = min(self._done + count, self._planned)
         while self._done < end:
             number, first = divmod(self._done, self._feed.updates)
             last = min(self._feed.updates, first + end - self._done)
             self._feed.load(number)
             self._done += self._some(number % 2, first, last)
+        if self._device.type == "cuda":
+            self._slices.append(torch.cuda.Event())
+            self._slices[-1].record()
+
+    @property
+    def slices_begun(self) -> int:
+        """Slices that were asked for and are not done yet; always 0 on a CPU, which does them at once."""
+        while self._slices and self._slices[0].query():
+            self._slices.popleft()
+        return len(self._slices)
 
     def foresee(self, round_: int, window_end: int) -> None:
         """Begin to draw what `begin_round` would draw with these arguments, beside other work; once is enough.
@@ -216,11 +230,6 @@ class Trainer:
         self._feed.settle()
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
-
-    @property
-    def busy(self) -> bool:
-        """Whether updates that were asked for are not done yet; never so on a CPU, which does them at once."""
-        return self._device.type == "cuda" and not torch.cuda.current_stream().query()
 
     @torch.inference_mode()
     def end_round(self) -> RoundMetrics:

@@ -10,7 +10,7 @@ import pytest
 
 from learner import learner
 from learner.feed import CHUNK_UPDATES
-from learner.learner import SLICE_UPDATES, Rounds
+from learner.learner import SLICE_UPDATES, SLICES_AHEAD, Rounds
 from shared.board import METRIC_SPANS
 
 
@@ -28,7 +28,7 @@ def rounds_of(run: Any) -> tuple[Any, list[int]]:
     rounds._board = SimpleNamespace(updates=np.zeros(1, int), redone=np.zeros(1, int), committed=0)
     rounds._sizes = SimpleNamespace(updates_before=lambda round_: 0)
     rounds._learn = SimpleNamespace(schedule="concurrent")
-    rounds._trainer = SimpleNamespace(run=run)
+    rounds._trainer = SimpleNamespace(run=run, slices_begun=0)
     rounds._slice = 1
     signs = list[int]()
     rounds._waiter = SimpleNamespace(
@@ -67,6 +67,30 @@ def test_a_slice_takes_about_a_second(clock: list[float]) -> None:
     rounds._run(0, 13)
     # One by one while they are slow, and as many as fit into the second when they are not.
     assert signs == [1, 2, 3, 4, 5, 9, 13]
+
+
+class Gpu:
+    """A trainer whose GPU does a slice in each moment that somebody waits for it."""
+
+    def __init__(self) -> None:
+        self.slices_begun = self.most = 0
+
+    def run(self, count: int) -> None:
+        self.slices_begun += 1
+        self.most = max(self.most, self.slices_begun)
+
+    def wait(self, seconds: float) -> None:
+        self.slices_begun -= 1
+
+
+def test_a_gpu_is_asked_for_some_slices_ahead_and_no_more(clock: list[float]) -> None:
+    gpu = Gpu()
+    rounds, signs = rounds_of(gpu.run)
+    rounds._trainer, rounds._waiter.bell = gpu, gpu
+    rounds._run(0, 20 * SLICE_UPDATES)
+    assert gpu.most == SLICES_AHEAD + 1
+    assert gpu.slices_begun == SLICES_AHEAD, "they are waited for elsewhere, with something to do meanwhile"
+    assert len(signs) > 20, "who waits lives"
 
 
 def may_commit(boundary: int, *, written: int, held_from: int, trouble: int = 0) -> bool:
