@@ -101,14 +101,14 @@ FAMILY_VARIANTS = ("as it comes", "4 actors", "replay on the host", "one update 
 
 
 def first(stage: Stage) -> None:
-    """Whether anything works at all."""
-    stage.launch(f"doctor --device cuda {stage.more}", FIRST_SECONDS)
+    """Whether anything works at all; the doctor comes second, whose small run leaves no logs."""
     with tempfile.TemporaryDirectory(prefix="ringside-prove-") as scratch:
         run_dir = Path(scratch) / "run"
         words = f"--plain --device cuda {SMALL_RUN} --mps off --run-dir {run_dir}"
         if stage.launch(words, FIRST_SECONDS, run_dir):
             stage.launch(f"--plain --resume {run_dir} --total-steps 12_000", RUN_SECONDS, run_dir)
             stage.note({"summary": json.loads((run_dir / SUMMARY_FILE).read_text())})
+    stage.launch(f"doctor --device cuda {stage.more}", FIRST_SECONDS)
 
 
 def latency(stage: Stage) -> None:

@@ -114,7 +114,9 @@ def _serve(birth: Birth) -> None:
 
     def policy(batch: int, explore_seed: int | None = None) -> Policy:
         captured, network = machine.graph_updates > 0, memory.plan.network
-        return Policy(network, device, machine.precision, batch, explore_seed=explore_seed, captured=captured)
+        made = Policy(network, device, machine.precision, batch, explore_seed=explore_seed, captured=captured)
+        made.rehearse()
+        return made
 
     server = Server(memory, policy(machine.inference_batch, config.run.seed))
     evaluates = memory.plan.evaluation_episodes > 0

@@ -65,6 +65,13 @@ class Policy:
         self._model.to_inner(flat, self._model.master)
         self._model.cast()
 
+    def rehearse(self) -> None:
+        """Answer once for nobody: what a first answer compiles or loads is there before anybody waits for it."""
+        places = np.arange(self._batch)
+        rows = np.zeros((self._batch, STACK), np.int64)
+        blank = np.zeros((1, FRAME_SIDE, FRAME_SIDE), np.uint8)
+        self.q_values_of(blank, rows, np.zeros(rows.shape, bool), places, (places, np.zeros_like(places)))
+
     @torch.inference_mode()
     def q_values(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Q(s, .) float32[batch, actions] of stacks uint8[batch, 4, 84, 84].
