@@ -66,7 +66,7 @@ def require_actions(weights: StoredWeights, play: Play) -> None:
     if known != names:
         raise ConfigError(
             f"--game {play.game} has the actions {' '.join(names)}, but the agent was trained on {weights.game}, whose "
-            f"actions are {' '.join(known)}; leave --game away, or choose a game with the same actions."
+            f"actions are {' '.join(known)}; omit --game, or choose a game with the same actions."
         )
     if weights.actions != len(names):
         raise ConfigError(

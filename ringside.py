@@ -164,7 +164,7 @@ def starting_point(preset: PresetName | None, resume: str | Path | None, env: st
             raise ConfigError(f"There is no preset {preset!r}; there are {', '.join(PRESETS)}.")
         return PRESETS[preset]
     if preset is not None:
-        raise ConfigError("--resume keeps the settings of its run: leave --preset away.")
+        raise ConfigError("--resume keeps the settings of its run: omit --preset.")
     from shared.manifest import find_checkpoint
     from shared.segments import CheckpointError
 

@@ -33,7 +33,7 @@ _INSIDE = "RINGSIDE_SCOPE"
 """Environment variable: the scope that a launcher was put into. It names the process, so that none can inherit it."""
 _MAY_NOT = "systemd may not limit {} here; as root, or with control groups of version 2, it can."
 _WITHOUT = (
-    "Leave --cgroup away: a run respects the limits of any control group that it is started in, and its processes end "
+    "Omit --cgroup: a run respects the limits of any control group that it is started in, and its processes end "
     "with it (docs/reliability.md)."
 )
 
@@ -67,7 +67,7 @@ def limits_of(cpus: float | None, memory: str | None) -> Limits:
     Raises `ConfigError` for what is no limit.
     """
     if cpus is not None and not 0.01 <= cpus < 1e6:
-        raise ConfigError(f"--cpus {cpus:g} is no number of cores.")
+        raise ConfigError(f"--cpus {cpus:g} must be 0.01 to 1,000,000 cores.")
     if memory is None:
         return Limits(cpus, None)
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)(?:I?B)?", memory.upper())

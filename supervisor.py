@@ -184,7 +184,9 @@ class Supervisor:
         except Exception as error:  # noqa: BLE001  (somebody else's function; raised again at the end)
             self._refusal = error
             if self._children and not self._board.stopping:
-                self._note("Stopping: whoever looks on failed. The round is abandoned, the last boundary is saved.")
+                self._note(
+                    "Stopping: the function that looks on failed. The round is abandoned, the last boundary is saved."
+                )
                 self._stop()
 
     def _start(self, number: int, incarnation: int) -> None:
@@ -235,7 +237,7 @@ class Supervisor:
             del self._children[number]
             return
         if self._did_all(number):  # and broke in taking leave, as a GPU's libraries may
-            self._note(f"{role_name(number)} did all of its work, but did not leave by itself.")
+            self._note(f"{role_name(number)} did all of its work, but did not exit cleanly.")
             del self._children[number]
             return
         if self._board.stopping and (number != Role.SCRIBE or self._out_of_patience):
@@ -398,4 +400,4 @@ def train(plan: Plan, on_look: Callable[[Memory], None], note: Callable[[str], N
         with mps.service(machine.mps, machine.device, note) as gpu:
             return Supervisor(plan, on_look, note, gpu).run()
     except mps.MpsError as error:
-        raise RunFailed(f"{error} Leave --mps on away to go on without.") from error
+        raise RunFailed(f"{error} Omit --mps on to go on without it.") from error

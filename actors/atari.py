@@ -310,7 +310,7 @@ class AtariEnv(Env):
             return
         pixels = self._third.size
         if len(data) <= _STATE.size + pixels or data[:4] != _STATE_MAGIC:
-            raise EnvError(f"The {len(data)} bytes to restore are no snapshot of {self.game}.")
+            raise EnvError(f"The {len(data)} bytes to restore are not a snapshot of {self.game}.")
         _, self._repeated, self._lives = _STATE.unpack_from(data)
         state = _STATE.size + pixels
         self._pooled = np.frombuffer(data[_STATE.size : state], np.uint8).reshape(self._third.shape)
@@ -318,7 +318,7 @@ class AtariEnv(Env):
 
     def _replay(self, data: bytes, beat: Callable[[], None]) -> None:
         if len(data) < _REPLAY.size or data[:4] != _REPLAY_MAGIC:
-            raise EnvError(f"The {len(data)} bytes to restore are no snapshot of {self.game}.")
+            raise EnvError(f"The {len(data)} bytes to restore are not a snapshot of {self.game}.")
         _, reset_tick, first_tick = _REPLAY.unpack_from(data)
         frame = np.empty((84, 84), np.uint8)
         self.reset(reset_tick, frame)

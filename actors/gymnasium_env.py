@@ -174,7 +174,7 @@ class GymnasiumEnv(Env):
     def restore(self, data: bytes, beat: Callable[[], None] = lambda: None) -> None:
         """Play the episode again. Raises `EnvError` for foreign bytes and when the replay ends in another frame."""
         if len(data) < _HEAD.size or data[:4] != _MAGIC:
-            raise EnvError(f"The {len(data)} bytes to restore are no snapshot of {self._name}.")
+            raise EnvError(f"The {len(data)} bytes to restore are not a snapshot of {self._name}.")
         _, reset_tick, first_tick, check = _HEAD.unpack_from(data)
         frame = np.empty((FRAME_SIDE, FRAME_SIDE), np.uint8)
         self.reset(reset_tick, frame)

@@ -95,7 +95,7 @@ def plan_of(game: str, words: Sequence[str]) -> Plan:
 
     for word in words:
         if flag_in(word) in OURS:
-            raise ConfigError(f"{flag_in(word)} after -- is given by the benchmark itself: leave it away.")
+            raise ConfigError(f"{flag_in(word)} after -- is given by the benchmark itself: omit it.")
     config = configuration(["--game", game, "--learning-starts", str(LEARNING_STARTS), *words])
     validate.settings(config)
     try:

@@ -61,7 +61,7 @@ def actor_counts(cores: int, lanes: int) -> list[int]:
 def measure(options: Options, report: Report) -> None:
     """Measure every number of actors in turn. Raises `ConfigError` before anything runs when a setting cannot work."""
     if any(flag_in(word) == "--actors" for word in options.words):
-        raise ConfigError("--actors is what this benchmark varies: leave it away.")
+        raise ConfigError("--actors is what this benchmark varies: omit it.")
     with report.measuring("settings"):
         plan = plan_of(options.game, [*options.words, "--actors", "1"])
         if plan.config.play.env is not None:

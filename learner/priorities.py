@@ -140,13 +140,13 @@ class Priorities:
             ValueError: it holds another number of weights, or something that is no weight.
         """
         if state.shape != (self.state_size,):
-            raise ValueError(f"A state of {len(state)} numbers is none of {self.places} priorities.")
+            raise ValueError(f"The state of priorities has {len(state)} numbers; {self.state_size} were expected.")
         quanta = state.astype(np.float64) / QUANTUM
         wrong = ~((quanta >= 0) & (quanta <= quanta[-1]) & (quanta == np.rint(quanta)))
         wrong[-1] |= not 1 <= quanta[-1] <= MOST
         if wrong.any():
             place = int(wrong.argmax())
-            raise ValueError(f"Number {place} of the state of priorities is {state[place]}, which is no weight.")
+            raise ValueError(f"Number {place} of the state of priorities is {state[place]}, which is not a weight.")
         self._leaves[:] = quanta[:-1]
         self._maximum[:] = quanta[-1:]
         refresh(*self._tree, 0, self.places)

@@ -90,4 +90,4 @@ class Prioritised:
         try:
             self.tree.update(places.numpy(), errors)
         except ValueError as wrong:
-            raise Unmendable(f"The method's loss gives a priority that is none. {wrong}") from wrong
+            raise Unmendable(f"The method's loss gives an invalid priority. {wrong}") from wrong

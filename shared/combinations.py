@@ -33,7 +33,7 @@ def _check_munchausen(extend: Extend) -> None:
     if extend.munchausen and extend.double:
         raise ConfigError(
             "--munchausen learns the soft value of a state, which no single action has that --double could choose: "
-            "leave one of them away."
+            "omit one of them."
         )
     if extend.munchausen and extend.method == "c51":
         raise ConfigError(

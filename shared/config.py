@@ -314,7 +314,7 @@ def digest_of(sections: dict[str, Any], without: frozenset[str] = frozenset()) -
     Raises `ConfigError` when these are no sections.
     """
     if not all(isinstance(values, dict) for values in sections.values()):
-        raise ConfigError("The configuration is damaged: a section of it is none.")
+        raise ConfigError("The configuration is damaged: a section of it is not an object.")
     kept = {
         name: value
         for values in sections.values()

@@ -248,14 +248,14 @@ def plain_network(values: Any, where: str) -> Network:
     try:
         return Network.from_json(values)
     except ValueError as error:
-        raise CheckpointError(f"{where} is of a network that is none: {error}.") from error
+        raise CheckpointError(f"{where} describes an invalid network: {error}.") from error
 
 
 def parse_json(data: bytes) -> Any:
     """The value of JSON as it was written. Raises `ValueError`, also for NaN and infinity, or `RecursionError`."""
 
     def refuse(name: str) -> None:
-        raise ValueError(f"{name} is no number")
+        raise ValueError(f"{name} is not a number")
 
     return json.loads(data, parse_constant=refuse)
 
@@ -273,7 +273,7 @@ def read_manifest(path: Path) -> Manifest:
             raise CheckpointError(f"{where} is damaged: the counter {name:.40} is {value!r:.80}.")
     config = get("config", dict)
     if not all(isinstance(section, dict) for section in config.values()):
-        raise CheckpointError(f"{where} is damaged: a section of its configuration is none.")
+        raise CheckpointError(f"{where} is damaged: a section of its configuration is not an object.")
     pieces = {}
     for item in get("pieces", list):
         if not isinstance(item, dict):

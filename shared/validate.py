@@ -158,7 +158,7 @@ def written_file(flag: str, path: Path, *, replaces: bool = False) -> None:
     if not path.name:
         reason = "it names no file."
     elif os.path.isdir(path) or (replaces and os.path.exists(path) and not os.path.isfile(path)):
-        reason = "it is no ordinary file."
+        reason = "it is not an ordinary file."
     elif not os.path.isdir(above):
         reason = "its directory does not exist."
     elif not os.access(path if os.path.exists(path) and not replaces else above, os.W_OK):

@@ -102,13 +102,13 @@ class Vigil:
             return None
         self._count(seen, seconds)
         if self._stopped > STOPPED_SECONDS:
-            return f"is stopped since {self._stopped:.0f} s (SIGSTOP)"
+            return f"has been stopped for {self._stopped:.0f} s (SIGSTOP)"
         if self._blocked > BLOCKED_SECONDS:
-            return f"waits since {self._blocked:.0f} s for a disk or a driver (state {seen.state})"
+            return f"has waited {self._blocked:.0f} s for a disk or a driver (state {seen.state})"
         if self._silent > self.bound(phase):
             # Were it merely slower than ever, its next life has more time.
             self._longest = max(self._longest, self._silent)
-            return f"gave no sign of life for {self._silent:.0f} s, not counting what it lacked a processor"
+            return f"gave no sign of life for {self._silent:.0f} s, not counting time without a processor"
         return None
 
     def bound(self, phase: Phase) -> float:

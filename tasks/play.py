@@ -95,10 +95,10 @@ def _check(options: Playing) -> None:
         raise ConfigError("--seed must not be negative.")
     check_picture(options.speed, options.scale)
     if options.seconds is not None and not 0 < options.seconds < float("inf"):
-        raise ConfigError(f"--seconds {options.seconds:g} is no time to play for.")
+        raise ConfigError(f"--seconds {options.seconds:g} must be more than 0 and finite.")
     if options.video is not None:
         if options.human:
-            raise ConfigError("--human plays in a window; leave --video away.")
+            raise ConfigError("--human plays in a window; omit --video.")
         check_suffix("--video", options.video)
         written_file("--video", options.video)
 
@@ -135,7 +135,7 @@ def _canvas(options: Playing, player: Player, window: list[Window]) -> Canvas:
         window.append(Window(title, rate, scale=options.scale, people=options.human))
         return window[0]
     if options.human:
-        why = "leave --screen terminal away" if has_display() else "there is no display here"
+        why = "omit --screen terminal" if has_display() else "there is no display here"
         raise ConfigError(f"--human needs a window, for a terminal does not tell which keys are held: {why}.")
     if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
         raise ConfigError(

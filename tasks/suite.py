@@ -80,7 +80,7 @@ def main(arguments: Sequence[str]) -> int:
     for word in arguments:
         flag = flag_in(word)
         if flag in NOT_HERE:
-            raise ConfigError(f"A suite says itself what {flag} is: leave it away and use {NOT_HERE[flag]}.")
+            raise ConfigError(f"A suite says itself what {flag} is: omit it and use {NOT_HERE[flag]}.")
     options = parse_choices(
         Suite,
         arguments,

@@ -60,7 +60,7 @@ def read_config(run_dir: Path) -> Config:
         with open(path, "rb") as file:
             content = file.read(_SIZE_LIMIT)
     except FileNotFoundError:
-        raise ConfigError(f"{run_dir} is no run: it has no {CONFIG_FILE}. Name the directory of a run.") from None
+        raise ConfigError(f"{run_dir} is not a run: it has no {CONFIG_FILE}. Name the directory of a run.") from None
     except PermissionError as error:
         raise ConfigError(_not_yours(run_dir)) from error
     except OSError as error:
@@ -99,12 +99,12 @@ def _map(config: Config, live: Live) -> Memory:
     plan = _plan(config, len(live.action_names))
     link = f"/proc/{live.process}/fd/{live.descriptor}"
     if not os.readlink(link).startswith(_REGION):
-        raise LayoutError(f"Its {LIVE_FILE} leads to something that is no memory of a run.")
+        raise LayoutError(f"Its {LIVE_FILE} leads to something that is not the memory of a run.")
     descriptor = os.open(link, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with ExitStack() as unless_attached:
         unless_attached.callback(os.close, descriptor)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise LayoutError(f"Its {LIVE_FILE} leads to something that is no memory of a run.")
+            raise LayoutError(f"Its {LIVE_FILE} leads to something that is not the memory of a run.")
         memory = Memory.attach(descriptor, plan, writable=False)
         unless_attached.pop_all()
     return memory
@@ -122,7 +122,7 @@ def _plan(config: Config, actions: int) -> Plan:
         validate.settings(beginning)
         validate.resolved(beginning)
     except ConfigError as error:
-        raise LayoutError(f"Its {CONFIG_FILE} is none of a run: {error}") from error
+        raise LayoutError(f"Its {CONFIG_FILE} is not the configuration of a run: {error}") from error
     return Plan(config, actions)
 
 

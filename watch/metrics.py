@@ -99,7 +99,7 @@ def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
             if record is None:
                 unreadable = unreadable or number
             elif unreadable:
-                raise MetricsError(f"{path} is damaged: line {unreadable} is no record, but line {number} is.")
+                raise MetricsError(f"{path} is damaged: line {unreadable} is not a record, but line {number} is.")
             else:
                 yield line, record
 

@@ -129,10 +129,10 @@ def _config(run_dir: Path) -> dict[str, dict[str, Any]]:
     if not (run_dir / CONFIG_FILE).exists():
         inside = sum(1 for entry in run_dir.iterdir() if (entry / CONFIG_FILE).exists())
         hint = f"it holds {inside} of them: say {run_dir}/*." if inside else f"it has no {CONFIG_FILE}."
-        raise RecordsError(f"{run_dir} is no run directory; {hint}")
+        raise RecordsError(f"{run_dir} is not a run directory; {hint}")
     config = _object(run_dir / CONFIG_FILE)
     if not all(isinstance(values, dict) for values in config.values()):
-        raise RecordsError(f"{run_dir / CONFIG_FILE} is damaged: a section of it is none.")
+        raise RecordsError(f"{run_dir / CONFIG_FILE} is damaged: a section of it is not an object.")
     return config
 
 

@@ -50,7 +50,7 @@ def refusal(launch: Launch, *arguments: str) -> str:
         (("--run-dir", "/dev/null/run"), "--run-dir /dev/null/run cannot be written"),
         (("--resume", "nowhere"), "--resume nowhere"),
         (("--init-from", "nowhere"), "--init-from nowhere does not exist"),
-        (("--resume", "nowhere", "--preset", "quick"), "leave --preset away"),
+        (("--resume", "nowhere", "--preset", "quick"), "omit --preset"),
         (("eval", "--load", "nowhere"), "--load nowhere does not exist"),
     ],
 )

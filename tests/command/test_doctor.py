@@ -87,7 +87,7 @@ def test_what_is_red_is_said_beside_the_rest_and_in_the_exit_code(
         (("doctor", "--json", "no/such/directory.json"), "--json no/such/directory.json cannot be written"),
         (("doctor", "--resume", "nowhere"), "--resume nowhere"),
         (("--cgroup", "--memory", "much"), "--memory much is no amount of memory"),
-        (("--cgroup", "--cpus", "0"), "--cpus 0 is no number of cores"),
+        (("--cgroup", "--cpus", "0"), "--cpus 0 must be 0.01 to 1,000,000 cores"),
         (("--memory", "4G"), "say --cgroup, too"),
     ],
 )

@@ -180,7 +180,7 @@ def test_a_recording_that_is_stopped_is_whole_as_far_as_it_goes(
         (["--load", "{broken}", "--video", "a.mp4"], "cannot be used."),
         (["--human"], "--human needs --game"),
         (["--human", "--game", "breakout"], "--human needs a window"),
-        (["--human", "--game", "breakout", "--video", "a.mp4"], "leave --video away"),
+        (["--human", "--game", "breakout", "--video", "a.mp4"], "omit --video"),
         (["--load", "{pong}", "--speed", "0"], "--speed 0 is not between"),
         (["--load", "{pong}", "--scale", "0"], "--scale 0 is not between"),
         (["--load", "{pong}", "--seconds", "nan"], "--seconds nan is no time"),

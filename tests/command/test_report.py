@@ -44,7 +44,7 @@ def test_what_cannot_be_read_is_left_out_and_said(launch: Launch, tmp_path: Path
     [
         (("report", "nowhere"), "There is no run nowhere."),
         (("report", "nowhere", "run", "neither"), "There is no run nowhere, neither."),
-        (("report", "."), "no run directory; it holds 2 of them: say ./*"),
+        (("report", "."), "not a run directory; it holds 2 of them: say ./*"),
         (("report", "run", "sticky"), "different protocols"),
         (("report", "run", "--out", "run/config.json"), "--out run/config.json cannot be written"),
         (

@@ -35,7 +35,7 @@ def of_another_version(path: Path) -> None:
     [
         ("nowhere", lambda path: None, "There is no run nowhere: name its directory."),
         ("runs/pnog", lambda path: run_of(path.parent / "pong"), "There is no run runs/pnog; did you mean pong?"),
-        ("empty", Path.mkdir, "empty is no run: it has no config.json. Name the directory of a run."),
+        ("empty", Path.mkdir, "empty is not a run: it has no config.json. Name the directory of a run."),
         ("file", Path.touch, "There is no run file: name its directory."),
         ("old", of_another_version, "old cannot be watched. The configuration was written by another version"),
     ],

@@ -233,7 +233,7 @@ def test_every_game_goes_on_bit_for_bit_in_another_process(game: str) -> None:
 
 @pytest.mark.parametrize("game", ["breakout", "qbert"])
 def test_foreign_bytes_are_refused(game: str) -> None:
-    with pytest.raises(EnvError, match=f"no snapshot of {game}"):
+    with pytest.raises(EnvError, match=f"not a snapshot of {game}"):
         fresh(game).restore(b"something else")
 
 

@@ -68,7 +68,7 @@ def test_a_configuration_that_no_launcher_wrote_is_refused(run: Pretended) -> No
 def test_a_descriptor_of_something_else_is_refused(run: Pretended, tmp_path: Path) -> None:
     with open(tmp_path / "secret", "w+b") as other:
         replace(run.live, descriptor=other.fileno()).write(run.run_dir)
-        with pytest.raises(ConfigError, match="no memory of a run"):
+        with pytest.raises(ConfigError, match="not the memory of a run"):
             attach(run.run_dir, run.config)
 
 
@@ -76,7 +76,7 @@ def test_no_run_no_configuration_and_another_version(run: Pretended, tmp_path: P
     with pytest.raises(ConfigError, match=r"There is no run .*pongs; did you mean pong\?"):
         read_config(tmp_path / "pongs")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ConfigError, match=r"is no run: it has no config\.json"):
+    with pytest.raises(ConfigError, match=r"is not a run: it has no config\.json"):
         read_config(tmp_path / "empty")
     path = run.run_dir / "config.json"
     sections = json.loads(path.read_text())

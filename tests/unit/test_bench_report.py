@@ -165,7 +165,7 @@ def test_operations_are_those_of_the_layers() -> None:
         (Options(batches="32,x"), "'x' is no batch size"),
         (Options(seconds=float("nan")), "--seconds nan must be a finite number"),
         (Options(learner_threads=0), "--learner-threads 0"),
-        (Options(json=Path("/dev/full")), "--json /dev/full cannot be written: it is no ordinary file"),
+        (Options(json=Path("/dev/full")), "--json /dev/full cannot be written: it is not an ordinary file"),
         (Options(json=Path()), "it names no file"),
         (Options(json=Path("/")), "cannot be written"),
         (Options(json=Path("/no/such/file")), "its directory does not exist"),

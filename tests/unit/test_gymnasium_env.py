@@ -206,7 +206,7 @@ def test_an_environment_that_does_not_repeat_itself_is_found_out(painted: Module
 
 
 def test_foreign_bytes_are_refused(painted: ModuleType) -> None:
-    with pytest.raises(EnvError, match="no snapshot of painted:factory"):
+    with pytest.raises(EnvError, match="not a snapshot of painted:factory"):
         make(painted).restore(b"RSA1 and so on, long enough to hold a header")
 
 

@@ -156,7 +156,7 @@ def test_nonsense_at_the_end_is_cut_and_in_the_middle_refused(tmp_path: Path) ->
         assert path.read_bytes() == whole
     lines = whole.splitlines(keepends=True)
     path.write_bytes(b"".join([*lines[:2], b"nonsense\n", *lines[2:]]))
-    with pytest.raises(MetricsError, match="line 3 is no record, but line 4 is"):
+    with pytest.raises(MetricsError, match="line 3 is not a record, but line 4 is"):
         MetricsLog(path)
     with pytest.raises(MetricsError, match="is damaged"):
         cut_metrics(path, 1)

@@ -217,7 +217,7 @@ def test_a_state_that_is_none_is_refused() -> None:
     for place, value in ((3, -1.0), (3, np.nan), (3, np.inf), (3, 1e-9), (3, 2.0), (10, np.nan), (10, 0.0), (10, 2e9)):
         bad = good.copy()
         bad[place] = value
-        with pytest.raises(ValueError, match="which is no weight"):
+        with pytest.raises(ValueError, match="which is not a weight"):
             priorities.load(bad)
     with pytest.raises(ValueError, match="none of 10 priorities"):
         priorities.load(good[:-1])

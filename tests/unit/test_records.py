@@ -67,14 +67,14 @@ def damage(path: Path, name: str, content: bytes) -> Path:
     [
         ("config.json", b"{", "config.json is truncated or damaged"),
         ("config.json", b"[1]", "of another format"),
-        ("config.json", b'{"play": 3}', "a section of it is none"),
+        ("config.json", b'{"play": 3}', "a section of it is not an object"),
         ("config.json", b'{"play": {"game": "pong"}, "run": {"seed": 1}}', "not written by this version"),
         ("config.json", b'{"play": {"game": "pong", "protocol": "nature"}, "run": {"seed": true}}', "this version"),
         ("config.json", b" " * 9_000_000, "has 9000000 bytes, too many"),
         ("summary.json", b"[" * 100_000, "summary.json is truncated or damaged"),
         ("summary.json", b'"text"', "of another format"),
         ("metrics.jsonl", b"", "holds no whole round yet"),
-        ("metrics.jsonl", b'nothing\n{"kind": "round", "round": 0}\n', "line 1 is no record"),
+        ("metrics.jsonl", b'nothing\n{"kind": "round", "round": 0}\n', "line 1 is not a record"),
         ("evaluation-final.json", b"{}", "mean is None. Remove it"),
     ],
 )
@@ -92,7 +92,7 @@ def test_what_is_no_run_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(RecordsError, match="is a file; name the run's directory"):
         load(tmp_path / "file")
-    with pytest.raises(RecordsError, match=r"no run directory; it has no config\.json"):
+    with pytest.raises(RecordsError, match=r"not a run directory; it has no config\.json"):
         load(tmp_path)
     write_run(tmp_path / "runs" / "one")
     with pytest.raises(RecordsError, match=r"it holds 1 of them: say .*runs/\*"):

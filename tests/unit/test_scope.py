@@ -101,7 +101,7 @@ def test_limits_that_are_not_in_force_are_named() -> None:
 
 
 def test_without_systemd_a_sentence_says_how_to_do_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigError, match=r"systemd, which does not run here\. Leave --cgroup away"):
+    with pytest.raises(ConfigError, match=r"systemd, which does not run here\. Omit --cgroup"):
         scope.enter(Limits(None, None), ["true"], tmp_path)
     (tmp_path / "run/systemd/system").mkdir(parents=True)
     _fake(tmp_path, monkeypatch)

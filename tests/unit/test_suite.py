@@ -198,7 +198,7 @@ def test_a_signal_ends_the_present_run_and_begins_no_other(program: Program, tmp
         (("--games", ","), "names no game"),
         (("--seeds", "0"), "--seeds 0 must be at least 1"),
         (("--final-episodes", "0"), "--final-episodes 0 must be at least 1"),
-        (("--game", "pong"), "leave it away and use --games"),
+        (("--game", "pong"), "omit it and use --games"),
         (("--seed=3",), "use --seeds"),
         (("--run_dir", "x"), "use --out"),
         (("--batch-size", "0"), "--batch-size 0 must be at least 1"),

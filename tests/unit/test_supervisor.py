@@ -109,7 +109,7 @@ def test_who_breaks_in_taking_leave_is_not_started_again(
     assert notes == [
         "learner was killed by SIGSEGV; it starts again from its snapshot."
         if again
-        else "learner did all of its work, but did not leave by itself."
+        else "learner did all of its work, but did not exit cleanly."
     ]
 
 

@@ -164,7 +164,7 @@ def listen(port: int) -> socket.socket:
     except OSError as error:
         listening.close()
         why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be had ({error.strerror})"
-        raise ConfigError(f"--port {port} {why}: name another, or leave it away to get a free one.") from error
+        raise ConfigError(f"--port {port} {why}: name another, or omit it to get a free one.") from error
     return listening
 
 
