@@ -12,7 +12,6 @@ import importlib.metadata
 import os
 import platform
 import re
-import shlex
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -26,7 +25,7 @@ from shared.checks import Check
 from shared.config import Config
 from shared.memory import Plan
 from shared.validate import nearest_directory, replay_that_fits, write_result, written_file
-from shared.words import as_spelt
+from shared.words import as_spelt, command
 
 PROJECT = Path(__file__).resolve().parent
 _WRITTEN = 32 << 20
@@ -153,7 +152,7 @@ def suggestion(plan: Plan, words: Sequence[str]) -> str:
     assert settings.inference_threads is not None, "a checked configuration is resolved"
     on_cpu = settings.device == "cpu"
     spare = spare_cores(machine.usable_cores(), settings.learner_threads, settings.inference_threads, on_cpu=on_cpu)
-    suggested = ["python", "launch.py", "--actors", str(actors_of(plan.config.play, spare))]
+    suggested = ["--actors", str(actors_of(plan.config.play, spare))]
     if not any(word.split("=")[0] in ("--game", "--env", "--resume") for word in kept):
         suggested += ["--game", plan.config.play.game]
     fits = replay_that_fits(plan, int(checks.TIGHT * machine.usable_memory()))
@@ -163,7 +162,7 @@ def suggestion(plan: Plan, words: Sequence[str]) -> str:
         suggested += ["--device", settings.device]
     if typed.precision:
         suggested += ["--precision", settings.precision]
-    return shlex.join([*suggested, *kept])
+    return command(*suggested, *kept)
 
 
 def to_json(answers: Sequence[Check], suggested: str) -> dict[str, Any]:

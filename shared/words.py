@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,7 +29,7 @@ def shown(value: object) -> str:
 
 
 def words_of(**settings: Any) -> list[str]:
-    """Flat settings as words of the command line: noisy=False, n_step=3 as --no-noisy --n-step 3; None is left away."""
+    """Flat settings as words of the command line: noisy=False, n_step=3 as --no-noisy --n-step 3; None is omitted."""
     words = []
     for name, value in settings.items():
         if isinstance(value, bool):
@@ -35,3 +37,10 @@ def words_of(**settings: Any) -> list[str]:
         elif value is not None:
             words += [flag_of(name), shown(value)]
     return words
+
+
+def command(*words: str) -> str:
+    """A command line of this program for a person to type: Python and program as they were typed for this one."""
+    typed, program = sys.orig_argv, sys.argv[0]
+    own = typed[: typed.index(program) + 1] if program in typed else ["python", "launch.py"]
+    return shlex.join([*own, *words])

@@ -23,7 +23,7 @@ from shared.manifest import BEST_FILE, CHECKPOINTS
 from shared.parent import die_with
 from shared.requests import requests_heard
 from shared.suites import SUITES
-from shared.words import flag_in, flag_of, words_of
+from shared.words import command, flag_in, flag_of, words_of
 from tasks.arguments import LAUNCHER, PROGRAM, Choices, config_of, parse_choices
 
 NOT_HERE = {"--game": "--games", "--env": "--games", "--seed": "--seeds", "--run-dir": "--out", "--resume": "--out"}
@@ -268,7 +268,7 @@ class _Steward:
             print(f"The report is in {page}.")
 
     def _report_command(self) -> str:
-        return f"python {PROGRAM} report {self._out}/*-*"
+        return f"{command('report', str(self._out))}/*-*"
 
 
 def weights_of(run_dir: Path) -> dict[str, tuple[Path, int]]:

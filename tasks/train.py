@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from shared.config import Config, ConfigError
 from shared.requests import ignore_requests, requests_heard
+from shared.words import command
 from tasks.arguments import PROGRAM, Choices, config_of, parse_choices
 
 
@@ -77,7 +78,7 @@ def main(arguments: Sequence[str]) -> int:
         + f". Everything is in {plan.config.run.run_dir}."
     )
     if not summary["finished"]:
-        print(f"Continue it with: python {PROGRAM} --resume {plan.config.run.run_dir}")
+        print(f"Continue it with: {command('--resume', str(plan.config.run.run_dir))}")
     return 0
 
 

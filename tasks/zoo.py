@@ -34,6 +34,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(Zoo, arguments, f"{PROGRAM} zoo", "Agents that come with the repository: list them, or add one.")
     if options.add is not None:
         return _add(options.add, options.name, options.device or "auto")
+    from shared.words import command
     from zoo.catalogue import names
 
     for flag, value in (("--name", options.name), ("--device", options.device)):
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
             raise ConfigError(f"{flag} is about what --add adds: say --add RUN, too.")
     for name in names():
         print(_line(name))
-    print(f"Watch one with: python {PROGRAM} play --load {names()[0]}" if names() else "The zoo is empty.")
+    print(f"Watch one with: {command('play', '--load', names()[0])}" if names() else "The zoo is empty.")
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from shared.config import Config, PresetName
 from shared.presets import PRESETS
 from tasks.train import configuration
 from tests.command.test_arguments import refusal
-from tests.conftest import Launch
+from tests.conftest import ROOT, Launch
 
 SMALL = ("--game", "pong", "--network", "small", "--device", "cpu", "--replay-size", "20_000")
 NAMES = (
@@ -32,7 +33,7 @@ def test_a_good_machine(launch: Launch, tmp_path: Path) -> None:
     assert tuple(each["name"] for each in found["checks"]) == NAMES
     assert found["colour"] in ("green", "yellow")
     assert "4 rounds committed, weights moved, nothing left behind" in found["checks"][-1]["found"]
-    assert found["suggested"].startswith("python launch.py --actors ")
+    assert found["suggested"].startswith(f"{sys.executable} {ROOT / 'launch.py'} --actors ")
     assert "--game pong" in found["suggested"]
     assert "--json" not in found["suggested"]
     assert found["suggested"] in done.stdout
