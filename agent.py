@@ -55,14 +55,10 @@ def play_of(weights: StoredWeights) -> Play:
 
 def require_actions(weights: StoredWeights, play: Play) -> None:
     """Raise `ConfigError` with a sentence unless the network chooses among just the actions of `play`."""
-    from actors.env import EnvError, action_names
+    from actors.env import action_names
 
-    try:
-        names = action_names(play)
-        trained = play_of(weights)
-        known = names if play == trained else action_names(trained)
-    except EnvError as error:
-        raise ConfigError(str(error)) from error
+    names, trained = action_names(play), play_of(weights)
+    known = names if play == trained else action_names(trained)
     if known != names:
         raise ConfigError(
             f"--game {play.game} has the actions {' '.join(names)}, but the agent was trained on {weights.game}, whose "
@@ -201,13 +197,9 @@ class Agent:
         Raises:
             ConfigError: the agent was not trained on a game of ale-py.
         """
-        from actors.env import EnvError
         from actors.preprocessed import gymnasium_env
 
-        try:
-            return gymnasium_env(play_of(self._weights), settings)
-        except EnvError as error:
-            raise ConfigError(str(error)) from error
+        return gymnasium_env(play_of(self._weights), settings)
 
 
 def load_agent(load: str | Path, *, device: str = "auto") -> Agent:

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
         task = rest.pop(0)
     try:
         if task not in TASKS:
-            from shared.validate import nearest
+            from shared.words import nearest
 
             raise ConfigError(f"There is no task {task!r}{nearest(task, TASKS)}")
         code: int = import_module(f"tasks.{task}").main(rest)

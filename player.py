@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from actors.env import Env, EnvError
+from actors.env import Env
 from actors.evaluation import Episode, Evaluation
 from actors.film import Shot
 from agent import ROWS, EvaluationPolicy
-from shared.config import FRAME_SIDE, STACK, ConfigError, Play
+from shared.config import FRAME_SIDE, STACK, Play
 from shared.requests import Requests, requests_heard
 from watch.scene import Canvas, Scene
 
@@ -89,10 +89,7 @@ class Player:
     def _env(self, place: int) -> tuple[Env, list[Shot]]:
         """The env of a place among those that play together, and what it shows."""
         while len(self._envs) <= place:
-            try:
-                env = self._evaluation.env()
-            except EnvError as error:
-                raise ConfigError(str(error)) from error
+            env = self._evaluation.env()
             self._closing.callback(env.close)
             self._envs.append((env, env.film()))
         return self._envs[place]
@@ -180,10 +177,7 @@ def player_of(
     from agent import play_of, policy_of, require_actions
     from shared.config import Config
 
-    try:
-        name = None if game is None else game_name(game)
-    except EnvError as error:
-        raise ConfigError(str(error)) from error
+    name = None if game is None else game_name(game)
     if weights is None:
         return Player(Config().with_settings(game=name).play, None, seed, pilot), None
     play = play_of(weights)

@@ -187,7 +187,7 @@ def check(config: Config) -> Plan:
 
     Raises `ConfigError` with a sentence when it cannot work on this machine.
     """
-    from actors.env import EnvError, action_count
+    from actors.env import action_count
     from shared import validate
     from shared.memory import Plan
     from shared.resolve import resolve
@@ -197,16 +197,13 @@ def check(config: Config) -> Plan:
         config = config.with_settings(init_from=find(config.run.init_from, "--init-from"))
     validate.settings(config)
     validate.method(config.extend.method, _methods())
-    try:
-        if config.play.env is None:
-            from actors.atari import game_name
+    if config.play.env is None:
+        from actors.atari import game_name
 
-            config = config.with_settings(game=game_name(config.play.game))
-        config = resolve(config)
-        validate.resolved(config)
-        return Plan(config, action_count(config.play))
-    except EnvError as error:
-        raise ConfigError(str(error)) from error
+        config = config.with_settings(game=game_name(config.play.game))
+    config = resolve(config)
+    validate.resolved(config)
+    return Plan(config, action_count(config.play))
 
 
 def _methods() -> list[str]:

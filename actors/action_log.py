@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
+
+from actors.env import Env
+from shared.config import FRAME_SIDE
+
 
 class ActionLog:
     """One byte an action, of consecutive ticks.
@@ -34,3 +41,17 @@ class ActionLog:
                 f"Tick {tick} does not follow tick {self.first_tick + len(self.actions) - 1} of the episode."
             )
         self.actions.append(action)
+
+
+def replay(env: Env, reset_tick: int, first_tick: int, actions: bytes, beat: Callable[[], None]) -> None:
+    """Have an env play an episode again.
+
+    Args:
+        reset_tick, first_tick, actions: as in `ActionLog`.
+        beat: called after every step.
+    """
+    frame = np.empty((FRAME_SIDE, FRAME_SIDE), np.uint8)
+    env.reset(reset_tick, frame)
+    for tick, action in enumerate(actions, start=first_tick):
+        env.step(tick, action, frame)
+        beat()

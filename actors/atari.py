@@ -24,7 +24,7 @@ import numpy as np
 from ale_py import Action, ALEInterface, ALEState, LoggerMode, roms
 from numpy.typing import NDArray
 
-from actors.action_log import ActionLog
+from actors.action_log import ActionLog, replay
 from actors.env import Env, EnvError, Frame, Outcome
 from actors.film import FilmedEmulator, Shot
 from actors.frames import SCREEN_WIDTH, Shrinker, pair_table, shrink_area
@@ -320,8 +320,4 @@ class AtariEnv(Env):
         if len(data) < _REPLAY.size or data[:4] != _REPLAY_MAGIC:
             raise EnvError(f"The {len(data)} bytes to restore are not a snapshot of {self.game}.")
         _, reset_tick, first_tick = _REPLAY.unpack_from(data)
-        frame = np.empty((84, 84), np.uint8)
-        self.reset(reset_tick, frame)
-        for tick, action in enumerate(data[_REPLAY.size :], start=first_tick):
-            self.step(tick, action, frame)
-            beat()
+        replay(self, reset_tick, first_tick, data[_REPLAY.size :], beat)

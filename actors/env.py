@@ -15,14 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from actors.film import Shot
-from shared.config import Play
-from shared.errors import Unmendable
+from shared.config import ConfigError, Play
 
 Frame: TypeAlias = NDArray[np.uint8]
 """uint8[84, 84], C-contiguous: one ring slot's frame, written in place."""
 
 
-class EnvError(Unmendable):
+class EnvError(ConfigError):
     """An environment that cannot be made or cannot go on. The message is a sentence for the user."""
 
 

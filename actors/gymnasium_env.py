@@ -21,11 +21,10 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
-from actors.action_log import ActionLog
+from actors.action_log import ActionLog, replay
 from actors.env import Env, EnvError, Frame, Outcome
 from actors.film import Shot, in_colour
 from actors.frames import shrink_area
-from shared.config import FRAME_SIDE
 from shared.random import Stream, bits
 
 LONGEST_EPISODE_STEPS = 27_000
@@ -176,11 +175,7 @@ class GymnasiumEnv(Env):
         if len(data) < _HEAD.size or data[:4] != _MAGIC:
             raise EnvError(f"The {len(data)} bytes to restore are not a snapshot of {self._name}.")
         _, reset_tick, first_tick, check = _HEAD.unpack_from(data)
-        frame = np.empty((FRAME_SIDE, FRAME_SIDE), np.uint8)
-        self.reset(reset_tick, frame)
-        for tick, action in enumerate(data[_HEAD.size :], start=first_tick):
-            self.step(tick, action, frame)
-            beat()
+        replay(self, reset_tick, first_tick, data[_HEAD.size :], beat)
         if self._check != check:
             raise EnvError(
                 f"{self._name} did not repeat its episode: the same seed and actions gave another frame. "

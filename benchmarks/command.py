@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from benchmarks.report import Report
 from benchmarks.turns import INTERRUPTED
 from shared.config import ConfigError
-from shared.validate import nearest, written_file
-from shared.words import flag_of
+from shared.validate import written_file
+from shared.words import flag_of, nearest
 
 BENCHMARKS = {
     "limits": "what the parts can do: emulator, frames, memory, network, each against the limit above it",

@@ -39,7 +39,6 @@ from functools import partial
 from typing import Any
 
 from actors.atari import game_name
-from actors.env import EnvError
 from benchmarks.command import Common
 from benchmarks.outside import last_line
 from benchmarks.report import CannotRun, Report, WrongResult
@@ -47,7 +46,6 @@ from benchmarks.runs import measure as measure_run
 from benchmarks.solve import Learnt, solve_run
 from benchmarks.turns import INTERRUPTED, Contender, chosen, in_turn
 from shared import machine
-from shared.config import ConfigError
 from shared.presets import QUICK
 from shared.resolve import check_device_name
 from shared.words import words_of
@@ -141,10 +139,7 @@ def measure(options: Options, report: Report) -> None:
     known = rungs()
     names = chosen(options.only, [rung.name for rung in known], "--only")
     wanted = [rung for rung in known if rung.name in names]
-    try:
-        game = game_name(options.game)
-    except EnvError as error:
-        raise ConfigError(str(error)) from error
+    game = game_name(options.game)
     contenders = [Contender(rung.name, partial(_speed, rung, options, game)) for rung in wanted]
     reached = in_turn(report, contenders, options.repeats)
     for table in (LAPAN, FAST_DQN):

@@ -76,13 +76,9 @@ class Options(Common):
     def game_names(self) -> list[str]:
         """The games. Raises `ConfigError` for one that does not exist."""
         from actors.atari import game_name
-        from actors.env import EnvError
 
-        try:
-            names = TEN_GAMES if self.games == "ten" else [word.strip() for word in self.games.split(",")]
-            return list(dict.fromkeys(game_name(name) for name in names))
-        except EnvError as error:
-            raise ConfigError(str(error)) from error
+        names = TEN_GAMES if self.games == "ten" else [word.strip() for word in self.games.split(",")]
+        return list(dict.fromkeys(game_name(name) for name in names))
 
     @property
     def part_names(self) -> list[str]:

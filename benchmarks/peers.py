@@ -25,7 +25,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from actors.atari import game_name
-from actors.env import EnvError
 from benchmarks.command import Common
 from benchmarks.outside import last_line
 from benchmarks.peer_environment import Environment
@@ -76,10 +75,7 @@ def measure(options: Options, report: Report) -> None:
     """Both tables, each where one of its peers can be had."""
     names = chosen(options.only, NAMES, "--only")
     check_device_name(options.device)
-    try:
-        game = game_name(options.game)
-    except EnvError as error:
-        raise ConfigError(str(error)) from error
+    game = game_name(options.game)
     environment = Environment()
     if "cleanrl" in names:
         with report.measuring("CleanRL"):

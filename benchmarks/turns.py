@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.report import Report
 from shared.config import ConfigError
-from shared.validate import nearest
+from shared.words import nearest
 
 INTERRUPTED = "the rest"
 """What is reported as missing when somebody interrupts."""

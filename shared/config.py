@@ -7,15 +7,16 @@ text of `--help`.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import hashlib
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from shared.errors import Unmendable
+from shared.words import nearest
 
 FRAME_SKIP = 4
 STACK = 4
@@ -255,7 +256,7 @@ class Config:
 
     def to_flat(self) -> dict[str, Any]:
         """The same values by the flat names of the flags."""
-        return {name: value for values in self.to_json().values() for name, value in values.items()}
+        return flat_of(self.to_json())
 
     @classmethod
     def from_json(cls, sections: dict[str, Any]) -> Config:
@@ -275,7 +276,7 @@ class Config:
             for name, value in values.items():
                 if not _suits(value, kinds[name]):
                     raise ConfigError(f"The configuration is damaged: {name} is {value!r:.80}.")
-        return cls().with_settings(**{name: value for values in sections.values() for name, value in values.items()})
+        return cls().with_settings(**flat_of(sections))
 
     def with_settings(self, **settings: Any) -> Config:
         """A copy with some settings changed, by the flat names of the flags (`total_steps=1_000`).
@@ -286,8 +287,7 @@ class Config:
         owner = {item.name: name for name in sections for item in dataclasses.fields(getattr(self, name))}
         for name, value in settings.items():
             if name not in owner:
-                close = difflib.get_close_matches(name, owner, n=1)
-                raise ConfigError(f"There is no setting {name!r}" + (f"; did you mean {close[0]}?" if close else "."))
+                raise ConfigError(f"There is no setting {name!r}{nearest(name, owner)}")
             value = Path(value) if name in _PATHS and isinstance(value, str) else value
             kind = get_type_hints(type(getattr(self, owner[name])))[name]
             if not _suits(0.0 if isinstance(value, float) else value, kind):  # whether it is finite is looked at later
@@ -308,6 +308,11 @@ class Config:
         return digest_of(self.to_json(), ARITHMETIC)
 
 
+def flat_of(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The values of a `Config.to_json` by the flat names of the flags."""
+    return {name: value for values in sections.values() for name, value in values.items()}
+
+
 def digest_of(sections: dict[str, Any], without: frozenset[str] = frozenset()) -> str:
     """SHA-256 (hex) of the settings in a `Config.to_json` that the weights depend on, but those named `without`.
 
@@ -315,12 +320,8 @@ def digest_of(sections: dict[str, Any], without: frozenset[str] = frozenset()) -
     """
     if not all(isinstance(values, dict) for values in sections.values()):
         raise ConfigError("The configuration is damaged: a section of it is not an object.")
-    kept = {
-        name: value
-        for values in sections.values()
-        for name, value in values.items()
-        if name not in MAY_CHANGE_ON_RESUME | without
-    }
+    left_out = MAY_CHANGE_ON_RESUME | without
+    kept = {name: value for name, value in flat_of(sections).items() if name not in left_out}
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 

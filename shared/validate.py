@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import json
 import math
@@ -21,7 +20,7 @@ from shared.memory import Plan
 from shared.parameters import MOST_ATOMS, MOST_RETURN, MOST_WIDTH
 from shared.ring import ring_fields
 from shared.sizes import MOST_PRIORITIES, sizes_of
-from shared.words import flag_of, shown
+from shared.words import flag_of, nearest, shown
 
 OWN_BYTES = 1_500_000_000
 """What learner, inference, scribe and supervisor take for themselves, generously, with torch on a CPU."""
@@ -29,12 +28,6 @@ ACTOR_BYTES = 100_000_000
 """What an actor with few emulators may take for itself; tests/crash holds it to that."""
 ENV_BYTES = 1_000_000
 """What an emulator takes of its actor, generously."""
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """ "; did you mean ...?", or nothing when no known word resembles this one."""
-    close = difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.5)
-    return f"; did you mean {close[0]}?" if close else "."
 
 
 def settings(config: Config) -> None:

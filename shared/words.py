@@ -1,10 +1,11 @@
-"""Settings as words of a command line, and back."""
+"""Words of a command line: settings as options and back, names nearly right, commands for a person to type."""
 
 from __future__ import annotations
 
+import difflib
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
@@ -37,6 +38,12 @@ def words_of(**settings: Any) -> list[str]:
         elif value is not None:
             words += [flag_of(name), shown(value)]
     return words
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """ "; did you mean ...?", or nothing when no known word resembles this one."""
+    close = difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]}?" if close else "."
 
 
 def command(*words: str) -> str:

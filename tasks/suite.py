@@ -23,7 +23,7 @@ from shared.manifest import BEST_FILE, CHECKPOINTS
 from shared.parent import die_with
 from shared.requests import requests_heard
 from shared.suites import SUITES
-from shared.words import command, flag_in, flag_of, words_of
+from shared.words import command, flag_in, flag_of, nearest, words_of
 from tasks.arguments import LAUNCHER, PROGRAM, Choices, config_of, parse_choices
 
 NOT_HERE = {"--game": "--games", "--env": "--games", "--seed": "--seeds", "--run-dir": "--out", "--resume": "--out"}
@@ -105,7 +105,6 @@ def games_of(words: str) -> list[str]:
     """The games of a list's name, or of names separated by commas. Raises `ConfigError`."""
     from actors.atari import game_name
     from actors.env import EnvError
-    from shared.validate import nearest
 
     names = SUITES.get(words) or [name.strip() for name in words.split(",") if name.strip()]
     if not names:

@@ -105,14 +105,14 @@ def _run_of(source: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """The flat settings and the summary of the run that `source` is or is in."""
     import json
 
-    from shared.config import CONFIG_FILE
+    from shared.config import CONFIG_FILE, flat_of
     from zoo.catalogue import SUMMARY
 
     for run in (source, *source.absolute().parents[:2]):
         try:
             sections = json.loads((run / CONFIG_FILE).read_text())
             summary = json.loads((run / SUMMARY).read_text())
-            return {name: value for values in sections.values() for name, value in values.items()}, summary
+            return flat_of(sections), summary
         except (FileNotFoundError, NotADirectoryError):
             continue
         except (ValueError, AttributeError) as error:

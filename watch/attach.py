@@ -19,6 +19,7 @@ from shared.config import CONFIG_FILE, Config, ConfigError
 from shared.layout import LayoutError
 from shared.live import LIVE_FILE, Live, LiveError
 from shared.memory import Memory, Plan
+from shared.words import nearest
 
 RUNS = Path("runs")
 """Where runs lie unless they are told otherwise."""
@@ -55,7 +56,7 @@ def read_config(run_dir: Path) -> Config:
     path = run_dir / CONFIG_FILE
     try:
         if not run_dir.is_dir():
-            near = validate.nearest(run_dir.name, [each.name for each in run_dir.parent.glob("*/")])
+            near = nearest(run_dir.name, [each.name for each in run_dir.parent.glob("*/")])
             raise ConfigError(f"There is no run {run_dir}{near if '?' in near else ': name its directory.'}")
         with open(path, "rb") as file:
             content = file.read(_SIZE_LIMIT)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.config import CONFIG_FILE, JUDGED, METRICS_FILE, SUMMARY_FILE
+from shared.config import CONFIG_FILE, JUDGED, METRICS_FILE, SUMMARY_FILE, flat_of
 from shared.manifest import parse_json
 from watch.metrics import MetricsError, read_metrics
 
@@ -65,7 +65,7 @@ class Records:
     @property
     def settings(self) -> dict[str, Any]:
         """All settings by their flat names."""
-        return {name: value for values in self.config.values() for name, value in values.items()}
+        return flat_of(self.config)
 
     @property
     def state(self) -> str:

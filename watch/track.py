@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from shared.config import CONFIG_FILE, LOGS, METRICS_FILE, SUMMARY_FILE, Run
+from shared.config import CONFIG_FILE, LOGS, METRICS_FILE, SUMMARY_FILE, Run, flat_of
 from shared.cores import NICENESS
 from shared.files import PRIVATE_UMASK, read_object, write_atomic
 from shared.parent import die_with, killed
@@ -140,7 +140,7 @@ def main(run_dir: Path, parent: int) -> None:
         id=state.setdefault("id", secrets.token_hex(4)),
         name=run_dir.name,
         resume="allow",
-        config={name: value for values in config.values() for name, value in values.items()},
+        config=flat_of(config),
     )
     run.define_metric("steps")
     run.define_metric("*", step_metric="steps")

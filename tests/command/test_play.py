@@ -183,7 +183,7 @@ def test_a_recording_that_is_stopped_is_whole_as_far_as_it_goes(
         (["--human", "--game", "breakout", "--video", "a.mp4"], "omit --video"),
         (["--load", "{pong}", "--speed", "0"], "--speed 0 is not between"),
         (["--load", "{pong}", "--scale", "0"], "--scale 0 is not between"),
-        (["--load", "{pong}", "--seconds", "nan"], "--seconds nan is no time"),
+        (["--load", "{pong}", "--seconds", "nan"], "--seconds nan must be more than 0"),
         (["--load", "{pong}", "--episodes", "0"], "--episodes must be at least 1"),
         (["--load", "{pong}", "--seed", "-1"], "--seed must not be negative"),
     ],
