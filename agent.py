@@ -173,16 +173,19 @@ class Agent:
             )
         if stacks.ndim == 3:
             return self._of(1).q_values(stacks[None])[0]
-        return self._of(len(stacks)).q_values(stacks)
+        policy, rows = self._of(len(stacks)), len(stacks)
+        padded = np.zeros((policy.batch, *stacks.shape[1:]), np.uint8)
+        padded[:rows] = stacks
+        return policy.q_values(padded)[:rows]
 
-    def _of(self, rows: int) -> Policy:
-        """The network for a batch of so many; besides that of one, only the newest is kept."""
+    def _of(self, least: int) -> Policy:
+        """The network for a batch of so many, or of the next power of two: environments may end one by one."""
+        rows = 1 << (least - 1).bit_length()
         if rows not in self._policies:
             import torch
 
             from learner.policy import Policy
 
-            self._policies = {1: self._policies[1]} if 1 in self._policies else {}
             device = torch.device(self._device)
             self._policies[rows] = Policy(self._weights.network, device, "fp32", batch=rows, captured=False)
             self._policies[rows].load(self._weights.flat)

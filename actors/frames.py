@@ -31,8 +31,8 @@ from shared.config import FRAME_SIDE
 SCREEN_WIDTH = 160
 _PERIOD = 21
 """160 columns on 84 are 40 on 21, four times over: the weights across repeat with this period."""
-_LANES = 24
-"""A period is computed in as many lanes, with weight 0 beyond 21: whole vector registers of eight."""
+_COLUMNS = 24
+"""A period is computed in as many columns, with weight 0 beyond 21: whole vector registers of eight."""
 
 Bytes: TypeAlias = NDArray[np.uint8]
 Floats: TypeAlias = NDArray[np.float32]
@@ -63,7 +63,7 @@ def area_weights(source: int, target: int) -> list[list[tuple[int, np.float32]]]
 
 def _across() -> Floats:
     """Weights of one period across: float32[4, 24], for columns 2k-2, 2k-1, 2k, 2k+1 of output pixel k."""
-    weights = np.zeros((4, _LANES), np.float32)
+    weights = np.zeros((4, _COLUMNS), np.float32)
     for pixel, parts in enumerate(area_weights(SCREEN_WIDTH, FRAME_SIDE)[:_PERIOD]):
         for column, weight in parts:
             weights[column - 2 * pixel + 2, pixel] = weight
@@ -170,7 +170,7 @@ def _sum_across(screens, needed, pairs, sums, source):  # type: ignore[no-untype
         for period in range(4):
             column = period * 20
             pixel = period * 21
-            for k in range(24):  # lanes 21, 22, 23 are junk, which the next period overwrites or nobody reads
+            for k in range(24):  # columns 21, 22, 23 are junk, which the next period overwrites or nobody reads
                 sums[y, pixel + k] = (
                     (even[column + k] * _ACROSS[0, k] + odd[column + k] * _ACROSS[1, k])
                     + even[column + k + 1] * _ACROSS[2, k]

@@ -10,7 +10,7 @@ from learner.chunk import Chunk
 from learner.feed import CHUNK_UPDATES
 from learner.initial import initial_parameters
 from learner.method import method_of
-from learner.model import Beside
+from learner.model import SideInputs
 from learner.models import model_of
 from learner.targets import Targets
 from shared.memory import Plan
@@ -57,7 +57,7 @@ class Passes:
         for index in range(CHUNK_UPDATES):
             part, noise = slice(index * self._batch, (index + 1) * self._batch), slice(index, index + 1)
             self._targets.of(chunk, part, noise)
-            beside = Beside.of(chunk.fractions[part], chunk.noise[noise])
+            beside = SideInputs.of(chunk.fractions[part], chunk.noise[noise])
             past = online.forward(chunk.blocks[part], 0, beside, learns=True)
             online.backward(past, self._outputs_gradient, self._aside)
             self._aside.settle()

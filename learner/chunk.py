@@ -28,17 +28,17 @@ class Chunk(NamedTuple):
     """float32[n]: the return of the steps."""
     discount: Tensor
     """float32[n]; 0 where the return ends."""
-    future: Tensor
+    successor: Tensor
     """float32[n, actions, atoms]: what the target network says of s', where the online one chooses the action."""
     y: Tensor
     """float32[n] or [n, atoms]: what the updates move to."""
     fractions: Tensor
     """float32[n, N]: quantile fractions of the online network."""
-    future_fractions: Tensor
+    successor_fractions: Tensor
     """float32[n, K + N]: those of the target network; the first K choose its action."""
     noise: Tensor
     """float32[u, k], normal: of the online network, a row an update."""
-    future_noise: Tensor
+    successor_noise: Tensor
     """float32[u, k], normal: of the target network."""
     importance: Tensor
     """float32[n]: weights of the losses."""
@@ -61,12 +61,12 @@ class Chunk(NamedTuple):
             chosen=zeros(n, network.actions),
             reward=zeros(n),
             discount=zeros(n),
-            future=zeros(n if extend.double else 0, network.actions, atoms),
+            successor=zeros(n if extend.double else 0, network.actions, atoms),
             y=zeros(n) if method.scalar else zeros(n, atoms),
             fractions=zeros(n, method.samples),
-            future_fractions=method.policy_fractions(n, method.samples),
+            successor_fractions=method.policy_fractions(n, method.samples),
             noise=zeros(updates, model.noise),
-            future_noise=zeros(updates, model.noise),
+            successor_noise=zeros(updates, model.noise),
             importance=zeros(n if extend.prioritised else 0),
             error=zeros(n if extend.prioritised else 0),
             places=torch.zeros(n if extend.prioritised else 0, dtype=torch.int64),
@@ -82,8 +82,8 @@ class Chunk(NamedTuple):
     def draw(self, seed: int, round_: int, number: int) -> None:
         """Fractions and noise of chunk `number` of a round: a function of the three alone, by Philox counters."""
         for stream, buffer, other in (
-            (Stream.FRACTIONS, self.fractions, self.future_fractions),
-            (Stream.NOISE, self.noise, self.future_noise),
+            (Stream.FRACTIONS, self.fractions, self.successor_fractions),
+            (Stream.NOISE, self.noise, self.successor_noise),
         ):
             if not buffer.numel():
                 continue

@@ -31,7 +31,7 @@ def linear(x: Tensor, layer: Affine, gradients: Affine | None, aside: Callable[[
     Args:
         gradients: where those of weight and bias go, of any dtype; None: no backward pass follows. There must be a way
             back through `x`, and one use of the layer in a pass, since nothing is added up.
-        aside: asked in the backward pass for the lane in which they are computed; whole when it has settled.
+        aside: asked in the backward pass for where they are computed; whole when it has settled.
     """
     if gradients is None:
         return F.linear(x, *layer)

@@ -32,7 +32,7 @@ def clipped_error(q: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return F.huber_loss(q, y, reduction="none"), (q - y).clamp_(-1.0, 1.0)
 
 
-def greedy(q: Tensor) -> Tensor:
+def greedy_policy(q: Tensor) -> Tensor:
     """argmax_a Q(s, a) of q[n, A] as a one-hot [n, A] of q's dtype; of equal actions the first."""
     actions = torch.arange(q.shape[1], device=q.device)
     return (q.argmax(1, keepdim=True) == actions).to(q.dtype)

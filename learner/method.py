@@ -14,7 +14,7 @@ from shared.config import ConfigError, Extend
 from shared.parameters import Network
 
 
-class Future(NamedTuple):
+class Successor(NamedTuple):
     """What follows n transitions, as the target network has it."""
 
     outputs: Tensor
@@ -70,7 +70,7 @@ class Method(ABC):
         """Q(s, .) float32[n, actions], on the scale that is learnt, of outputs [n, actions, atoms]."""
 
     @abstractmethod
-    def target(self, future: Future) -> Tensor:
+    def target(self, successor: Successor) -> Tensor:
         """What the chosen outputs move to, float32[n] or [n, atoms]."""
 
     @abstractmethod

@@ -13,7 +13,7 @@ from learner.aside import Aside
 from shared.parameters import Network
 
 
-class Beside(NamedTuple):
+class SideInputs(NamedTuple):
     """What a network takes beside frames."""
 
     fractions: Tensor | None = None
@@ -22,12 +22,12 @@ class Beside(NamedTuple):
     """float32[g, k], normal: for noisy layers, a row for every n / g observations in turn; None: none."""
 
     @classmethod
-    def of(cls, fractions: Tensor, noise: Tensor) -> Beside:
+    def of(cls, fractions: Tensor, noise: Tensor) -> SideInputs:
         """What lies in buffers [n, N] and [g, k], which are empty where a network takes none."""
         return cls(fractions if fractions.shape[1] else None, noise if noise.shape[1] else None)
 
 
-class Past(Protocol):
+class ForwardPass(Protocol):
     """What a forward pass leaves for the backward pass."""
 
     @property
@@ -67,11 +67,11 @@ class Model(Protocol):
         self,
         blocks: Tensor,
         first: int,
-        beside: Beside,
+        beside: SideInputs,
         settle: Callable[[], None] | None = None,
         *,
         learns: bool = False,
-    ) -> Past:
+    ) -> ForwardPass:
         """The outputs for stacks.
 
         Args:

@@ -13,7 +13,7 @@ from learner import network as plain
 from learner.aside import Aside
 from learner.gather import GRID
 from learner.initial import initial_parameters
-from learner.model import Beside, Model
+from learner.model import Model, SideInputs
 from learner.modular import ModularModel
 from shared.config import STACK, ConfigError
 from shared.parameters import Network, parameters_of
@@ -38,7 +38,7 @@ class PlainModel(plain.Weights):
         self,
         blocks: Tensor,
         first: int,
-        beside: Beside,
+        beside: SideInputs,
         settle: Callable[[], None] | None = None,
         *,
         learns: bool = False,
@@ -116,7 +116,7 @@ def _numbers(
     model = model_of(network, device, precision)
     model.to_inner(initial_parameters(network, 0), model.master)
     model.cast()
-    beside = Beside(None if fractions is None else fractions.to(device))
+    beside = SideInputs(None if fractions is None else fractions.to(device))
     if gradient is None:
         with torch.no_grad():
             return [model.forward(pixels.to(device), 0, beside).outputs[:CHECKED_ROWS].numpy(force=True)]

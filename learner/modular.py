@@ -20,7 +20,7 @@ from learner.aside import Aside
 from learner.device import dtype_of
 from learner.gather import BLOCK
 from learner.linear import Affine, linear
-from learner.model import Beside
+from learner.model import SideInputs
 from learner.network import CELL, PIXEL, frames_in, network_input
 from learner.pinned import Passage
 from learner.pooling import max_pool
@@ -34,7 +34,7 @@ SIGMA = "_sigma"
 """Ends the names of what scales the noise."""
 
 
-class Taken(NamedTuple):
+class Pass(NamedTuple):
     """What a forward pass leaves for the backward pass: its graph."""
 
     outputs: Tensor
@@ -105,18 +105,18 @@ class ModularModel:
         self,
         blocks: Tensor,
         first: int,
-        beside: Beside,
+        beside: SideInputs,
         settle: Callable[[], None] | None = None,
         *,
         learns: bool = False,
-    ) -> Taken:
+    ) -> Pass:
         """See `Model`."""
         if not learns:
-            return Taken(self._outputs(blocks, first, beside, settle, learns=False))
+            return Pass(self._outputs(blocks, first, beside, settle, learns=False))
         with torch.inference_mode(False), torch.enable_grad():
-            return Taken(self._outputs(blocks, first, beside, settle, learns=True))
+            return Pass(self._outputs(blocks, first, beside, settle, learns=True))
 
-    def backward(self, past: Taken, gradient: Tensor, aside: Aside) -> None:
+    def backward(self, past: Pass, gradient: Tensor, aside: Aside) -> None:
         """See `Model`."""
         self._aside = aside
         others, into = self._others
@@ -142,7 +142,7 @@ class ModularModel:
     # --- the parts
 
     def _outputs(
-        self, blocks: Tensor, first: int, beside: Beside, settle: Callable[[], None] | None, *, learns: bool
+        self, blocks: Tensor, first: int, beside: SideInputs, settle: Callable[[], None] | None, *, learns: bool
     ) -> Tensor:
         """float32[n, actions, atoms]."""
         if self.network.name in CONVOLUTIONS:

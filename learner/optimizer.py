@@ -30,7 +30,7 @@ _ONE = np.float32(1.0)
 _HALF = np.uint32(16)
 _ROUND = np.uint32(0x7FFF)
 _ODD = np.uint32(1)
-_LANES = 1024
+_PARTS = 1024
 
 
 @njit(inline="always", error_model="numpy")
@@ -49,19 +49,19 @@ def _narrow(x):  # type: ignore[no-untyped-def]
 
 @njit(error_model="numpy", cache=True, nogil=True)
 def _sum_of_squares(half):  # type: ignore[no-untyped-def]
-    """Of bfloat16 bits, in lanes that a processor adds up side by side."""
-    lanes = np.zeros(_LANES, np.float32)
-    whole = half.size - half.size % _LANES
-    for first in range(0, whole, _LANES):
-        for lane in range(_LANES):
-            g = _widen(half[first + lane])
-            lanes[lane] += g * g
+    """Of bfloat16 bits, in parts that a processor adds up side by side."""
+    parts = np.zeros(_PARTS, np.float32)
+    whole = half.size - half.size % _PARTS
+    for first in range(0, whole, _PARTS):
+        for part in range(_PARTS):
+            g = _widen(half[first + part])
+            parts[part] += g * g
     for i in range(whole, half.size):
         g = _widen(half[i])
-        lanes[i - whole] += g * g
+        parts[i - whole] += g * g
     total = 0.0
-    for part in lanes:
-        total += float(part)
+    for share in parts:
+        total += float(share)
     return total
 
 

@@ -11,7 +11,7 @@ from learner.ahead import Graphs
 from learner.gather import BLOCK, GRID, select_to
 from learner.loss import RESCALING, unrescale
 from learner.method import method_of
-from learner.model import Beside
+from learner.model import SideInputs
 from learner.models import check_arithmetic, model_of
 from learner.network import CELL
 from shared.config import FRAME_SIDE, STACK, Extend
@@ -19,7 +19,11 @@ from shared.parameters import Network
 
 
 class Policy:
-    """A network that answers a fixed number of stacks with the values of their actions."""
+    """A network that answers a fixed number of stacks with the values of their actions.
+
+    Attributes:
+        batch: how many.
+    """
 
     def __init__(
         self,
@@ -46,7 +50,7 @@ class Policy:
         self._acting_noise: ActingNoise | None = None
         if explore_seed is not None and self._model.noise:
             self._acting_noise = ActingNoise(explore_seed, self._model.noise)
-        self._batch = batch
+        self.batch = batch
         actions = network.actions
         cuda = device.type == "cuda"
         self._host = torch.zeros(batch, GRID, GRID, STACK * CELL, dtype=torch.uint8, pin_memory=cuda)
@@ -67,8 +71,8 @@ class Policy:
 
     def rehearse(self) -> None:
         """Answer once for nobody: what a first answer compiles or loads is there before anybody waits for it."""
-        places = np.arange(self._batch)
-        rows = np.zeros((self._batch, STACK), np.int64)
+        places = np.arange(self.batch)
+        rows = np.zeros((self.batch, STACK), np.int64)
         blank = np.zeros((1, FRAME_SIDE, FRAME_SIDE), np.uint8)
         self.q_values_of(blank, rows, np.zeros(rows.shape, bool), places, (places, np.zeros_like(places)))
 
@@ -79,10 +83,10 @@ class Policy:
         Raises:
             ValueError: the batch has another shape; results may depend on the shape, so it never changes.
         """
-        if stacks.shape != (self._batch, STACK, FRAME_SIDE, FRAME_SIDE):
-            raise ValueError(f"The policy answers batches of {self._batch} stacks; this one has shape {stacks.shape}.")
-        places = np.arange(self._batch)
-        rows = np.arange(self._batch * STACK).reshape(self._batch, STACK)
+        if stacks.shape != (self.batch, STACK, FRAME_SIDE, FRAME_SIDE):
+            raise ValueError(f"The policy answers batches of {self.batch} stacks; this one has shape {stacks.shape}.")
+        places = np.arange(self.batch)
+        rows = np.arange(self.batch * STACK).reshape(self.batch, STACK)
         frames = np.ascontiguousarray(stacks).reshape(-1, FRAME_SIDE, FRAME_SIDE)
         return self.q_values_of(frames, rows, np.ones(rows.shape, bool), places)
 
@@ -123,7 +127,7 @@ class Policy:
         if self._blocks is not self._host:
             self._blocks.copy_(self._host, non_blocking=True)
             self._noise.copy_(self._drawn, non_blocking=True)
-        outputs = self._model.forward(self._blocks, 0, Beside.of(self._fractions, self._noise)).outputs
+        outputs = self._model.forward(self._blocks, 0, SideInputs.of(self._fractions, self._noise)).outputs
         if self._rescaled:
             outputs = unrescale(outputs, RESCALING)
         self._values.copy_(self._method.values(outputs), non_blocking=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from torch import Tensor
 
 from learner.chunk import Chunk
-from learner.loss import RESCALING, greedy, munchausen_reward, rescale, soft_policy, unrescale
-from learner.method import Future, Method
-from learner.model import Beside, Model
+from learner.loss import RESCALING, greedy_policy, munchausen_reward, rescale, soft_policy, unrescale
+from learner.method import Method, Successor
+from learner.model import Model, SideInputs
 from learner.replay import second_stack
 
 
@@ -21,12 +21,13 @@ class Targets:
     def prepare(self, chunk: Chunk) -> None:
         """Ask the target network about a whole chunk."""
         extend, method = self._extend, self._method
-        answer = self._target.forward(chunk.blocks, self._second, Beside.of(chunk.future_fractions, chunk.future_noise))
+        beside = SideInputs.of(chunk.successor_fractions, chunk.successor_noise)
+        answer = self._target.forward(chunk.blocks, self._second, beside)
         outputs = self.unscaled(answer.outputs)
         choosing = outputs[:, :, : method.policy_samples] if method.policy_samples else outputs
         outputs = outputs[:, :, method.policy_samples :]
         if extend.double:
-            chunk.future.copy_(outputs)
+            chunk.successor.copy_(outputs)
             return
         q, bonus = method.values(choosing), None
         if extend.munchausen:
@@ -34,23 +35,23 @@ class Targets:
             bonus = log_policy.mul(-extend.munchausen_temperature)
             chunk.reward.add_(self._munchausen(chunk))
         else:
-            policy = greedy(q)
-        chunk.y.copy_(self._of(Future(outputs, policy, bonus, chunk.reward, chunk.discount)))
+            policy = greedy_policy(q)
+        chunk.y.copy_(self._of(Successor(outputs, policy, bonus, chunk.reward, chunk.discount)))
 
     def of(self, chunk: Chunk, part: slice, noise: slice) -> Tensor:
         """Targets of the transitions `part` of a chunk, whose noise is `noise`: what the next update moves to."""
         if not self._extend.double:
             return chunk.y[part]
         samples = self._method.policy_samples
-        beside = Beside.of(chunk.future_fractions[part, :samples], chunk.noise[noise])
+        beside = SideInputs.of(chunk.successor_fractions[part, :samples], chunk.noise[noise])
         answer = self._online.forward(chunk.blocks[part], self._second, beside)
-        policy = greedy(self._method.values(self.unscaled(answer.outputs)))
-        future = Future(chunk.future[part], policy, None, chunk.reward[part], chunk.discount[part])
-        chunk.y[part] = self._of(future)
+        policy = greedy_policy(self._method.values(self.unscaled(answer.outputs)))
+        successor = Successor(chunk.successor[part], policy, None, chunk.reward[part], chunk.discount[part])
+        chunk.y[part] = self._of(successor)
         return chunk.y[part]
 
-    def _of(self, future: Future) -> Tensor:
-        y = self._method.target(future)
+    def _of(self, successor: Successor) -> Tensor:
+        y = self._method.target(successor)
         return rescale(y, RESCALING) if self._extend.value_rescaling else y
 
     def unscaled(self, outputs: Tensor) -> Tensor:
@@ -60,7 +61,7 @@ class Targets:
     def _munchausen(self, chunk: Chunk) -> Tensor:
         """What the target network's policy in s adds to the rewards."""
         extend = self._extend
-        beside = Beside.of(chunk.future_fractions[:, : self._method.policy_samples], chunk.future_noise)
+        beside = SideInputs.of(chunk.successor_fractions[:, : self._method.policy_samples], chunk.successor_noise)
         q = self._method.values(self.unscaled(self._target.forward(chunk.blocks, 0, beside).outputs))
         return munchausen_reward(
             q,

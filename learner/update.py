@@ -30,7 +30,7 @@ from learner.chunk import Chunk
 from learner.feed import CHUNK_UPDATES, Feed
 from learner.initial import initial_parameters
 from learner.method import method_of
-from learner.model import Beside
+from learner.model import SideInputs
 from learner.models import check_arithmetic, model_of
 from learner.network import frames_in
 from learner.optimizer import Optimizer
@@ -333,7 +333,7 @@ class Trainer:
         """One gradient update."""
         size, online = self._learn.batch_size, self._online
         part, noise = slice(index * size, (index + 1) * size), slice(index, index + 1)
-        beside = Beside.of(chunk.fractions[part], chunk.noise[noise])
+        beside = SideInputs.of(chunk.fractions[part], chunk.noise[noise])
         past = online.forward(chunk.blocks[part], 0, beside, self._aside.settle, learns=True)
         outputs = past.outputs.detach()
         target = self._targets.of(chunk, part, noise)

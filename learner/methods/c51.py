@@ -8,7 +8,7 @@ from torch import Tensor
 
 from learner.distribution import categorical_projection, cross_entropy, mean_of
 from learner.loss import select
-from learner.method import Future, Method
+from learner.method import Method, Successor
 from shared.config import Extend
 from shared.parameters import Network
 
@@ -29,12 +29,12 @@ class C51(Method):
         """Sum of the atoms, each times its probability."""
         return mean_of(outputs.softmax(-1), self._support)
 
-    def target(self, future: Future) -> Tensor:
+    def target(self, successor: Successor) -> Tensor:
         """The distribution of R + gamma z, projected on the atoms; float32[n, atoms]."""
-        following = select(future.outputs.softmax(-1), future.policy)
+        following = select(successor.outputs.softmax(-1), successor.policy)
         # By so many rows at once that the projection, Z^2 numbers a row, needs little memory.
         rows = max(1, MOST_AT_ONCE // len(self._support) ** 2)
-        parts = zip(following.split(rows), future.reward.split(rows), future.discount.split(rows), strict=True)
+        parts = zip(following.split(rows), successor.reward.split(rows), successor.discount.split(rows), strict=True)
         projected = [categorical_projection(*part, self._support) for part in parts]
         return projected[0] if len(projected) == 1 else torch.cat(projected)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from learner.loss import bellman_target, clipped_error
-from learner.method import Future, Learned, Method
+from learner.method import Learned, Method, Successor
 
 
 class Dqn(Method):
@@ -17,10 +17,10 @@ class Dqn(Method):
         """The outputs themselves."""
         return outputs[..., 0]
 
-    def target(self, future: Future) -> Tensor:
+    def target(self, successor: Successor) -> Tensor:
         """y = R + gamma sum_a pi(a) (Q^(s', a) + bonus(a)); float32[n]."""
-        q = future.outputs[..., 0] if future.bonus is None else future.outputs[..., 0] + future.bonus
-        return bellman_target(future.reward, future.discount, (q * future.policy).sum(1))
+        q = successor.outputs[..., 0] if successor.bonus is None else successor.outputs[..., 0] + successor.bonus
+        return bellman_target(successor.reward, successor.discount, (q * successor.policy).sum(1))
 
     def loss(self, chosen: Tensor, target: Tensor, fractions: Tensor | None) -> tuple[Tensor, Tensor]:
         """Huber's, of width 1; the priority is |delta| (Schaul et al. 2016, section 3.3)."""

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from learner.distribution import midpoints, quantile_huber
-from learner.method import Future, Method
+from learner.method import Method, Successor
 from shared.config import Extend
 from shared.parameters import Network
 
@@ -22,11 +22,11 @@ class Quantiles(Method):
         """The mean over the quantiles."""
         return outputs.mean(-1)
 
-    def target(self, future: Future) -> Tensor:
+    def target(self, successor: Successor) -> Tensor:
         """R + gamma sum_a pi(a) (theta_j(s', a) + bonus(a)); float32[n, atoms]."""
-        theta = future.outputs if future.bonus is None else future.outputs + future.bonus[:, :, None]
-        following = (theta * future.policy[:, :, None]).sum(1)
-        return future.reward[:, None] + future.discount[:, None] * following
+        theta = successor.outputs if successor.bonus is None else successor.outputs + successor.bonus[:, :, None]
+        following = (theta * successor.policy[:, :, None]).sum(1)
+        return successor.reward[:, None] + successor.discount[:, None] * following
 
     def loss(self, chosen: Tensor, target: Tensor, fractions: Tensor | None) -> tuple[Tensor, Tensor]:
         """The quantile Huber loss. The priority is the size of the errors, summed over quantiles, averaged over those

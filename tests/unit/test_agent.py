@@ -34,6 +34,7 @@ def test_one_observation_or_several(tmp_path: Path) -> None:
         np.testing.assert_allclose(agent.q_values(stack), of_batch, rtol=1e-4, atol=1e-5)
         assert agent(stack) == action
     assert isinstance(agent(STACKS[0]), int)
+    assert sorted(agent._policies) == [1, 4], "environments may end one by one, and need no network each time"
     assert agent(STACKS[:2]).tolist() == actions[:2].tolist()
     assert (agent.game, agent.protocol, agent.actions) == ("pong", "nature", 6)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from learner.loss import (
     bellman_target,
     clipped_error,
-    greedy,
+    greedy_policy,
     importance_weights,
     munchausen_reward,
     rescale,
@@ -54,7 +54,7 @@ def test_target_ends_where_the_discount_is_zero() -> None:
 
 def test_greedy_takes_the_first_of_equal_actions() -> None:
     q = torch.tensor([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0], [0.0, -1.0, 0.5]])
-    assert greedy(q).tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 1]]
+    assert greedy_policy(q).tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 1]]
 
 
 @pytest.mark.parametrize("rest", [(), (5,), (5, 2)])
@@ -151,7 +151,7 @@ def test_no_function_looks_at_a_value(dtype: torch.dtype) -> None:
     results = [
         bellman_target(one, one, one),
         *clipped_error(one, one),
-        select(q, greedy(q)),
+        select(q, greedy_policy(q)),
         munchausen_reward(q, q, alpha=0.9, temperature=TAU, lower=-1.0),
         rescale(one, EPS),
         unrescale(one, EPS),

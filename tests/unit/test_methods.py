@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from learner.method import Future, Learned, Method, method_of
+from learner.method import Learned, Method, Successor, method_of
 from learner.methods import c51
 from shared.config import ConfigError, Extend
 from shared.parameters import Network
@@ -150,41 +150,41 @@ def test_fractions_that_choose_are_evenly_spaced_with_room_for_those_that_learn(
         assert (_method(name).samples, _method(name).policy_fractions(2).shape) == (0, (2, 0))
 
 
-def _future(outputs: Tensor, policy: Tensor, bonus: Tensor | None) -> Future:
+def _successor(outputs: Tensor, policy: Tensor, bonus: Tensor | None) -> Successor:
     discount = torch.tensor([0.97, 0.0]).repeat(N // 2)
-    return Future(outputs, policy, bonus, _values(N, seed=5), discount)
+    return Successor(outputs, policy, bonus, _values(N, seed=5), discount)
 
 
 def test_targets_of_mixed_actions_are_their_means() -> None:
     policy, bonus = _values(N, A, seed=3).softmax(1), _values(N, A, seed=4)
     for name, atoms in (("dqn", 1), ("qr-dqn", 5), ("iqn", 6)):
         outputs = _values(N, A, atoms)
-        future = _future(outputs, policy, bonus)
-        y = _method(name).target(future).view(N, -1)
+        successor = _successor(outputs, policy, bonus)
+        y = _method(name).target(successor).view(N, -1)
         for i in range(N):
             for j in range(atoms):
                 soft = sum((policy[i, a] * (outputs[i, a, j] + bonus[i, a])).item() for a in range(A))
-                wanted = future.reward[i].item() + future.discount[i].item() * soft
+                wanted = successor.reward[i].item() + successor.discount[i].item() * soft
                 assert y[i, j].item() == pytest.approx(wanted, abs=1e-5)
-    assert _method("dqn").target(_future(_values(N, A, 1), policy, None)).shape == (N,)
+    assert _method("dqn").target(_successor(_values(N, A, 1), policy, None)).shape == (N,)
 
 
 def test_c51_projects_many_atoms_a_few_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    future = _future(_values(N, A, ATOMS), torch.eye(A)[_actions()], None)
-    whole = _method("c51").target(future)
+    successor = _successor(_values(N, A, ATOMS), torch.eye(A)[_actions()], None)
+    whole = _method("c51").target(successor)
     monkeypatch.setattr(c51, "MOST_AT_ONCE", 3 * ATOMS**2)
-    assert torch.equal(_method("c51").target(future), whole)
+    assert torch.equal(_method("c51").target(successor), whole)
 
 
 def test_c51_projects_the_distribution_of_the_chosen_action() -> None:
     """Bellemare et al. 2017, algorithm 1: the mass of every atom is shared between its new neighbours."""
     outputs = _values(N, A, ATOMS)
-    future = _future(outputs, torch.eye(A)[_actions()], None)
-    y = _method("c51").target(future)
+    successor = _successor(outputs, torch.eye(A)[_actions()], None)
+    y = _method("c51").target(successor)
     for i, action in enumerate(_actions()):
         expected = [0.0] * ATOMS
         for z, p in zip(SUPPORT, outputs[i, action].double().softmax(0).tolist(), strict=True):
-            moved = min(V_MAX, max(V_MIN, future.reward[i].item() + future.discount[i].item() * z))
+            moved = min(V_MAX, max(V_MIN, successor.reward[i].item() + successor.discount[i].item() * z))
             place = (moved - V_MIN) / (V_MAX - V_MIN) * (ATOMS - 1)
             below = min(int(place), ATOMS - 2)
             expected[below] += p * (below + 1 - place)

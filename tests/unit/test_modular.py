@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from learner.aside import Aside
 from learner.gather import GRID
 from learner.initial import initial_parameters
-from learner.model import Beside
+from learner.model import SideInputs
 from learner.models import PlainModel, check_arithmetic, model_of
 from learner.modular import ModularModel
 from learner.network import CELL, blocks
@@ -200,12 +200,12 @@ def _blocks(stacks: np.ndarray) -> Tensor:
     return blocks(torch.from_numpy(stacks), out)
 
 
-def _beside(model: ModularModel, seed: int = 0, rows: int = 2) -> Beside:
+def _beside(model: ModularModel, seed: int = 0, rows: int = 2) -> SideInputs:
     """Fractions, and noise of `rows` rows."""
     generator = torch.Generator().manual_seed(seed)
     fractions = torch.rand(BATCH, 3, generator=generator) if model.network.method == "iqn" else None
     noise = torch.randn(rows, model.noise, generator=generator) if model.noise else None
-    return Beside(fractions, noise)
+    return SideInputs(fractions, noise)
 
 
 def _model(network: Network, precision: str, flat: np.ndarray) -> ModularModel:
@@ -230,7 +230,7 @@ def _outer(model: ModularModel, inner: Tensor) -> np.ndarray:
     return outer
 
 
-def _learn(model: ModularModel, stacks: np.ndarray, beside: Beside, gradient: Tensor) -> tuple[Tensor, np.ndarray]:
+def _learn(model: ModularModel, stacks: np.ndarray, beside: SideInputs, gradient: Tensor) -> tuple[Tensor, np.ndarray]:
     """Outputs, and the gradient by the parameters, as the trainer asks for them."""
     vector = torch.full_like(model.shadow, 7.0)
     model.gradient_into(vector)
@@ -310,10 +310,10 @@ def test_without_extras_it_is_the_plain_network(name: str, precision: str) -> No
     vector, outer = torch.zeros_like(plain.shadow), np.zeros(len(flat), np.float32)
     plain.gradient_into(vector)
     with torch.inference_mode():
-        past = plain.forward(_blocks(stacks), 0, Beside(), learns=True)
+        past = plain.forward(_blocks(stacks), 0, SideInputs(), learns=True)
         plain.backward(past, gradient, Aside())
         plain.to_outer(vector.float(), outer)
-    outputs, found = _learn(_model(network, precision, flat), stacks, Beside(), gradient)
+    outputs, found = _learn(_model(network, precision, flat), stacks, SideInputs(), gradient)
     assert _relative(outputs, past.outputs.double()) < TOLERANCE[precision]
     assert _relative(torch.from_numpy(found), torch.from_numpy(outer).double()) < GRADIENT_TOLERANCE[precision]
 
@@ -327,8 +327,8 @@ def test_every_group_of_rows_has_its_noise_and_none_is_no_noise() -> None:
     assert model.noise == 1296 + 64 + 64 + ACTIONS
     same = np.repeat(_stacks(1), BATCH, axis=0)
     with torch.inference_mode():
-        quiet = model.forward(_blocks(same), 0, Beside()).outputs
-        still = model.forward(_blocks(same), 0, Beside(noise=torch.zeros(1, model.noise))).outputs
+        quiet = model.forward(_blocks(same), 0, SideInputs()).outputs
+        still = model.forward(_blocks(same), 0, SideInputs(noise=torch.zeros(1, model.noise))).outputs
         noisy = model.forward(_blocks(same), 0, _beside(model, rows=2)).outputs
         each = model.forward(_blocks(same), 0, _beside(model, rows=BATCH)).outputs
     torch.testing.assert_close(still, quiet)
@@ -375,7 +375,7 @@ def test_power_iteration_finds_the_largest_singular_value(precision: str) -> Non
     model.gradient_into(torch.zeros_like(model.shadow))
     with torch.inference_mode():
         for _ in range(60):
-            past = model.forward(_blocks(_stacks(1)), 0, Beside(), learns=True)
+            past = model.forward(_blocks(_stacks(1)), 0, SideInputs(), learns=True)
             model.backward(past, gradient, Aside())
     views = parameters_of(network).split(_outer(model, model.master))
     weight = torch.from_numpy(views[f"{name}.weight"]).double().flatten(1)
@@ -392,9 +392,9 @@ def test_the_vector_of_power_iteration_moves_only_when_a_pass_is_over() -> None:
     model.gradient_into(torch.zeros_like(model.shadow))
     before = model.master.clone()
     with torch.inference_mode():
-        first = model.forward(_blocks(_stacks(2)), 0, Beside()).outputs
-        past = model.forward(_blocks(_stacks(2)), 0, Beside(), learns=True)
-        assert torch.equal(model.forward(_blocks(_stacks(2)), 0, Beside()).outputs, first)
+        first = model.forward(_blocks(_stacks(2)), 0, SideInputs()).outputs
+        past = model.forward(_blocks(_stacks(2)), 0, SideInputs(), learns=True)
+        assert torch.equal(model.forward(_blocks(_stacks(2)), 0, SideInputs()).outputs, first)
         assert torch.equal(model.master, before)
         model.backward(past, torch.ones(2, ACTIONS, 1), Aside())
     views, former = (parameters_of(network).split(_outer(model, vector)) for vector in (model.master, before))

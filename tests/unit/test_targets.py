@@ -13,7 +13,7 @@ from torch import Tensor
 from learner.chunk import Chunk
 from learner.initial import initial_parameters
 from learner.method import Method, method_of
-from learner.model import Beside, Model
+from learner.model import Model, SideInputs
 from learner.models import model_of
 from learner.replay import second_stack
 from learner.targets import RESCALING, Targets
@@ -79,8 +79,8 @@ class Case:
         """float64[n, actions, atoms] on the scale of returns, row by row as if there were no other."""
         rows = []
         for i in range(N):
-            asked = self.chunk.future_fractions[i : i + 1, fractions]
-            beside = Beside(
+            asked = self.chunk.successor_fractions[i : i + 1, fractions]
+            beside = SideInputs(
                 asked if asked.shape[1] else None,
                 noise[i // BATCH][None] if model.noise else None,
             )
@@ -100,10 +100,10 @@ class Case:
         extend, chunk, second = self.extend, self.chunk, second_stack(self.n_step)
         first_ones = slice(0, K if extend.method == "iqn" else 0)
         last_ones = slice(first_ones.stop, None)
-        choosing = self.outputs(self.target, second, first_ones, chunk.future_noise)
-        outputs = self.outputs(self.target, second, last_ones, chunk.future_noise)
+        choosing = self.outputs(self.target, second, first_ones, chunk.successor_noise)
+        outputs = self.outputs(self.target, second, last_ones, chunk.successor_noise)
         online = self.outputs(self.online, second, first_ones, chunk.noise)
-        now = self.outputs(self.target, 0, first_ones, chunk.future_noise)
+        now = self.outputs(self.target, 0, first_ones, chunk.successor_noise)
         q, q_online, q_now = self.values(choosing), self.values(online), self.values(now)
         result = []
         for i in range(N):
@@ -192,10 +192,10 @@ def test_the_networks_of_these_tests_disagree() -> None:
     case = Case(Extend(noisy=True, n_step=3, double=True))
     chunk, everything = case.chunk, slice(0, 0)
     second = second_stack(3)
-    target = torch.tensor(case.values(case.outputs(case.target, second, everything, chunk.future_noise)))
+    target = torch.tensor(case.values(case.outputs(case.target, second, everything, chunk.successor_noise)))
     for other in (
         case.outputs(case.online, second, everything, chunk.noise),
-        case.outputs(case.target, 0, everything, chunk.future_noise),
+        case.outputs(case.target, 0, everything, chunk.successor_noise),
         case.outputs(case.target, second, everything, chunk.noise),
     ):
         assert (torch.tensor(case.values(other)) - target).abs().mean() > 0.05
@@ -211,11 +211,11 @@ def test_double_targets_follow_the_online_network() -> None:
 
 def test_draws_of_a_chunk_are_a_function_of_seed_round_and_number() -> None:
     chunk = Case(Extend(method="iqn", noisy=True)).chunk
-    first = chunk.future_fractions[:, :K].clone()
+    first = chunk.successor_fractions[:, :K].clone()
 
     def drawn(*where: int) -> list[np.ndarray]:
         chunk.draw(*where)
-        parts = (chunk.fractions, chunk.future_fractions[:, K:], chunk.noise, chunk.future_noise)
+        parts = (chunk.fractions, chunk.successor_fractions[:, K:], chunk.noise, chunk.successor_noise)
         return [part.numpy().copy() for part in parts]
 
     kept = drawn(5, 2, 1)
@@ -226,7 +226,7 @@ def test_draws_of_a_chunk_are_a_function_of_seed_round_and_number() -> None:
             assert not np.array_equal(new, former)
     assert not np.array_equal(kept[0], kept[1]), "both sides have fractions of their own"
     assert not np.array_equal(kept[2], kept[3]), "and noise of their own"
-    assert torch.equal(chunk.future_fractions[:, :K], first), "those that choose stay"
+    assert torch.equal(chunk.successor_fractions[:, :K], first), "those that choose stay"
     assert 0 <= min(kept[0].min(), kept[1].min()) <= max(kept[0].max(), kept[1].max()) < 1
     assert abs(kept[2].mean()) < 0.1
     assert kept[2].std() == pytest.approx(1.0, abs=0.1)
