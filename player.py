@@ -151,16 +151,16 @@ class _Seat:
             self._reward = shot.reward or self._reward
             over = episode.over and shot is self._shots[-1]
             scene = Scene(
-                self._game,
-                episode.number,
-                episode.steps,
-                total,
-                self._reward,
-                self._names,
-                episode.action,
-                episode.action != chosen,
-                told,
-                over,
+                game=self._game,
+                episode=episode.number,
+                steps=episode.steps,
+                total=total,
+                reward=self._reward,
+                actions=self._names,
+                action=episode.action,
+                random=episode.action != chosen,
+                values=told,
+                over=over,
             )
             moments.append((shot.screen, scene))
         return Turn(moments, episode.over)

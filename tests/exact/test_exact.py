@@ -36,8 +36,7 @@ def test_the_run_is_worth_comparing(undisturbed: Path) -> None:
     assert (last["redone_ticks"], last["redone_updates"], last["restarts"]) == (0, 0, 0)
 
 
-@pytest.mark.stress
-@pytest.mark.parametrize("actors", ["1", "4"])
+@pytest.mark.parametrize("actors", [pytest.param("1", marks=pytest.mark.stress), "4"])
 def test_number_of_actors_changes_nothing(undisturbed: Path, tmp_path: Path, actors: str) -> None:
     finish(start(tmp_path / "run", actors=actors))
     assert summary(tmp_path / "run")["weights_sha256"] == summary(undisturbed)["weights_sha256"]
