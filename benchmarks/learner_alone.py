@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 WINDOW_STEPS = 100_000
 """Most steps of the replay; 0.7 GB, far beyond any cache, where a million would take long to fill."""
+PACE_UPDATES = 64
+"""Least updates of a round for `learner_pace` on a GPU, where a few take no longer than the round's commit."""
 BOUND_SHARE = 0.25
 """Of the seconds for the learner, for what bounds it."""
 SLOWEST = 1.0
@@ -60,8 +62,10 @@ def learner_alone(plan: Plan, seconds: float, *, bounded: bool = True) -> Alone:
 
 
 def learner_pace(plan: Plan, seconds: float) -> float:
-    """Steps/s that the learner alone can follow, in the shortest rounds, so that none takes long. Raises as above."""
-    config = plan.config.with_settings(round_steps=plan.config.play.envs)
+    """Steps/s that the learner alone can follow, in short rounds, so that none takes long. Raises as above."""
+    learn, envs = plan.config.learn, plan.config.play.envs
+    least = 1 if plan.config.machine.device == "cpu" else PACE_UPDATES
+    config = plan.config.with_settings(round_steps=max(envs, least * learn.train_every))
     alone = learner_alone(Plan(config, plan.actions), seconds, bounded=False)
     return alone.updates_per_second * config.learn.train_every
 

@@ -11,6 +11,7 @@ import ast
 import contextlib
 import importlib.metadata
 import importlib.util
+import math
 import os
 import platform
 import re
@@ -44,11 +45,8 @@ def usable_cores(root: Path = ROOT, affinity: int | None = None) -> int:
         affinity: size of the affinity mask; by default that of this process.
     """
     cores = affinity if affinity is not None else len(os.sched_getaffinity(0))
-    for group in cgroup.groups(root, "cpu"):
-        quota, period = cgroup.cpu_quota(group)
-        if quota is not None and period > 0:
-            cores = min(cores, -(-quota // period))
-    return max(1, cores)
+    quota = cgroup.in_force(root).cores
+    return max(1, cores if quota is None else min(cores, math.ceil(quota)))
 
 
 def usable_memory(root: Path = ROOT) -> int:

@@ -103,20 +103,17 @@ def _steps(version: int, summary: dict[str, Any]) -> int:
 
 def _run_of(source: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """The flat settings and the summary of the run that `source` is or is in."""
-    import json
-
     from shared.config import CONFIG_FILE, flat_of
+    from shared.files import read_object
     from zoo.catalogue import SUMMARY
 
     for run in (source, *source.absolute().parents[:2]):
-        try:
-            sections = json.loads((run / CONFIG_FILE).read_text())
-            summary = json.loads((run / SUMMARY).read_text())
-            return flat_of(sections), summary
-        except (FileNotFoundError, NotADirectoryError):
+        if not (run / CONFIG_FILE).is_file() or not (run / SUMMARY).is_file():
             continue
-        except (ValueError, AttributeError) as error:
-            raise ConfigError(f"--add {source}: the {CONFIG_FILE} or {SUMMARY} of the run is damaged.") from error
+        sections, summary = read_object(run / CONFIG_FILE), read_object(run / SUMMARY)
+        if not sections or not summary or not all(isinstance(values, dict) for values in sections.values()):
+            raise ConfigError(f"--add {source}: the {CONFIG_FILE} or {SUMMARY} of the run is damaged.")
+        return flat_of(sections), summary
     raise ConfigError(
         f"--add {source} is in no run directory with a {CONFIG_FILE} and a {SUMMARY} of a run that ended."
     )
