@@ -1,0 +1,191 @@
+"""What one process leaves for another: published parameters, mailboxes, snapshots; whole, whenever it is killed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shared.arena import Arena
+from shared.layout import Layout
+from shared.mailbox import Mailbox, mailbox_fields, request_number
+from shared.sizes import Sizes, sizes_of
+from shared.snapshot import LaneSnapshots, LearnerSnapshots, snapshot_fields
+from shared.weights import PublishedWeights, weights_fields
+from tests.played_ring import small_config
+
+PARAMETERS = 5
+
+
+class Killed(Exception):
+    """The process ends here."""
+
+
+def filled(value: float) -> Callable[[Any], None]:
+    """Writes one number everywhere."""
+
+    def fill(out: Any) -> None:
+        out[:] = value
+
+    return fill
+
+
+def killed_midway(out: Any) -> None:
+    """Writes half, and is no more."""
+    out[: len(out) // 2] = -1
+    raise Killed
+
+
+# Parameters
+
+
+@pytest.fixture
+def weights() -> PublishedWeights:
+    made = PublishedWeights(Arena.create(Layout(weights_fields(PARAMETERS))))
+    made.clear()
+    return made
+
+
+def read(weights: PublishedWeights) -> tuple[int, list[float]]:
+    """The newest publication, and what was in it."""
+    seen = list[list[float]]()
+    number = weights.read(lambda flat: seen.append(flat.tolist()))
+    return number, seen[-1]
+
+
+def test_the_newest_parameters_are_read(weights: PublishedWeights) -> None:
+    assert weights.current == -1
+    for updates in range(4):
+        weights.publish(updates, filled(updates + 0.5))
+        assert read(weights) == (updates, [updates + 0.5] * PARAMETERS)
+
+
+def test_what_did_not_change_is_not_published_again(weights: PublishedWeights) -> None:
+    weights.publish(8, filled(1.0))
+    weights.publish(8, filled(2.0))
+    assert read(weights) == (0, [1.0] * PARAMETERS)
+
+
+def test_a_death_in_the_midst_leaves_the_former_parameters(weights: PublishedWeights) -> None:
+    weights.publish(1, filled(1.0))
+    with pytest.raises(Killed):
+        weights.publish(2, killed_midway)
+    assert read(weights) == (0, [1.0] * PARAMETERS)
+    weights.publish(2, filled(2.0))
+    assert read(weights) == (1, [2.0] * PARAMETERS)
+
+
+def test_a_reader_that_is_overtaken_reads_again(weights: PublishedWeights) -> None:
+    weights.publish(1, filled(1.0))
+    seen = list[float]()
+
+    def load(flat: np.ndarray) -> None:
+        seen.append(float(flat[0]))
+        if len(seen) == 1:  # two more come while it reads, the second into the same buffer
+            weights.publish(2, filled(2.0))
+            weights.publish(3, filled(3.0))
+
+    assert weights.read(load) == 2
+    assert seen == [1.0, 3.0]
+
+
+# Mailboxes
+
+
+@pytest.fixture
+def sizes() -> Sizes:
+    return sizes_of(small_config())
+
+
+def test_a_reply_is_to_one_request_of_one_life(sizes: Sizes) -> None:
+    mailbox = Mailbox(Arena.create(Layout(mailbox_fields(sizes, actions=4))))
+    lane, actions = np.array([1]), np.array([[2, 3]], np.uint8)
+    assert not mailbox.all_ask(slice(0, 1)), "nobody has asked yet"
+    mailbox.ask(1, life=0, tick=7)
+    assert not mailbox.answered(1)
+    numbers = mailbox.request[lane].copy()
+    assert Mailbox.tick_of(numbers).tolist() == [7]
+    mailbox.answer(lane, numbers, actions)
+    assert mailbox.answered(1)
+    assert mailbox.actions[1].tolist() == [2, 3]
+    mailbox.ask(1, life=1, tick=7)  # its actor was killed and asks anew, for the same tick
+    assert not mailbox.answered(1)
+    mailbox.answer(lane, numbers, actions)  # which was for the life before
+    assert not mailbox.answered(1)
+
+
+def test_a_first_request_is_no_empty_mailbox() -> None:
+    assert request_number(life=0, tick=0) != 0
+    assert request_number(life=1, tick=0) != request_number(life=0, tick=1)
+
+
+def test_all_of_some_lanes_ask_when_each_does(sizes: Sizes) -> None:
+    mailbox = Mailbox(Arena.create(Layout(mailbox_fields(sizes, actions=4))))
+    mailbox.ask(0, life=0, tick=3)
+    assert not mailbox.all_ask(slice(0, 2))
+    mailbox.ask(1, life=0, tick=2)
+    assert mailbox.all_ask(slice(0, 2))
+
+
+# Snapshots
+
+
+def test_a_lane_goes_on_from_its_newest_whole_snapshot(sizes: Sizes) -> None:
+    snapshots = LaneSnapshots(Arena.create(Layout(snapshot_fields(sizes, PARAMETERS))), sizes)
+    snapshots.clear()
+    assert snapshots.newest(0) == -1
+    assert snapshots.read(0, 0) is None
+    for boundary in range(3):
+        snapshots.write(0, boundary, b"state %d" % boundary)
+    assert snapshots.newest(0) == 2
+    assert snapshots.newest(1) == -1, "of each lane by itself"
+    assert snapshots.read(0, 2) == b"state 2"
+    assert snapshots.read(0, 1) == b"state 1"
+    assert snapshots.read(0, 0) is None, "its place was taken by that of boundary 2"
+    snapshots.write(0, 3, b"s")
+    assert snapshots.read(0, 3) == b"s", "a shorter one is not longer than it is"
+
+
+def test_a_lane_that_is_killed_at_its_snapshot_has_the_one_before(sizes: Sizes) -> None:
+    snapshots = LaneSnapshots(Arena.create(Layout(snapshot_fields(sizes, PARAMETERS))), sizes)
+    snapshots.clear()
+    snapshots.write(0, 0, b"zero")
+    snapshots.write(0, 1, b"one")
+    with pytest.raises(TypeError):
+        snapshots.write(0, 2, None)  # type: ignore[arg-type]
+    assert snapshots.newest(0) == 1
+    assert snapshots.read(0, 2) is None
+
+
+def test_free_lanes_keep_a_snapshot_more() -> None:
+    sizes = sizes_of(small_config().with_settings(schedule="free"))
+    snapshots = LaneSnapshots(Arena.create(Layout(snapshot_fields(sizes, PARAMETERS))), sizes)
+    snapshots.clear()
+    for boundary in range(4):
+        snapshots.write(0, boundary, b"%d" % boundary)
+    assert [snapshots.read(0, boundary) for boundary in range(4)] == [None, b"1", b"2", b"3"]
+
+
+def test_a_learner_that_is_killed_at_its_snapshot_has_the_one_before(sizes: Sizes) -> None:
+    snapshots = LearnerSnapshots(Arena.create(Layout(snapshot_fields(sizes, PARAMETERS))), sizes)
+    snapshots.clear()
+
+    def store(value: float) -> Callable[[dict[str, Any]], None]:
+        return lambda out: [filled(value)(vector) for vector in out.values()] and None
+
+    snapshots.write(0, store(0.5))
+    snapshots.write(1, store(1.5))
+
+    def killed(out: dict[str, Any]) -> None:
+        killed_midway(out["online"])
+
+    with pytest.raises(Killed):
+        snapshots.write(2, killed)
+    assert snapshots.newest() == 1
+    state = snapshots.read(1)
+    assert state is not None
+    assert {name: set(vector.tolist()) for name, vector in state.items()} == {name: {1.5} for name in state}
+    assert snapshots.read(0) is None
+    assert snapshots.read(2) is None

@@ -1,0 +1,137 @@
+"""Waiting: what wakes, what is counted, and that a run which ends wakes everybody."""
+
+from __future__ import annotations
+
+import os
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shared import wait
+from shared.board import Phase
+from shared.wait import Bell, Stopped, Waiter
+
+ME = 1
+SECOND = 1_000_000_000
+
+
+class Clock:
+    """Nanoseconds that pass only where somebody waits or works."""
+
+    def __init__(self) -> None:
+        self.now = 5 * SECOND
+
+    def monotonic_ns(self) -> int:
+        return self.now
+
+
+class Ears:
+    """A bell that is heard after so many looks, in half a second each; `then` is what the others do meanwhile."""
+
+    def __init__(self, clock: Clock, then: Any = lambda look: None) -> None:
+        self._clock, self._then, self.looks = clock, then, 0
+
+    def wait(self, seconds: float) -> None:
+        assert seconds == wait.LOOK_SECONDS, "every wait is bounded"
+        self._clock.now += int(seconds * SECOND)
+        self.looks += 1
+        self._then(self.looks)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(wait, "time", SimpleNamespace(monotonic_ns=made.monotonic_ns, process_time_ns=lambda: made.now))
+    return made
+
+
+@pytest.fixture
+def board() -> Any:
+    """The words that a waiter writes, of three processes."""
+    names = ("busy_ns", "waited_ns", "cpu_ns", "heartbeat", "private_bytes", "device_bytes", "furthest")
+    made = SimpleNamespace(**{name: np.zeros(3, np.int64) for name in names}, stopping=False)
+    made.phase = np.full(3, Phase.WORKING)
+    made.furthest[:] = -1
+    return made
+
+
+def waiter_of(board: Any, ears: Any) -> Waiter:
+    return Waiter(board, ME, ears)
+
+
+def test_work_and_waiting_are_counted_apart(board: Any, clock: Clock) -> None:
+    ears = Ears(clock)
+    waiter = waiter_of(board, ears)
+    clock.now += 2 * SECOND
+    assert waiter.wait(lambda: ears.looks == 3) == 3 * SECOND // 2
+    assert board.busy_ns.tolist() == [0, 2 * SECOND, 0]
+    assert board.waited_ns.tolist() == [0, 3 * SECOND // 2, 0]
+    assert board.heartbeat[ME] == clock.now, "who waits gives signs of life"
+    clock.now += SECOND
+    waiter.beat()
+    assert board.busy_ns[ME] == 3 * SECOND
+    assert board.private_bytes[ME] > 1_000_000
+
+
+def test_what_is_ready_is_not_waited_for(board: Any, clock: Clock) -> None:
+    ears = Ears(clock)
+    assert waiter_of(board, ears).wait(lambda: True) == 0
+    assert ears.looks == 0
+    assert board.phase[ME] == Phase.WORKING
+
+
+def test_who_waits_says_so_and_goes_on_as_before(board: Any, clock: Clock) -> None:
+    board.phase[ME] = Phase.REDOING
+    seen = list[int]()
+    ears = Ears(clock, lambda look: seen.append(board.phase[ME]))
+    waiter_of(board, ears).wait(lambda: ears.looks == 1)
+    assert seen == [Phase.WAITING]
+    assert board.phase.tolist() == [Phase.WORKING, Phase.REDOING, Phase.WORKING]
+
+
+def test_a_run_that_ends_ends_every_wait_and_every_piece_of_work(board: Any, clock: Clock) -> None:
+    def stop(look: int) -> None:
+        board.stopping = look == 2
+
+    ears = Ears(clock, stop)
+    waiter = waiter_of(board, ears)
+    with pytest.raises(Stopped):
+        waiter.wait(lambda: False)
+    assert ears.looks == 2
+    with pytest.raises(Stopped):
+        waiter.beat()
+
+
+def test_the_furthest_point_never_goes_back(board: Any, clock: Clock) -> None:
+    waiter = waiter_of(board, Ears(clock))
+    for point in (3, 7, 5):
+        waiter.furthest(point)
+    assert board.furthest.tolist() == [-1, 7, -1]
+
+
+def test_time_on_a_processor_is_added_to_that_of_former_lives(board: Any, clock: Clock) -> None:
+    board.cpu_ns[ME] = 100
+    waiter = waiter_of(board, Ears(clock))
+    waiter.device_bytes = lambda: 12_345
+    clock.now += SECOND
+    waiter.beat()
+    assert board.cpu_ns[ME] == 100 + SECOND
+    assert board.device_bytes[ME] == 12_345
+
+
+def test_a_ring_wakes_once_and_a_ring_too_early_is_kept() -> None:
+    bell = Bell.create()
+    try:
+        bell.ring()
+        bell.ring()
+        bell.wait(60.0)  # or this test is too late
+        with pytest.raises(BlockingIOError):
+            os.eventfd_read(bell.fd)
+        threading.Timer(0.05, bell.ring).start()
+        bell.wait(60.0)
+        bell.wait(0.0)
+    finally:
+        os.close(bell.fd)
