@@ -32,6 +32,8 @@ SLICE_SECONDS = 1.0
 """What a slice of fewer updates takes, where single ones take less: signs of life must come often (shared/vigil.py)."""
 SLICES_AHEAD = 8
 """Slices that a GPU is asked for while it has not done the first of them: so many updates a stop waits for."""
+SLICES_LEFT = 2
+"""Slices of a round that are waited for without a look: looks are so far apart that a short round would feel it."""
 LOOK_SECONDS = 0.001
 """Between two looks whether the GPU is done, which rings no bell."""
 
@@ -113,9 +115,9 @@ class Rounds:
             first += part
 
     def _wait_for_gpu(self, coming: int) -> None:
-        """Let a GPU finish what was asked of it; meanwhile draw the transitions of round `coming`, once it can be."""
+        """Let a GPU almost finish what was asked of it; meanwhile draw round `coming`'s transitions, once it can be."""
         finished = self._board.lane_finished
-        while self._trainer.slices_begun:
+        while self._trainer.slices_begun > SLICES_LEFT:
             if finished.min() >= coming:
                 self._foresee(coming)
             self._waiter.beat()

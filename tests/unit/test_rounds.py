@@ -10,7 +10,7 @@ import pytest
 
 from learner import learner
 from learner.feed import CHUNK_UPDATES
-from learner.learner import SLICE_UPDATES, SLICES_AHEAD, Rounds
+from learner.learner import SLICE_UPDATES, SLICES_AHEAD, SLICES_LEFT, Rounds
 from shared.board import METRIC_SPANS
 
 
@@ -91,6 +91,22 @@ def test_a_gpu_is_asked_for_some_slices_ahead_and_no_more(clock: list[float]) ->
     assert gpu.most == SLICES_AHEAD + 1
     assert gpu.slices_begun == SLICES_AHEAD, "they are waited for elsewhere, with something to do meanwhile"
     assert len(signs) > 20, "who waits lives"
+
+
+@pytest.mark.parametrize(("begun", "looks"), [(SLICES_LEFT, 0), (SLICES_LEFT + 3, 3)])
+def test_the_next_round_is_drawn_while_the_gpu_has_work_for_some_looks(
+    clock: list[float], begun: int, looks: int
+) -> None:
+    gpu = Gpu()
+    gpu.slices_begun = begun
+    rounds, signs = rounds_of(gpu.run)
+    rounds._trainer, rounds._waiter.bell = gpu, gpu
+    rounds._board.lane_finished = np.array([5, 5])
+    drawn = list[int]()
+    rounds._foresee = drawn.append
+    rounds._wait_for_gpu(5)
+    assert len(signs) == looks
+    assert drawn == [5] * looks
 
 
 def may_commit(boundary: int, *, written: int, held_from: int, trouble: int = 0) -> bool:
