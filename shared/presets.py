@@ -2,11 +2,14 @@
 
 Every number comes from its paper or from its authors' code, named below it; dqn_zoo is DeepMind's own collection of
 these agents (github.com/google-deepmind/dqn_zoo, the flags of dqn_zoo/AGENT/run_atari.py), Dopamine Google's
-(github.com/google/dopamine, agents/AGENT/configs). What is left away, or differs here, is said, too.
+(github.com/google/dopamine, agents/AGENT/configs). What is left out, or differs here, is said, too.
 
 Periods are given in steps; a published one in frames is four times as long. In Ringside the network that plays is the
 target network, so a period of the target network is also how old the playing policy may be (docs/design.md). Epsilon
 falls from the step on at which learning may begin, as in dqn_zoo; updates begin with the next whole round.
+
+All are judged by their protocol, `nature` with epsilon 0.05. dqn_zoo and Dopamine judge c51, qr-dqn, iqn and Dopamine's
+rainbow with 0.001, dqn_zoo its rainbow with its noise and no epsilon: their scores are of a little better play.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ DOUBLE = replace(
 """van Hasselt et al. 2016, appendix "Hyper-parameters", the tuned version: target network every 30,000 steps, epsilon
 to 0.01; dqn_zoo's double_q: 120,000 frames and 0.01.
 
-Left away: one bias for all actions of the last layer, the third change of the tuned version. The authors evaluate with
+Left out: one bias for all actions of the last layer, the third change of the tuned version. The authors evaluate with
 epsilon 0.001; here the protocol decides."""
 
 DUELING = replace(
@@ -46,8 +49,8 @@ DUELING = replace(
 
 The paper calls the learning rate "slightly lower" than Double DQN's and does not give it; 6.25e-5 is what it settles
 on for the dueling network with priorities, which is also that of Schaul et al. 2016. The norm is that of the batch's
-mean gradient here; the paper does not say whether it is of a mean or a sum. Left away: the gradient that enters the
-convolutions is not scaled by 1/sqrt(2)."""
+mean gradient here, which hardly ever comes to 10; the paper does not say whether it is of a mean or of a sum, for which
+10/32 would stand here. Left out: the gradient that enters the convolutions is not scaled by 1/sqrt(2)."""
 
 C51 = replace(
     NATURE,
@@ -90,11 +93,12 @@ sigma_0 0.5 and no epsilon, target network every 32,000 frames, priority exponen
 steps, 51 atoms in [-10, 10]. Dopamine's rainbow_aaai.gin has the same periods and Adam, but epsilon-greedy in place of
 noisy nets, neither Double DQN nor two streams, and an importance exponent of 0.5.
 
-What differs: the paper's first footnote advises a sigma_0 of 0.1 where the noise is made on a CPU, as it is here;
-dqn_zoo and Kaixhin/Rainbow have 0.1 (here: --noisy-std 0.1). Batches are drawn a chunk of eight updates ahead, so
-errors count from the second chunk after them on (docs/algorithms.md). dqn_zoo's also differs from the paper in Adam's
-epsilon (0.005/32), a thousandth of uniform draws and gradient norms clipped to 10. Priorities are the Kullback-Leibler
-divergence, as in the paper, where both programs take the cross-entropy."""
+What differs: the paper's first footnote says that a sigma_0 of 0.1 may be helpful where the noise is made on a CPU, as
+it is here; dqn_zoo and Kaixhin/Rainbow have 0.1 (here: --noisy-std 0.1). Batches are drawn a chunk of eight updates
+ahead, so errors count from the second chunk after them on (docs/algorithms.md). dqn_zoo's also differs from the paper
+in Adam's epsilon (0.005/32), a thousandth of uniform draws, gradient norms clipped to 10 and noise clipped to 2, among
+others. Priorities are the Kullback-Leibler divergence, as in the paper, where both programs take the cross-entropy,
+whose least value is the target's entropy: their draws are the more even."""
 
 QR_DQN = replace(
     NATURE,
@@ -172,10 +176,13 @@ cosines, two noisy streams of 512 units, no layer norm.
 What differs. The log-policy that Munchausen adds is the target network's, as Vieillard et al. 2020 have it; the
 authors' code takes the online network's. Policies are means over eight evenly spaced fractions, not over the eight
 sampled ones. They switch epsilon off in the second half of training and let it fall by a two-millionth of the rest at
-every step; here it falls in a straight line over as many steps and stays at 0.01. Their code plays the minimal action
-set after up to 30 no-ops, with sticky actions; `machado` plays all 18 actions without no-ops. Noise of acting is one
-for all their emulators; here each has its own. Acting is with the target network, up to 500 updates old, where theirs
-is the online one. They evaluate with epsilon 0.01."""
+every step, from the first on: to 0.37 after two million, 0.14 after four. Here it falls in a straight line over two
+million steps and stays at 0.01. Versions of their code differ in whether a truncated episode ends the return; here it
+does not. Power iteration makes a step an update here, and theirs one a forward pass. Their code plays the minimal
+action set after up to 30 no-ops, with sticky actions; `machado` plays all 18 actions without no-ops. Noise of acting
+is one for all their emulators; here each has its own. Acting is with the target network, up to 500 updates old, where
+theirs is the online one. They evaluate with epsilon 0.01, and with none after 125 million frames; `machado` says
+0.001."""
 
 QUICK = Config(
     # A round of 1,024 steps is 32 ticks of 32 emulators; with 96 it would be 11, and mostly barrier.

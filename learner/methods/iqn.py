@@ -1,7 +1,8 @@
 """IQN: returns at quantiles that are sampled and given to the network (Dabney et al. 2018b).
 
 The paper also samples the fractions whose mean chooses an action. Here they are evenly spaced, the same for every
-state: the mean that is meant, with less variance, and an action that depends on nothing but the state.
+state: nearly the mean that is meant, the nearer the more there are, and an action that depends on nothing but the
+state.
 """
 
 from __future__ import annotations

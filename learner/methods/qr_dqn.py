@@ -30,7 +30,7 @@ class Quantiles(Method):
 
     def loss(self, chosen: Tensor, target: Tensor, fractions: Tensor | None) -> tuple[Tensor, Tensor]:
         """The quantile Huber loss. The priority is the size of the errors, summed over quantiles, averaged over those
-        of the target, as in the program of BTR's authors (VIPTankz/BTR, Agent.py)."""
+        of the target, as in the program of BTR's authors (shared/presets.py)."""
         loss = quantile_huber(chosen, self._midpoints if fractions is None else fractions, target)
         if not self.extend.prioritised:
             return loss, loss
