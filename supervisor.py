@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import multiprocess
-from multiprocess import reduction
+from multiprocess import reduction, resource_tracker
 from multiprocess.connection import wait as wait_for
 
 from shared import mps, trouble
@@ -137,6 +137,8 @@ class Supervisor:
 
     def _do(self) -> None:
         """Start everybody, and look after them until the last has gone."""
+        # Begun by the first process that is started, it would unblock what `_start` blocks.
+        resource_tracker.ensure_running()
         try:
             for process in [*self._roles, *range(Role.ACTORS, Role.ACTORS + self._plan.actors)]:
                 if self._board.stopping:  # one could not be started
@@ -228,11 +230,11 @@ class Supervisor:
 
     def _bury(self, number: int, child: _Child) -> None:
         """A process has ended: let it go, start it again, or end the run."""
-        child.process.join(REAP_SECONDS)  # its descriptors are closed, but a driver may still hold it
-        code = child.process.exitcode
-        if code is None:
+        if not _ended(child.process, REAP_SECONDS):  # its descriptors are closed, but a driver holds it
+            child.process.kill()
             self._forget(number)
             return
+        code = child.process.exitcode
         if code == 0 and (self._board.stopping or self._board.finished):
             del self._children[number]
             return
@@ -309,7 +311,7 @@ class Supervisor:
             self._note(f"{role_name(number)} {why}; it is killed{'' if self._did_all(number) else ' and replaced'}.")
             child.killed_at = time.monotonic()
             os.kill(child.process.pid, TELL_STACKS)
-            child.process.join(STACKS_SECONDS)
+            _ended(child.process, STACKS_SECONDS)
             child.process.kill()
 
     # --- endings
@@ -374,7 +376,20 @@ class Supervisor:
 def _end(process: multiprocess.Process) -> bool:
     """Kill a process, if it lives, and reap it; False: it does not end."""
     process.kill()
-    process.join(REAP_SECONDS)
+    return _ended(process, REAP_SECONDS)
+
+
+def _ended(process: multiprocess.Process, seconds: float) -> bool:
+    """Wait for the end of a process for so many seconds, and reap it; False: it has not ended.
+
+    `join` goes by a pipe of the process, and waits without bound for one that has let go of it and does not end.
+    """
+    if process.exitcode is None:
+        descriptor = os.pidfd_open(process.pid)
+        try:
+            wait_for([descriptor], seconds)
+        finally:
+            os.close(descriptor)
     return process.exitcode is not None
 
 

@@ -8,6 +8,7 @@ nothing of them is published twice.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 import numpy as np
@@ -20,7 +21,7 @@ from learner.update import NonFiniteError, RoundMetrics, Trainer
 from shared.board import METRIC_MEANS, METRIC_SPANS, Phase
 from shared.boundary import newest_boundary
 from shared.config import Config
-from shared.errors import Unmendable
+from shared.errors import DeviceFault, Unmendable
 from shared.evaluation import evaluations_until
 from shared.memory import Memory
 from shared.process import Birth, enter
@@ -34,6 +35,8 @@ SLICES_AHEAD = 8
 """Slices that a GPU is asked for while it has not done the first of them: so many updates a stop waits for."""
 SLICES_LEFT = 2
 """Slices of a round that are waited for without a look: looks are so far apart that a short round would feel it."""
+STUCK_SECONDS = 300.0
+"""Without the end of a slice, from which on a GPU counts as hung: as long as a process may wait for a driver."""
 LOOK_SECONDS = 0.001
 """Between two looks whether the GPU is done, which rings no bell."""
 
@@ -76,6 +79,7 @@ class Rounds:
         if count:
             # A life's first, with which its start ends, also fills a GPU's window with all of its frames.
             self._trainer.begin_round(round_, self._sizes.window_end(round_))
+        self._waiter.beat()  # what was done up to here was the start's, and tells nothing of the pace of work
         self._board.phase[self._waiter.process] = Phase.REDOING if again else Phase.WORKING
         if count:
             self._run(round_, count)
@@ -98,11 +102,9 @@ class Rounds:
             part = min(self._slice, count - first, SLICE_UPDATES - first % SLICE_UPDATES)
             began = time.monotonic()
             self._trainer.run(part)
+            self._wait_for_slices(SLICES_AHEAD)
             pace = max((time.monotonic() - began) / part, SLICE_SECONDS / SLICE_UPDATES)
             self._slice = max(1, int(SLICE_SECONDS / pace))
-            while self._trainer.slices_begun > SLICES_AHEAD:
-                self._waiter.beat()
-                self._waiter.bell.wait(LOOK_SECONDS)
             done = before + first + part
             if done <= board.updates[0]:
                 board.redone[self._waiter.process] += part if round_ >= board.committed else 0
@@ -110,16 +112,33 @@ class Rounds:
             self._waiter.furthest((round_ << 24) + first + part)
             self._waiter.beat()
             if free and first + part - published >= self._learn.publish_every_updates and first + part < count:
+                self._wait_for_slices(SLICES_LEFT)
                 self._memory.weights.publish(done, self._trainer.online_into)
                 published = first + part
             first += part
 
     def _wait_for_gpu(self, coming: int) -> None:
         """Let a GPU almost finish what was asked of it; meanwhile draw round `coming`'s transitions, once it can be."""
-        finished = self._board.lane_finished
-        while self._trainer.slices_begun > SLICES_LEFT:
-            if finished.min() >= coming:
+
+        def draw() -> None:
+            if self._board.lane_finished.min() >= coming:
                 self._foresee(coming)
+
+        self._wait_for_slices(SLICES_LEFT, draw)
+
+    def _wait_for_slices(self, most: int, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Wait until a GPU has at most so many slices left to do, and call `meanwhile` at every look.
+
+        Raises:
+            DeviceFault: it does not go on.
+        """
+        left, since = self._trainer.slices_begun, time.monotonic()
+        while (now := self._trainer.slices_begun) > most:
+            if now < left:
+                left, since = now, time.monotonic()
+            elif time.monotonic() - since > STUCK_SECONDS:
+                raise DeviceFault(f"The GPU did not finish {SLICE_UPDATES} updates in {STUCK_SECONDS:.0f} s.")
+            meanwhile()
             self._waiter.beat()
             self._waiter.bell.wait(LOOK_SECONDS)
 

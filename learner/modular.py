@@ -69,6 +69,7 @@ class ModularModel:
     def to_inner(self, outer: NDArray[np.float32], inner: Tensor) -> None:
         """See `Model`."""
         views = self._views(inner)
+        inner.zero_()  # between parameters, too: a gradient that was not finite leaves no zeros there
         for name, part in self._outer_parts(self._passage.to_device(outer)).items():
             views[name].copy_(part)
 

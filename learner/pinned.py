@@ -38,25 +38,25 @@ class Pinned:
         fill(host)
         out.copy_(host, non_blocking=True)
         if self._copied is not None:
-            self._copied.record()
+            self._copied.record(torch.cuda.current_stream(out.device))
 
 
 class Passage:
     """How vectors of `count` float32 go from numpy to a device and back. On a CPU nothing is copied on the way."""
 
     def __init__(self, count: int, device: torch.device) -> None:
-        self._device = device
-        self._there: Tensor | None = None
-        if device.type == "cuda":
-            self._there = torch.zeros(count, device=device)
-            self._outward = Pinned([self._there.nbytes], device)
-            self._back = torch.zeros(count, pin_memory=True)
+        self._count, self._device = count, device
+        self._outward: Pinned | None = None
+        self._there = self._back = torch.zeros(0)
 
     def to_device(self, values: NDArray[np.float32]) -> Tensor:
         """The values float32[count] on the device; good until the next ones, in the current stream."""
         source = torch.from_numpy(values)
-        if self._there is None:
+        if self._device.type == "cpu":
             return source
+        if self._outward is None:
+            self._there = torch.zeros(self._count, device=self._device)
+            self._outward = Pinned([self._there.nbytes], self._device)
 
         def fill(host: Tensor) -> None:
             host.copy_(source.view(torch.uint8))
@@ -66,9 +66,11 @@ class Passage:
 
     def to_host(self, vector: Tensor, out: NDArray[np.float32]) -> None:
         """Write a vector of the device into float32[count], when the current stream has come to it."""
-        if self._there is None:
+        if self._device.type == "cpu":
             torch.from_numpy(out).copy_(vector)
             return
+        if not len(self._back):
+            self._back = torch.zeros(self._count, pin_memory=True)
         self._back.copy_(vector, non_blocking=True)
         torch.cuda.current_stream(self._device).synchronize()
         out[:] = self._back.numpy()

@@ -47,6 +47,7 @@ class MaxPool(torch.autograd.Function):
         padded = gradient.new_zeros(n, STRIDE * rows + 1, STRIDE * columns + 1, channels).permute(0, 3, 1, 2)
         top = torch.arange(rows, device=gradient.device)[:, None] * STRIDE - BORDER
         left = torch.arange(columns, device=gradient.device) * STRIDE - BORDER
+        assert 2 * width + 2 < 256, "an offset fits into a byte"
         within = (where - (top * width + left)).to(torch.uint8)  # where in its window each maximum lies
         for dy in range(SIZE):
             for dx in range(SIZE):

@@ -38,8 +38,10 @@ QUIT_SECONDS = 5.0
 _READY = "ready"
 _PR_SET_CHILD_SUBREAPER = 36
 
-_NOT_READY = "CUDA error 807"
+_NOT_READY = ("CUDA error 807",)
 """CUDA_ERROR_MPS_SERVER_NOT_READY: what clients are told while their server starts."""
+_ENDING = ("CUDA error 805", "CUDA error 806")
+"""CUDA_ERROR_MPS_CONNECTION_FAILED and CUDA_ERROR_MPS_RPC_FAILURE: what they may be told while the former one ends."""
 _CLIENT = """
 import ctypes, sys
 def do(result):
@@ -131,13 +133,16 @@ class Service:
         if servers is None or None in [_command(self._directory, f"shutdown_server {server} -f") for server in servers]:
             return False
         try:
-            self._have_server()
+            self._have_server(_NOT_READY + _ENDING)
         except MpsError:
             return False
         return True
 
-    def _have_server(self) -> None:
+    def _have_server(self, passing: tuple[str, ...] = _NOT_READY) -> None:
         """Have the trial use the GPU: the daemon starts a server with the first client, and may refuse it till then.
+
+        Args:
+            passing: errors after which it is tried again.
 
         Raises:
             MpsError: it cannot.
@@ -149,7 +154,7 @@ class Service:
                 return
             except (subprocess.SubprocessError, OSError) as error:
                 said = (str(getattr(error, "stderr", None) or "").strip() or type(error).__name__).splitlines()[-1]
-                if _NOT_READY in said and time.monotonic() < deadline:
+                if said.endswith(passing) and time.monotonic() < deadline:
                     continue
                 raise MpsError(
                     f"A first process could not use the GPU through MPS ({said}).{self._last_words()}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
 import traceback
 from contextlib import suppress
@@ -19,7 +20,7 @@ from shared.errors import DeviceFault, Unmendable
 from shared.files import PRIVATE_UMASK
 from shared.memory import Memory, Plan
 from shared.parent import die_with
-from shared.requests import ignore_requests
+from shared.requests import HEEDED, ignore_requests
 from shared.stacks import stacks_told
 from shared.wait import Bell, Waiter
 
@@ -85,6 +86,7 @@ def run_role(module: str, birth: Birth) -> None:
     supervisor decides what it means. The module is named, not passed, so that whoever starts it need not import it.
     """
     ignore_requests()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HEEDED)  # as it began: what it starts may want to heed them
     die_with(birth.parent)
     setproctitle(f"ringside {birth.name}")
     os.umask(PRIVATE_UMASK)

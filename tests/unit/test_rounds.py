@@ -10,8 +10,9 @@ import pytest
 
 from learner import learner
 from learner.feed import CHUNK_UPDATES
-from learner.learner import SLICE_UPDATES, SLICES_AHEAD, SLICES_LEFT, Rounds
+from learner.learner import SLICE_UPDATES, SLICES_AHEAD, SLICES_LEFT, STUCK_SECONDS, Rounds
 from shared.board import METRIC_SPANS
+from shared.errors import DeviceFault
 
 
 @pytest.fixture
@@ -91,6 +92,33 @@ def test_a_gpu_is_asked_for_some_slices_ahead_and_no_more(clock: list[float]) ->
     assert gpu.most == SLICES_AHEAD + 1
     assert gpu.slices_begun == SLICES_AHEAD, "they are waited for elsewhere, with something to do meanwhile"
     assert len(signs) > 20, "who waits lives"
+
+
+def test_a_gpu_that_does_not_go_on_is_a_fault(clock: list[float]) -> None:
+    gpu = Gpu()
+    rounds, signs = rounds_of(gpu.run)
+
+    def wait(seconds: float) -> None:
+        clock[0] += STUCK_SECONDS / 4
+
+    rounds._trainer, rounds._waiter.bell = gpu, SimpleNamespace(wait=wait)
+    gpu.slices_begun = 9
+    with pytest.raises(DeviceFault, match="did not finish 16 updates in 300 s"):
+        rounds._wait_for_slices(SLICES_LEFT)
+    assert len(signs) == 5
+
+
+def test_updates_are_done_before_they_are_published_in_mid_round(clock: list[float]) -> None:
+    gpu = Gpu()
+    rounds, _ = rounds_of(gpu.run)
+    rounds._trainer, rounds._waiter.bell = gpu, gpu
+    rounds._learn = SimpleNamespace(schedule="free", publish_every_updates=2 * SLICE_UPDATES)
+    gpu.online_into, left = None, list[int]()  # type: ignore[attr-defined]
+    rounds._memory = SimpleNamespace(
+        weights=SimpleNamespace(publish=lambda updates, fill: left.append(gpu.slices_begun))
+    )
+    rounds._run(0, 8 * SLICE_UPDATES)
+    assert left == [SLICES_LEFT] * 3
 
 
 @pytest.mark.parametrize(("begun", "looks"), [(SLICES_LEFT, 0), (SLICES_LEFT + 3, 3)])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -40,10 +40,6 @@ class Process:
     def __init__(self) -> None:
         self.killed = 0
         self.exitcode = None
-        self.waited = list[float]()
-
-    def join(self, seconds: float) -> None:
-        self.waited.append(seconds)
 
     def kill(self) -> None:
         self.killed += 1
@@ -102,7 +98,7 @@ def test_who_breaks_in_taking_leave_is_not_started_again(
     notes, again = list[str](), list[int]()
     made._note = notes.append
     monkeypatch.setattr(stopping, "_restart", lambda number, child: again.append(number))
-    broken: Any = SimpleNamespace(join=lambda seconds: None, exitcode=-signal.SIGSEGV)
+    broken: Any = SimpleNamespace(exitcode=-signal.SIGSEGV)
     stopping._bury(Role.LEARNER, _Child(broken))
     assert again == ([] if phase == Phase.DONE else [Role.LEARNER])
     assert (Role.LEARNER in stopping._children) == bool(again)
@@ -113,10 +109,30 @@ def test_who_breaks_in_taking_leave_is_not_started_again(
     ]
 
 
-def test_who_has_let_go_of_everything_and_does_not_end_is_not_waited_for(stopping: Supervisor) -> None:
-    learner = stopping._children[Role.LEARNER]
+def _lets_go() -> None:
+    """A process that closes all that others could hear its end by, and goes on."""
+    os.closerange(0, 1_000)
+    time.sleep(60)
+
+
+def test_a_process_is_waited_for_until_it_has_ended_and_no_longer_than_is_said() -> None:
+    process = supervisor.multiprocess.get_context("fork").Process(target=_lets_go)
+    process.start()
+    assert supervisor.wait_for([process.sentinel], 20.0), "it has let go"
+    assert not supervisor._ended(process, 0.1)
+    assert supervisor._end(process)
+    assert process.exitcode == -signal.SIGKILL
+    assert supervisor._ended(process, 0.0)
+
+
+def test_who_has_let_go_of_everything_and_does_not_end_is_not_waited_for(
+    stopping: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner, waited = stopping._children[Role.LEARNER], list[float]()
+    monkeypatch.setattr(supervisor, "_ended", lambda process, seconds: waited.append(seconds))
     stopping._bury(Role.LEARNER, learner)
-    assert learner.process.waited == [REAP_SECONDS]
+    assert waited == [REAP_SECONDS]
+    assert learner.process.killed
     assert Role.LEARNER not in stopping._children
     assert stopping._failure == beyond_reach("learner")
 
@@ -136,12 +152,7 @@ def test_who_hangs_says_where_before_it_is_killed(stopping: Supervisor, monkeypa
     )
     assert hung.stdout is not None
     hung.stdout.readline()
-    process: Any = SimpleNamespace(pid=hung.pid, join=lambda seconds: join(seconds), kill=hung.kill)
-
-    def join(seconds: float) -> None:
-        with suppress(subprocess.TimeoutExpired):
-            hung.wait(seconds)
-
+    process: Any = SimpleNamespace(pid=hung.pid, exitcode=None, kill=hung.kill)
     made: Any = stopping
     made._board.phase, made._board.heartbeat = np.zeros(1, np.int64), np.zeros(1, np.int64)
     notes: list[str] = []

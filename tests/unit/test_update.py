@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -15,8 +15,9 @@ from learner.models import PlainModel
 from learner.optimizer import Optimizer
 from learner.replay import draw
 from learner.update import STATE_NAMES, NonFiniteError, Trainer
-from shared.config import Config, Extend, Learn
+from shared.config import Config, Extend, Learn, PresetName
 from shared.parameters import Network, network_of, parameters_of
+from shared.presets import PRESETS
 from shared.snapshot import state_lengths
 from tests.played_ring import ACTIONS, PlayedRing, small_config, trainer_of
 
@@ -285,6 +286,10 @@ COMBINATIONS = {
 }
 
 
+SIZES = ("total_steps", "round_steps", "train_every", "replay_size", "learning_starts")
+"""What of a configuration's learning says how much, not how."""
+
+
 def _whole(trainer: Trainer, config: Config, played: PlayedRing) -> State:
     """All vectors of a snapshot, and the target's."""
     lengths = state_lengths(played.sizes, parameters_of(network_of(config, ACTIONS)).count)
@@ -334,11 +339,14 @@ def test_every_combination_is_exact(name: str, network: str, precision: str) -> 
 
 
 @pytest.mark.parametrize("takes", ["fresh parameters", "a snapshot"])
-@pytest.mark.parametrize(("name", "network"), [("rainbow", "small"), ("m-iqn", "impala")])
-def test_nothing_is_left_of_the_updates_before_a_capture(name: str, network: str, takes: str) -> None:
+@pytest.mark.parametrize("preset", PRESETS)
+def test_nothing_is_left_of_the_updates_before_a_capture(preset: PresetName, takes: str) -> None:
     """On a GPU updates are done before there are parameters; spectral norms of zeros make numbers that are none."""
-    extend = replace(COMBINATIONS[name], spectral_norm=network == "impala")
-    config = small_config(extend, network=network, batch_size=2, optimizer="adam")
+    theirs = PRESETS[preset]
+    sizes = {name: getattr(small_config().learn, name) for name in SIZES}
+    config = small_config(
+        replace(theirs.extend, width=1), **(asdict(theirs.learn) | sizes | {"batch_size": 2, "network": _small(theirs)})
+    )
     played = PlayedRing(config)
     played.play(24)
     trainer, other = (trainer_of(played, config) for _ in range(2))
@@ -357,10 +365,14 @@ def test_nothing_is_left_of_the_updates_before_a_capture(name: str, network: str
     for each in (trainer, other):
         each.begin_round(3, 18)
         each.run(3)
-    for vector, expected in zip(
-        _whole(trainer, config, played).values(), _whole(other, config, played).values(), strict=True
-    ):
-        np.testing.assert_array_equal(vector, expected)
+    expected = _whole(other, config, played)
+    for key, vector in _whole(trainer, config, played).items():
+        np.testing.assert_array_equal(vector, expected[key], err_msg=key)
+
+
+def _small(config: Config) -> str:
+    """A network of the same kind, for frames of the same size."""
+    return "small" if config.learn.network == "nature" else config.learn.network
 
 
 @pytest.mark.parametrize("replay_on", ["host", "device"])
