@@ -16,6 +16,7 @@ import torch
 
 from learner.device import device_bytes_of, prepare_torch
 from learner.faults import device_faults_named
+from learner.feed import CHUNK_UPDATES
 from learner.nan_report import report
 from learner.update import NonFiniteError, RoundMetrics, Trainer
 from shared.board import METRIC_MEANS, METRIC_SPANS, Phase
@@ -29,7 +30,7 @@ from shared.wait import Bell, Stopped, Waiter
 
 SLICE_UPDATES = 16
 """Most updates between two looks at the stop word; also the granularity of `publish_every_updates`."""
-SLICE_SECONDS = 1.0
+SLICE_SECONDS = 0.5
 """What a slice of fewer updates takes, where single ones take less: signs of life must come often (shared/vigil.py)."""
 SLICES_AHEAD = 8
 """Slices that a GPU is asked for while it has not done the first of them: so many updates a stop waits for."""
@@ -98,13 +99,14 @@ class Rounds:
         free = self._learn.schedule == "free"
         first = published = 0
         while first < count:
-            # Slices end where graphs do: on a GPU a part of a graph is launched kernel by kernel.
+            # Slices end where chunks and graphs do: on a GPU a part of a graph is launched kernel by kernel.
             part = min(self._slice, count - first, SLICE_UPDATES - first % SLICE_UPDATES)
             began = time.monotonic()
             self._trainer.run(part)
             self._wait_for_slices(SLICES_AHEAD)
             pace = max((time.monotonic() - began) / part, SLICE_SECONDS / SLICE_UPDATES)
-            self._slice = max(1, int(SLICE_SECONDS / pace))
+            fits = int(SLICE_SECONDS / pace)
+            self._slice = max(1, fits if fits < CHUNK_UPDATES else fits - fits % CHUNK_UPDATES)
             done = before + first + part
             if done <= board.updates[0]:
                 board.redone[self._waiter.process] += part if round_ >= board.committed else 0

@@ -10,7 +10,7 @@ import pytest
 
 from learner import learner
 from learner.feed import CHUNK_UPDATES
-from learner.learner import SLICE_UPDATES, SLICES_AHEAD, SLICES_LEFT, STUCK_SECONDS, Rounds
+from learner.learner import SLICE_SECONDS, SLICE_UPDATES, SLICES_AHEAD, SLICES_LEFT, STUCK_SECONDS, Rounds
 from shared.board import METRIC_SPANS
 from shared.errors import DeviceFault
 
@@ -58,16 +58,25 @@ def test_others_come_in_slices_as_soon_as_their_pace_is_known(clock: list[float]
     assert SLICE_UPDATES % CHUNK_UPDATES == 0
 
 
-def test_a_slice_takes_about_a_second(clock: list[float]) -> None:
-    seconds = iter([1.1, 0.75, 0.75, 3.0])
+def test_a_slice_takes_about_as_long_as_it_should(clock: list[float]) -> None:
+    seconds = iter([0.6, 0.4, 0.4, 2.0])
 
     def run(count: int) -> None:
-        clock[0] += next(seconds, 0.24 * count)
+        clock[0] += next(seconds, 0.12 * count)
 
     rounds, signs = rounds_of(run)
     rounds._run(0, 13)
-    # One by one while they are slow, and as many as fit into the second when they are not.
+    # One by one while they are slow, and as many as fit into the time when they are not.
     assert signs == [1, 2, 3, 4, 5, 9, 13]
+
+
+def test_slices_of_whole_chunks_stay_so(clock: list[float]) -> None:
+    def run(count: int) -> None:
+        clock[0] += SLICE_SECONDS / 11 * count
+
+    rounds, signs = rounds_of(run)
+    rounds._run(0, 3 * CHUNK_UPDATES)
+    assert signs == [1, 1 + CHUNK_UPDATES, 2 * CHUNK_UPDATES, 3 * CHUNK_UPDATES]
 
 
 class Gpu:
