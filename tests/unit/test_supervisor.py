@@ -116,7 +116,7 @@ def _lets_go() -> None:
 
 
 def test_a_process_is_waited_for_until_it_has_ended_and_no_longer_than_is_said() -> None:
-    process = supervisor.multiprocess.get_context("fork").Process(target=_lets_go)
+    process = supervisor.multiprocess.get_context("spawn").Process(target=_lets_go)
     process.start()
     assert supervisor.wait_for([process.sentinel], 20.0), "it has let go"
     assert not supervisor._ended(process, 0.1)
