@@ -16,7 +16,7 @@ import pytest
 from tests.crash.storm import FLAGS, Undisturbed, result_of
 from tests.runs import ROOT, SMALL, finish, records, start, summary
 
-STEPS, ROUNDS = "9_600", 20
+STEPS, ROUNDS = "4_800", 10
 """Some seconds even of a quiet machine, so that the run is not over before the terminal is."""
 SECONDS = 100.0
 """How long anything may take here before a test gives up, on a machine under load."""

@@ -85,6 +85,7 @@ ringside.train(on_status=look, **json.loads(sys.argv[1]))
 """
 
 
+@pytest.mark.stress
 def test_whoever_looks_on_and_fails_loses_nothing(undisturbed: Path, tmp_path: Path) -> None:
     settings: dict[str, object] = {
         flag.removeprefix("--").replace("-", "_"): int(word) if word.replace("_", "").isdigit() else word
