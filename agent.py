@@ -49,7 +49,11 @@ def play_of(weights: StoredWeights) -> Play:
 
     named = "game" if weights.game in games() else "env"
     if named == "env":
-        require_own(weights.game, "The file of weights", advice="wrap the env in a module of yours and train there")
+        require_own(
+            weights.game,
+            "The file of weights",
+            advice="wrap it in a module of yours, and begin a run with that --env and --init-from",
+        )
     return Config().with_settings(protocol=weights.protocol, **{named: weights.game}).play
 
 

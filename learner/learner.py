@@ -80,7 +80,7 @@ class Rounds:
         if count:
             # A life's first, with which its start ends, also fills a GPU's window with all of its frames.
             self._trainer.begin_round(round_, self._sizes.window_end(round_))
-        self._waiter.beat()  # what was done up to here was the start's, and tells nothing of the pace of work
+        self._waiter.beat()  # what a life did before its first slice tells nothing of the pace of work
         self._board.phase[self._waiter.process] = Phase.REDOING if again else Phase.WORKING
         if count:
             self._run(round_, count)
