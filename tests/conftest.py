@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+import launch as launch_py
 from shared.cublas import choose_workspace
-from tests.runs import STARTED
-
-ROOT = Path(__file__).resolve().parent.parent
+from tests.runs import ROOT, STARTED, finish, start
 
 Launch = Callable[..., "subprocess.CompletedProcess[str]"]
+Refused = Callable[..., str]
 
 
 def pytest_configure() -> None:
@@ -38,15 +40,63 @@ def none_left() -> Iterator[None]:
             process.communicate()
 
 
-@pytest.fixture
-def launch(tmp_path: Path) -> Launch:
-    """`launch("--game", "pong")`: the command as a user types it, in an empty directory, without a terminal."""
+@pytest.fixture(scope="session")
+def five_rounds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a finished run of five rounds, three of which learn; to be read only."""
+    run_dir = tmp_path_factory.mktemp("five-rounds") / "run"
+    former = os.umask(0)  # what is made is private all the same
+    try:
+        process = start(run_dir, total_steps="2_400")
+    finally:
+        os.umask(former)
+    printed = finish(process)
+    assert "2,400 steps" in printed
+    assert f"Everything is in {run_dir}" in printed
+    return run_dir
 
-    def run(*arguments: str, timeout: float = 60, environment: dict[str, str] | None = None) -> object:
+
+@pytest.fixture
+def launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Launch:
+    """`launch("--game", "pong")`: the command in this process, in an empty directory: what it refuses, shows or reads.
+
+    What leaves a mark in its process is `launched`.
+    """
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        capsys.readouterr()
+        try:
+            code = launch_py.main(arguments)
+        except SystemExit as end:
+            code = int(end.code or 0)
+        captured = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, code, captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture
+def refused(launch: Launch) -> Refused:
+    """The sentence with which the command refuses, checked to be one and all there is."""
+
+    def run(*arguments: str) -> str:
+        done = launch(*arguments)
+        assert done.returncode == 2, (done.stdout, done.stderr)
+        assert done.stdout == ""
+        assert re.fullmatch(r"launch\.py: [^\n]+\n", done.stderr), done.stderr
+        return done.stderr
+
+    return run
+
+
+@pytest.fixture
+def launched(tmp_path: Path) -> Launch:
+    """As `launch`, but as a user types it: in a process of its own, without a terminal."""
+
+    def run(*arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, str(ROOT / "launch.py"), *arguments],
             cwd=tmp_path,
-            env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -54,4 +104,4 @@ def launch(tmp_path: Path) -> Launch:
             check=False,
         )
 
-    return run  # type: ignore[return-value]
+    return run

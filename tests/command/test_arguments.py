@@ -13,24 +13,15 @@ import pytest
 
 import launch as launch_py
 from tasks.train import configuration
-from tests.conftest import ROOT, Launch
+from tests.conftest import Launch, Refused
+from tests.runs import ROOT
 
 SMALL = ("--envs", "8", "--device", "cpu", "--run-dir", "run")
-
-
-def refusal(launch: Launch, *arguments: str) -> str:
-    """The sentence with which the command refuses, checked to be one and all there is."""
-    done = launch(*arguments)
-    assert done.returncode == 2, (done.stdout, done.stderr)
-    assert done.stdout == ""
-    assert re.fullmatch(r"launch\.py: [A-Z-][^\n]+\n", done.stderr), done.stderr
-    return done.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("evla",), "no task 'evla'; did you mean eval?"),
         (("--game", "brakout"), "no game 'brakout'; did you mean 'breakout'?"),
         (("--env", "NoSuchEnv-v0"), "NoSuchEnv"),
         (("--env", "nosuchmodule:make"), "nosuchmodule"),
@@ -54,9 +45,15 @@ def refusal(launch: Launch, *arguments: str) -> str:
         (("eval", "--load", "nowhere"), "--load nowhere does not exist"),
     ],
 )
-def test_impossible_arguments(launch: Launch, tmp_path: Path, arguments: tuple[str, ...], says: str) -> None:
-    assert says in refusal(launch, *arguments)
+def test_impossible_arguments(refused: Refused, tmp_path: Path, arguments: tuple[str, ...], says: str) -> None:
+    assert says in refused(*arguments)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_program_ends_with_the_code_and_the_sentence(launched: Launch) -> None:
+    done = launched("evla")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "launch.py: There is no task 'evla'; did you mean eval?\n"
 
 
 def test_what_may_not_be_read_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,15 +82,15 @@ def test_a_reader_that_goes_ends_the_output_without_a_traceback() -> None:
     assert (done.returncode, done.stderr) == (141, "")
 
 
-def test_a_directory_that_holds_a_run_is_not_overwritten(launch: Launch, tmp_path: Path) -> None:
+def test_a_directory_that_holds_a_run_is_not_overwritten(refused: Refused, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.json").write_text("mine")
-    assert "no checkpoint" in refusal(launch, "--resume", "run")
-    assert "no checkpoint" in refusal(launch, "eval", "--load", "run")
-    assert "no checkpoint" in refusal(launch, *SMALL[:-1], "other", "--init-from", "run")
+    assert "no checkpoint" in refused("--resume", "run")
+    assert "no checkpoint" in refused("eval", "--load", "run")
+    assert "no checkpoint" in refused(*SMALL[:-1], "other", "--init-from", "run")
     (tmp_path / "run" / "checkpoints").mkdir()
     (tmp_path / "run" / "checkpoints" / "checkpoint-00000001.json").write_text("mine")
-    assert "already holds a run" in refusal(launch, *SMALL)
+    assert "already holds a run" in refused(*SMALL)
     assert (tmp_path / "run" / "config.json").read_text() == "mine"
 
 
@@ -125,14 +122,14 @@ def test_a_python_without_the_packages_is_one_sentence(words: tuple[str, ...]) -
     assert "Traceback" not in done.stderr
 
 
-def test_help_is_in_sections_and_shows_the_presets_defaults(launch: Launch) -> None:
-    done = launch("--help")
+def test_help_is_in_sections_and_shows_the_presets_defaults(launched: Launch) -> None:
+    done = launched("--help")
     assert done.returncode == 0
     assert done.stderr == ""
     for section in ("play", "learn", "explore", "evaluate", "machine", "run"):
         assert f"─ {section} options ─" in done.stdout
     assert re.search(r"--total-steps INT .*?50_000_000", done.stdout, re.DOTALL)
     assert "None" not in done.stdout
-    quick = launch("train", "--preset", "quick", "--help").stdout
+    quick = launched("train", "--preset", "quick", "--help").stdout
     assert re.search(r"--replay-size INT .*?100_000", quick, re.DOTALL)
-    assert "--load PATH" in launch("eval", "--help").stdout
+    assert "--load PATH" in launched("eval", "--help").stdout

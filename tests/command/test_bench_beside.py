@@ -24,11 +24,11 @@ CASES = {
 @pytest.mark.stress
 @pytest.mark.timeout(500)
 @pytest.mark.parametrize("name", CASES)
-def test_a_run_is_compared_with_the_same_run(launch: Launch, tmp_path: Path, name: str) -> None:
+def test_a_run_is_compared_with_the_same_run(launched: Launch, tmp_path: Path, name: str) -> None:
     if name == "balance" and len(os.sched_getaffinity(0)) < 2:
         pytest.skip("with one core none is slower than another")
     options, flags, measured, limit = CASES[name]
-    done = launch("bench", name, *options, "--repeats", "1", "--json", "out.json", "--", *flags, timeout=480)
+    done = launched("bench", name, *options, "--repeats", "1", "--json", "out.json", "--", *flags, timeout=480)
     assert done.returncode == 0, (done.stdout, done.stderr)
     found = json.loads((tmp_path / "out.json").read_text())
     assert found["missing"] == found["wrong"] == {}

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Launch
+from tests.conftest import Launch, Refused
 
 QUICK = ("--repeats", "1", "--seconds", "0.01", "--window-steps", "2_000", "--batches", "4")
 
 
 @pytest.mark.stress
-def test_every_part_is_measured_and_verified(launch: Launch, tmp_path: Path) -> None:
-    done = launch("bench", "limits", *QUICK, "--games", "pong", "--json", "limits.json", timeout=110)
+def test_every_part_is_measured_and_verified(launched: Launch, tmp_path: Path) -> None:
+    done = launched("bench", "limits", *QUICK, "--games", "pong", "--json", "limits.json", timeout=110)
     assert done.returncode == 0, (done.stdout, done.stderr)
     held = json.loads((tmp_path / "limits.json").read_text())
     assert held["wrong"] == {}
@@ -29,17 +29,12 @@ def test_every_part_is_measured_and_verified(launch: Launch, tmp_path: Path) -> 
     assert done.stdout.startswith("What the parts of this machine can do")
 
 
-def test_mistakes_are_one_sentence(launch: Launch, tmp_path: Path) -> None:
+def test_mistakes_are_one_sentence(refused: Refused, tmp_path: Path) -> None:
     for words, says in (
         (("limits", "--games", "pong,brakout"), "no game 'brakout'; did you mean 'breakout'?"),
         (("limits", "--parts", "emulator,netwrk"), "--parts netwrk is not one of"),
         (("limits", "--json", "nowhere/file"), "--json nowhere/file cannot be written"),
         (("limtis",), "no benchmark 'limtis'; did you mean limits?"),
     ):
-        done = launch("bench", *words)
-        assert done.returncode == 2
-        assert done.stdout == ""
-        assert done.stderr.startswith("launch.py: ")
-        assert done.stderr.count("\n") == 1
-        assert says in done.stderr
+        assert says in refused("bench", *words)
     assert list(tmp_path.iterdir()) == []

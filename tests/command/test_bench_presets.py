@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.presets import Options, _case, _plain_at_other_ratios
-from tests.conftest import Launch
+from tests.conftest import Launch, Refused
 
 WORDS = ("--envs", "4", "--actors", "1", "--inference-batch", "2", "--network", "small", "--learner-threads", "1")
 ROUNDS = ("--round-steps", "120", "--replay-size", "600", "--learning-starts", "240", "--device", "cpu")
@@ -17,8 +17,8 @@ QUICK = ("--seconds", "0.2", "--repeats", "1", "--json", "out.json")
 
 @pytest.mark.stress
 @pytest.mark.timeout(290)
-def test_a_preset_is_measured_beside_the_plain_one_with_its_parts(launch: Launch, tmp_path: Path) -> None:
-    done = launch("bench", "presets", "--presets", "rainbow", *QUICK, "--", *WORDS, *ROUNDS, timeout=280)
+def test_a_preset_is_measured_beside_the_plain_one_with_its_parts(launched: Launch, tmp_path: Path) -> None:
+    done = launched("bench", "presets", "--presets", "rainbow", *QUICK, "--", *WORDS, *ROUNDS, timeout=280)
     assert done.returncode == 0, (done.stdout, done.stderr)
     found = json.loads((tmp_path / "out.json").read_text())
     assert found["missing"] == found["wrong"] == {}
@@ -37,9 +37,9 @@ def test_a_preset_is_measured_beside_the_plain_one_with_its_parts(launch: Launch
 
 @pytest.mark.stress
 @pytest.mark.timeout(600)
-def test_short_runs_stand_beside_the_plain_one(launch: Launch, tmp_path: Path) -> None:
+def test_short_runs_stand_beside_the_plain_one(launched: Launch, tmp_path: Path) -> None:
     flags = ("--presets", "double", "--end-to-end", *QUICK)
-    done = launch("bench", "presets", *flags, "--", *WORDS, *ROUNDS, timeout=590)
+    done = launched("bench", "presets", *flags, "--", *WORDS, *ROUNDS, timeout=590)
     assert done.returncode == 0, (done.stdout, done.stderr)
     found = json.loads((tmp_path / "out.json").read_text())
     assert found["missing"] == found["wrong"] == {}
@@ -57,14 +57,10 @@ def test_a_preset_with_other_samples_a_step_has_a_plain_run_of_its_own() -> None
     assert cases[2].beside(cases[0]) == "nature"
 
 
-def test_mistakes_are_one_sentence(launch: Launch) -> None:
+def test_mistakes_are_one_sentence(refused: Refused) -> None:
     for words, says in (
         (("--presets", "rainbw"), "did you mean rainbow?"),
         (("--seconds", "0"), "--seconds 0.0 must be above 0"),
         (("--", "--preset", "iqn"), "--preset after -- is what this benchmark varies"),
     ):
-        done = launch("bench", "presets", *words)
-        assert done.returncode == 2
-        assert done.stderr.startswith("launch.py: ")
-        assert done.stderr.count("\n") == 1
-        assert says in done.stderr
+        assert says in refused("bench", "presets", *words)

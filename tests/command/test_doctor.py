@@ -16,8 +16,8 @@ from shared.checks import Check
 from shared.config import Config, PresetName
 from shared.presets import PRESETS
 from tasks.train import configuration
-from tests.command.test_arguments import refusal
-from tests.conftest import ROOT, Launch
+from tests.conftest import Launch, Refused
+from tests.runs import ROOT
 
 SMALL = ("--game", "pong", "--network", "small", "--device", "cpu", "--replay-size", "20_000")
 NAMES = (
@@ -26,8 +26,8 @@ NAMES = (
 )
 
 
-def test_a_good_machine(launch: Launch, tmp_path: Path) -> None:
-    done = launch("doctor", *SMALL, "--actors", "1", "--json", "found.json", timeout=400)
+def test_a_good_machine(launched: Launch, tmp_path: Path) -> None:
+    done = launched("doctor", *SMALL, "--actors", "1", "--json", "found.json", timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads((tmp_path / "found.json").read_text())
     assert tuple(each["name"] for each in found["checks"]) == NAMES
@@ -92,8 +92,8 @@ def test_what_is_red_is_said_beside_the_rest_and_in_the_exit_code(
         (("--memory", "4G"), "say --cgroup, too"),
     ],
 )
-def test_options_that_contradict_themselves(launch: Launch, arguments: tuple[str, ...], says: str) -> None:
-    assert says in refusal(launch, *arguments)
+def test_options_that_contradict_themselves(refused: Refused, arguments: tuple[str, ...], says: str) -> None:
+    assert says in refused(*arguments)
 
 
 def test_help(launch: Launch) -> None:

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
-from tests.runs import SMALL
+from tests.runs import ROOT, SMALL
 
 ROOMS = ("actors", "learner", "shared", "tasks", "watch", "zoo")
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)

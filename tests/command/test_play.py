@@ -21,7 +21,8 @@ from actors.env import Outcome
 from actors.evaluation import Episode
 from launch import main
 from tests.checkpoints import random_weights
-from tests.conftest import ROOT, Launch
+from tests.conftest import Launch
+from tests.runs import ROOT
 
 CATCH = "tests.pixel_game:factory"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs import ROOT, SMALL, finish, records, start, start_words, summary, wait_until
+from tests.runs import ROOT, SMALL, finish, memory_of, start, start_words, summary, wait_until
 
 README = (ROOT / "README.md").read_text()
 RUN = re.compile(r"runs/[a-z]+-20260101-120000")
@@ -44,12 +44,15 @@ def commands() -> list[str]:
     return [RUN.sub("RUN", command.partition("#")[0].strip()) for command in found]
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that was stopped early, so that it can go on."""
-    run_dir = tmp_path_factory.mktemp("readme") / "run"
+@pytest.fixture
+def run(request: pytest.FixtureRequest, tmp_path: Path, five_rounds: Path) -> Path:
+    """A run that the command may be given; where it is to go on, one that was stopped early."""
+    if "--resume" not in request.node.callspec.params["command"]:
+        return five_rounds
+    run_dir = tmp_path / "run"
     process = start(run_dir, total_steps="2_400")
-    wait_until(process, lambda: len(records(run_dir, "round")) >= 3, seconds=100.0)
+    memory = memory_of(process, run_dir)
+    wait_until(process, lambda: memory.board.committed >= 3)
     process.send_signal(signal.SIGINT)
     finish(process)
     return run_dir

@@ -6,16 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Launch
+from tests.conftest import Launch, Refused
 from tests.written_runs import write_run
-
-
-def refusal(launch: Launch, *words: str) -> str:
-    """The one sentence with which the command refuses."""
-    done = launch(*words)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
-    assert done.stderr.startswith("launch.py: ")
-    return done.stderr
 
 
 def test_a_report_of_one_run_lies_in_it_and_one_of_several_lies_here(launch: Launch, tmp_path: Path) -> None:
@@ -28,7 +20,7 @@ def test_a_report_of_one_run_lies_in_it_and_one_of_several_lies_here(launch: Lau
     assert "<h1>Two seeds</h1>" in (tmp_path / "report" / "report.html").read_text()
 
 
-def test_what_cannot_be_read_is_left_out_and_said(launch: Launch, tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_left_out_and_said(launch: Launch, refused: Refused, tmp_path: Path) -> None:
     write_run(tmp_path / "good")
     write_run(tmp_path / "empty")
     (tmp_path / "empty" / "metrics.jsonl").unlink()
@@ -36,7 +28,7 @@ def test_what_cannot_be_read_is_left_out_and_said(launch: Launch, tmp_path: Path
     assert done.returncode == 0
     assert done.stderr.startswith("launch.py: empty holds no whole round yet")
     assert "empty holds no whole round yet" in (tmp_path / "out" / "report.html").read_text()
-    assert "never began" in refusal(launch, "report", "empty")
+    assert "never began" in refused("report", "empty")
 
 
 @pytest.mark.parametrize(
@@ -47,18 +39,14 @@ def test_what_cannot_be_read_is_left_out_and_said(launch: Launch, tmp_path: Path
         (("report", "."), "not a run directory; it holds 2 of them: say ./*"),
         (("report", "run", "sticky"), "different protocols"),
         (("report", "run", "--out", "run/config.json"), "--out run/config.json cannot be written"),
-        (
-            ("suite", "--games", "atari75"),
-            "--games atari75 is neither a list of games (atari5, atari26, atari57) nor a game",
-        ),
-        (("suite", "--seeds", "-1"), "--seeds -1 must be at least 1"),
+        (("suite", "--seeds", "0"), "--seeds 0 must be at least 1"),
         (("report",), "Name at least one run directory"),
     ],
 )
-def test_bad_input_is_one_sentence(launch: Launch, tmp_path: Path, words: tuple[str, ...], says: str) -> None:
+def test_bad_input_is_one_sentence(refused: Refused, tmp_path: Path, words: tuple[str, ...], says: str) -> None:
     write_run(tmp_path / "run")
     write_run(tmp_path / "sticky", protocol="machado")
-    assert says in refusal(launch, *words)
+    assert says in refused(*words)
 
 
 def test_help_of_both(launch: Launch) -> None:

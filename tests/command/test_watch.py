@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from shared.config import Config
-from tests.conftest import Launch
+from tests.conftest import Refused
 from tests.runs import finish, gone, start, start_words, summary, wait_until
 
 
@@ -41,28 +41,22 @@ def of_another_version(path: Path) -> None:
     ],
 )
 def test_what_is_no_run_is_refused_in_a_sentence(
-    launch: Launch, tmp_path: Path, name: str, make: Callable[[Path], object], said: str
+    refused: Refused, tmp_path: Path, name: str, make: Callable[[Path], object], said: str
 ) -> None:
     make(tmp_path / name)
-    done = launch("watch", name)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert said in done.stderr
+    assert said in refused("watch", name)
 
 
-def test_without_any_run_it_says_so(launch: Launch, tmp_path: Path) -> None:
-    done = launch("watch")
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert f"There is no run under {tmp_path}/runs: name the directory of one." in done.stderr
+def test_without_any_run_it_says_so(refused: Refused, tmp_path: Path) -> None:
+    assert f"There is no run under {tmp_path}/runs: name the directory of one." in refused("watch")
 
 
-def test_a_port_in_use_and_none_at_all(launch: Launch, tmp_path: Path) -> None:
+def test_a_port_in_use_and_none_at_all(refused: Refused, tmp_path: Path) -> None:
     run_of(tmp_path / "run")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        done = launch("watch", "run", "--port", port)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert f"--port {port} is in use: name another" in done.stderr
-    assert "--port -1 is not a port" in launch("watch", "run", "--port", "-1").stderr
+        assert f"--port {port} is in use: name another" in refused("watch", "run", "--port", port)
+    assert "--port -1 is not a port" in refused("watch", "run", "--port", "-1")
 
 
 def test_a_run_that_has_ended_is_shown_from_its_files(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import selftest
 from shared.stacks import TELL_STACKS
 from tests.crash.storm import FLAGS, Undisturbed, result_of
 from tests.runs import child, finish, gone, memory_of, start, summary, wait_until
@@ -37,10 +38,10 @@ def test_a_role_that_cannot_live_ends_the_run(tmp_path: Path) -> None:
 def test_killing_the_launcher_takes_all_children_along_and_the_run_can_be_resumed(
     undisturbed: Undisturbed, tmp_path: Path
 ) -> None:
-    before, run_dir = set(os.listdir("/dev/shm")), tmp_path / "run"
+    before, run_dir = selftest._shared_memory(), tmp_path / "run"
     process = start(run_dir, checkpoint_every_minutes="0.001", **FLAGS)
     memory = memory_of(process, run_dir, actions=3)
-    wait_until(process, lambda: all_there(process) and memory.board.saved[0] >= 3)
+    wait_until(process, lambda: memory.board.saved[0] >= 3 and all_there(process))
     learner, log = child(process, "learner"), run_dir / "logs" / "learner.log"
     assert learner is not None
     learner.send_signal(TELL_STACKS)
@@ -49,7 +50,7 @@ def test_killing_the_launcher_takes_all_children_along_and_the_run_can_be_resume
     process.kill()
     process.wait()
     assert gone(process)
-    assert set(os.listdir("/dev/shm")) <= before
+    assert selftest._shared_memory() <= before
     assert not (run_dir / "summary.json").exists()
     finish(start(run_dir, "--resume", str(run_dir)))
     assert result_of(run_dir) == undisturbed("4_800")[0]
@@ -74,28 +75,18 @@ def test_twice_ends_at_once(tmp_path: Path, early: bool) -> None:
     assert gone(process)
 
 
-def test_everybody_is_asked_to_end_and_the_supervisor_answers(tmp_path: Path) -> None:
+def test_roles_are_light_and_named_and_end_when_everybody_is_asked_to(tmp_path: Path) -> None:
     process = start(tmp_path / "run", total_steps="1_000_000")
     memory = memory_of(process, tmp_path / "run")
-    wait_until(process, lambda: all_there(process) and memory.board.committed >= 1)
-    os.killpg(process.pid, signal.SIGTERM)  # as systemd and batch systems do
-    finish(process)
-    assert summary(tmp_path / "run")["restarts"] == 0
-    assert gone(process)
-
-
-def test_actors_are_light_and_named(tmp_path: Path) -> None:
-    process = start(tmp_path / "run", total_steps="1_000_000")
-    memory = memory_of(process, tmp_path / "run")
-    wait_until(process, lambda: all_there(process) and memory.board.committed >= 1)
+    wait_until(process, lambda: memory.board.committed >= 1 and all_there(process))
     for role in ("actor 0", "scribe"):
         living = child(process, role)
         assert living is not None
         maps = living.memory_maps(grouped=False)
         assert not [m.path for m in maps if "libtorch" in m.path]
-    actor = child(process, "actor 0")
-    assert actor is not None
-    private_dirty = sum(m.private_dirty for m in actor.memory_maps(grouped=False) if "memfd" not in m.path)
-    assert private_dirty < 100e6
-    process.send_signal(signal.SIGTERM)
+        if role == "actor 0":
+            assert sum(m.private_dirty for m in maps if "memfd" not in m.path) < 100e6
+    os.killpg(process.pid, signal.SIGTERM)  # as systemd and batch systems do
     finish(process)
+    assert summary(tmp_path / "run")["restarts"] == 0
+    assert gone(process)

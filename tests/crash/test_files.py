@@ -25,7 +25,7 @@ from tests.runs import child, finish, gone, memory_of, records, start, summary, 
 LARGEST = 2_000
 """Bytes of the largest file that fits: smaller than any segment."""
 WHOLE = {"total_steps": "2_400", "replay_size": "2_400"}
-"""Five rounds, and rings that keep them all, so that what could not be written down for a while still can be."""
+"""Those of the fixture `five_rounds`, and rings that keep them all: what could not be written down still can be."""
 
 
 def limit_files(process: subprocess.Popen[str], largest: int) -> None:
@@ -43,14 +43,6 @@ def at_work(process: subprocess.Popen[str], run_dir: Path) -> Memory:
     return memory
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run directory of a run whose disk obeyed."""
-    run_dir = tmp_path_factory.mktemp("undisturbed") / "run"
-    finish(start(run_dir, **WHOLE))
-    return run_dir
-
-
 def assert_same(run_dir: Path, undisturbed: Path) -> None:
     """The run came to the same end, and what it left is whole."""
     last, other = summary(run_dir), summary(undisturbed)
@@ -61,7 +53,7 @@ def assert_same(run_dir: Path, undisturbed: Path) -> None:
     assert (manifest.boundary, manifest.refused) == (5, ())
 
 
-def test_a_full_disk_is_waited_for_and_nothing_is_lost(undisturbed: Path, tmp_path: Path) -> None:
+def test_a_full_disk_is_waited_for_and_nothing_is_lost(five_rounds: Path, tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     process = start(run_dir, **WHOLE)
     memory = at_work(process, run_dir)
@@ -74,7 +66,7 @@ def test_a_full_disk_is_waited_for_and_nothing_is_lost(undisturbed: Path, tmp_pa
     output = finish(process)
     assert f"Warning: {run_dir} cannot be written (File too large)" in output
     assert "ulimit -f" in output
-    assert_same(run_dir, undisturbed)
+    assert_same(run_dir, five_rounds)
 
 
 @pytest.mark.stress
@@ -97,7 +89,7 @@ def test_who_stops_a_run_on_a_full_disk_is_told_that_it_was_not_saved(tmp_path: 
 
 
 @pytest.mark.stress
-def test_a_run_directory_that_was_removed_is_made_again(undisturbed: Path, tmp_path: Path) -> None:
+def test_a_run_directory_that_was_removed_is_made_again(five_rounds: Path, tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     process = start(run_dir, **WHOLE)
     at_work(process, run_dir)
@@ -107,11 +99,11 @@ def test_a_run_directory_that_was_removed_is_made_again(undisturbed: Path, tmp_p
     output = finish(process)
     assert f"Warning: {run_dir} cannot be written" in output
     assert json.loads((run_dir / "config.json").read_bytes()) == json.loads(config)
-    assert_same(run_dir, undisturbed)
+    assert_same(run_dir, five_rounds)
 
 
 @pytest.mark.stress
-def test_a_killed_role_comes_back_without_a_run_directory(undisturbed: Path, tmp_path: Path) -> None:
+def test_a_killed_role_comes_back_without_a_run_directory(five_rounds: Path, tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     process = start(run_dir, **WHOLE)
     memory = at_work(process, run_dir)
@@ -126,7 +118,7 @@ def test_a_killed_role_comes_back_without_a_run_directory(undisturbed: Path, tmp
     (tmp_path / "moved").rename(run_dir)
     finish(process)
     last = summary(run_dir)
-    assert last["weights_sha256"] == summary(undisturbed)["weights_sha256"]
+    assert last["weights_sha256"] == summary(five_rounds)["weights_sha256"]
     assert last["restarts"] == 3
     assert find_checkpoint(run_dir).boundary == 5
 
@@ -151,7 +143,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.stress
-def test_a_disk_that_is_full(undisturbed: Path, tmp_path: Path, disk: Path) -> None:
+def test_a_disk_that_is_full(five_rounds: Path, tmp_path: Path, disk: Path) -> None:
     run_dir = disk / "run"
     process = start(run_dir, **WHOLE)
     memory = at_work(process, run_dir)
@@ -162,7 +154,7 @@ def test_a_disk_that_is_full(undisturbed: Path, tmp_path: Path, disk: Path) -> N
     assert mount(disk, "remount", "size=2g")
     output = finish(process)
     assert "cannot be written (No space left on device): make space on its disk" in output
-    assert_same(run_dir, undisturbed)
+    assert_same(run_dir, five_rounds)
 
 
 @pytest.mark.stress

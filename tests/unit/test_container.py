@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from shared.checks import within
-from tests.conftest import ROOT
+from tests.runs import ROOT
 
 KNOWN = {"ARG", "FROM", "RUN", "ENV", "USER", "WORKDIR", "COPY", "VOLUME", "ENTRYPOINT", "CMD"}
 

@@ -10,7 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from benchmarks.curve import curve_in, draw
-from tests.conftest import ROOT
+from tests.runs import ROOT
 from tests.written_runs import write_run
 
 

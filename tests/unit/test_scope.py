@@ -14,7 +14,7 @@ import scope
 from scope import Limits, limits_of
 from shared.cgroup import InForce
 from shared.config import ConfigError
-from tests.conftest import ROOT
+from tests.runs import ROOT
 
 GIB = 1 << 30
 
