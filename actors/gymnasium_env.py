@@ -106,7 +106,7 @@ class GymnasiumEnv(Env):
         """Make the environment; raises `EnvError` when that fails or its spaces do not fit.
 
         Args:
-            name: a Gymnasium id, or `module:factory`.
+            name: a Gymnasium id, `module:Id-v0` or `module:factory`.
             seed: of the run.
             index: global index of the env; with seed and tick it decides the seed of each episode.
         """

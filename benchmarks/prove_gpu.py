@@ -10,7 +10,7 @@
   quick        bench throughput on Pong with that preset, as it comes, with more lanes and with more envs
   learner      bench gpu: updates a second, by precision, place of the replay, determinism, length of a launch
   latency      bench gpu: how long inference takes beside a busy learner, in turns and under MPS
-  tests        the tests of exactness and of deaths, on this device
+  tests        the tests of exactness, of kills and resumes among them, on this device
   family       as exact, with methods, noise, priorities and residual networks
   presets      bench presets, end to end, too: those whose update is made of few kernels
   solve-2      Pong with seed 2
@@ -127,8 +127,8 @@ def exact(stage: Stage) -> None:
 
 
 def tests(stage: Stage) -> None:
-    """The tests of exactness and of deaths on this device; each names itself before it begins."""
-    stage.run(["-m", "pytest", "-v", "-o", "timeout=300", "tests/exact", "-m", "not stress"], LONG)
+    """The tests of exactness on this device, the long ones, too; each names itself before it begins."""
+    stage.run(["-m", "pytest", "-v", "-o", "timeout=300", "tests/exact/test_exact.py"], LONG)
 
 
 def family(stage: Stage) -> None:

@@ -29,11 +29,11 @@ from shared.process import Birth, enter
 from shared.wait import Bell, Stopped, Waiter
 
 SLICE_UPDATES = 16
-"""Most updates between two looks at the stop word; also the granularity of `publish_every_updates`."""
+"""Most updates of a slice: between two looks at the stop word; the granularity of `publish_every_updates`, too."""
 SLICE_SECONDS = 0.5
-"""What a slice of fewer updates takes, where single ones take less: signs of life must come often (shared/vigil.py)."""
+"""About what a slice takes, by fewer updates where these are slow: signs of life must come often (shared/vigil.py)."""
 SLICES_AHEAD = 8
-"""Slices that a GPU is asked for while it has not done the first of them: so many updates a stop waits for."""
+"""Slices that a GPU is asked for while it has not done the first of them: so many a stop waits for."""
 SLICES_LEFT = 2
 """Slices of a round that are waited for without a look: looks are so far apart that a short round would feel it."""
 STUCK_SECONDS = 300.0
@@ -139,7 +139,10 @@ class Rounds:
             if now < left:
                 left, since = now, time.monotonic()
             elif time.monotonic() - since > STUCK_SECONDS:
-                raise DeviceFault(f"The GPU did not finish {SLICE_UPDATES} updates in {STUCK_SECONDS:.0f} s.")
+                raise DeviceFault(
+                    f"The GPU did not finish a slice of up to {SLICE_UPDATES} updates in {STUCK_SECONDS:.0f} s. The "
+                    "kernel log (dmesg, lines with Xid) may say why; --resume goes on from the last checkpoint."
+                )
             meanwhile()
             self._waiter.beat()
             self._waiter.bell.wait(LOOK_SECONDS)

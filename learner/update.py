@@ -91,7 +91,7 @@ class Trainer:
         """
         self._sizes, self._learn, self._seed, self._device = sizes, learn, seed, device
         check_arithmetic(network, device, precision, learn.batch_size, learns=True)
-        if network.plain:  # what the target network is asked at once; of residual networks that would take seconds
+        if network.plain:  # what the target network is asked at once; with networks of parts that would take seconds
             check_arithmetic(network, device, precision, CHUNK_UPDATES * learn.batch_size, learns=False)
         self._network = network
         self._online = model_of(network, device, precision)

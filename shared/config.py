@@ -48,7 +48,7 @@ class Play:
     game: str = "breakout"
     """Atari game, as in ale-py: breakout, space_invaders or SpaceInvaders."""
     env: str | None = None
-    """Instead of a game: a Gymnasium id with image observations, or module:factory."""
+    """Instead of a game: a Gymnasium id with image observations, module:Id-v0, or module:factory."""
     protocol: ProtocolName = "nature"
     """Rules of preprocessing and episodes (docs/protocols.md)."""
     envs: int = 96
@@ -97,7 +97,7 @@ class Learn:
 
 @dataclass(frozen=True)
 class Extend:
-    """What came after the DQN of 2015. The parts combine freely (docs/algorithms.md)."""
+    """What came after the DQN of 2015. Most parts combine; docs/algorithms.md says which do not."""
 
     method: str = "dqn"
     """What is learnt of the return: dqn, its mean; c51, qr-dqn or iqn, its distribution."""
@@ -186,7 +186,8 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class Machine:
-    """Where things run. Only the settings in `ARITHMETIC` can touch the numbers."""
+    """Where things run. Of these only --device, --precision, --deterministic, --inference-batch and threads may change the
+    weights."""
 
     actors: int | None = None
     """Actor processes; default: what the cores this process may use allow."""
@@ -200,13 +201,13 @@ class Machine:
     inference_threads: int | None = None
     """CPU threads of the inference server; recorded, because they touch the last bits."""
     inference_batch: int | None = None
-    """Emulators answered in one forward pass; default: 32 on a CPU, all of them on a GPU."""
+    """Emulators answered in one forward pass; default: at most 32 and half of --envs on a CPU, all of them on a GPU."""
     deterministic: Literal["on", "off"] = "on"
     """on: kernels that give the same bits every time; off: whichever is fastest here, which gives up exactness."""
     replay_on: Literal["auto", "device", "host"] = "auto"
     """Where frames are sampled: from a copy on the GPU (auto: when it fits into free memory) or from shared memory."""
     graph_updates: int = 8
-    """On CUDA: most updates in one launch, 8 or fewer; with less, inference waits for less of the GPU; 0: no graphs."""
+    """On CUDA: most updates in one launch, 8 or fewer; with fewer, inference gets in sooner; 0: no graphs."""
     mps: Literal["auto", "on", "off"] = "auto"
     """Have NVIDIA's Multi-Process Service run learner and inference at once; auto: where it can be started."""
     pin: Literal["auto", "off"] = "auto"

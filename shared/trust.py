@@ -12,10 +12,10 @@ from shared.config import ConfigError
 
 
 def is_own(env: str) -> bool:
-    """Whether an env `module:factory` is code of the user's own.
+    """Whether an env `module:factory`, or `module:Id-v0`, which imports the module, is code of the user's own.
 
     Own is what Python finds outside of the standard library and of what is installed; nothing is imported to see it. A
-    Gymnasium id has no colon, and may be named by anybody.
+    Gymnasium id without a module may be named by anybody.
     """
     module, colon, _ = env.partition(":")
     if not colon:

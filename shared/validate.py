@@ -1,7 +1,7 @@
 """Is a configuration possible? Every answer "no" is a `ConfigError` with one sentence for the user.
 
-`settings` needs nothing but the numbers; `resolved` looks at a configuration without open questions
-(`shared.resolve`); `memory` and `run_directory` look at the machine.
+`settings` looks at the numbers, and whether wandb and the path of --resume are there; `resolved` at a configuration
+without open questions (`shared.resolve`); `memory` and `run_directory` look at the machine.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class Playing:
     speed: float = 1.0
     """Times the speed of the console, which shows 60 screens a second."""
     scale: int | None = None
-    """Pixels for each pixel of the game; 1: its native size; default: as many as suit the display, in videos 2."""
+    """Pixels for each pixel of the game; 1: its native size; default: what suits the display, or 512 lines of video."""
     seed: int = 1
     """Seed of no-ops, epsilon and sticky actions: with the same, `eval` plays the same episodes."""
     device: str = "auto"
@@ -57,7 +57,8 @@ def main(arguments: Sequence[str]) -> int:
         Playing,
         arguments,
         f"{PROGRAM} play",
-        "Watch an agent play by the rules of its protocol, or play yourself. Escape, Q or Ctrl-C ends it.",
+        "Watch an agent play by the rules of its protocol, or play yourself. Ctrl-C ends it; in a window Escape does, "
+        "too, and Q while an agent plays.",
     )
     _check(options)
     from agent import weights_at

@@ -32,7 +32,7 @@ NOT_HERE = {"--game": "--games", "--env": "--games", "--seed": "--seeds", "--run
 
 @dataclass(frozen=True)
 class Suite(Choices):
-    """The options of `suite`: those of training, and these."""
+    """The options of `suite`: those of training, but for what it says itself (`NOT_HERE`), and these."""
 
     games: str = "atari5"
     """atari5, atari26, atari57, or games separated by commas."""
