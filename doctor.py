@@ -24,7 +24,8 @@ from shared import cgroup, checks, machine, mps
 from shared.checks import Check
 from shared.config import Config
 from shared.memory import Plan
-from shared.validate import nearest_directory, replay_that_fits, write_result, written_file
+from shared.results import write_result, written_file
+from shared.validate import nearest_directory, replay_that_fits
 from shared.words import as_spelt, command
 
 PROJECT = Path(__file__).resolve().parent

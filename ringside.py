@@ -11,11 +11,10 @@ a sentence before anything starts.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +25,7 @@ from shared.config import CONFIG_FILE, SUMMARY_FILE, Config, ConfigError, Preset
 from shared.errors import RunFailed
 from shared.files import PRIVATE_UMASK, write_atomic
 from shared.live import LIVE_FILE, Live, withdraw
+from shared.lock import locked
 from shared.presets import PRESETS
 from shared.trust import require_own
 
@@ -121,22 +121,15 @@ def _announce(ready: Plan, memory: Memory, note: Callable[[str], None]) -> None:
 def _owned(run_dir: Path, config: Config) -> Iterator[None]:
     """Make a run directory, keep every other launcher out of it, and write down what is run in it.
 
-    What is made is for its owner only (the children see to that by themselves: shared/process.py). The lock goes with
-    this process, however it ends.
+    What is made is for its owner only (the children see to that by themselves: shared/process.py).
     """
-    try:
-        with _private():
-            run_dir.mkdir(parents=True, exist_ok=True)
-            lock = open(run_dir / "lock", "w")  # noqa: SIM115  (closed below)
-    except OSError as error:
-        raise ConfigError(f"--run-dir {run_dir} cannot be written: {error.strerror}.") from error
-    with lock:
+    content = json.dumps(config.to_json(), indent=2).encode() + b"\n"
+    with ExitStack() as held:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             with _private():
-                write_atomic(run_dir / CONFIG_FILE, json.dumps(config.to_json(), indent=2).encode() + b"\n")
-        except BlockingIOError as error:
-            raise ConfigError(f"--run-dir {run_dir} belongs to a run that is still going on, or saving.") from error
+                run_dir.mkdir(parents=True, exist_ok=True)
+                held.enter_context(locked(run_dir / "lock", "--run-dir", "a run that is still going on, or saving"))
+                write_atomic(run_dir / CONFIG_FILE, content)
         except OSError as error:
             raise ConfigError(f"--run-dir {run_dir} cannot be written: {error.strerror}.") from error
         yield
@@ -272,9 +265,9 @@ def evaluate(load: str | Path, *, episodes: int | None = None, seed: int = 1, de
     Returns:
         JSON values: episodes, mean, sd (population), median, best, human_normalised and what they were measured with.
     """
-    for name, value, least in (("episodes", episodes, 1), ("seed", seed, 0)):
-        if value is not None and value < least:
-            raise ConfigError(f"--{name} {value} must be {least} or more.")
+    from shared import validate
+
+    validate.episodes(episodes, seed)
     weights = weights_at(load)
     play = play_of(weights)
     require_actions(weights, play)

@@ -168,7 +168,7 @@ class Supervisor:
             elif not self._board.stopping or number == Role.SCRIBE:  # who may not go on is not waited for
                 self._watch(number, child, since)
         if self._requests.count and not self._board.stopping:
-            self._note("Stopping: the round is abandoned, the last boundary is saved. Once more ends at once.")
+            self._note("Stopping: the last finished round is saved. Ctrl-C once more ends at once, without saving.")
             self._stop()
         if self._out_of_patience or now > self._stop_deadline:
             self._kill_late()
@@ -186,9 +186,7 @@ class Supervisor:
         except Exception as error:  # noqa: BLE001  (somebody else's function; raised again at the end)
             self._refusal = error
             if self._children and not self._board.stopping:
-                self._note(
-                    "Stopping: the function that looks on failed. The round is abandoned, the last boundary is saved."
-                )
+                self._note("Stopping: the function that looks on failed. The last finished round is saved.")
                 self._stop()
 
     def _start(self, number: int, incarnation: int) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from benchmarks.report import Report
 from benchmarks.turns import INTERRUPTED
 from shared.config import ConfigError
-from shared.validate import written_file
+from shared.results import written_file
 from shared.words import flag_of, nearest
 
 BENCHMARKS = {

@@ -175,7 +175,7 @@ def threads(plan: Plan, usable: int) -> list[Check]:
             "threads",
             "yellow",
             f"--learner-threads {settings.learner_threads} keep {busy} cores busy, of which there are {usable}.",
-            f"They wait for each other; --learner-threads {advised} is faster, to other bits.",
+            f"They wait for each other; --learner-threads {advised} is faster, but changes the last bits of weights.",
         )
     ]
 

@@ -186,8 +186,7 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class Machine:
-    """Where things run. Of these only --device, --precision, --deterministic, --inference-batch and threads may change the
-    weights."""
+    """Where things run. Of this --device, --precision, --deterministic, --inference-batch and threads touch weights."""
 
     actors: int | None = None
     """Actor processes; default: what the cores this process may use allow."""
@@ -267,12 +266,12 @@ class Config:
         """
         known = cls().to_json()
         if sections.keys() != known.keys():
-            raise ConfigError("The configuration was written by another version of Ringside.")
+            raise ConfigError(OTHER_VERSION)
         for section, values in sections.items():
             if not isinstance(values, dict):
                 raise ConfigError(f"The configuration is damaged: {section} is {values!r:.80}.")
             if values.keys() != known[section].keys():
-                raise ConfigError("The configuration was written by another version of Ringside.")
+                raise ConfigError(OTHER_VERSION)
             kinds = get_type_hints(type(getattr(cls(), section)))
             for name, value in values.items():
                 if not _suits(value, kinds[name]):
@@ -347,6 +346,8 @@ def _suits(value: Any, kind: Any) -> bool:
 
 
 _PATHS = frozenset({"run_dir", "resume", "init_from"})
+
+OTHER_VERSION = "The configuration was written by another version of Ringside; use that one."
 
 MAY_CHANGE_ON_RESUME = frozenset(
     {

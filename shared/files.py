@@ -65,14 +65,26 @@ def remove_temporaries(directory: Path) -> None:
         leftover.unlink()
 
 
+def json_object(content: bytes) -> dict[str, Any] | None:
+    """The JSON object that some bytes are; None: they are none. NaN and infinity are not JSON."""
+
+    def refuse(name: str) -> None:
+        raise ValueError(f"{name} is not a number")
+
+    try:
+        found = json.loads(content, parse_constant=refuse)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
 def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file of at most `MOST_JSON_BYTES`; empty where there is none that is whole."""
     try:
         with open(path, "rb") as file:
-            found = json.loads(file.read(MOST_JSON_BYTES))
-    except (OSError, ValueError, RecursionError):
+            return json_object(file.read(MOST_JSON_BYTES)) or {}
+    except OSError:
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 def sha256_of(path: Path) -> str:

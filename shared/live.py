@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from shared.cgroup import stat_fields
-from shared.files import write_atomic
+from shared.files import json_object, write_atomic
 
 LIVE_FILE = "live.json"
 """What a run directory calls it."""
@@ -71,11 +71,8 @@ class Live:
                 content = file.read(_SIZE_LIMIT)
         except FileNotFoundError:
             return None
-        try:
-            found = json.loads(content)
-        except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict) or type(found.get("format")) is not int:
+        found = json_object(content)
+        if found is None or type(found.get("format")) is not int:
             raise LiveError(f"{path} is damaged: remove it; the run does not need it.")
         if found["format"] != FORMAT:
             raise LiveError(

@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as safetensors_load
 
 from shared.config import ARITHMETIC, MAY_CHANGE_ON_RESUME, Config, digest_of
-from shared.files import sha256_of
+from shared.files import json_object, sha256_of
 from shared.parameters import Network
 from shared.segments import CheckpointError, read_segment_into, segment_name, segment_shape, segments_needed
 from shared.sizes import Sizes
@@ -211,7 +211,7 @@ def newest_usable(path: Path, use: Callable[[Manifest], T]) -> T:
             refused.append(f"{candidate.name} cannot be used: {error}")
     if refused:
         raise CheckpointError(f"No checkpoint in {directory} is whole. " + " ".join(refused))
-    raise CheckpointError(f"There is no checkpoint in {directory}.")
+    raise CheckpointError(f"There is no checkpoint in {directory}: its run ended before the first one. Name another.")
 
 
 def _use_one(path: Path, use: Callable[[Manifest], T]) -> T:
@@ -249,15 +249,6 @@ def plain_network(values: Any, where: str) -> Network:
         return Network.from_json(values)
     except ValueError as error:
         raise CheckpointError(f"{where} describes an invalid network: {error}.") from error
-
-
-def parse_json(data: bytes) -> Any:
-    """The value of JSON as it was written. Raises `ValueError`, also for NaN and infinity, or `RecursionError`."""
-
-    def refuse(name: str) -> None:
-        raise ValueError(f"{name} is not a number")
-
-    return json.loads(data, parse_constant=refuse)
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -306,15 +297,18 @@ def _values_of(path: Path) -> dict[str, Any]:
             raise CheckpointError(f"{where} is not a plain file.")
         if status.st_size > _MANIFEST_LIMIT:
             raise CheckpointError(f"{where} has {status.st_size} bytes, too many for a manifest.")
-        values = parse_json(path.read_bytes())
+        values = json_object(path.read_bytes())
     except FileNotFoundError as error:  # a living run has just replaced it
         raise CheckpointError(f"{where} is gone.") from error
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{where} is truncated or damaged: it is not JSON.") from error
-    if not isinstance(values, dict) or values.get("kind") != KIND:
+    if values is None:
+        raise CheckpointError(f"{where} is truncated or damaged: it holds no JSON object.")
+    if values.get("kind") != KIND:
         raise CheckpointError(f"{where} is not a Ringside checkpoint.")
     if values.get("format") != FORMAT:
-        raise CheckpointError(f"{where} has format {values.get('format')!r:.40}; this program knows format {FORMAT}.")
+        raise CheckpointError(
+            f"{where} has format {values.get('format')!r:.40}; this program knows format {FORMAT}. "
+            "Use the version of Ringside that wrote it."
+        )
     checked = dict(values)
     if checked.pop("checksum", None) != checksum_of(checked):
         raise CheckpointError(f"{where} is damaged: it does not match its checksum.")

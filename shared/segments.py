@@ -32,7 +32,7 @@ import numpy as np
 import zstandard
 
 from shared.errors import Unmendable
-from shared.files import write_atomic
+from shared.files import json_object, write_atomic
 from shared.ring import SLOT_FIELDS
 from shared.sizes import Sizes
 
@@ -166,15 +166,15 @@ def _load_payload(path: Path, index: int, shape: SegmentShape, experiment: str |
     if magic != MAGIC:
         raise CheckpointError(f"{name} is not a segment: it begins with {magic!r}.")
     if format_ != FORMAT:
-        raise CheckpointError(f"{name} has format {format_}; this program knows format {FORMAT}.")
+        raise CheckpointError(
+            f"{name} has format {format_}; this program knows format {FORMAT}. "
+            "Use the version of Ringside that wrote it."
+        )
     head, payload = data[_PREFIX.size : _PREFIX.size + head_bytes], data[_PREFIX.size + head_bytes :]
     if head_bytes > _HEADER_LIMIT or len(head) < head_bytes or zlib.crc32(head) != crc:
         raise CheckpointError(f"{name} is damaged: its header does not match its checksum.")
-    try:
-        header = json.loads(bytes(head))
-    except (ValueError, RecursionError):
-        header = None
-    if not isinstance(header, dict):
+    header = json_object(bytes(head))
+    if header is None:
         raise CheckpointError(f"{name} is damaged: its header is not JSON.")
     for key, expected in shape.header(index).items():
         if header.get(key) != expected:

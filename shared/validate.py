@@ -7,7 +7,6 @@ without open questions (`shared.resolve`); `memory` and `run_directory` look at 
 from __future__ import annotations
 
 import importlib.util
-import json
 import math
 import os
 from collections.abc import Iterable
@@ -142,31 +141,12 @@ def memory(plan: Plan, usable: int) -> None:
     )
 
 
-def written_file(flag: str, path: Path, *, replaces: bool = False) -> None:
-    """Refuse a file that cannot be written at the end of what is done for it.
-
-    `replaces`: it is written beside its name and renamed, which a pipe or a device would not survive.
-    """
-    above = os.path.dirname(os.path.abspath(path))  # nothing here raises for a name that is too long
-    if not path.name:
-        reason = "it names no file."
-    elif os.path.isdir(path) or (replaces and os.path.exists(path) and not os.path.isfile(path)):
-        reason = "it is not an ordinary file."
-    elif not os.path.isdir(above):
-        reason = "its directory does not exist."
-    elif not os.access(path if os.path.exists(path) and not replaces else above, os.W_OK):
-        reason = "this user may not write there."
-    else:
-        return
-    raise ConfigError(f"{flag} {path} cannot be written: {reason}")
-
-
-def write_result(flag: str, path: Path, result: object) -> None:
-    """Write what was done as JSON where a flag says; raises `ConfigError` where that is not possible after all."""
-    try:
-        path.write_text(json.dumps(result, indent=2) + "\n")
-    except OSError as error:
-        raise ConfigError(f"{flag} {path} cannot be written: {error.strerror}.") from error
+def episodes(number: int | None, seed: int) -> None:
+    """Refuse episodes that cannot be played: `number` of them, None being as many as the protocol says."""
+    if number is not None and number < 1:
+        raise ConfigError(f"--episodes {number} must be at least 1.")
+    if seed < 0:
+        raise ConfigError(f"--seed {seed} must not be negative.")
 
 
 def nearest_directory(path: Path) -> Path:

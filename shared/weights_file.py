@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
+from shared.files import json_object
 from shared.manifest import (
     FORMAT,
     Manifest,
@@ -18,7 +19,6 @@ from shared.manifest import (
     check_piece,
     load_safetensors,
     newest_usable,
-    parse_json,
     plain_field,
     plain_network,
     weights_name,
@@ -51,9 +51,15 @@ class StoredWeights:
     def require(self, *, actions: int, network: Network | None = None, game: str | None = None) -> None:
         """Raise `CheckpointError` unless the weights fit that action set and, where given, network and game."""
         if self.actions != actions:
-            raise CheckpointError(f"The weights choose among {self.actions} actions; the game here has {actions}.")
+            raise CheckpointError(
+                f"The weights choose among {self.actions} actions; the game here has {actions}. They were trained on "
+                f"{self.game}."
+            )
         if network is not None and self.network != network:
-            raise CheckpointError(f"The weights are of the network {self.network}, not {network}.")
+            raise CheckpointError(
+                f"The weights are of the network {self.network}, not {network}. It must be the same: --network, "
+                "--method and the flags of parts say which."
+            )
         if game is not None and self.game != game:
             raise CheckpointError(f"The weights were trained on {self.game}, not on {game}.")
 
@@ -102,10 +108,10 @@ def read_weights_metadata(path: Path) -> dict[str, Any]:
     """What a weights file says of itself. Raises `CheckpointError` if it is none that Ringside wrote."""
     try:
         with safe_open(path, framework="numpy") as file:
-            about = parse_json((file.metadata() or {}).get(_METADATA, "null").encode())
-    except (SafetensorError, ValueError, RecursionError) as error:
+            about = json_object((file.metadata() or {}).get(_METADATA, "").encode())
+    except SafetensorError as error:
         raise CheckpointError(f"{path.name} is damaged: {error}.") from error
-    if not isinstance(about, dict) or about.get("format") != FORMAT:
+    if about is None or about.get("format") != FORMAT:
         raise CheckpointError(f"{path.name} holds no weights that Ringside wrote in format {FORMAT}.")
     return about
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.validate import write_result, written_file
+from shared.results import write_result, written_file
 from tasks.arguments import PROGRAM, parse
 
 

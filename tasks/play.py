@@ -10,8 +10,9 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from shared import validate
 from shared.config import ConfigError
-from shared.validate import written_file
+from shared.results import written_file
 from tasks.arguments import PROGRAM, parse
 
 if TYPE_CHECKING:
@@ -90,10 +91,7 @@ def _check(options: Playing) -> None:
         )
     if options.load is None and options.game is None:
         raise ConfigError("--human needs --game, which says what you play: --game breakout.")
-    if options.episodes is not None and options.episodes < 1:
-        raise ConfigError("--episodes must be at least 1.")
-    if options.seed < 0:
-        raise ConfigError("--seed must not be negative.")
+    validate.episodes(options.episodes, options.seed)
     check_picture(options.speed, options.scale)
     if options.seconds is not None and not 0 < options.seconds < float("inf"):
         raise ConfigError(f"--seconds {options.seconds:g} must be more than 0 and finite.")

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from shared import validate
 from shared.config import ConfigError
-from shared.validate import write_result
+from shared.results import write_result
 from tasks.arguments import PROGRAM, parse
 
 if TYPE_CHECKING:
@@ -57,8 +58,7 @@ def main(arguments: Sequence[str]) -> int:
 
     options = parse(Recording, arguments, f"{PROGRAM} record", "Write videos of whole episodes, and their returns.")
     check_picture(options.speed, options.scale)
-    if (options.episodes is not None and options.episodes < 1) or options.seed < 0:
-        raise ConfigError("--episodes must be at least 1, and --seed must not be negative.")
+    validate.episodes(options.episodes, options.seed)
     from agent import evaluation_of, weights_at
     from player import player_of, stop_heard
     from shared.protocols import PROTOCOLS

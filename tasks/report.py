@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
         raise ConfigError(f"Name at least one run directory: {PROGRAM} report runs/*")
     missing = [str(path) for path in options.runs if not path.exists()]
     if missing:
-        raise ConfigError(f"There is no run {', '.join(missing)}.")
+        raise ConfigError(f"There is no {' and no '.join(missing)}: name directories of runs.")
     out = options.out or (options.runs[0] / "report" if len(options.runs) == 1 else Path("report"))
     page, left_out = write_report(options.runs, out, options.title)
     for sentence in left_out:
@@ -60,7 +60,7 @@ def write_report(runs: Sequence[Path], out: Path, title: str | None = None) -> t
         ConfigError: no run can be read, their scores cannot be compared, or the report cannot be drawn or written.
     """
     if find_spec("matplotlib") is None:
-        raise ConfigError("A report needs the package matplotlib, which is not installed: say pip install matplotlib.")
+        raise ConfigError("A report needs the package matplotlib, which is not installed: say make install.")
     from watch import report
     from watch.comparison import compare
     from watch.records import Records, RecordsError, load

@@ -6,7 +6,6 @@ seen in the run directories alone: the same command goes on where it stopped.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import subprocess
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from shared.config import ARITHMETIC, CONFIG_FILE, JUDGED, MAY_CHANGE_ON_RESUME, SUMMARY_FILE, Config, ConfigError
 from shared.files import read_object
+from shared.lock import locked
 from shared.manifest import BEST_FILE, CHECKPOINTS
 from shared.parent import die_with
 from shared.requests import requests_heard
@@ -142,8 +142,11 @@ def jobs_of(options: Suite, games: Sequence[str], out: Path) -> list[Job]:
 
 def _require_same(job: Job) -> None:
     """Raise `ConfigError` unless a directory's run is, or can become, that of the job."""
+    sections = read_object(job.directory / CONFIG_FILE)
+    if not sections:
+        raise ConfigError(f"{job.directory / CONFIG_FILE} is damaged: it holds no JSON object. Name another --out.")
     try:
-        former = Config.from_json(read_object(job.directory / CONFIG_FILE))
+        former = Config.from_json(sections)
     except ConfigError as error:
         raise ConfigError(f"{job.directory} cannot be continued: {error} Name another --out.") from error
     if former.experiment() != job.config.experiment():
@@ -292,12 +295,7 @@ def _owned(out: Path) -> Iterator[None]:
     """Make the directory of a suite, and keep every other suite out of it while this one lives."""
     try:
         out.mkdir(parents=True, exist_ok=True)
-        lock = open(out / "suite.lock", "w")  # noqa: SIM115  (closed below)
     except OSError as error:
         raise ConfigError(f"--out {out} cannot be written: {error.strerror}.") from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ConfigError(f"--out {out} belongs to a suite that is still going on.") from error
+    with locked(out / "suite.lock", "--out", "a suite that is still going on"):
         yield

@@ -7,7 +7,6 @@ be slow, stopped or killed, and the run does not notice.
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from contextlib import ExitStack
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from shared import validate
 from shared.config import CONFIG_FILE, Config, ConfigError
+from shared.files import MOST_JSON_BYTES, json_object
 from shared.layout import LayoutError
 from shared.live import LIVE_FILE, Live, LiveError
 from shared.memory import Memory, Plan
@@ -23,7 +23,6 @@ from shared.words import nearest
 
 RUNS = Path("runs")
 """Where runs lie unless they are told otherwise."""
-_SIZE_LIMIT = 1 << 20
 _REGION = "/memfd:ringside"
 
 
@@ -59,19 +58,18 @@ def read_config(run_dir: Path) -> Config:
             near = nearest(run_dir.name, [each.name for each in run_dir.parent.glob("*/")])
             raise ConfigError(f"There is no run {run_dir}{near if '?' in near else ': name its directory.'}")
         with open(path, "rb") as file:
-            content = file.read(_SIZE_LIMIT)
+            content = file.read(MOST_JSON_BYTES)
     except FileNotFoundError:
         raise ConfigError(f"{run_dir} is not a run: it has no {CONFIG_FILE}. Name the directory of a run.") from None
     except PermissionError as error:
         raise ConfigError(_not_yours(run_dir)) from error
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
-    try:
-        sections = json.loads(content)
-    except (ValueError, RecursionError):
-        sections = None
-    if not isinstance(sections, dict):
-        raise ConfigError(f"{path} is damaged: it is not JSON.")
+    sections = json_object(content)
+    if sections is None:
+        raise ConfigError(
+            f"{path} is damaged: it holds no JSON object, and is needed to watch the run."
+        )
     try:
         return Config.from_json(sections)
     except ConfigError as error:

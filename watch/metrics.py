@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shared.errors import Unmendable
-from shared.files import write_atomic
+from shared.files import json_object, write_atomic
 
 MEAN_OVER = 100
 """Episodes in the rolling mean of returns."""
@@ -108,12 +108,10 @@ def parse_record(line: bytes) -> dict[str, Any] | None:
     """The record that a whole line of a metrics.jsonl holds, or None."""
     if not line.endswith(b"\n"):
         return None
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
+    record = json_object(line)
+    if record is None or record.get("kind") not in ("episode", "round", "evaluation"):
         return None
-    known = isinstance(record, dict) and record.get("kind") in ("episode", "round", "evaluation")
-    return record if known and type(record.get("round")) is int else None
+    return record if type(record.get("round")) is int else None
 
 
 def cut_metrics(path: Path, boundary: int) -> None:

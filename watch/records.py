@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.config import CONFIG_FILE, JUDGED, METRICS_FILE, SUMMARY_FILE, flat_of
-from shared.manifest import parse_json
+from shared.files import json_object
 from watch.metrics import MetricsError, read_metrics
 
 _JSON_LIMIT = 8 << 20
@@ -179,12 +179,9 @@ def _judgement(path: Path) -> dict[str, Any]:
 def _object(path: Path) -> dict[str, Any]:
     """A JSON object of moderate size."""
     _refuse_size(path, _JSON_LIMIT)
-    try:
-        value = parse_json(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise RecordsError(f"{path} is truncated or damaged: it is not JSON.") from error
-    if not isinstance(value, dict):
-        raise RecordsError(f"{path} is of another format: it holds no JSON object.")
+    value = json_object(path.read_bytes())
+    if value is None:
+        raise RecordsError(f"{path} is truncated or damaged: it holds no JSON object. Leave the run out.")
     return value
 
 
@@ -193,4 +190,4 @@ def _refuse_size(path: Path, limit: int) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise RecordsError(f"{path} is not a plain file.")
     if status.st_size > limit:
-        raise RecordsError(f"{path} has {status.st_size} bytes, too many for what it should be.")
+        raise RecordsError(f"{path} has {status.st_size:,} bytes; more than {limit:,} are not read. Leave the run out.")

@@ -132,7 +132,6 @@ def main(run_dir: Path, parent: int) -> None:
     os.nice(NICENESS)
     import wandb
 
-    config = json.loads((run_dir / CONFIG_FILE).read_bytes())
     state = read_object(run_dir / STATE_FILE)
     run = wandb.init(
         project=os.environ.get("WANDB_PROJECT", "ringside"),
@@ -140,7 +139,7 @@ def main(run_dir: Path, parent: int) -> None:
         id=state.setdefault("id", secrets.token_hex(4)),
         name=run_dir.name,
         resume="allow",
-        config=flat_of(config),
+        config=flat_of(read_object(run_dir / CONFIG_FILE)),
     )
     run.define_metric("steps")
     run.define_metric("*", step_metric="steps")

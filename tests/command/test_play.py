@@ -45,9 +45,9 @@ def frames_in(path: Path) -> int:
 
 
 @pytest.mark.parametrize("name", ["a.mp4", "a.gif"])
-def test_a_video_of_a_game(launch: Launch, tmp_path: Path, name: str) -> None:
+def test_a_video_of_a_game(launched: Launch, tmp_path: Path, name: str) -> None:
     weights = random_weights(tmp_path / "run")
-    done = launch("play", "--load", str(weights), "--device", "cpu", "--video", name, "--seconds", "1.5", timeout=110)
+    done = launched("play", "--load", str(weights), "--device", "cpu", "--video", name, "--seconds", "1.5", timeout=110)
     assert (done.returncode, done.stderr) == (0, "")
     if name == "a.mp4":
         assert done.stdout == "a.mp4: 90 pictures, 1.5 s\n"
@@ -185,8 +185,8 @@ def test_a_recording_that_is_stopped_is_whole_as_far_as_it_goes(
         (["--load", "{pong}", "--speed", "0"], "--speed 0 is not between"),
         (["--load", "{pong}", "--scale", "0"], "--scale 0 is not between"),
         (["--load", "{pong}", "--seconds", "nan"], "--seconds nan must be more than 0"),
-        (["--load", "{pong}", "--episodes", "0"], "--episodes must be at least 1"),
-        (["--load", "{pong}", "--seed", "-1"], "--seed must not be negative"),
+        (["--load", "{pong}", "--episodes", "0"], "--episodes 0 must be at least 1"),
+        (["--load", "{pong}", "--seed", "-1"], "--seed -1 must not be negative"),
     ],
 )
 @pytest.mark.usefixtures("no_display")
@@ -210,7 +210,7 @@ def test_what_cannot_be_played_is_one_sentence(
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--out", "out", "--episodes", "0"], "--episodes must be at least 1"),
+        (["--out", "out", "--episodes", "0"], "--episodes 0 must be at least 1"),
         (["--out", "out", "--montage", "--episodes", "101"], "--montage shows at most 100"),
         (["--out", "file"], "--out file cannot be written: File exists"),
     ],

@@ -34,8 +34,8 @@ def test_what_cannot_be_read_is_left_out_and_said(launch: Launch, refused: Refus
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("report", "nowhere"), "There is no run nowhere."),
-        (("report", "nowhere", "run", "neither"), "There is no run nowhere, neither."),
+        (("report", "nowhere"), "There is no nowhere: name directories of runs."),
+        (("report", "nowhere", "run", "neither"), "There is no nowhere and no neither: name"),
         (("report", "."), "not a run directory; it holds 2 of them: say ./*"),
         (("report", "run", "sticky"), "different protocols"),
         (("report", "run", "--out", "run/config.json"), "--out run/config.json cannot be written"),

@@ -67,9 +67,9 @@ def test_a_learner_with_more_threads_than_cores_is_warned_of(plan: Plan) -> None
     (spinning,) = checks.threads(with_threads(4), 9)
     assert spinning.colour == "yellow"
     assert spinning.sentence.startswith("--learner-threads 4 keep 12 cores busy, of which there are 9. ")
-    assert "--learner-threads 2 is faster, to other bits" in spinning.sentence
+    assert "--learner-threads 2 is faster, but changes the last bits" in spinning.sentence
     (beside_a_gpu,) = checks.threads(with_threads(16, "cuda:0"), 16)
-    assert "--learner-threads 1 is faster, to other bits" in beside_a_gpu.sentence
+    assert "--learner-threads 1 is faster, but changes the last bits" in beside_a_gpu.sentence
 
 
 def test_memory(plan: Plan) -> None:

@@ -58,7 +58,7 @@ def test_half_a_line_waits_for_its_end_and_nonsense_is_left_out(tmp_path: Path) 
 
 def test_numbers_that_are_none_are_told_as_unknown(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    path.write_text('{"kind": "round", "round": 0, "steps": 10, "loss": NaN, "mean_q": true, "epsilon": 1e400}\n')
+    path.write_text('{"kind": "round", "round": 0, "steps": 10, "loss": null, "mean_q": true, "epsilon": 1e400}\n')
     curves = Curves(path)
     curves.read()
     assert curves.since(0, [])["round"][0][1:] == [None] * len(SERIES["round"])

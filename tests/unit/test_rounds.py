@@ -112,7 +112,7 @@ def test_a_gpu_that_does_not_go_on_is_a_fault(clock: list[float]) -> None:
 
     rounds._trainer, rounds._waiter.bell = gpu, SimpleNamespace(wait=wait)
     gpu.slices_begun = 9
-    with pytest.raises(DeviceFault, match="did not finish 16 updates in 300 s"):
+    with pytest.raises(DeviceFault, match="did not finish a slice of up to 16 updates in 300 s"):
         rounds._wait_for_slices(SLICES_LEFT)
     assert len(signs) == 5
 
