@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import select
 import subprocess
 import sys
 import time
@@ -30,6 +31,8 @@ from shared.presets import NATURE
 BLOCK_TICKS = 32
 """Ticks between two looks at the clock."""
 WARM_TICKS = 512
+START_SECONDS = 120.0
+"""How long a process may take until it plays, and to end."""
 WINDOW_STEPS = 20_000
 
 
@@ -89,13 +92,15 @@ def crew(game: str, processes: int, seconds: float) -> list[dict[str, Any]]:
     ]
     try:
         for each in members:
-            if each.stdout is None or each.stdout.readline().strip() != "ready":
-                raise RuntimeError("A process that plays ended before it was ready.")
+            assert each.stdout is not None
+            there, _, _ = select.select([each.stdout], [], [], START_SECONDS)
+            if not there or each.stdout.readline().strip() != "ready":
+                raise RuntimeError("A process that plays ended, or was not ready in time.")
         for each in members:
             assert each.stdin is not None
             each.stdin.write("go\n")
             each.stdin.flush()
-        return [json.loads(each.communicate()[0]) for each in members]
+        return [json.loads(each.communicate(timeout=seconds + START_SECONDS)[0]) for each in members]
     finally:
         for each in members:
             killed(each)

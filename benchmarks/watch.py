@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -85,10 +85,10 @@ def measure(options: Options, report: Report) -> None:
     if report.missing:
         return
     found: dict[str, list[Seen]] = {}
-    with report.measuring("run"), _run(options.game, words) as (memory, run_dir):
+    with report.measuring("run"), _run(options.game, words) as (run, memory):
         contenders = [
-            Contender(ALONE, lambda: Seen(_speed(memory, options.seconds))),
-            Contender(WATCHED, partial(_watched, memory, run_dir, options.seconds)),
+            Contender(ALONE, lambda: Seen(_speed(run, memory, options.seconds))),
+            Contender(WATCHED, partial(_watched, run, memory, options.seconds)),
         ]
         found = in_turn(report, contenders, options.repeats)
     for name, seen in found.items():
@@ -99,52 +99,71 @@ def measure(options: Options, report: Report) -> None:
         report.note(f"{each.pictures_per_second:.1f} pictures a second; the server used {share:.2%} of all cores.")
 
 
+@dataclass
+class _Run:
+    """A run beside this process."""
+
+    process: subprocess.Popen[bytes]
+    directory: Path
+    errors: Path
+    """Where its standard error goes."""
+
+    def until(self, condition: Callable[[], object]) -> None:
+        """Wait until it is true. Raises `CannotRun` when the run ends before, or that takes too long."""
+        deadline = time.monotonic() + SILENT_SECONDS
+        while not condition():
+            try:
+                self.process.wait(LOOK_SECONDS)
+            except subprocess.TimeoutExpired:
+                if time.monotonic() > deadline:
+                    raise CannotRun(f"The run made no round within {SILENT_SECONDS:.0f} s.") from None
+            else:
+                raise CannotRun(f"The run ended: {last_words(self.errors)}")
+
+    def attached(self) -> Memory:
+        """Its memory, for reading, as soon as it is there. Raises `CannotRun`."""
+        self.until((self.directory / LIVE_FILE).exists)
+        found = attach(self.directory, read_config(self.directory))
+        if found is None:
+            raise CannotRun(f"The run ended: {last_words(self.errors)}")
+        return found[0]
+
+
 @contextmanager
-def _run(game: str, words: list[str]) -> Iterator[tuple[Memory, Path]]:
+def _run(game: str, words: list[str]) -> Iterator[tuple[_Run, Memory]]:
     """A run that learns, and its memory for reading. Raises `CannotRun`."""
     with tempfile.TemporaryDirectory(prefix="ringside-bench-") as scratch:
         run_dir, errors = Path(scratch) / "run", Path(scratch) / "errors"
         with running(["launch.py", "--plain", "--game", game, *words, "--run-dir", str(run_dir)], errors) as process:
-            deadline = time.monotonic() + SILENT_SECONDS
-            memory: Memory | None = None
-            while memory is None or memory.board.committed < memory.sizes.first_learning_round + WARM_ROUNDS:
-                if process.poll() is not None:
-                    raise CannotRun(f"The run ended: {last_words(errors)}")
-                if time.monotonic() > deadline:
-                    raise CannotRun(f"The run did not learn within {SILENT_SECONDS:.0f} s.")
-                if memory is None and (run_dir / LIVE_FILE).exists():
-                    found = attach(run_dir, read_config(run_dir))
-                    memory = found[0] if found is not None else None
-                time.sleep(LOOK_SECONDS)
-            yield memory, run_dir
+            run = _Run(process, run_dir, errors)
+            memory = run.attached()
+            learns = memory.sizes.first_learning_round + WARM_ROUNDS
+            run.until(lambda: memory.board.committed >= learns)
+            yield run, memory
             memory.arena.close()
 
 
-def _speed(memory: Memory, seconds: float) -> float:
+def _speed(run: _Run, memory: Memory, seconds: float) -> float:
     """Steps/s between two commits, `seconds` apart or more. Raises `CannotRun`."""
-    first, begun = _next_commit(memory)
+    first, begun = _next_commit(run, memory)
     while True:
-        last, ended = _next_commit(memory)
+        last, ended = _next_commit(run, memory)
         if ended - begun >= seconds:
             return (last - first) * memory.sizes.round_steps / (ended - begun)
 
 
-def _next_commit(memory: Memory) -> tuple[int, float]:
+def _next_commit(run: _Run, memory: Memory) -> tuple[int, float]:
     """Wait for the end of a span; its boundary and moment. Raises `CannotRun` when none comes."""
     spans = memory.sizes.snapshot_rounds
     before = memory.board.committed // spans
-    deadline = time.monotonic() + SILENT_SECONDS
-    while memory.board.committed // spans == before:
-        if time.monotonic() > deadline:
-            raise CannotRun(f"The run made no round within {SILENT_SECONDS:.0f} s.")
-        time.sleep(LOOK_SECONDS)
+    run.until(lambda: memory.board.committed // spans != before)
     span = memory.board.committed // spans
     return span * spans, float(memory.board.metrics[(span - 1) % METRIC_SPANS][COMMITTED_AT])
 
 
-def _watched(memory: Memory, run_dir: Path, seconds: float) -> Seen:
+def _watched(run: _Run, memory: Memory, seconds: float) -> Seen:
     """The same with a viewer. Raises `CannotRun`, and `WrongResult` when the viewer was not shown what was played."""
-    command = [sys.executable, "launch.py", "watch", str(run_dir)]
+    command = [sys.executable, "launch.py", "watch", str(run.directory)]
     server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert server.stdout is not None
     try:
@@ -155,9 +174,9 @@ def _watched(memory: Memory, run_dir: Path, seconds: float) -> Seen:
         if address is None:
             raise CannotRun("launch.py watch printed no address.")
         with Viewer(int(address[1]), address[2].decode()) as viewer:
-            _next_commit(memory)  # it has settled
+            _next_commit(run, memory)  # it has settled
             used, pictures, began = _cpu_seconds(server.pid), viewer.pictures, time.monotonic()
-            speed = _speed(memory, seconds)
+            speed = _speed(run, memory, seconds)
             took = time.monotonic() - began
             used, pictures = _cpu_seconds(server.pid) - used, viewer.pictures - pictures
     finally:

@@ -17,6 +17,7 @@ import psutil
 from shared.config import Config
 from shared.layout import LayoutError
 from shared.memory import Memory, Plan
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -120,11 +121,14 @@ def memory_of(process: subprocess.Popen[str], run_dir: Path, actions: int = 4, s
 
 def wait_until(process: subprocess.Popen[str], condition: Callable[[], bool], seconds: float = 60.0) -> None:
     """Poll a condition of a living run."""
-    deadline = time.monotonic() + seconds
-    while not condition():
+
+    def there() -> bool:
+        if condition():
+            return True
         assert process.poll() is None, f"the run ended early:\n{process.communicate()[0]}"
-        assert time.monotonic() < deadline, f"this did not come true within {seconds} s"
-        time.sleep(0.002)
+        return False
+
+    until(there, seconds, every=0.002)
 
 
 def kill(process: subprocess.Popen[str], role: str) -> None:

@@ -67,9 +67,7 @@ def read_config(run_dir: Path) -> Config:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
     sections = json_object(content)
     if sections is None:
-        raise ConfigError(
-            f"{path} is damaged: it holds no JSON object, and is needed to watch the run."
-        )
+        raise ConfigError(f"{path} is damaged: it holds no JSON object, and is needed to watch the run.")
     try:
         return Config.from_json(sections)
     except ConfigError as error:

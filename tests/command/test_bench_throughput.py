@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 
 from tests.conftest import Launch, Refused
 from tests.runs import ROOT, gone
+from tests.waiting import until
 
 WORDS = ("--envs", "4", "--actors", "1", "--inference-batch", "2", "--network", "small", "--learner-threads", "1")
 ROUNDS = ("--round-steps", "120", "--replay-size", "600", "--learning-starts", "240", "--device", "cpu")
@@ -94,10 +94,7 @@ def test_interrupted_it_leaves_nothing_running(tmp_path: Path, number: signal.Si
         command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
     try:
-        deadline = time.monotonic() + 60
-        while not _actors(process) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert _actors(process), "no run was started"
+        until(lambda: _actors(process), every=0.1)
         if number == signal.SIGINT:
             os.killpg(process.pid, number)
         else:

@@ -6,7 +6,6 @@ import os
 import pty
 import signal
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 from shared.manifest import find_checkpoint
 from tests.crash.storm import FLAGS
 from tests.runs import ROOT, SMALL, records, summary
+from tests.waiting import until
 
 STEPS, ROUNDS = "4_800", 10
 """Some seconds even of a quiet machine, so that the run is not over before the terminal is."""
@@ -50,12 +50,13 @@ def _lives(process: psutil.Process) -> bool:
 def test_a_terminal_that_goes_away_stops_the_run(tmp_path: Path, how: str) -> None:
     run_dir = tmp_path / "run"
     shell, terminal = start_in_terminal(run_dir)
-    shown, deadline = b"", time.monotonic() + SECONDS
-    while not records(run_dir, "round"):
-        assert time.monotonic() < deadline, shown.decode(errors="replace")
+
+    def plays() -> bool:
         with suppress(BlockingIOError):
-            shown += os.read(terminal, 1 << 16)
-        time.sleep(0.01)
+            os.read(terminal, 1 << 16)  # or the display would wait for a reader
+        return bool(records(run_dir, "round"))
+
+    until(plays, SECONDS)
     family = psutil.Process(shell).children(recursive=True)
     assert len(family) >= 7
     if how == "terminal closed":
@@ -63,10 +64,7 @@ def test_a_terminal_that_goes_away_stops_the_run(tmp_path: Path, how: str) -> No
     else:
         os.kill(shell, signal.SIGKILL)
     os.waitpid(shell, 0)
-    deadline = time.monotonic() + SECONDS
-    while any(map(_lives, family)):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: not any(map(_lives, family)), SECONDS)
     if how == "shell killed":
         os.close(terminal)
     stopped = summary(run_dir)

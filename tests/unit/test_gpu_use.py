@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from benchmarks import gpu_use
 from benchmarks.gpu_use import GpuSampler, GpuUse, seen_by_the_driver
+from tests.waiting import until
 
 
 @pytest.mark.parametrize(
@@ -43,9 +43,7 @@ def test_samples_are_of_the_gpu_of_the_run(asked: Path, monkeypatch: pytest.Monk
     with GpuSampler() as sampler:
         sampler.begin("cuda:1")
         sampler.begin("cuda:1")
-        deadline = time.monotonic() + 60
-        while not (asked.exists() and asked.read_text()):
-            assert time.monotonic() < deadline
+        until(lambda: asked.exists() and asked.read_text())
         assert sampler.use() == GpuUse(0.5, 9000 * 2**20)
     assert "--id=7" in asked.read_text().split()
 

@@ -9,8 +9,6 @@ import signal
 import stat
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -22,6 +20,7 @@ from shared.board import Role
 from shared.deaths import Cause
 from supervisor import Supervisor, _Child
 from tests.played_ring import small_config
+from tests.waiting import until
 
 FAKE = Path(__file__).with_name("fake_mps.py")
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,13 +53,6 @@ def _gone(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
         return True
-
-
-def _wait(condition: Callable[[], bool], seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"this did not come true within {seconds} s"
-        time.sleep(0.01)
 
 
 def _nothing_left(record: Path) -> bool:
@@ -125,7 +117,7 @@ with mps.service("on", "cuda:0", print):
     run.send_signal(death)
     run.wait(20)
     run.stdout.close()
-    _wait(lambda: _nothing_left(record))
+    until(lambda: _nothing_left(record))
     assert (record / "quit").exists()
 
 
@@ -135,7 +127,7 @@ def test_a_guardian_that_is_killed_takes_the_daemon_along(record: Path) -> None:
     assert service._guardian is not None
     service._guardian.kill()
     daemon = json.loads((record / "daemon").read_text())["pid"]
-    _wait(lambda: _gone(daemon))
+    until(lambda: _gone(daemon))
     assert service.environment == {}
     os.kill(int((record / "server").read_text()), signal.SIGKILL)  # nobody is left to end the server
     service.quit()
@@ -145,7 +137,7 @@ def test_a_guardian_that_is_killed_takes_the_daemon_along(record: Path) -> None:
 def test_a_daemon_that_dies_serves_nobody_and_leaves_no_server(record: Path) -> None:
     with mps.service("on", "cuda:0", print) as service:
         os.kill(json.loads((record / "daemon").read_text())["pid"], signal.SIGKILL)
-        _wait(lambda: service.environment == {})
+        until(lambda: service.environment == {})
         assert _nothing_left(record)
 
 

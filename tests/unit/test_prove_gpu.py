@@ -7,9 +7,8 @@ import re
 import subprocess
 import sys
 import tarfile
-import time
-from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -37,6 +36,7 @@ from benchmarks.stage import Outcome, Stage
 from shared.machine import cuda_devices
 from shared.presets import PRESETS
 from tasks.train import configuration
+from tests.waiting import until
 
 
 def stage_at(out: Path, more: str = "") -> Stage:
@@ -108,8 +108,11 @@ def test_a_late_command_and_all_that_it_started_end(tmp_path: Path, monkeypatch:
 
 def test_a_late_launch_says_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmarks.stage.LAUNCH", "-c")
-    program = "import signal; from shared.stacks import stacks_told; stacks_told(); signal.pause()"
-    assert not stage_at(tmp_path).run(["-c", program], 4.0)
+    there = tmp_path / "there"
+    program = "import signal; from pathlib import Path; from shared.stacks import stacks_told; stacks_told(); "
+    program += f"Path({str(there)!r}).touch(); signal.pause()"
+    monkeypatch.setattr("benchmarks.stage.time", SimpleNamespace(monotonic=lambda: 30.0 if there.exists() else 0.0))
+    assert not stage_at(tmp_path).run(["-c", program], 20.0)
     assert 'File "<string>", line 1 in <module>' in (tmp_path / "late.log").read_text()
 
 
@@ -121,10 +124,7 @@ def test_a_command_ends_with_the_proof(tmp_path: Path) -> None:
         f"Stage('s', Outcome(Path({str(tmp_path / 'out')!r}), None, {{}})).run(['-c', {marking!r}], 60)"
     )
     with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT) as process:
-        deadline = time.monotonic() + 60
-        while not (mark.exists() and mark.read_text()) and time.monotonic() < deadline:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(0.05)
+        until(lambda: mark.exists() and mark.read_text())
         command = psutil.Process(int(mark.read_text()))
         process.kill()
     psutil.wait_procs([command], timeout=20)
@@ -206,13 +206,15 @@ def test_records_and_curve_of_what_was_trained_are_kept(tmp_path: Path, monkeypa
         return True
 
     monkeypatch.setattr(Stage, "run", run)
+    clock = iter((100.0, 112.5))
+    monkeypatch.setattr("benchmarks.prove_gpu.time", SimpleNamespace(monotonic=lambda: next(clock)))
     solve(stage_at(tmp_path, "--mps off"), seed=7)
     train, curve = commands
     assert " ".join(train).startswith("launch.py --plain --device cuda --game pong --preset quick")
     assert "--seed 7 --mps off --run-dir" in " ".join(train)
     assert curve[-1] == str(tmp_path / "pong-7.png")
     assert json.loads((tmp_path / "pong-7-metrics.jsonl").read_text())["mean_return_100"] == 18.0
-    assert done_in(tmp_path)[0]["seconds_from_the_command_to_solved"] >= 0
+    assert done_in(tmp_path)[0]["seconds_from_the_command_to_solved"] == 12.5
 
 
 def test_what_the_processes_of_a_failed_run_wrote_is_kept(tmp_path: Path) -> None:

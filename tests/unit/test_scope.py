@@ -15,6 +15,7 @@ from scope import Limits, limits_of
 from shared.cgroup import InForce
 from shared.config import ConfigError
 from tests.runs import ROOT
+from tests.waiting import until
 
 GIB = 1 << 30
 
@@ -152,8 +153,7 @@ def test_what_is_left_in_the_scope_is_killed_when_the_launcher_has_ended(
     enter += "scope.enter(scope.Limits(None, None), ['cat'], pathlib.Path(sys.argv[1]))"
     process = subprocess.Popen([sys.executable, "-c", enter, str(tmp_path)], cwd=ROOT, stdin=subprocess.PIPE)
     with subprocess.Popen(["cat", str(told)], stdout=subprocess.PIPE, text=True) as reader:
-        while not (tmp_path / "asked").exists():
-            assert process.poll() is None
+        until((tmp_path / "asked").exists)
         process.kill()
         said, _ = reader.communicate(timeout=30)
     assert process.wait() == -signal.SIGKILL

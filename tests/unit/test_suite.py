@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 from shared.config import ConfigError
 from shared.suites import SUITES
 from tasks import suite
+from tests.waiting import until
 
 FAKE = """
 import json, os, sys, time
@@ -175,11 +175,7 @@ def test_a_signal_ends_the_present_run_and_begins_no_other(program: Program, tmp
     command = [sys.executable, "-c", code]
     process = subprocess.Popen(command, cwd=root, env=environment, stdout=subprocess.PIPE, text=True)
     try:
-        deadline = time.monotonic() + 60
-        while not program.told_in.with_suffix(".jsonl.slow").exists():
-            assert time.monotonic() < deadline
-            assert process.poll() is None
-            time.sleep(0.02)
+        until(program.told_in.with_suffix(".jsonl.slow").exists)
         process.send_signal(asked)
         output, _ = process.communicate(timeout=30)
     finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 
 from shared.config import Config, ConfigError, Run
 from shared.validate import settings
+from tests.waiting import until
 from tests.written_runs import write_run
 from watch import track
 from watch.metrics import Episode, MetricsLog
@@ -46,13 +46,6 @@ def sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[l
     monkeypatch.setenv("FAKE_LOG", str(log))
     monkeypatch.setattr(track, "LOOK_SECONDS", 0.1)
     return lambda: [json.loads(line) for line in log.read_text().splitlines()]
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def of(kind: str, told: list[list[Any]]) -> list[Any]:

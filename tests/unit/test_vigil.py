@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 from shared import vigil
 from shared.board import Phase
 from shared.vigil import Sight, Vigil, sight
+from tests.waiting import until
 
 LOOK = 0.25
 
@@ -160,13 +160,16 @@ def test_a_process_that_is_gone_does_not_hang() -> None:
 
 def _seen(process: int, state: str) -> Sight:
     """Look until the process is in a state."""
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
+    found: list[Sight] = []
+
+    def there() -> bool:
         seen = sight(process)
         assert seen is not None
-        if seen.state == state:
-            return seen
-    raise AssertionError(f"it does not come to state {state}")
+        found.append(seen)
+        return seen.state == state
+
+    until(there, every=0.0)
+    return found[-1]
 
 
 def test_states_and_processor_time_are_read_of_all_threads() -> None:
