@@ -67,7 +67,15 @@ def main(arguments: Sequence[str]) -> int:
         return 128 + signal.SIGPIPE
 
 
+def _have_streams() -> None:
+    """Standard streams that were closed (`>&-`) lead nowhere: what is written to them must end no run."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))  # which takes the number that is free
+
+
 if __name__ == "__main__":
+    _have_streams()
     from shared.stacks import stacks_told
 
     stacks_told()

@@ -109,8 +109,8 @@ def _announce(ready: Plan, memory: Memory, note: Callable[[str], None]) -> None:
     from actors.env import action_names
 
     assert ready.config.run.run_dir is not None
-    live = Live.of_this_process(memory.arena.fd, action_names(ready.config.play))
     try:
+        live = Live.of_this_process(memory.arena.fd, action_names(ready.config.play))
         with _private():
             live.write(ready.config.run.run_dir)
     except OSError as error:

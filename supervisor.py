@@ -27,7 +27,8 @@ from shared.deaths import Cause, Deaths, signal_name
 from shared.errors import RunFailed
 from shared.memory import Memory, Plan
 from shared.obituary import beyond_reach, obituary
-from shared.parent import REAP_SECONDS
+from shared.parent import REAP_SECONDS, ended
+from shared.patience import Patience
 from shared.process import DEVICE_FAULT, FATAL, Bells, Birth, log_path, role_name, run_role
 from shared.requests import HEEDED, Requests, requests_heard
 from shared.stacks import TELL_STACKS
@@ -35,13 +36,11 @@ from shared.threads import threads_as_recorded
 from shared.vigil import Vigil, sight
 from shared.wait import Bell
 
-GRACE_SECONDS = 8.0
-"""How long a process may take to leave when asked."""
-SAVE_SECONDS = 120.0
-"""How long the scribe may take for the last checkpoint."""
 STACKS_SECONDS = 0.5
 """How long a process that hangs has to say where its threads are, before it is killed."""
 LOOK_SECONDS = 0.25
+AGAIN_SECONDS = 10.0
+"""How long it is tried to start a process again that has died."""
 
 MODULES = {
     Role.INFERENCE: "learner.inference",
@@ -93,7 +92,7 @@ class Supervisor:
         self._refusal: Exception | None = None
         """What `on_look` raised, which ends the run as a signal does."""
         self._killed_scribe = False
-        self._stop_deadline = float("inf")
+        self._patience = Patience()
         self._oom_kills = OomKills()
         self._memory = Memory.create(plan)
         self._board = self._memory.board
@@ -122,6 +121,8 @@ class Supervisor:
         Raises:
             RunFailed: a role died again and again, or said that a restart cannot help.
         """
+        if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:  # as inherited: nobody would learn how a child ended
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         try:
             with requests_heard(self._hear):
                 self._do()
@@ -163,15 +164,18 @@ class Supervisor:
         for number, child in list(self._children.items()):
             if self._children.get(number) is not child:
                 continue  # it was started again together with another
-            if child.process.sentinel in dead:
+            # A pipe may tell nothing of an end: what the child has started may hold it, too.
+            if child.process.sentinel in dead or child.process.exitcode is not None:
                 self._bury(number, child)
             elif not self._board.stopping or number == Role.SCRIBE:  # who may not go on is not waited for
                 self._watch(number, child, since)
         if self._requests.count and not self._board.stopping:
             self._note("Stopping: the last finished round is saved. Ctrl-C once more ends at once, without saving.")
             self._stop()
-        if self._out_of_patience or now > self._stop_deadline:
-            self._kill_late()
+        if self._board.stopping:
+            self._patience.look(since, int(self._board.heartbeat[Role.SCRIBE]))
+            if self._out_of_patience or self._patience.over:
+                self._kill_late()
         if self._balancer is not None and not self._board.stopping:
             for move in self._balancer.look():
                 self._bells[Role.ACTORS + move.taker].ring()  # it makes emulators while it waits for the others
@@ -213,7 +217,7 @@ class Supervisor:
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, HEEDED)
         try:
             with threads_as_recorded():
-                process.start()
+                self._spawn(process, AGAIN_SECONDS if incarnation else 0.0)
         except OSError as error:
             self._children.pop(number, None)
             self._fail(f"{role_name(number)} could not be started: {error.strerror}. Fewer --actors need less.")
@@ -226,9 +230,25 @@ class Supervisor:
             self._children[number].deaths, self._children[number].vigil = former.deaths, former.vigil
             former.vigil.begin()
 
+    def _spawn(self, process: multiprocess.Process, seconds: float) -> None:
+        """Start a process; for so many seconds again and again, since what is lacking may soon be there again.
+
+        Raises:
+            OSError: there are too many processes or descriptors, or there is too little memory.
+        """
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                process.start()
+                return
+            except OSError:
+                if self._requests.count > 1 or time.monotonic() >= deadline:
+                    raise
+            self._asked.wait(LOOK_SECONDS)
+
     def _bury(self, number: int, child: _Child) -> None:
         """A process has ended: let it go, start it again, or end the run."""
-        if not _ended(child.process, REAP_SECONDS):  # its descriptors are closed, but a driver holds it
+        if not ended(child.process, REAP_SECONDS):  # its descriptors are closed, but a driver holds it
             child.process.kill()
             self._forget(number)
             return
@@ -309,15 +329,15 @@ class Supervisor:
             self._note(f"{role_name(number)} {why}; it is killed{'' if self._did_all(number) else ' and replaced'}.")
             child.killed_at = time.monotonic()
             os.kill(child.process.pid, TELL_STACKS)
-            _ended(child.process, STACKS_SECONDS)
+            ended(child.process, STACKS_SECONDS)
             child.process.kill()
 
     # --- endings
 
     @property
     def _out_of_patience(self) -> bool:
-        """Whether nobody, not even the scribe, may go on: the user asked twice, or saving takes too long."""
-        return self._requests.count > 1 or time.monotonic() > self._stop_deadline + SAVE_SECONDS
+        """Whether nobody, not even the scribe, may go on: the user asked twice, or it does not save any more."""
+        return self._requests.count > 1 or self._patience.over_with_the_scribe
 
     def _fail(self, sentence: str) -> None:
         self._failure = self._failure or sentence
@@ -327,7 +347,6 @@ class Supervisor:
     def _stop(self) -> None:
         """Ask everybody to leave; the scribe leaves last, after the checkpoint."""
         self._board.stop[0] = Stop.ABANDON
-        self._stop_deadline = time.monotonic() + GRACE_SECONDS
         for bell in self._bells:
             bell.ring()
 
@@ -346,7 +365,7 @@ class Supervisor:
     def _give_up(self, number: int, child: _Child) -> None:
         """Wait for a killed process no longer than is reasonable."""
         assert child.killed_at is not None, "only who was killed is given up"
-        if time.monotonic() - child.killed_at > REAP_SECONDS:
+        if child.process.exitcode is None and time.monotonic() - child.killed_at > REAP_SECONDS:
             self._forget(number)
 
     def _forget(self, number: int) -> None:
@@ -374,21 +393,7 @@ class Supervisor:
 def _end(process: multiprocess.Process) -> bool:
     """Kill a process, if it lives, and reap it; False: it does not end."""
     process.kill()
-    return _ended(process, REAP_SECONDS)
-
-
-def _ended(process: multiprocess.Process, seconds: float) -> bool:
-    """Wait for the end of a process for so many seconds, and reap it; False: it has not ended.
-
-    `join` goes by a pipe of the process, and waits without bound for one that has let go of it and does not end.
-    """
-    if process.exitcode is None:
-        descriptor = os.pidfd_open(process.pid)
-        try:
-            wait_for([descriptor], seconds)
-        finally:
-            os.close(descriptor)
-    return process.exitcode is not None
+    return ended(process, REAP_SECONDS)
 
 
 def train(plan: Plan, on_look: Callable[[Memory], None], note: Callable[[str], None]) -> bool:

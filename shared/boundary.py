@@ -105,7 +105,6 @@ def restore(memory: Memory, boundary: int, arrays: Mapping[str, NDArray[np.gener
     board.lane_logged[:] = board.lane_done[:] = boundary * sizes.round_ticks
     board.lane_finished[:] = boundary
     board.updates[0] = sizes.updates_before(boundary)
-    board.committed = boundary
     queued, logged = (int(count) for count in arrays["evaluation.counts"])
     # Versions of later steps were queued in a future that this run has not seen, and comes to again.
     queue.step[:] = np.minimum(arrays["evaluation.step"], boundary * sizes.round_steps)
@@ -117,3 +116,5 @@ def restore(memory: Memory, boundary: int, arrays: Mapping[str, NDArray[np.gener
     queue.returns[:] = np.nan  # of what was written down they are in metrics.jsonl
     if len(arrays["evaluation.data"]):
         queue.data[:] = arrays["evaluation.data"]
+    # Last: inference ends when all is committed and nothing is to be evaluated.
+    board.committed = boundary

@@ -21,7 +21,7 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
@@ -38,6 +38,7 @@ from shared.manifest import (
     BEST_FILE,
     CHECKPOINTS,
     FORMAT,
+    FORMER_BEST_FILE,
     KIND,
     Manifest,
     Piece,
@@ -73,17 +74,21 @@ class CheckpointWriter:
     Killed and made anew, it finds what it had finished: adding a segment or saving a boundary again changes nothing.
     """
 
-    def __init__(self, run_dir: Path, config: Config, sizes: Sizes, actions: int) -> None:
+    def __init__(
+        self, run_dir: Path, config: Config, sizes: Sizes, actions: int, alive: Callable[[], None] = lambda: None
+    ) -> None:
         """Open `run_dir`/checkpoints, make it if need be, and take stock; half-written files are removed.
 
         Args:
             actions: size of the action set.
+            alive: called before whatever may take a slow disk long.
 
         Raises:
             CheckpointError: the directory holds checkpoints of another configuration.
             OSError: as the system says it.
         """
         self.directory = run_dir / CHECKPOINTS
+        self._alive = alive
         self._config = config
         self._experiment = config.experiment()
         self._sizes = sizes
@@ -105,6 +110,7 @@ class CheckpointWriter:
         remove_temporaries(self.directory)
         for kind, number, path in self._pieces_on_disk():
             if kind == "segment":
+                alive()
                 try:
                     check_segment(path, number, self._shape, self._experiment)
                 except CheckpointError:
@@ -243,21 +249,30 @@ class CheckpointWriter:
         if not mean_return > (-math.inf if best is None else best):
             return False
         data = self._weights_bytes(weights, version, {"mean_return": float(mean_return)})
+        newest = next(iter(self._readable()), None)
+        if newest is not None and self._version_of(BEST_FILE, up_to=newest.boundary) is not None:
+            # A resume from the newest checkpoint comes before this version, and needs the best of what was then.
+            write_atomic(self.directory / FORMER_BEST_FILE, (self.directory / BEST_FILE).read_bytes())
         write_atomic(self.directory / BEST_FILE, data)
         return True
 
     def best_return(self) -> float | None:
         """Mean return of the parameters in `best.safetensors`; None if there are none that can be read."""
-        value = self._best("mean_return")
+        value = self._about(BEST_FILE).get("mean_return")
         return value if isinstance(value, float) else None
 
-    def _best(self, name: str) -> Any:
-        """What the best weights say of themselves; None if there are none that can be read."""
-        path = self.directory / BEST_FILE
+    def _version_of(self, name: str, up_to: int) -> int | None:
+        """The version of a file of weights, where it is one that was there at boundary `up_to`."""
+        version = self._about(name).get("version")
+        return version if isinstance(version, int) and version <= up_to and up_to > 0 else None
+
+    def _about(self, name: str) -> dict[str, Any]:
+        """What a file of weights says of itself; nothing if there is none that can be read."""
+        path = self.directory / name
         try:
-            return read_weights_metadata(path).get(name) if path.is_file() else None
+            return read_weights_metadata(path) if path.is_file() else {}
         except CheckpointError:
-            return None
+            return {}
 
     def adopt(self, manifest: Manifest) -> None:
         """Take over the segments of a checkpoint in another directory, by hard link where that is possible.
@@ -297,8 +312,13 @@ class CheckpointWriter:
                 self._forget(number)
             elif kind != "segment" and number > boundary:
                 path.unlink()
-        if (version := self._best("version")) is not None and (boundary == 0 or version > boundary):
-            (self.directory / BEST_FILE).unlink()
+        best, former = self.directory / BEST_FILE, self.directory / FORMER_BEST_FILE
+        if self._about(BEST_FILE) and self._version_of(BEST_FILE, boundary) is None:
+            if self._version_of(FORMER_BEST_FILE, boundary) is not None:
+                former.replace(best)
+            else:
+                best.unlink()
+        former.unlink(missing_ok=True)
         sync(self.directory)
 
     def prune(self) -> None:
@@ -334,6 +354,7 @@ class CheckpointWriter:
 
     def _force(self, index: int) -> None:
         """Force a segment to the disk."""
+        self._alive()
         try:
             sync(self.directory / segment_name(index))
         except OSError:

@@ -8,6 +8,7 @@ process lives. It is for the run's owner only, like all files of a run, and so i
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Sequence
@@ -43,10 +44,11 @@ class Live:
 
     @classmethod
     def of_this_process(cls, descriptor: int, action_names: Sequence[str]) -> Self:
-        """This process, which holds the region behind `descriptor`."""
+        """This process, which holds the region behind `descriptor`. Raises `OSError` where /proc cannot be read."""
         process = os.getpid()
         started = start_of(process)
-        assert started is not None, "this process lives"
+        if started is None:
+            raise OSError(errno.ENOENT, "/proc cannot be read")
         return cls(process, started, descriptor, tuple(name[:_NAME_LENGTH] for name in action_names))
 
     @property

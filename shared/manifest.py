@@ -32,6 +32,8 @@ CHECKPOINTS = "checkpoints"
 """The directory of checkpoints in a run directory."""
 BEST_FILE = "best.safetensors"
 """In there, the weights of the best evaluation beside training."""
+FORMER_BEST_FILE = "best-former.safetensors"
+"""Those that were the best at the newest checkpoint, where better ones came after it."""
 
 T = TypeVar("T")
 
@@ -104,9 +106,13 @@ class Manifest:
             raise CheckpointError(f"{self.path.name} names no piece {name}.")
         return self.pieces[name]
 
-    def verify(self) -> None:
-        """Compare every piece with its size and SHA-256. Raises `CheckpointError` at the first that differs."""
+    def verify(self, alive: Callable[[], None] = lambda: None) -> None:
+        """Compare every piece with its size and SHA-256. Raises `CheckpointError` at the first that differs.
+
+        `alive` is called before each.
+        """
         for piece in self.pieces.values():
+            alive()
             check_piece(self.directory, piece)
 
     @property
@@ -138,16 +144,22 @@ class Manifest:
         ]
 
 
-def find_checkpoint(path: Path) -> Manifest:
+def find_checkpoint(path: Path, alive: Callable[[], None] = lambda: None) -> Manifest:
     """The newest whole checkpoint at `path`, every piece verified.
 
     Args:
         path: a run directory, its `checkpoints` directory, or one manifest.
+        alive: called before each piece, which may take a slow disk long.
 
     Raises:
         CheckpointError: there is none, or none that is whole; says what is wrong with each.
     """
-    return newest_usable(path, _verified)
+
+    def verified(manifest: Manifest) -> Manifest:
+        manifest.verify(alive)
+        return manifest
+
+    return newest_usable(path, verified)
 
 
 def load_boundary(
@@ -172,11 +184,14 @@ def load_boundary(
     return arrays
 
 
-def load_segments(manifest: Manifest, sizes: Sizes, ring: Mapping[str, np.ndarray]) -> None:
+def load_segments(
+    manifest: Manifest, sizes: Sizes, ring: Mapping[str, np.ndarray], alive: Callable[[], None] = lambda: None
+) -> None:
     """Read the replay of a checkpoint into the rings.
 
     Args:
         ring: the ring's fields, [lanes, capacity, lane_envs, ...]; each tick comes to its slot, `tick % capacity`.
+        alive: called before each segment.
 
     Raises:
         CheckpointError: a segment is damaged or of other sizes; the rings' content is undefined then.
@@ -186,14 +201,10 @@ def load_segments(manifest: Manifest, sizes: Sizes, ring: Mapping[str, np.ndarra
             f"{manifest.path} was made without the replay (--checkpoint-replay), which is needed here."
         )
     for index in segments_needed(sizes, manifest.boundary):
+        alive()
         # The segment's own checksum covers its content.
         path = check_piece(manifest.directory, manifest.piece(segment_name(index)), content=False)
         read_segment_into(path, index, segment_shape(sizes), ring)
-
-
-def _verified(manifest: Manifest) -> Manifest:
-    manifest.verify()
-    return manifest
 
 
 def newest_usable(path: Path, use: Callable[[Manifest], T]) -> T:

@@ -29,6 +29,8 @@ from pathlib import Path
 
 from shared.cgroup import stat_fields
 from shared.parent import die_with, killed, output_of
+from shared.requests import HEEDED, ignore_requests
+from shared.stacks import stacks_told
 
 CONTROL = "nvidia-cuda-mps-control"
 DRIVER_FOLDER = "/usr/local/nvidia/bin"
@@ -102,16 +104,19 @@ class Service:
         if control() is None:
             raise MpsError(f"There is no {CONTROL} on the PATH or in {DRIVER_FOLDER}.")
         self._trial = trial
-        self._directory = Path(tempfile.mkdtemp(prefix="ringside-mps-"))  # for this user alone, mode 0700
-        self._guardian = subprocess.Popen(
-            [sys.executable, "-m", "shared.mps", str(self._directory)],
-            cwd=Path(__file__).resolve().parent.parent,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            start_new_session=True,  # a Ctrl-C is for the run to answer
-        )
+        try:
+            self._directory = Path(tempfile.mkdtemp(prefix="ringside-mps-"))  # for this user alone, mode 0700
+            self._guardian = subprocess.Popen(
+                [sys.executable, "-m", "shared.mps", str(self._directory)],
+                cwd=Path(__file__).resolve().parent.parent,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                start_new_session=True,  # a Ctrl-C is for the run to answer
+            )
+        except OSError as error:
+            raise MpsError(f"A guardian of {CONTROL} could not be started: {error.strerror}.") from error
         assert self._guardian.stdout is not None, "it was asked for"
         # The guardian bounds its own wait; it may be stopped before it comes to that.
         hearing = select.poll()  # select() knows no descriptors beyond 1,023
@@ -235,6 +240,8 @@ def _servers(directory: Path) -> list[str] | None:
 
 def _guard(directory: Path) -> None:
     """The guardian: start the daemon, say so, wait for the end of the input or of the daemon, leave nothing behind."""
+    ignore_requests()  # which may reach every process of a job; the run says when it has ended
+    stacks_told()
     # What the daemon leaves when it dies, its servers, becomes a child of this process, which can then end it.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     environment = {**os.environ, **environment_of(directory)}
@@ -254,7 +261,7 @@ def _guard(directory: Path) -> None:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
-            preexec_fn=partial(die_with, os.getpid()),
+            preexec_fn=partial(_become_daemon, os.getpid()),
         )
         if _answers(daemon, directory):
             print(_READY, flush=True)
@@ -271,6 +278,13 @@ def _guard(directory: Path) -> None:
         if daemon is not None:
             _end(daemon)
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def _become_daemon(guardian: int) -> None:
+    """In the process that becomes the daemon: it ends with the guardian, and heeds signals as it is used to."""
+    for number in HEEDED:
+        signal.signal(number, signal.SIG_DFL)
+    die_with(guardian)
 
 
 def _answers(daemon: subprocess.Popen[bytes], directory: Path) -> bool:

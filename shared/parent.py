@@ -7,13 +7,15 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 REAP_SECONDS = 30.0
 """How long a killed process may take to end; one that waits for a disk or a driver ends only when that answers."""
+_LOOK_SECONDS = 0.01
 
 _PR_SET_PDEATHSIG = 1
 
@@ -67,6 +69,28 @@ def output_of(
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, command, said, complaints)
     return said
+
+
+class Child(Protocol):
+    """A process of `multiprocess`."""
+
+    @property
+    def exitcode(self) -> int | None:
+        """None while it has not ended; to ask reaps it."""
+
+
+def ended(process: Child, seconds: float) -> bool:
+    """Wait for the end of a child for so many seconds, and reap it; False: it has not ended.
+
+    `join` and `sentinel` go by a pipe of the child. Whoever has let go of it and does not end would be waited for
+    without bound, and one whose own children hold it would be taken for alive.
+    """
+    deadline = time.monotonic() + seconds
+    while process.exitcode is None:
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_LOOK_SECONDS)
+    return True
 
 
 def killed(process: subprocess.Popen[Any]) -> None:

@@ -95,6 +95,8 @@ def run_role(module: str, birth: Birth) -> None:
     os.dup2(log, 2)
     os.close(log)
     stacks_told()
+    with suppress(OSError):  # without /proc
+        _keep_to_oneself()
     os.environ.update(birth.environment)
     if birth.process not in (Role.LEARNER, Role.INFERENCE):
         os.nice(NICENESS)
@@ -104,12 +106,25 @@ def run_role(module: str, birth: Birth) -> None:
     try:
         importlib.import_module(module).main(birth)
     except Unmendable as error:
-        print(error, file=sys.stderr, flush=True)
+        _say(str(error))
         sys.exit(FATAL)
     except DeviceFault as error:
-        traceback.print_exc()
-        print(error, file=sys.stderr, flush=True)
+        _say(traceback.format_exc() + str(error))
         os._exit(DEVICE_FAULT)  # to give back what lies on a faulty device would fail, and end with another code
+
+
+def _say(words: str) -> None:
+    """Write to the log; that its disk takes nothing must not hide how this process ends."""
+    with suppress(OSError):
+        print(words, file=sys.stderr, flush=True)
+
+
+def _keep_to_oneself() -> None:
+    """Hand no descriptor on to programs that this process starts: the shared memory would live as long as they do."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2:
+            with suppress(OSError):  # the one by which they are listed has been closed
+                os.set_inheritable(int(name), False)
 
 
 def _open_log(path: Path) -> int:

@@ -117,6 +117,9 @@ def _private_bytes() -> int:
     The kernel keeps these counts, so asking costs the same however large the shared region is. Memory of a GPU is not
     among them.
     """
-    with open("/proc/self/statm", "rb") as file:
-        _, resident, shared, *_ = map(int, file.read().split())
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            _, resident, shared, *_ = map(int, file.read().split())
+    except OSError:  # no /proc, or no descriptor left: it is only told
+        return 0
     return (resident - shared) * resource.getpagesize()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
+from shared.board import Role
 from shared.checkpoint import CheckpointWriter
 from shared.config import CONFIG_FILE, LOGS, METRICS_FILE
 from shared.files import write_atomic
@@ -38,7 +40,8 @@ class RunFiles:
             (self._run_dir / LOGS).mkdir(parents=True, exist_ok=True)
             if not (self._run_dir / CONFIG_FILE).exists():
                 write_atomic(self._run_dir / CONFIG_FILE, json.dumps(plan.config.to_json(), indent=2).encode() + b"\n")
-            self._checkpoints = CheckpointWriter(self._run_dir, plan.config, plan.sizes, plan.actions)
+            alive = partial(self._memory.board.beat, Role.SCRIBE)
+            self._checkpoints = CheckpointWriter(self._run_dir, plan.config, plan.sizes, plan.actions, alive)
         return self._checkpoints
 
     @property

@@ -90,16 +90,22 @@ def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
             pending = []
 
 
-def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """Every line of the file that is a record, as bytes and parsed; what no record follows is left out."""
+def _lines(path: Path, *, damaged: bool = False) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """Every line of the file that is a record, as bytes and parsed; what no record follows is left out.
+
+    `damaged`: so is what one follows, which otherwise is a `MetricsError`.
+    """
     unreadable = 0
     with open(path, "rb") as file:
         for number, line in enumerate(file, start=1):
             record = parse_record(line)
             if record is None:
                 unreadable = unreadable or number
-            elif unreadable:
-                raise MetricsError(f"{path} is damaged: line {unreadable} is not a record, but line {number} is.")
+            elif unreadable and not damaged:
+                raise MetricsError(
+                    f"{path} is damaged: line {unreadable} is not a record, but line {number} is. A run that goes on "
+                    "leaves out what is none."
+                )
             else:
                 yield line, record
 
@@ -121,13 +127,13 @@ def cut_metrics(path: Path, boundary: int) -> None:
     that the run resumes with. A file that is not there stays so.
 
     Raises:
-        MetricsError: something in the middle is no record. OSError: as the system says it.
+        OSError: as the system says it.
     """
     if not path.exists():
         return
     kept: list[bytes] = []
     pending: list[bytes] = []
-    for line, record in _lines(path):
+    for line, record in _lines(path, damaged=True):
         if record["kind"] == "evaluation":
             # Episodes that stand before an evaluation belong to a round that was never finished.
             kept += [line] if record["round"] <= boundary else []
@@ -153,20 +159,33 @@ class MetricsLog:
     def __init__(self, path: Path) -> None:
         """Open or create the file, cut off what was not finished, and take up its statistics.
 
+        What is no record is left out: a disk that fails may lose what it had taken.
+
         Raises:
-            MetricsError: something in the middle is no record. OSError: as the system says it.
+            OSError: as the system says it.
         """
+        self._path = path
+        self._fd = _open(path)
+        self._doubted = self._torn = False
+        try:
+            self._take_up()
+        except MetricsError:
+            write_atomic(path, b"".join(line for line, _ in _lines(path, damaged=True)))
+            self._reopen()
+            self._take_up()
+        os.ftruncate(self._fd, self._size)
+
+    def _take_up(self) -> None:
+        """The statistics of what the file holds, and how much of it is finished."""
         self.last_round = -1
         self.episodes = 0
         self.best_return: float | None = None
         self.evaluations: set[int] = set()
         self._recent: deque[float] = deque(maxlen=MEAN_OVER)
-        self._path = path
-        self._fd = _open(path)
         self._size = 0
         position = 0
         pending: list[float] = []
-        for line, record in _lines(path):
+        for line, record in _lines(self._path):
             position += len(line)
             if record["kind"] == "episode":
                 pending.append(float(record["return"]))
@@ -178,7 +197,6 @@ class MetricsLog:
                 self.evaluations.add(int(record["evaluation"]))
             pending = []
             self._size = position
-        os.ftruncate(self._fd, self._size)
 
     @property
     def mean_return_100(self) -> float | None:
@@ -245,18 +263,25 @@ class MetricsLog:
     def sync(self) -> None:
         """Force the file to the disk: before a checkpoint, which must not be ahead of it.
 
-        If it was moved or removed, it is written again under its name: all of it is still behind the descriptor.
+        If it was moved or removed, or could not be forced before, it is written again under its name: all of it is
+        still behind the descriptor, and what a disk refused once may pass for written at the next try.
 
         Raises:
             OSError: as the system says it.
         """
-        if not self._in_place():
+        if self._doubted or not self._in_place():
             with open(os.dup(self._fd), "rb") as former:
                 former.seek(0)
                 write_atomic(self._path, partial(shutil.copyfileobj, former))
-            gone, self._fd = self._fd, _open(self._path)
-            os.close(gone)
+            self._reopen()
+        self._doubted = True
         os.fsync(self._fd)
+        self._doubted = False
+
+    def _reopen(self) -> None:
+        """Turn to the file that has the name now."""
+        gone, self._fd = self._fd, _open(self._path)
+        os.close(gone)
 
     def _in_place(self) -> bool:
         """Whether the file's name still leads to it."""
@@ -286,14 +311,22 @@ class MetricsLog:
     def _append(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Write whole lines, or none of them."""
         data = b"".join(json.dumps(_finite(record)).encode() + b"\n" for record in records)
+        if self._torn:
+            self._cut()
         try:
             written = 0
             while written < len(data):
                 written += os.write(self._fd, data[written:])
         except OSError:
-            os.ftruncate(self._fd, self._size)
+            self._torn = True
+            self._cut()
             raise
         self._size += len(data)
+
+    def _cut(self) -> None:
+        """Take back what was written of records that could not be written whole."""
+        os.ftruncate(self._fd, self._size)
+        self._torn = False
 
 
 def _open(path: Path) -> int:

@@ -26,7 +26,15 @@ from shared.boundary import Moved, capture, expected, newest_boundary, restore
 from shared.config import JUDGED, METRICS_FILE, SUMMARY_FILE
 from shared.errors import Unmendable
 from shared.files import write_atomic
-from shared.manifest import BEST_FILE, CHECKPOINTS, Manifest, find_checkpoint, load_boundary, load_segments
+from shared.manifest import (
+    BEST_FILE,
+    CHECKPOINTS,
+    FORMER_BEST_FILE,
+    Manifest,
+    find_checkpoint,
+    load_boundary,
+    load_segments,
+)
 from shared.memory import Memory
 from shared.process import Birth, enter
 from shared.segments import segment_ticks
@@ -70,10 +78,10 @@ class Scribe:
         """Before anybody works: an empty run, or one from a checkpoint or from given weights."""
         run = self._config.run
         if run.resume is not None:
-            manifest = find_checkpoint(run.resume)
+            manifest = find_checkpoint(run.resume, self._alive)
             manifest.require(self._config)
             restore(self._memory, manifest.boundary, load_boundary(manifest, expected(self._memory)))
-            load_segments(manifest, self._sizes, self._memory.ring.field)
+            load_segments(manifest, self._sizes, self._memory.ring.field, self._alive)
             self._adopt(manifest)
             self._board.before[:] = [float(manifest.counters.get(name, 0.0)) for name in BEFORE]
             self._board.inexact_since[0] = self._inexact_since(manifest)
@@ -116,12 +124,16 @@ class Scribe:
         if former.resolve() == self._run_dir.resolve():
             self._board.saved[0] = manifest.boundary
         else:
-            for name in (METRICS_FILE, f"{CHECKPOINTS}/{BEST_FILE}"):
+            for name in (METRICS_FILE, f"{CHECKPOINTS}/{BEST_FILE}", f"{CHECKPOINTS}/{FORMER_BEST_FILE}"):
                 if (former / name).exists():
                     shutil.copyfile(former / name, self._run_dir / name)
         checkpoints.adopt(manifest)
         checkpoints.cut_back(manifest.boundary)
         cut_metrics(self._run_dir / METRICS_FILE, manifest.boundary)
+
+    def _alive(self) -> None:
+        """A sign of life from the middle of work that takes long."""
+        self._board.beat(Role.SCRIBE)
 
     # --- looking
 
@@ -174,7 +186,7 @@ class Scribe:
         Raises:
             OSError: the disk refuses; nothing is forgotten, and all of it is tried again.
         """
-        self._board.beat(Role.SCRIBE)  # a checkpoint may find many to be written first
+        self._alive()  # a checkpoint may find many to be written first
         log, events = self._files.metrics, self._files.events
         sizes, stop = self._sizes, first + self._sizes.snapshot_rounds
         begin, steps = first * sizes.round_ticks, stop * sizes.round_steps
@@ -209,7 +221,7 @@ class Scribe:
         Raises:
             Moved: lanes wrote over it meanwhile; what was compressed is of no use and is deleted.
         """
-        self._board.beat(Role.SCRIBE)
+        self._alive()
         self._files.checkpoints.add_segment(index, self._memory.ring.field)
         if needed_from < self._held_from():
             self._files.checkpoints.discard_segment(index)

@@ -82,6 +82,12 @@ def test_a_reader_that_goes_ends_the_output_without_a_traceback() -> None:
     assert (done.returncode, done.stderr) == (141, "")
 
 
+def test_closed_streams_lead_nowhere() -> None:
+    for words, code in ((["--help"], 0), (["evla"], 2)):
+        command = ["/bin/sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, str(ROOT / "launch.py"), *words]
+        assert subprocess.run(command, timeout=60, check=False).returncode == code
+
+
 def test_a_directory_that_holds_a_run_is_not_overwritten(refused: Refused, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.json").write_text("mine")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
+import multiprocess
 import numpy as np
 
 from tests.pixel_game import Catch
@@ -52,3 +54,16 @@ class Hungry(Catch):
 def hungry() -> Hungry:
     """`--env tests.crash.failing:hungry`; the environment variable MARK names a file that says that it has eaten."""
     return Hungry(Path(os.environ["MARK"]))
+
+
+def haunted() -> Catch:
+    """`--env tests.crash.failing:haunted`: an actor leaves a process behind, which holds all that its own held.
+
+    The environment variable GHOSTS names a file in which the processes stand.
+    """
+    if multiprocess.parent_process() is not None:  # the launcher asks for the actions, too
+        if not (ghost := os.fork()):
+            signal.pause()
+        with open(os.environ["GHOSTS"], "a") as file:
+            file.write(f"{ghost}\n")
+    return Catch()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +16,7 @@ from shared.errors import DeviceFault
 from shared.manifest import find_checkpoint, load_boundary
 from tests.crash.failing_device import faults
 from tests.crash.storm import FLAGS, Undisturbed, result_of
-from tests.runs import finish, gone, memory_of, start, summary, wait_until
+from tests.runs import finish, gone, kill, memory_of, start, summary, wait_until
 
 FAILING = ("-m", "tests.crash.failing_device")
 
@@ -48,6 +50,24 @@ def test_a_fault_of_the_gpu_is_answered_by_one_restart_and_then_by_the_end(
     assert "OutOfMemoryError" in (tmp_path / "run" / "logs" / "learner.log").read_text()
     assert load_boundary(find_checkpoint(tmp_path / "run"))
     assert gone(process)
+
+
+@pytest.mark.stress
+def test_an_actor_is_found_dead_though_what_it_started_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ghosts = tmp_path / "ghosts"
+    monkeypatch.setenv("GHOSTS", str(ghosts))
+    process = start(tmp_path / "run", env="tests.crash.failing:haunted", total_steps="2_400")
+    try:
+        memory = memory_of(process, tmp_path / "run", actions=3)
+        wait_until(process, lambda: memory.board.committed >= 1)
+        kill(process, "actor 0")
+        process.wait(100)
+    finally:
+        for ghost in ghosts.read_text().split():
+            os.kill(int(ghost), signal.SIGKILL)
+    output = finish(process)  # which ghosts keep from being over
+    assert output.count("actor 0 was killed by SIGKILL") == 1
+    assert summary(tmp_path / "run")["restarts"] == 1
 
 
 @pytest.mark.stress

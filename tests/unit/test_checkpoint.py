@@ -16,7 +16,7 @@ from safetensors.numpy import load_file
 from shared import checkpoint, files
 from shared.checkpoint import KEPT, CheckpointWriter
 from shared.config import Learn, Run
-from shared.manifest import find_checkpoint, load_boundary, load_segments, read_manifest
+from shared.manifest import BEST_FILE, FORMER_BEST_FILE, find_checkpoint, load_boundary, load_segments, read_manifest
 from shared.parameters import Network, parameters_of
 from shared.segments import CheckpointError, segments_needed
 from shared.sizes import sizes_of
@@ -250,6 +250,16 @@ def test_the_best_of_a_future_that_is_cut_off_goes_with_it(tmp_path: Path, bound
     writer.cut_back(boundary)
     assert writer.best_return() == (20.0 if stays else None)
     assert (writer.directory / "best.safetensors").exists() == stays
+
+
+def test_a_better_one_of_a_cut_off_future_gives_way_to_the_former_best(tmp_path: Path) -> None:
+    writer, _ = write_run(tmp_path, 4)
+    for version, score in ((3, 20.0), (5, 21.0), (6, 22.0)):
+        assert writer.save_best(parameters(version), version, score)
+    writer.cut_back(4)
+    assert writer.best_return() == 20.0
+    assert load_weights(writer.directory / BEST_FILE).version == 3
+    assert not (writer.directory / FORMER_BEST_FILE).exists()
 
 
 def test_pieces_that_somebody_took_away_are_made_again(tmp_path: Path) -> None:

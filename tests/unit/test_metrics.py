@@ -144,7 +144,7 @@ def test_a_file_cut_at_any_byte_opens_and_grows_to_the_same(tmp_path: Path) -> N
         assert path.read_bytes() == whole
 
 
-def test_nonsense_at_the_end_is_cut_and_in_the_middle_refused(tmp_path: Path) -> None:
+def test_nonsense_at_the_end_is_cut_and_in_the_middle_left_out(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     with MetricsLog(path) as log:
         log_rounds(log, range(2))
@@ -155,11 +155,56 @@ def test_nonsense_at_the_end_is_cut_and_in_the_middle_refused(tmp_path: Path) ->
             assert log.last_round == 1
         assert path.read_bytes() == whole
     lines = whole.splitlines(keepends=True)
-    path.write_bytes(b"".join([*lines[:2], b"nonsense\n", *lines[2:]]))
-    with pytest.raises(MetricsError, match="line 3 is not a record, but line 4 is"):
-        MetricsLog(path)
-    with pytest.raises(MetricsError, match="is damaged"):
-        cut_metrics(path, 1)
+    damaged = b"".join([*lines[:2], b"\0" * 4096, *lines[2:-1], b"\0\n", lines[-1]])
+    path.write_bytes(damaged)
+    with pytest.raises(MetricsError, match="line 3 is not a record, but line"):
+        list(read_metrics(path))
+    with MetricsLog(path) as log:
+        log_rounds(log, range(log.last_round + 1, 3))
+    kept = path.read_bytes()
+    assert b"\0" not in kept
+    assert [line for line in kept.splitlines(keepends=True) if line in lines] == [*lines[:2], *lines[3:]]
+    path.write_bytes(damaged)
+    cut_metrics(path, 2)
+    assert path.read_bytes() == b"".join([*lines[:2], *lines[3:]])
+
+
+def test_what_could_not_be_taken_back_is_taken_back_before_the_next_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    path, write = tmp_path / "metrics.jsonl", os.write
+    with MetricsLog(path) as log:
+        with monkeypatch.context() as disk:
+            halves = iter((lambda fd, data: write(fd, data[:10]), refuse))
+            disk.setattr(os, "write", lambda fd, data: next(halves)(fd, data))
+            disk.setattr(os, "ftruncate", refuse)
+            with pytest.raises(OSError, match="Input/output"):
+                log_rounds(log, range(1))
+        assert path.stat().st_size == 10
+        log_rounds(log, range(2))
+    assert [record["round"] for record in read_metrics(path) if record["kind"] == "round"] == [0, 1]
+
+
+def test_what_could_not_be_forced_once_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(descriptor: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    path = tmp_path / "metrics.jsonl"
+    with MetricsLog(path) as log:
+        log_rounds(log, range(2))
+        content, former = path.read_bytes(), path.stat().st_ino
+        with monkeypatch.context() as disk:
+            disk.setattr(os, "fsync", refuse)
+            with pytest.raises(OSError, match="Input/output"):
+                log.sync()
+        log.sync()
+        log_rounds(log, range(2, 3))
+        assert path.stat().st_ino != former
+        assert path.read_bytes().startswith(content)
+        assert len(path.read_bytes()) > len(content)
 
 
 def test_a_full_disk_leaves_no_half_round_and_no_half_statistics(

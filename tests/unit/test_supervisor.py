@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
 import sys
 import time
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -16,9 +17,11 @@ import pytest
 import supervisor
 from shared.board import Phase, Role, Stop
 from shared.obituary import beyond_reach
-from shared.parent import REAP_SECONDS
+from shared.parent import REAP_SECONDS, ended
+from shared.patience import SAVE_SECONDS, Patience
 from shared.requests import Requests
-from supervisor import SAVE_SECONDS, Supervisor, _Child
+from shared.wait import Bell
+from supervisor import Supervisor, _Child
 
 SLEEPER = "import time; from shared.stacks import *; stacks_told(); print(flush=True); time.sleep(60)"
 
@@ -30,8 +33,14 @@ def stopping() -> Supervisor:
     made._board = SimpleNamespace(stop=np.array([Stop.ABANDON]), stopping=True, finished=False)
     made._children = {number: _Child(Process()) for number in (Role.SCRIBE, Role.LEARNER)}
     made._requests, made._failure, made._killed_scribe = Requests(), None, False
-    made._stop_deadline = time.monotonic() - 1.0
+    made._patience = Patience()
     return made  # type: ignore[no-any-return]
+
+
+def lose_patience(stopping: Supervisor) -> None:
+    """The scribe is silent for too long."""
+    for _ in range(int(SAVE_SECONDS) + 2):
+        stopping._patience.look(1.0, beat=0)
 
 
 class Process:
@@ -58,7 +67,7 @@ def test_who_was_killed_and_does_not_end_is_waited_for_no_longer_than_is_said(st
 
 
 def test_the_scribe_too_is_let_go_in_the_end(stopping: Supervisor) -> None:
-    stopping._stop_deadline -= SAVE_SECONDS
+    lose_patience(stopping)
     stopping._kill_late()
     assert stopping._killed_scribe
     for child in stopping._children.values():
@@ -69,7 +78,6 @@ def test_the_scribe_too_is_let_go_in_the_end(stopping: Supervisor) -> None:
 
 
 def test_who_asks_twice_does_not_wait_for_the_scribe(stopping: Supervisor) -> None:
-    stopping._stop_deadline = time.monotonic() + 60.0
     stopping._requests.count = 1
     assert not stopping._out_of_patience
     stopping._requests.count = 2
@@ -79,11 +87,60 @@ def test_who_asks_twice_does_not_wait_for_the_scribe(stopping: Supervisor) -> No
     assert stopping._killed_scribe
 
 
+def test_time_in_which_nobody_could_leave_does_not_count() -> None:
+    """The supervisor was stopped (Ctrl-Z) or the machine slept; or the scribe saves much, and gives signs of life."""
+    patience = Patience()
+    patience.look(3_600.0, beat=0)
+    assert not patience.over
+    for look in range(10 * int(SAVE_SECONDS)):
+        patience.look(1.0, beat=look // 100)
+    assert patience.over
+    assert not patience.over_with_the_scribe
+    for _ in range(int(SAVE_SECONDS) + 2):
+        patience.look(1.0, beat=0)
+    assert patience.over_with_the_scribe
+
+
+def test_a_lack_that_passes_ends_no_run(stopping: Supervisor) -> None:
+    made: Any = stopping
+    made._asked, tried = Bell.create(), list[int]()
+
+    def start() -> None:
+        tried.append(1)
+        if len(tried) < 3:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    stopping._spawn(SimpleNamespace(start=start), seconds=20.0)
+    assert len(tried) == 3
+    tried.clear()
+    with pytest.raises(BlockingIOError):
+        stopping._spawn(SimpleNamespace(start=start), seconds=0.0)
+    os.close(made._asked.fd)
+
+
+def test_whose_pipe_is_held_by_its_own_children_is_found_dead(
+    stopping: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, write = os.pipe()  # nobody lets go of it
+    made: Any = stopping
+    made._board.stopping, made._asked = False, Bell.create()
+    made._balancer, made._looked_at = None, time.monotonic()
+    made._children = {Role.LEARNER: _Child(cast(Any, SimpleNamespace(sentinel=read, exitcode=-signal.SIGKILL)))}
+    buried: list[int] = []
+    monkeypatch.setattr(stopping, "_bury", lambda number, child: buried.append(number))
+    monkeypatch.setattr(stopping, "_show", lambda: None)
+    stopping._look()
+    os.close(read)
+    os.close(write)
+    os.close(made._asked.fd)
+    assert buried == [Role.LEARNER]
+
+
 def test_a_scribe_that_hung_and_may_not_come_back_leaves_no_last_checkpoint(stopping: Supervisor) -> None:
     stopping._children[Role.SCRIBE].killed_at = time.monotonic()
     stopping._kill_late()
     assert not stopping._killed_scribe, "it may still be started again"
-    stopping._stop_deadline -= SAVE_SECONDS
+    lose_patience(stopping)
     stopping._kill_late()
     assert stopping._killed_scribe
 
@@ -119,17 +176,17 @@ def test_a_process_is_waited_for_until_it_has_ended_and_no_longer_than_is_said()
     process = supervisor.multiprocess.get_context("spawn").Process(target=_lets_go)
     process.start()
     assert supervisor.wait_for([process.sentinel], 20.0), "it has let go"
-    assert not supervisor._ended(process, 0.1)
+    assert not ended(process, 0.1)
     assert supervisor._end(process)
     assert process.exitcode == -signal.SIGKILL
-    assert supervisor._ended(process, 0.0)
+    assert ended(process, 0.0)
 
 
 def test_who_has_let_go_of_everything_and_does_not_end_is_not_waited_for(
     stopping: Supervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learner, waited = stopping._children[Role.LEARNER], list[float]()
-    monkeypatch.setattr(supervisor, "_ended", lambda process, seconds: waited.append(seconds))
+    monkeypatch.setattr(supervisor, "ended", lambda process, seconds: waited.append(seconds))
     stopping._bury(Role.LEARNER, learner)
     assert waited == [REAP_SECONDS]
     assert learner.process.killed

@@ -1,0 +1,40 @@
+"""How a role's process ends, whatever becomes of its log."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shared.process import DEVICE_FAULT, FATAL
+from tests.runs import ROOT
+
+PROGRAM = """
+import os, sys
+from pathlib import Path
+from types import SimpleNamespace
+from shared.board import Role
+from shared.process import run_role
+directory = Path(sys.argv[1])
+sys.path.append(str(directory))
+words = dict(name="learner", process=Role.LEARNER, cores=None, environment={})
+run_role("failing_role", SimpleNamespace(parent=os.getppid(), run_dir=directory, **words))
+"""
+
+
+@pytest.mark.parametrize(("error", "code"), [("Unmendable", FATAL), ("DeviceFault", DEVICE_FAULT)])
+@pytest.mark.parametrize("full", [False, True])
+def test_a_log_whose_disk_is_full_hides_no_exit_code(tmp_path: Path, error: str, code: int, full: bool) -> None:
+    (tmp_path / "failing_role.py").write_text(
+        f"from shared.errors import {error}\ndef main(birth): raise {error}('It broke.')\n"
+    )
+    (tmp_path / "logs").mkdir()
+    log = tmp_path / "logs" / "learner.log"
+    if full:
+        log.symlink_to("/dev/full")
+    done = subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path)], cwd=ROOT, timeout=60, check=False)
+    assert done.returncode == code
+    if not full:
+        assert log.read_text().endswith("It broke.\n")
