@@ -33,7 +33,7 @@ def weights_at(load: str | Path) -> StoredWeights:
 
     Raises `ConfigError` with a sentence when there are none.
     """
-    from shared.segments import CheckpointError
+    from shared.errors import CheckpointError
     from shared.weights_file import load_weights
 
     path = find(load)

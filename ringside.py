@@ -158,8 +158,8 @@ def starting_point(preset: PresetName | None, resume: str | Path | None, env: st
         return PRESETS[preset]
     if preset is not None:
         raise ConfigError("--resume keeps the settings of its run: omit --preset.")
+    from shared.errors import CheckpointError
     from shared.manifest import find_checkpoint
-    from shared.segments import CheckpointError
 
     try:
         checkpoint = find_checkpoint(Path(resume))
@@ -225,8 +225,8 @@ def continues(ready: Plan) -> bool:
 
     Raises `ConfigError` when the checkpoint or the weights to begin with do not suit the plan.
     """
+    from shared.errors import CheckpointError
     from shared.manifest import find_checkpoint
-    from shared.segments import CheckpointError
     from shared.weights_file import load_weights
 
     config, run = ready.config, ready.config.run

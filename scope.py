@@ -20,13 +20,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.cgroup import ROOT, InForce
+from shared.cgroup import InForce
 from shared.config import ConfigError
+from shared.proc import ROOT
 
 TASKS = 4096
 """Processes and threads: many times what a run needs, and a bound to what may go wrong."""
 OOM_POLICY_SINCE = 253
 """The first version of systemd whose scopes know OOMPolicy; those before end a scope at the first kill."""
+LEAST_MEMORY = 100_000_000
+"""What PyTorch alone takes, and more."""
 LEAVE_SECONDS = 5.0
 """How long what outlives the launcher may clean up (the guardian of MPS does), before it is killed."""
 _INSIDE = "RINGSIDE_SCOPE"
@@ -36,10 +39,6 @@ _WITHOUT = (
     "Omit --cgroup: a run respects the limits of any control group that it is started in, and its processes end "
     "with it (docs/reliability.md)."
 )
-
-
-LEAST_MEMORY = 100_000_000
-"""What PyTorch alone takes, and more."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ loaded game (what Gymnasium gives after `reset(seed=...)`), kept for every numbe
 
 from __future__ import annotations
 
-import difflib
 import re
 import struct
 from collections.abc import Callable
@@ -32,6 +31,7 @@ from actors.palette import grey_table
 from shared.config import FRAME_SKIP
 from shared.protocols import Protocol
 from shared.random import Stream, below, bits
+from shared.words import nearest
 
 NOOP = 0
 FIRE = 1
@@ -69,9 +69,7 @@ def game_name(name: str) -> str:
         return known[key]
     if key in {game.replace("_", "") for game in TWO_PLAYER_GAMES}:
         raise EnvError(f"The game {name!r} has no mode for one player; choose another.")
-    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-    hint = f"did you mean {known[near[0]]!r}?" if near else "ale-py ships no game of a similar name."
-    raise EnvError(f"There is no game {name!r}; {hint}")
+    raise EnvError(f"There is no game {name!r}{nearest(key, known.values())}")
 
 
 def _load(game: str, protocol: Protocol) -> ALEInterface:

@@ -16,7 +16,7 @@ from benchmarks.report import CannotRun, WrongResult
 from shared.arena import ArenaError
 from shared.cublas import choose_workspace
 from shared.errors import DeviceFault
-from shared.parent import REAP_SECONDS
+from shared.parent import REAP_SECONDS, die_with
 from shared.stacks import stacks_told
 from shared.threads import threads_as_recorded
 
@@ -36,7 +36,7 @@ class Child:
         context = multiprocess.get_context("spawn")
         self._ours, theirs = context.Pipe()
         self._process = context.Process(
-            target=_child, args=(theirs, work, arguments, dict(environment or {})), daemon=True
+            target=_child, args=(theirs, os.getpid(), work, arguments, dict(environment or {})), daemon=True
         )
         with threads_as_recorded():  # as the processes of the runs that it is compared with
             self._process.start()
@@ -79,8 +79,11 @@ class Child:
         self._process.join(REAP_SECONDS)
 
 
-def _child(connection: Connection, work: Callable[..., None], arguments: tuple[Any, ...], env: dict[str, str]) -> None:
+def _child(
+    connection: Connection, parent: int, work: Callable[..., None], arguments: tuple[Any, ...], env: dict[str, str]
+) -> None:
     """The process."""
+    die_with(parent)
     os.environ.update(env)
     stacks_told()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the benchmark decides what it means

@@ -34,6 +34,7 @@ from benchmarks.turns import Contender, chosen, doublings, in_turn
 from shared import machine
 from shared.config import ConfigError
 from shared.resolve import check_device_name, device_of
+from shared.words import count
 
 SB3 = ("stable-baselines3==2.9.2", "ale-py", "gymnasium", "opencv-python-headless")
 PFRL = ("pfrl==0.4.0", "packaging", "ale-py", "gymnasium", "opencv-python-headless")  # PFRL names `packaging` nowhere
@@ -115,7 +116,7 @@ def _learners(
             environment.install(*packages)
             for threads in doublings(machine.usable_cores()):
                 speed = partial(_peer_dqn, environment, name, game, device, threads, options.peer_steps)
-                contenders.append(Contender(f"{label}, {_count(threads, 'thread')}", speed, label))
+                contenders.append(Contender(f"{label}, {count(threads, 'thread')}", speed, label))
                 peers.setdefault(label, []).append(contenders[-1].name)
     if not contenders:
         return
@@ -173,13 +174,13 @@ def _playing(options: Options, report: Report, environment: Environment, game: s
                 add(kind, "SyncVectorEnv", SYNC_ENVS, 1)
             elif kind == "ale":
                 for threads in sizes:
-                    add(kind, f"AtariVectorEnv, {_count(threads, 'thread')}", ENVS_A_THREAD[kind] * threads, threads)
+                    add(kind, f"AtariVectorEnv, {count(threads, 'thread')}", ENVS_A_THREAD[kind] * threads, threads)
             else:
                 envs = ENVS_A_THREAD[kind] * cores
-                add(kind, f"AsyncVectorEnv, {_count(envs, 'process')}", envs, cores)
+                add(kind, f"AsyncVectorEnv, {count(envs, 'process')}", envs, cores)
     if not contenders:
         return
-    ours = {f"Ringside's actors, {_count(size, 'process')}": size for size in sizes}
+    ours = {f"Ringside's actors, {count(size, 'process')}": size for size in sizes}
     for label, size in ours.items():
         contenders.append(Contender(label, partial(_actors_alone, game, size, options.env_seconds)))
     reached = in_turn(report, contenders, options.repeats)
@@ -225,9 +226,3 @@ def _add_ratios(report: Report, reached: dict[str, list[float]], ours: Iterable[
         if name in reached:
             ratios = [mine / other for mine, other in zip(reached[name], reached[peer], strict=True)]
             report.add(f"{name} : {peer}", "times", ratios)
-
-
-def _count(number: int, noun: str) -> str:
-    """ "1 thread", "2 processes"."""
-    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
-    return f"{number} {noun if number == 1 else plural}"

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.errors import CheckpointError
 from shared.evaluation import evaluations_until
 from shared.memory import Memory
-from shared.segments import CheckpointError
 from shared.snapshot import ENV_BYTES, state_lengths
 
 _OPENING = ("frame", "start", "valid")

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path("/")
+from shared.proc import ROOT, number, pairs, text
+
 _UNLIMITED = 1 << 60
 """Version 1 says "no limit" of memory with a number near 2**63."""
 
@@ -176,34 +177,3 @@ def _paths(root: Path) -> dict[str, str]:
 def _unescape(path: str) -> str:
     r"""A path of mountinfo, where a space is written \040."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), path)
-
-
-# Files of /proc and /sys
-
-
-def text(path: Path) -> str:
-    """A file's text; empty where it is missing or forbidden, as control files are in many containers."""
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
-
-
-def stat_fields(path: Path) -> list[str]:
-    """What a `stat` of a process or thread says from its third field, the state, on; empty when it is gone.
-
-    "id (name) state parent ...", where a name may hold anything.
-    """
-    return text(path).rpartition(")")[2].split()
-
-
-def number(path: Path) -> int | None:
-    """A file that holds one number; None for "max" or no such file."""
-    content = text(path).strip()
-    return int(content) if re.fullmatch(r"-?\d+", content) else None
-
-
-def pairs(path: Path) -> dict[str, int]:
-    """A file of lines "name number"."""
-    lines = (line.split() for line in text(path).splitlines())
-    return {words[0]: int(words[1]) for words in lines if len(words) == 2 and words[1].isdecimal()}

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save as safetensors_save
 
 from shared.config import Config
+from shared.errors import CheckpointError
 from shared.files import remove_temporaries, sync, write_atomic
 from shared.manifest import (
     BEST_FILE,
@@ -50,15 +51,7 @@ from shared.manifest import (
     weights_name,
 )
 from shared.parameters import network_of, parameters_of
-from shared.segments import (
-    CheckpointError,
-    check_segment,
-    segment_name,
-    segment_shape,
-    segment_ticks,
-    segments_needed,
-    write_segment,
-)
+from shared.segments import check_segment, segment_name, segment_shape, segment_ticks, segments_needed, write_segment
 from shared.sizes import Sizes
 from shared.weights_file import read_weights_metadata, weights_metadata
 

@@ -20,6 +20,7 @@ from shared.config import ConfigError
 from shared.doubts import doubts
 from shared.memory import Plan
 from shared.resolve import TEAMS, busy_threads, learner_threads_of
+from shared.words import count
 
 Colour = Literal["green", "yellow", "red"]
 
@@ -156,10 +157,10 @@ def cores(actors: int, usable: int, processors: int) -> Check:
         return Check(
             "cores",
             "yellow",
-            f"--actors {actors} share {usable} {'core' if usable == 1 else 'cores'}.",
+            f"--actors {actors} share {count(usable, 'core')}.",
             "They take turns and play no faster than fewer would.",
         )
-    return Check("cores", "green", f"{may}, by {actors} {'actor' if actors == 1 else 'actors'} and the learner's side.")
+    return Check("cores", "green", f"{may}, by {count(actors, 'actor')} and the learner's side.")
 
 
 def threads(plan: Plan, usable: int) -> list[Check]:

@@ -17,7 +17,8 @@ from collections.abc import Iterable
 from itertools import zip_longest
 from pathlib import Path
 
-from shared.cgroup import ROOT, in_force, number
+from shared.cgroup import in_force
+from shared.proc import ROOT, number
 
 NICENESS = 10
 """By how much the others give way, on cores that they share, to learner and inference, for whom all wait."""

@@ -10,6 +10,10 @@ class Unmendable(Exception):
     """
 
 
+class CheckpointError(Unmendable):
+    """A checkpoint, or a piece of one, cannot be used. The message is a sentence for the user."""
+
+
 class RunFailed(RuntimeError):
     """The run ended early through a fault. The message is a sentence for the user."""
 

@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from shared.cgroup import stat_fields
 from shared.files import json_object, write_atomic
+from shared.proc import stat_fields
 
 LIVE_FILE = "live.json"
 """What a run directory calls it."""

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from shared import cgroup
-from shared.cgroup import ROOT, text
 from shared.parent import output_of
+from shared.proc import ROOT, text
 
 LIBRARIES = ("torch", "numpy", "ale-py", "numba", "gymnasium", "multiprocess", "safetensors")
 """Whose versions a result depends on."""

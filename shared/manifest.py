@@ -20,9 +20,10 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as safetensors_load
 
 from shared.config import ARITHMETIC, MAY_CHANGE_ON_RESUME, Config, digest_of
+from shared.errors import CheckpointError
 from shared.files import json_object, sha256_of
 from shared.parameters import Network
-from shared.segments import CheckpointError, read_segment_into, segment_name, segment_shape, segments_needed
+from shared.segments import read_segment_into, segment_name, segment_shape, segments_needed
 from shared.sizes import Sizes
 from shared.words import flag_of
 

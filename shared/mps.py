@@ -27,8 +27,8 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from shared.cgroup import stat_fields
 from shared.parent import die_with, killed, output_of
+from shared.proc import stat_fields
 from shared.requests import HEEDED, ignore_requests
 from shared.stacks import stacks_told
 

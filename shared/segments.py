@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 import zstandard
 
-from shared.errors import Unmendable
+from shared.errors import CheckpointError
 from shared.files import json_object, write_atomic
 from shared.ring import SLOT_FIELDS
 from shared.sizes import Sizes
@@ -43,10 +43,6 @@ _HEADER_LIMIT = 1 << 16
 _LEVEL = 3
 _WINDOW_LIMIT = 1 << 27
 """Most memory (bytes) that a frame may ask of the decompressor; level 3 asks for 2 MiB."""
-
-
-class CheckpointError(Unmendable):
-    """A checkpoint, or a piece of one, cannot be used. The message is a sentence for the user."""
 
 
 @dataclass(frozen=True)

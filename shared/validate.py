@@ -19,7 +19,7 @@ from shared.memory import Plan
 from shared.parameters import MOST_ATOMS, MOST_RETURN, MOST_WIDTH
 from shared.ring import ring_fields
 from shared.sizes import MOST_PRIORITIES, sizes_of
-from shared.words import flag_of, nearest, shown
+from shared.words import count, flag_of, nearest, shown
 
 OWN_BYTES = 1_500_000_000
 """What learner, inference, scribe and supervisor take for themselves, generously, with torch on a CPU."""
@@ -88,7 +88,7 @@ def resolved(config: Config) -> None:
     assert machine.inference_batch is not None
     if machine.actors > lanes:
         raise ConfigError(
-            f"--actors {machine.actors} is more than the {lanes} {'lane' if lanes == 1 else 'lanes'} of "
+            f"--actors {machine.actors} is more than the {count(lanes, 'lane')} of "
             f"--envs {play.envs} in lanes of {play.lane_envs}; every actor needs one, and two to work while it waits."
         )
     if machine.inference_batch % play.lane_envs or play.envs % machine.inference_batch:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from shared.board import Phase
-from shared.cgroup import stat_fields
+from shared.proc import stat_fields
 
 STOPPED_SECONDS = 3.0
 """How long a process may be stopped."""

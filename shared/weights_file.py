@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
+from shared.errors import CheckpointError
 from shared.files import json_object
 from shared.manifest import (
     FORMAT,
@@ -24,7 +25,6 @@ from shared.manifest import (
     weights_name,
 )
 from shared.parameters import Network, parameters_of
-from shared.segments import CheckpointError
 
 _METADATA = "ringside"
 _HEADER_LIMIT = 1 << 20

@@ -29,6 +29,12 @@ def shown(value: object) -> str:
     return f"{value:_}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
+def count(number: int, noun: str) -> str:
+    """ "1 game", "3 games", "2 processes"."""
+    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"
+
+
 def words_of(**settings: Any) -> list[str]:
     """Flat settings as words of the command line: noisy=False, n_step=3 as --no-noisy --n-step 3; None is omitted."""
     words = []

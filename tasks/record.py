@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from shared import validate
 from shared.config import ConfigError
 from shared.results import write_result
+from shared.words import count
 from tasks.arguments import PROGRAM, parse
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def main(arguments: Sequence[str]) -> int:
     write_result("--out", options.out / RETURNS, result)
     print(
         f"{weights.game}, protocol {weights.protocol}: mean {result['mean']:.2f} of {episodes} episodes; "
-        f"{len(videos)} {'video' if len(videos) == 1 else 'videos'} and {RETURNS} are in {options.out}"
+        f"{count(len(videos), 'video')} and {RETURNS} are in {options.out}"
     )
     if cut:
         from watch.video import GIF_IS_FULL, GIF_SECONDS

@@ -275,8 +275,8 @@ class _Steward:
 
 def weights_of(run_dir: Path) -> dict[str, tuple[Path, int]]:
     """What there is to evaluate of a finished run: what to load, and which version that is, by kind."""
+    from shared.errors import CheckpointError
     from shared.manifest import find_checkpoint
-    from shared.segments import CheckpointError
     from shared.weights_file import read_weights_metadata
 
     found: dict[str, tuple[Path, int]] = {}

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from shared.config import ARITHMETIC, FRAME_SKIP, MAY_CHANGE_ON_RESUME, Evaluate
 from shared.scores import REFERENCE, human_normalised
+from shared.words import count
 from watch.aggregate import STATISTICS, Estimate, estimate
 from watch.metrics import MEAN_OVER
 from watch.records import Records, RecordsError, newest
@@ -227,7 +228,7 @@ def notes(comparison: Comparison, published_frames: int) -> list[str]:
     fewest = min(len(arm.of(game)) for arm in comparison.arms for game in arm.games)
     if fewest < 3:
         found.append(
-            f"Some game has {fewest} {'seed' if fewest == 1 else 'seeds'} only: intervals from fewer than three are "
+            f"Some game has {count(fewest, 'seed')} only: intervals from fewer than three are "
             "too narrow to be believed."
         )
     missing = sorted({run.game for run in runs} - set(comparison.aggregated_games))

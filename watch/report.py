@@ -21,11 +21,12 @@ from shared.files import write_atomic
 from shared.protocols import PROTOCOLS
 from shared.published import FRAMES, comparable, published
 from shared.scores import REFERENCE, SOURCE, human_normalised
+from shared.words import count
 from watch.aggregate import CONFIDENCE, REPLICATES
 from watch.comparison import ASIDE, Arm, Comparison, differences, notes
 from watch.curves import Axis, Picture, aggregate_chart, colour_of, learning_curve, save, score_chart, style
 from watch.records import Records, newest, number
-from watch.words import amount, count, duration, file_name, score, setting
+from watch.words import amount, duration, file_name, score, setting
 
 PAGE = "report.html"
 FIGURES = "report.json"
@@ -121,8 +122,8 @@ def _pictures(comparison: Comparison, directory: Path) -> tuple[list[Picture], d
     overview = []
     if len(comparison.runs) > 1 and comparison.aggregated_games:
         caption = (
-            f"Aggregates of human-normalised scores over {count(comparison.aggregated_games, 'game')}: the line is the "
-            f"figure, the bar its {round(100 * CONFIDENCE)}% interval."
+            f"Aggregates of human-normalised scores over {count(len(comparison.aggregated_games), 'game')}: the line is "
+            f"the figure, the bar its {round(100 * CONFIDENCE)}% interval."
         )
         overview.append(save(aggregate_chart(comparison), directory, "aggregates", caption))
     if any(len(comparison.scores(arm, game)) for arm in comparison.arms for game in arm.games if game in REFERENCE):
@@ -162,7 +163,11 @@ def _tiles(comparison: Comparison) -> list[tuple[str, str, str]]:
     steps = max(run.steps for run in runs)
     speeds = [speed for run in runs if math.isfinite(speed := _speed(run))]
     tiles.append(
-        ("Runs", str(len(runs)), f"{count(comparison.games, 'game')}, {count({r.seed for r in runs}, 'seed')}")
+        (
+            "Runs",
+            str(len(runs)),
+            f"{count(len(comparison.games), 'game')}, {count(len({r.seed for r in runs}), 'seed')}",
+        )
     )
     tiles.append(("Steps of a run", amount(steps), f"{amount(steps * FRAME_SKIP)} frames"))
     if speeds:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sized
 
 from shared.words import shown
 from watch.records import number
@@ -42,11 +41,6 @@ def setting(value: object) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     return shown(value)
-
-
-def count(things: Sized, word: str) -> str:
-    """1 game, 3 games."""
-    return f"{len(things)} {word if len(things) == 1 else word + 's'}"
 
 
 def file_name(name: str) -> str:

@@ -22,7 +22,7 @@ SMALL = ("--envs", "8", "--device", "cpu", "--run-dir", "run")
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--game", "brakout"), "no game 'brakout'; did you mean 'breakout'?"),
+        (("--game", "brakout"), "no game 'brakout'; did you mean breakout?"),
         (("--env", "NoSuchEnv-v0"), "NoSuchEnv"),
         (("--env", "nosuchmodule:make"), "nosuchmodule"),
         (("--envs", "97"), "--envs 97 cannot be divided"),

@@ -31,7 +31,7 @@ def test_every_part_is_measured_and_verified(launched: Launch, tmp_path: Path) -
 
 def test_mistakes_are_one_sentence(refused: Refused, tmp_path: Path) -> None:
     for words, says in (
-        (("limits", "--games", "pong,brakout"), "no game 'brakout'; did you mean 'breakout'?"),
+        (("limits", "--games", "pong,brakout"), "no game 'brakout'; did you mean breakout?"),
         (("limits", "--parts", "emulator,netwrk"), "--parts netwrk is not one of"),
         (("limits", "--json", "nowhere/file"), "--json nowhere/file cannot be written"),
         (("limtis",), "no benchmark 'limtis'; did you mean limits?"),

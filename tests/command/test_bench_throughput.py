@@ -74,7 +74,7 @@ def test_what_cannot_run_says_why_and_the_json_is_whole(launch: Launch, tmp_path
     [
         (("throughput", "--seconds", "0"), "--seconds 0.0 must be above 0"),
         (("throughput", "--parts", "sped"), "did you mean speed?"),
-        (("throughput", "--game", "brakout"), "did you mean 'breakout'?"),
+        (("throughput", "--game", "brakout"), "did you mean breakout?"),
         (("throughput", "--", "--game", "pong"), "--game after -- is given by the benchmark itself"),
         (("throughput", "--", "--envs", "97"), "--envs 97 cannot be divided"),
         (("scaling", "--", "--actors", "2"), "--actors is what this benchmark varies"),

@@ -83,7 +83,7 @@ def test_what_is_red_is_said_beside_the_rest_and_in_the_exit_code(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("doctor", "--game", "brakout"), "did you mean 'breakout'?"),
+        (("doctor", "--game", "brakout"), "did you mean breakout?"),
         (("doctor", "--envs", "97"), "--envs 97 cannot be divided"),
         (("doctor", "--json", "no/such/directory.json"), "--json no/such/directory.json cannot be written"),
         (("doctor", "--resume", "nowhere"), "--resume nowhere"),

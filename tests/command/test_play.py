@@ -177,7 +177,7 @@ def test_a_recording_that_is_stopped_is_whole_as_far_as_it_goes(
         (["--load", "{pong}", "--video", "a.avi"], "choose one of .mp4 and .gif"),
         (["--load", "{pong}", "--video", "no/a.mp4"], "its directory does not exist"),
         (["--load", "{pong}", "--game", "breakout"], "breakout has the actions NOOP FIRE RIGHT LEFT, but"),
-        (["--load", "{pong}", "--game", "pang"], "There is no game 'pang'; did you mean 'pong'?"),
+        (["--load", "{pong}", "--game", "pang"], "There is no game 'pang'; did you mean pong?"),
         (["--load", "{broken}", "--video", "a.mp4"], "cannot be used."),
         (["--human"], "--human needs --game"),
         (["--human", "--game", "breakout"], "--human needs a window"),

@@ -157,7 +157,7 @@ def test_operations_are_those_of_the_layers() -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (Options(games="brakout"), "no game 'brakout'; did you mean 'breakout'?"),
+        (Options(games="brakout"), "no game 'brakout'; did you mean breakout?"),
         (Options(games=""), "no game ''"),
         (Options(parts="memory,emulater"), "--parts emulater is not one of"),
         (Options(seconds=0.0), "--seconds 0.0"),

@@ -16,9 +16,10 @@ from safetensors.numpy import load_file
 from shared import checkpoint, files
 from shared.checkpoint import KEPT, CheckpointWriter
 from shared.config import Learn, Run
+from shared.errors import CheckpointError
 from shared.manifest import BEST_FILE, FORMER_BEST_FILE, find_checkpoint, load_boundary, load_segments, read_manifest
 from shared.parameters import Network, parameters_of
-from shared.segments import CheckpointError, segments_needed
+from shared.segments import segments_needed
 from shared.sizes import sizes_of
 from shared.weights_file import load_weights
 from tests.checkpoints import (

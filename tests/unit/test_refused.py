@@ -14,10 +14,10 @@ from safetensors.numpy import save_file
 import ringside
 from shared.boundary import expected, restore
 from shared.config import Config, ConfigError
+from shared.errors import CheckpointError
 from shared.manifest import FORMAT, find_checkpoint, load_boundary, load_segments, read_manifest
 from shared.memory import Memory, Plan
 from shared.parameters import Network, parameters_of
-from shared.segments import CheckpointError
 from shared.weights_file import load_weights
 from tasks.arguments import Choices, parse_choices
 from tests.checkpoints import ACTIONS, CONFIG, SIZES, Fields, empty_ring, parameters, rewrite, write_run

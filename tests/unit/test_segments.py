@@ -12,15 +12,9 @@ import numpy as np
 import pytest
 import zstandard
 
+from shared.errors import CheckpointError
 from shared.ring import SLOT_FIELDS
-from shared.segments import (
-    _PREFIX,
-    CheckpointError,
-    SegmentShape,
-    check_segment,
-    read_segment_into,
-    write_segment,
-)
+from shared.segments import _PREFIX, SegmentShape, check_segment, read_segment_into, write_segment
 from tests.checkpoints import SHAPE, empty_ring, play_round
 
 

@@ -190,7 +190,7 @@ def test_a_signal_ends_the_present_run_and_begins_no_other(program: Program, tmp
     ("words", "says"),
     [
         (("--games", "atari7"), "neither a list of games (atari5, atari26, atari57) nor a game; did you mean atari57?"),
-        (("--games", "pong,brakout"), "--games pong,brakout: There is no game 'brakout'; did you mean 'breakout'?"),
+        (("--games", "pong,brakout"), "--games pong,brakout: There is no game 'brakout'; did you mean breakout?"),
         (("--games", ","), "names no game"),
         (("--seeds", "0"), "--seeds 0 must be at least 1"),
         (("--final-episodes", "0"), "--final-episodes 0 must be at least 1"),
