@@ -122,8 +122,8 @@ def _pictures(comparison: Comparison, directory: Path) -> tuple[list[Picture], d
     overview = []
     if len(comparison.runs) > 1 and comparison.aggregated_games:
         caption = (
-            f"Aggregates of human-normalised scores over {count(len(comparison.aggregated_games), 'game')}: the line is "
-            f"the figure, the bar its {round(100 * CONFIDENCE)}% interval."
+            f"Aggregates of human-normalised scores over {count(len(comparison.aggregated_games), 'game')}: the line "
+            f"is the figure, the bar its {round(100 * CONFIDENCE)}% interval."
         )
         overview.append(save(aggregate_chart(comparison), directory, "aggregates", caption))
     if any(len(comparison.scores(arm, game)) for arm in comparison.arms for game in arm.games if game in REFERENCE):
