@@ -5,7 +5,7 @@ In `RUN_DIR/checkpoints/`:
     segment-K.ring             the replay: slots of a stretch of ticks (shared/segments.py)
     boundary-R.safetensors     what every role needs to go on from the boundary before round R
     weights-R.safetensors      the parameters of version R by name, for anyone
-    best.safetensors           the parameters that did best in evaluation
+    best.safetensors           the parameters that did best in evaluation (shared/best.py)
     checkpoint-R.json          the manifest: names, sizes and SHA-256 of its pieces; written last
 
 A checkpoint exists when its manifest does, and a manifest is renamed into place after all its pieces are on the disk: a
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import re
 import shutil
@@ -32,14 +31,13 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save as safetensors_save
 
+from shared.best import BestWeights
 from shared.config import Config
 from shared.errors import CheckpointError
 from shared.files import remove_temporaries, sync, write_atomic
 from shared.manifest import (
-    BEST_FILE,
     CHECKPOINTS,
     FORMAT,
-    FORMER_BEST_FILE,
     KIND,
     Manifest,
     Piece,
@@ -53,7 +51,7 @@ from shared.manifest import (
 from shared.parameters import network_of, parameters_of
 from shared.segments import check_segment, segment_name, segment_shape, segment_ticks, segments_needed, write_segment
 from shared.sizes import Sizes
-from shared.weights_file import read_weights_metadata, weights_metadata
+from shared.weights_file import weights_metadata
 
 KEPT = 2
 """Checkpoints that stay: the newest, and the one before it should the newest be damaged."""
@@ -81,6 +79,7 @@ class CheckpointWriter:
             OSError: as the system says it.
         """
         self.directory = run_dir / CHECKPOINTS
+        self.best = BestWeights(self.directory)
         self._alive = alive
         self._config = config
         self._experiment = config.experiment()
@@ -189,14 +188,31 @@ class CheckpointWriter:
             )
         if missing := self.missing_segments(boundary):
             raise ValueError(f"The segments {missing} of boundary {boundary} were not added.")
-        keep_replay = self._config.run.checkpoint_replay
-        needed = segments_needed(self._sizes, boundary) if keep_replay else range(0)
+        needed = segments_needed(self._sizes, boundary) if self._config.run.checkpoint_replay else range(0)
         contents = {
             boundary_name(boundary): safetensors_save({key: np.ascontiguousarray(a) for key, a in arrays.items()}),
             weights_name(boundary): self._weights_bytes(weights, boundary, {}),
         }
         pieces = [self._segments[index] for index in needed]
         pieces += [Piece(name, len(data), hashlib.sha256(data).hexdigest()) for name, data in contents.items()]
+        path = self.directory / manifest_name(boundary)
+        for index in sorted(set(needed) - self._forced):
+            self._force(index)
+        if not _is_whole(path, pieces):
+            # A manifest that stands here belongs to other pieces: it must not be seen beside the new ones.
+            path.unlink(missing_ok=True)
+            sync(self.directory)
+            for name, data in contents.items():
+                write_atomic(self.directory / name, data)
+        values = self._values(boundary, needed, pieces, counters)
+        write_atomic(path, json.dumps(values, indent=1).encode())
+        self.prune()
+        return sum(piece.bytes for piece in pieces)
+
+    def _values(
+        self, boundary: int, segments: range, pieces: list[Piece], counters: Mapping[str, int | float]
+    ) -> dict[str, Any]:
+        """What the manifest of a boundary says."""
         play = self._config.play
         values: dict[str, Any] = {
             "kind": KIND,
@@ -208,24 +224,12 @@ class CheckpointWriter:
             "config_digest": self._config.digest(),
             "config": self._config.to_json(),
             "counters": dict(counters),
-            "has_replay": keep_replay,
-            "first_segment": needed.start,
-            "stop_segment": needed.stop,
+            "has_replay": self._config.run.checkpoint_replay,
+            "first_segment": segments.start,
+            "stop_segment": segments.stop,
             "pieces": [asdict(piece) for piece in pieces],
         }
-        values["checksum"] = checksum_of(values)
-        path = self.directory / manifest_name(boundary)
-        for index in sorted(set(needed) - self._forced):
-            self._force(index)
-        if not _is_whole(path, pieces):
-            # A manifest that stands here belongs to other pieces: it must not be seen beside the new ones.
-            path.unlink(missing_ok=True)
-            sync(self.directory)
-            for name, data in contents.items():
-                write_atomic(self.directory / name, data)
-        write_atomic(path, json.dumps(values, indent=1).encode())
-        self.prune()
-        return sum(piece.bytes for piece in pieces)
+        return values | {"checksum": checksum_of(values)}
 
     def save_best(self, weights: NDArray[np.float32], version: int, mean_return: float) -> bool:
         """Keep the parameters of an evaluated version if it beat all before it; an equal one does not.
@@ -238,34 +242,11 @@ class CheckpointWriter:
         Returns:
             Whether it is the best.
         """
-        best = self.best_return()
-        if not mean_return > (-math.inf if best is None else best):
+        if not self.best.beaten_by(mean_return):
             return False
-        data = self._weights_bytes(weights, version, {"mean_return": float(mean_return)})
-        newest = next(iter(self._readable()), None)
-        if newest is not None and self._version_of(BEST_FILE, up_to=newest.boundary) is not None:
-            # A resume from the newest checkpoint comes before this version, and needs the best of what was then.
-            write_atomic(self.directory / FORMER_BEST_FILE, (self.directory / BEST_FILE).read_bytes())
-        write_atomic(self.directory / BEST_FILE, data)
+        newest = next((manifest.boundary for manifest in self._readable()), 0)
+        self.best.replace(self._weights_bytes(weights, version, {"mean_return": float(mean_return)}), newest)
         return True
-
-    def best_return(self) -> float | None:
-        """Mean return of the parameters in `best.safetensors`; None if there are none that can be read."""
-        value = self._about(BEST_FILE).get("mean_return")
-        return value if isinstance(value, float) else None
-
-    def _version_of(self, name: str, up_to: int) -> int | None:
-        """The version of a file of weights, where it is one that was there at boundary `up_to`."""
-        version = self._about(name).get("version")
-        return version if isinstance(version, int) and version <= up_to and up_to > 0 else None
-
-    def _about(self, name: str) -> dict[str, Any]:
-        """What a file of weights says of itself; nothing if there is none that can be read."""
-        path = self.directory / name
-        try:
-            return read_weights_metadata(path) if path.is_file() else {}
-        except CheckpointError:
-            return {}
 
     def adopt(self, manifest: Manifest) -> None:
         """Take over the segments of a checkpoint in another directory, by hard link where that is possible.
@@ -305,13 +286,7 @@ class CheckpointWriter:
                 self._forget(number)
             elif kind != "segment" and number > boundary:
                 path.unlink()
-        best, former = self.directory / BEST_FILE, self.directory / FORMER_BEST_FILE
-        if self._about(BEST_FILE) and self._version_of(BEST_FILE, boundary) is None:
-            if self._version_of(FORMER_BEST_FILE, boundary) is not None:
-                former.replace(best)
-            else:
-                best.unlink()
-        former.unlink(missing_ok=True)
+        self.best.cut_back(boundary)
         sync(self.directory)
 
     def prune(self) -> None:

@@ -162,13 +162,8 @@ def _tiles(comparison: Comparison) -> list[tuple[str, str, str]]:
     runs = comparison.runs
     steps = max(run.steps for run in runs)
     speeds = [speed for run in runs if math.isfinite(speed := _speed(run))]
-    tiles.append(
-        (
-            "Runs",
-            str(len(runs)),
-            f"{count(len(comparison.games), 'game')}, {count(len({r.seed for r in runs}), 'seed')}",
-        )
-    )
+    seeds = {run.seed for run in runs}
+    tiles.append(("Runs", str(len(runs)), f"{count(len(comparison.games), 'game')}, {count(len(seeds), 'seed')}"))
     tiles.append(("Steps of a run", amount(steps), f"{amount(steps * FRAME_SKIP)} frames"))
     if speeds:
         middle = float(np.median(speeds))

@@ -230,13 +230,13 @@ def test_a_run_may_continue_in_another_directory(tmp_path: Path) -> None:
 def test_best_keeps_the_first_of_the_best(tmp_path: Path) -> None:
     writer = CheckpointWriter(tmp_path, CONFIG, SIZES, ACTIONS)
     best = tmp_path / "checkpoints" / "best.safetensors"
-    assert writer.best_return() is None
+    assert writer.best.mean_return is None
     assert not writer.save_best(parameters(1), 1, float("nan"))
     assert writer.save_best(parameters(1), 1, -21.0)
     assert writer.save_best(parameters(2), 2, 0.1)
     assert not writer.save_best(parameters(3), 3, 0.1)
     again = CheckpointWriter(tmp_path, CONFIG, SIZES, ACTIONS)
-    assert again.best_return() == 0.1
+    assert again.best.mean_return == 0.1
     save(again, 0)
     weights = load_weights(best)
     assert weights.version == 2
@@ -249,7 +249,7 @@ def test_the_best_of_a_future_that_is_cut_off_goes_with_it(tmp_path: Path, bound
     writer = CheckpointWriter(tmp_path, CONFIG, SIZES, ACTIONS)
     assert writer.save_best(parameters(2), 2, 20.0)
     writer.cut_back(boundary)
-    assert writer.best_return() == (20.0 if stays else None)
+    assert writer.best.mean_return == (20.0 if stays else None)
     assert (writer.directory / "best.safetensors").exists() == stays
 
 
@@ -258,7 +258,7 @@ def test_a_better_one_of_a_cut_off_future_gives_way_to_the_former_best(tmp_path:
     for version, score in ((3, 20.0), (5, 21.0), (6, 22.0)):
         assert writer.save_best(parameters(version), version, score)
     writer.cut_back(4)
-    assert writer.best_return() == 20.0
+    assert writer.best.mean_return == 20.0
     assert load_weights(writer.directory / BEST_FILE).version == 3
     assert not (writer.directory / FORMER_BEST_FILE).exists()
 
