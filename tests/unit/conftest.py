@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+from tests.watched import Pretended
 
 
 @pytest.fixture
@@ -16,3 +19,11 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Pretended]:
+    """A run that plays as it is told, to be looked on."""
+    pretended = Pretended(tmp_path / "pong")
+    yield pretended
+    pretended.end()

@@ -18,13 +18,6 @@ from watch.attach import attach, newest_run, read_config
 NOBODY = 65534
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Iterator[Pretended]:
-    pretended = Pretended(tmp_path / "pong")
-    yield pretended
-    pretended.end()
-
-
 def test_the_memory_is_seen_and_cannot_be_written(run: Pretended) -> None:
     found = attach(run.run_dir, read_config(run.run_dir))
     assert found is not None

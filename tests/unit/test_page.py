@@ -6,7 +6,6 @@ import gzip
 import json
 import socket
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -56,13 +55,6 @@ class Viewer:
         content = self.get(f"pictures{query}").data
         (length,) = struct.unpack_from("<I", content)
         return json.loads(content[4 : 4 + length]), content[4 + length :]
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Iterator[Pretended]:
-    pretended = Pretended(tmp_path / "pong")
-    yield pretended
-    pretended.end()
 
 
 def test_only_who_knows_the_key_is_answered(run: Pretended) -> None:

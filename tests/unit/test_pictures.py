@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
 from learner.inference import Server
@@ -15,13 +13,6 @@ from learner.policy import Policy
 from shared.mailbox import request_number
 from tests.watched import NAMES, Pretended
 from watch.page.pictures import LAST_ACTIONS, chosen, mosaic
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Iterator[Pretended]:
-    pretended = Pretended(tmp_path / "pong")
-    yield pretended
-    pretended.end()
 
 
 def test_the_mosaic_shows_the_newest_frames_and_returns(run: Pretended) -> None:
