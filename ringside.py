@@ -248,10 +248,13 @@ def continues(ready: Plan) -> bool:
                     f"--resume {run.resume} has already played {played:_} steps, more than "
                     f"--total-steps {config.learn.total_steps:_}."
                 )
-        if run.init_from is not None:
-            load_weights(run.init_from).require(network=ready.network, actions=ready.actions)
     except CheckpointError as error:
-        raise ConfigError(str(error)) from error
+        raise ConfigError(f"--resume {run.resume} cannot be continued. {error}") from error
+    if run.init_from is not None:
+        try:
+            load_weights(run.init_from).require(network=ready.network, actions=ready.actions)
+        except CheckpointError as error:
+            raise ConfigError(f"--init-from {run.init_from} cannot be used. {error}") from error
     return own
 
 

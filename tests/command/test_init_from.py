@@ -63,7 +63,8 @@ def test_weights_of_another_network_are_refused(
     refused: Refused, tmp_path: Path, of: dict[str, object], words: tuple[str, ...], says: str
 ) -> None:
     said = refused(*SMALL, *words, "--init-from", str(weights(tmp_path / "old", **of)))
-    assert said.startswith(f"launch.py: {says} ")
+    assert said.startswith("launch.py: --init-from ")
+    assert f"cannot be used. {says} " in said
     assert not (tmp_path / "new").exists()
 
 
