@@ -13,7 +13,7 @@ from rich.console import Console
 from benchmarks.command import Benchmark, Common, find, run
 from benchmarks.emulator import Bare
 from benchmarks.limits import Options
-from benchmarks.report import CannotRun, Report, WrongResult
+from benchmarks.report import ROOT, CannotRun, Report, WrongResult
 from shared.config import ConfigError
 
 QUICK = Options(repeats=1, seconds=0.001, window_steps=2_000)
@@ -210,3 +210,10 @@ def test_a_benchmark_with_a_mistake_of_its_own_writes_that_down(tmp_path: Path) 
     assert json.loads(file.read_text())["missing"] == {
         "all": "The benchmark itself failed: ZeroDivisionError('by zero')."
     }
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks" / "results").glob("*.json")), ids=lambda path: path.name)
+def test_the_command_of_a_kept_result_gives_that_file(path: Path) -> None:
+    command = json.loads(path.read_text())["command"]
+    words = command.split() if isinstance(command, str) else command
+    assert words[words.index("--json") + 1] in (str(path.relative_to(ROOT)), path.name)
