@@ -1,6 +1,7 @@
 """An environment whose step costs what it is told to: to make emulation slow, or next to nothing.
 
-`--env tests.slowed:idle` costs nothing, `--env tests.slowed:busy` computes for `STEP_SECONDS` of CPU time a step.
+`--env tests.slowed:idle` costs nothing, `--env tests.slowed:busy` computes for `STEP_SECONDS` of CPU time a step, and
+`--env tests.slowed:catch`, the pixel game, for half of that.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
 from shared.config import FRAME_SIDE
+from tests.pixel_game import Catch
 
 STEP_SECONDS = 0.01
 """CPU time, so that another program on the same core changes nothing in what a step costs."""
@@ -62,3 +64,17 @@ def idle() -> Slowed:
 def busy() -> Slowed:
     """Steps that cost `STEP_SECONDS` of a core."""
     return Slowed(STEP_SECONDS)
+
+
+class SlowCatch(Catch):
+    """The pixel game, by slow emulators: slower than any learner learns it."""
+
+    def step(self, action: np.int64) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
+        """Compute for a while, then play."""
+        compute(STEP_SECONDS / 2)
+        return super().step(action)
+
+
+def catch() -> SlowCatch:
+    """Frames and rewards of `tests.pixel_game:factory`."""
+    return SlowCatch()

@@ -32,7 +32,7 @@ import pytest
 
 from shared.board import Phase, Role
 from shared.vigil import STOPPED_SECONDS
-from tests.crash.storm import Storm, Undisturbed, begin, result_of
+from tests.crash.storm import FLAGS, Storm, Undisturbed, begin, result_of
 from tests.runs import finish, gone, start, summary
 
 ACTORS = (Role.ACTORS, Role.ACTORS + 1)
@@ -119,7 +119,9 @@ def _the_last_round_is_committed(storm: Storm) -> bool:
 def test_either_side_of_a_wait_may_freeze(
     undisturbed: Undisturbed, tmp_path: Path, frozen: tuple[int, ...], moment: Moment
 ) -> None:
-    storm = begin(tmp_path / "run", f"{frozen} frozen, {moment.__name__}", eval_every_steps="480")
+    slow = moment is _the_learner_waits_for_lanes  # which else it may never do
+    env = "tests.slowed:catch" if slow else FLAGS["env"]
+    storm = begin(tmp_path / "run", f"{frozen} frozen, {moment.__name__}", eval_every_steps="480", env=env)
     storm.watch_for(lambda: moment(storm))
     storm.freeze(*frozen)
     plain = undisturbed("4_800")[0]
