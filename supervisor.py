@@ -138,7 +138,7 @@ class Supervisor:
 
     def _do(self) -> None:
         """Start everybody, and look after them until the last has gone."""
-        # Begun by the first process that is started, it would unblock what `_start` blocks.
+        # Begun by the first process that is started, it would unblock what `_spawn` blocks.
         resource_tracker.ensure_running()
         try:
             for process in [*self._roles, *range(Role.ACTORS, Role.ACTORS + self._plan.actors)]:
@@ -212,18 +212,12 @@ class Supervisor:
         self._board.phase[number] = Phase.STARTING
         self._board.beat(number)
         process = self._context.Process(target=run_role, args=(module, birth), name=role_name(number), daemon=True)
-        # Neither Ctrl-C nor `systemctl stop`, which reach every process, may end a child that has not yet said that it
-        # ignores them: it starts with these signals blocked.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, HEEDED)
         try:
-            with threads_as_recorded():
-                self._spawn(process, AGAIN_SECONDS if incarnation else 0.0)
+            self._spawn(process, AGAIN_SECONDS if incarnation else 0.0)
         except OSError as error:
             self._children.pop(number, None)
             self._fail(f"{role_name(number)} could not be started: {error.strerror}. Fewer --actors need less.")
             return
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         former = self._children.get(number)
         self._children[number] = _Child(process, incarnation)
         if former:
@@ -238,12 +232,18 @@ class Supervisor:
         """
         deadline = time.monotonic() + seconds
         while True:
+            # Neither Ctrl-C nor `systemctl stop`, which reach every process, may end a child that has not yet said that
+            # it ignores them: it starts with these signals blocked.
+            mask = signal.pthread_sigmask(signal.SIG_BLOCK, HEEDED)
             try:
-                process.start()
+                with threads_as_recorded():
+                    process.start()
                 return
             except OSError:
                 if self._requests.count > 1 or time.monotonic() >= deadline:
                     raise
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             self._asked.wait(LOOK_SECONDS)
 
     def _bury(self, number: int, child: _Child) -> None:

@@ -5,7 +5,7 @@ In `RUN_DIR/checkpoints/`:
     segment-K.ring             the replay: slots of a stretch of ticks (shared/segments.py)
     boundary-R.safetensors     what every role needs to go on from the boundary before round R
     weights-R.safetensors      the parameters of version R by name, for anyone
-    best.safetensors           the parameters that did best in evaluation (shared/best.py)
+    best.safetensors           the parameters that did best in evaluation; best-former.safetensors: shared/best.py
     checkpoint-R.json          the manifest: names, sizes and SHA-256 of its pieces; written last
 
 A checkpoint exists when its manifest does, and a manifest is renamed into place after all its pieces are on the disk: a

@@ -266,12 +266,12 @@ class Config:
         """
         known = cls().to_json()
         if sections.keys() != known.keys():
-            raise ConfigError(OTHER_VERSION)
+            raise ConfigError(_OTHER_VERSION)
         for section, values in sections.items():
             if not isinstance(values, dict):
                 raise ConfigError(f"The configuration is damaged: {section} is {values!r:.80}.")
             if values.keys() != known[section].keys():
-                raise ConfigError(OTHER_VERSION)
+                raise ConfigError(_OTHER_VERSION)
             kinds = get_type_hints(type(getattr(cls(), section)))
             for name, value in values.items():
                 if not _suits(value, kinds[name]):
@@ -347,7 +347,7 @@ def _suits(value: Any, kind: Any) -> bool:
 
 _PATHS = frozenset({"run_dir", "resume", "init_from"})
 
-OTHER_VERSION = "The configuration was written by another version of Ringside; use that one."
+_OTHER_VERSION = "The configuration was written by another version of Ringside; use that one."
 
 MAY_CHANGE_ON_RESUME = frozenset(
     {

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
-from shared.board import Role
 from shared.checkpoint import CheckpointWriter
 from shared.config import CONFIG_FILE, LOGS, METRICS_FILE
 from shared.files import write_atomic
@@ -24,9 +23,11 @@ class RunFiles:
     with the next checkpoint, the replay.
     """
 
-    def __init__(self, memory: Memory, run_dir: Path) -> None:
+    def __init__(self, memory: Memory, run_dir: Path, alive: Callable[[], None]) -> None:
+        """`alive` is called before whatever may take a slow disk long."""
         self._memory = memory
         self._run_dir = run_dir
+        self._alive = alive
         self._checkpoints: CheckpointWriter | None = None
         self._metrics: MetricsLog | None = None
         self._events: EventLog | None = None
@@ -40,8 +41,7 @@ class RunFiles:
             (self._run_dir / LOGS).mkdir(parents=True, exist_ok=True)
             if not (self._run_dir / CONFIG_FILE).exists():
                 write_atomic(self._run_dir / CONFIG_FILE, json.dumps(plan.config.to_json(), indent=2).encode() + b"\n")
-            alive = partial(self._memory.board.beat, Role.SCRIBE)
-            self._checkpoints = CheckpointWriter(self._run_dir, plan.config, plan.sizes, plan.actions, alive)
+            self._checkpoints = CheckpointWriter(self._run_dir, plan.config, plan.sizes, plan.actions, self._alive)
         return self._checkpoints
 
     @property

@@ -64,7 +64,7 @@ class Scribe:
         self._sizes = memory.sizes
         self._config = memory.plan.config
         self._run_dir = run_dir
-        self._files = RunFiles(memory, run_dir)
+        self._files = RunFiles(memory, run_dir, self._alive)
         if not self._board.prepared[0]:
             self._prepare()
         self._said: set[str] = set()

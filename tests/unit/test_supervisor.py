@@ -19,7 +19,7 @@ from shared.board import Phase, Role, Stop
 from shared.obituary import beyond_reach
 from shared.parent import REAP_SECONDS, ended
 from shared.patience import SAVE_SECONDS, Patience
-from shared.requests import Requests
+from shared.requests import Requests, requests_heard
 from shared.wait import Bell
 from supervisor import Supervisor, _Child
 
@@ -115,6 +115,26 @@ def test_a_lack_that_passes_ends_no_run(stopping: Supervisor) -> None:
     tried.clear()
     with pytest.raises(BlockingIOError):
         stopping._spawn(SimpleNamespace(start=start), seconds=0.0)
+    os.close(made._asked.fd)
+
+
+def test_a_request_is_heard_between_two_tries(stopping: Supervisor) -> None:
+    made: Any = stopping
+    made._asked, heard, tried = Bell.create(), list[int](), list[int]()
+
+    def start() -> None:
+        tried.append(1)
+        signal.raise_signal(signal.SIGINT)
+        assert len(heard) == len(tried) - 1, "a child starts with it blocked"
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    def hear(number: int) -> None:
+        heard.append(number)
+        made._requests.count += 1
+
+    with requests_heard(hear), pytest.raises(BlockingIOError):
+        stopping._spawn(SimpleNamespace(start=start), seconds=60.0)
+    assert len(tried) == 3, "who asks twice does not wait for it"
     os.close(made._asked.fd)
 
 
