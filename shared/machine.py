@@ -183,6 +183,7 @@ def describe(root: Path = ROOT) -> dict[str, Any]:
     """What a result should say about its machine: JSON values only."""
     cpu = _cpuinfo(root)
     siblings, cores = int(cpu.get("siblings", 0)), int(cpu.get("cpu cores", 0))
+    shown = gpus() if has_nvidia_driver(root) else []
     return {
         "cpu": cpu.get("model name", platform.processor() or platform.machine()),
         "cpus": os.cpu_count(),
@@ -191,7 +192,8 @@ def describe(root: Path = ROOT) -> dict[str, Any]:
         "amx_bf16": has_amx_bf16(root),
         "memory_bytes": total_memory(root),
         "usable_memory_bytes": usable_memory(root),
-        "gpus": _gpus(root),
+        "gpus": [gpu.name for gpu in shown] or _gpus(root),
+        "gpu_driver": shown[0].driver if shown else None,
         "cuda": torch_cuda_version(),
         "kernel": platform.release(),
         "python": platform.python_version(),
@@ -208,7 +210,7 @@ def _version(distribution: str) -> str | None:
 
 
 def _gpus(root: Path) -> list[str]:
-    """Names of the NVIDIA devices, from the driver's own files; not every container shows these."""
+    """Names of the NVIDIA devices where `nvidia-smi` tells none: from the driver's own files, as far as it has any."""
     names = []
     for information in sorted((root / "proc/driver/nvidia/gpus").glob("*/information")):
         model = re.search(r"^Model:\s*(.+)$", text(information), re.MULTILINE)

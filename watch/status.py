@@ -9,7 +9,7 @@ from typing import Literal
 
 from shared.config import Schedule
 
-Limit = Literal["starting", "cores", "learner", "emulation", "inference", "scribe", "none"]
+Limit = Literal["starting", "cores", "learner", "emulation", "inference", "scribe", "evaluation", "none"]
 
 SATURATED = 0.9
 """Busy share from which a role counts as the one that limits the run."""
@@ -28,7 +28,8 @@ class RoleStatus:
     state: str
     """What it does: starting, working, waiting, redoing, done, ended."""
     busy: float | None = None
-    """Share of the time in which it did not wait for other processes of the run, in [0, 1]; None: not known yet."""
+    """Share of the time in which it did not wait for other processes of the run, in [0, 1]; of the evaluator, in which
+    it had something to evaluate. None: not known yet."""
     cores: float | None = None
     """Cores that it used: its CPU time a second; None: not known yet."""
     restarts: int = 0
@@ -75,12 +76,12 @@ class Verdict:
     limit: Limit
     sentence: str
     role: str | None = None
-    """The group at the limit: learner, actors, inference, scribe. Of `cores` the one that takes most of them, of `none`
-    the busiest. None: not known yet."""
+    """The group at the limit: learner, actors, inference, scribe, evaluator. Of `cores` the one that takes most of
+    them, of `none` the busiest. None: not known yet."""
     share: float | None = None
     """Share of the limit that is reached, in [0, 1]: the busy share of `role`; of `cores`, the share that worked."""
     steps_per_second: float | None = None
-    """The limit: what `role` alone, or all cores with the same work, would allow."""
+    """The limit: what `role`, never waiting, beside the others as they are, or all cores with the same work allow."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,7 @@ _ALLOWED = {
     "actors": "the actors would allow",
     "inference": "inference would allow",
     "scribe": "the scribe would allow",
+    "evaluator": "the evaluator would allow",
 }
 
 
@@ -158,7 +160,8 @@ def verdict(
     wait for each other at the end of a round, and the actors for inference at every step. A role that is busy for the
     share b of the time would allow 1/b of the speed, with the others as they are, since it does the same work for each
     step either way; of the actors that is the mean, with their lanes evenly shared, and the slowest says whether the
-    others wait for it.
+    others wait for it. An evaluator that always has something to evaluate, while nobody else is always busy, has the
+    learner wait until a place of the queue is free.
 
     What these shares do not know: a busy role may wait for a core that another program has, or for a device. On a GPU
     the learner and inference are busy while they wait for it, be it with their own work or with the other's. Where the
@@ -195,11 +198,15 @@ def verdict(
     elif busy.get("scribe", 0.0) >= SATURATED:
         limit, role = "scribe", "scribe"
         said = f"What is written down limits the run: the scribe is {_busy(groups['scribe'])}, and {actors_wait}"
+    elif busy.get("evaluator", 0.0) >= SATURATED > inference:
+        limit, role = "evaluation", "evaluator"
+        said = f"Evaluation limits the run: the evaluator is {_busy(groups['evaluator'])}"
+        said += f", and the learner waits {1 - learner:.0%} of its time"
     elif inference >= max(0.5, emulation, learner):
         limit, role = "inference", "inference"
         said = f"Inference limits the run: it is {_busy(groups['inference'])}, and {actors_wait}"
     else:
-        limit, role = "none", max(busy.keys() & (_ALLOWED.keys() - {"scribe"}), key=lambda name: (busy[name], name))
+        limit, role = "none", max(busy.keys() & {"learner", "actors", "inference"}, key=lambda name: (busy[name], name))
         said = f"No role limits the run by itself (actors busy {emulation:.0%}, inference {inference:.0%}, "
         said += f"learner {learner:.0%}" if learning else "learning has not begun"
         said += "): they wait for one another"

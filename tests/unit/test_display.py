@@ -179,9 +179,11 @@ def test_the_plain_display_says_verdict_and_warning_once() -> None:
     with PlainDisplay(Outlet(out), seconds=0.0) as display:
         for _ in range(3):
             display.show(status())
-        display.show(replace(status(), verdict=verdict(roles(2, learner=0.2), learning=True, usable_cores=64)))
+        for speed in (None, 450.0, 450.0):  # a sentence without its figures is none yet
+            found = verdict(roles(2, learner=0.2), learning=True, usable_cores=64, steps_per_second=speed)
+            display.show(replace(status(), verdict=found))
     assert out.getvalue().count("The learner limits") == 1
-    assert out.getvalue().count("Emulation limits") == 1
+    assert [said for said in out.getvalue().splitlines() if said.startswith("Emulation limits")] == [found.sentence]
     assert out.getvalue().count("Warning: The scribe") == 1
 
 

@@ -176,7 +176,8 @@ def test_torch_is_not_loaded_to_learn_its_build() -> None:
     assert machine.torch_cuda_version() == torch.version.cuda
 
 
-def test_description_is_json_and_names_the_gpu(tmp_path: Path) -> None:
+def test_description_is_json_and_names_the_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
     root = tree(
         tmp_path,
         {
@@ -186,5 +187,10 @@ def test_description_is_json_and_names_the_gpu(tmp_path: Path) -> None:
     )
     described = machine.describe(root)
     assert (described["cpu"], described["threads_per_core"], described["gpus"]) == ("Fast", 2, ["NVIDIA H200"])
+    assert described["gpu_driver"] is None
     assert json.loads(json.dumps(described)) == described
     assert json.dumps(machine.describe())
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 'NVIDIA T4, 570.1, 15360, 15000'\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    in_container = machine.describe(tree(tmp_path / "container", {"dev/nvidiactl": ""}))
+    assert (in_container["gpus"], in_container["gpu_driver"]) == (["NVIDIA T4"], "570.1")
