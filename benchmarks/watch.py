@@ -17,36 +17,30 @@ import signal
 import struct
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from threading import Event, Thread, Timer
 from typing import NamedTuple
 
 import psutil
 import tyro
 
+from benchmarks.attached import Beside, run_beside
 from benchmarks.command import Common
-from benchmarks.outside import last_words, running
 from benchmarks.report import ROOT, CannotRun, Report, WrongResult
-from benchmarks.runs import LEARNING_STARTS, SILENT_SECONDS, plan_of
+from benchmarks.runs import LEARNING_STARTS, plan_of
 from benchmarks.turns import Contender, in_turn
 from shared.board import METRIC_SPANS, METRICS
-from shared.live import LIVE_FILE
 from shared.machine import usable_cores
-from shared.memory import Memory
 from shared.parent import killed
-from watch.attach import attach, read_config
 
 ALONE, WATCHED = "nobody looks on", "one viewer"
 COMMITTED_AT = METRICS.index("committed_at")
 WARM_ROUNDS = 2
 """Rounds with updates before anything is measured."""
-LOOK_SECONDS = 0.02
 END_SECONDS = 10.0
 """How long the page's server may take to end."""
 ADDRESS_SECONDS = 60.0
@@ -85,10 +79,10 @@ def measure(options: Options, report: Report) -> None:
     if report.missing:
         return
     found: dict[str, list[Seen]] = {}
-    with report.measuring("run"), _run(options.game, words) as (run, memory):
+    with report.measuring("run"), _learning(options.game, words) as run:
         contenders = [
-            Contender(ALONE, lambda: Seen(_speed(run, memory, options.seconds))),
-            Contender(WATCHED, partial(_watched, run, memory, options.seconds)),
+            Contender(ALONE, lambda: Seen(_speed(run, options.seconds))),
+            Contender(WATCHED, partial(_watched, run, options.seconds)),
         ]
         found = in_turn(report, contenders, options.repeats)
     for name, seen in found.items():
@@ -99,61 +93,27 @@ def measure(options: Options, report: Report) -> None:
         report.note(f"{each.pictures_per_second:.1f} pictures a second; the server used {share:.2%} of all cores.")
 
 
-@dataclass
-class _Run:
-    """A run beside this process."""
-
-    process: subprocess.Popen[bytes]
-    directory: Path
-    errors: Path
-    """Where its standard error goes."""
-
-    def until(self, condition: Callable[[], object]) -> None:
-        """Wait until it is true. Raises `CannotRun` when the run ends before, or that takes too long."""
-        deadline = time.monotonic() + SILENT_SECONDS
-        while not condition():
-            try:
-                self.process.wait(LOOK_SECONDS)
-            except subprocess.TimeoutExpired:
-                if time.monotonic() > deadline:
-                    raise CannotRun(f"The run made no round within {SILENT_SECONDS:.0f} s.") from None
-            else:
-                raise CannotRun(f"The run ended: {last_words(self.errors)}")
-
-    def attached(self) -> Memory:
-        """Its memory, for reading, as soon as it is there. Raises `CannotRun`."""
-        self.until((self.directory / LIVE_FILE).exists)
-        found = attach(self.directory, read_config(self.directory))
-        if found is None:
-            raise CannotRun(f"The run ended: {last_words(self.errors)}")
-        return found[0]
-
-
 @contextmanager
-def _run(game: str, words: list[str]) -> Iterator[tuple[_Run, Memory]]:
-    """A run that learns, and its memory for reading. Raises `CannotRun`."""
-    with tempfile.TemporaryDirectory(prefix="ringside-bench-") as scratch:
-        run_dir, errors = Path(scratch) / "run", Path(scratch) / "errors"
-        with running(["launch.py", "--plain", "--game", game, *words, "--run-dir", str(run_dir)], errors) as process:
-            run = _Run(process, run_dir, errors)
-            memory = run.attached()
-            learns = memory.sizes.first_learning_round + WARM_ROUNDS
-            run.until(lambda: memory.board.committed >= learns)
-            yield run, memory
-            memory.arena.close()
+def _learning(game: str, words: list[str]) -> Iterator[Beside]:
+    """A run that learns. Raises `CannotRun`."""
+    with run_beside(game, words) as run:
+        learns = run.memory.sizes.first_learning_round + WARM_ROUNDS
+        run.until(lambda: run.memory.board.committed >= learns)
+        yield run
 
 
-def _speed(run: _Run, memory: Memory, seconds: float) -> float:
+def _speed(run: Beside, seconds: float) -> float:
     """Steps/s between two commits, `seconds` apart or more. Raises `CannotRun`."""
-    first, begun = _next_commit(run, memory)
+    first, begun = _next_commit(run)
     while True:
-        last, ended = _next_commit(run, memory)
+        last, ended = _next_commit(run)
         if ended - begun >= seconds:
-            return (last - first) * memory.sizes.round_steps / (ended - begun)
+            return (last - first) * run.memory.sizes.round_steps / (ended - begun)
 
 
-def _next_commit(run: _Run, memory: Memory) -> tuple[int, float]:
+def _next_commit(run: Beside) -> tuple[int, float]:
     """Wait for the end of a span; its boundary and moment. Raises `CannotRun` when none comes."""
+    memory = run.memory
     spans = memory.sizes.snapshot_rounds
     before = memory.board.committed // spans
     run.until(lambda: memory.board.committed // spans != before)
@@ -161,7 +121,7 @@ def _next_commit(run: _Run, memory: Memory) -> tuple[int, float]:
     return span * spans, float(memory.board.metrics[(span - 1) % METRIC_SPANS][COMMITTED_AT])
 
 
-def _watched(run: _Run, memory: Memory, seconds: float) -> Seen:
+def _watched(run: Beside, seconds: float) -> Seen:
     """The same with a viewer. Raises `CannotRun`, and `WrongResult` when the viewer was not shown what was played."""
     command = [sys.executable, "launch.py", "watch", str(run.directory)]
     server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
@@ -174,9 +134,9 @@ def _watched(run: _Run, memory: Memory, seconds: float) -> Seen:
         if address is None:
             raise CannotRun("launch.py watch printed no address.")
         with Viewer(int(address[1]), address[2].decode()) as viewer:
-            _next_commit(run, memory)  # it has settled
+            _next_commit(run)  # it has settled
             used, pictures, began = _cpu_seconds(server.pid), viewer.pictures, time.monotonic()
-            speed = _speed(run, memory, seconds)
+            speed = _speed(run, seconds)
             took = time.monotonic() - began
             used, pictures = _cpu_seconds(server.pid) - used, viewer.pictures - pictures
     finally:

@@ -1,0 +1,66 @@
+"""A run beside this process, which looks into its memory while it goes on."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.outside import last_words, running
+from benchmarks.report import CannotRun
+from benchmarks.runs import SILENT_SECONDS
+from shared.live import LIVE_FILE
+from shared.memory import Memory
+from watch.attach import attach, read_config
+
+LOOK_SECONDS = 0.02
+
+
+@dataclass
+class Beside:
+    """A run that was started, and its memory, for reading."""
+
+    process: subprocess.Popen[bytes]
+    """Its launcher."""
+    directory: Path
+    errors: Path
+    """Where its standard error goes."""
+    memory: Memory
+
+    def until(self, condition: Callable[[], object]) -> None:
+        """Wait until it is true. Raises `CannotRun` when the run ends before, or that takes too long."""
+        _until(condition, self.process, self.errors)
+
+
+def _until(condition: Callable[[], object], process: subprocess.Popen[bytes], errors: Path) -> None:
+    deadline = time.monotonic() + SILENT_SECONDS
+    while not condition():
+        try:
+            process.wait(LOOK_SECONDS)
+        except subprocess.TimeoutExpired:
+            if time.monotonic() > deadline:
+                raise CannotRun(f"The run made no round within {SILENT_SECONDS:.0f} s.") from None
+        else:
+            raise _ended(errors)
+
+
+def _ended(errors: Path) -> CannotRun:
+    return CannotRun(f"The run ended: {last_words(errors)}")
+
+
+@contextmanager
+def run_beside(game: str, words: list[str]) -> Iterator[Beside]:
+    """A run of `launch.py`, as soon as its memory is there; it ends with the block. Raises `CannotRun`."""
+    with tempfile.TemporaryDirectory(prefix="ringside-bench-") as scratch:
+        run_dir, errors = Path(scratch) / "run", Path(scratch) / "errors"
+        with running(["launch.py", "--plain", "--game", game, *words, "--run-dir", str(run_dir)], errors) as process:
+            _until((run_dir / LIVE_FILE).exists, process, errors)
+            found = attach(run_dir, read_config(run_dir))
+            if found is None:
+                raise _ended(errors)
+            yield Beside(process, run_dir, errors, found[0])
+            found[0].arena.close()
