@@ -22,9 +22,11 @@
   settings     Breakout end to end, with and without evaluation, by setting: MPS, place of replay, precision, kernels
   returns      Breakout with the published numbers for some minutes: return against wall-clock
   machine      bench limits, the emulator and the actors on ten games
+  curves       four games with nature, rainbow, iqn and btr, beside published curves; say it again to go on with all
 
 Every stage leaves STAGE.log with all that was said, the logs of runs that failed, and JSON or pictures; outcome.json
-says which commands did what in which time, and is whole after each; --archive keeps all of it in one file besides. A
+says which commands did what in which time, and is whole after each; --archive keeps all of it in one file besides.
+The runs of stage curves lie in a directory of their own, where another call with the same --out finds them. A
 command that is late writes its stacks, is asked to stop, then killed, and the next one goes on, while its stage has
 time. MPS is tried once, first: where it cannot be had, runs are told so, and do not try.
 """
@@ -49,6 +51,7 @@ from benchmarks.stage import END_SECONDS, STAGE_SECONDS, Outcome, Stage
 from shared import machine, mps
 from shared.config import METRICS_FILE, SUMMARY_FILE
 from shared.errors import Unmendable
+from shared.manifest import CHECKPOINTS, manifests_in
 from watch.metrics import read_metrics
 
 LONG = 500.0
@@ -68,6 +71,13 @@ SMALLER_REPLAY = "--replay-size 300_000"
 """What large runs are told where there is less."""
 RETURNS_SECONDS = 420.0
 """Of training on Breakout, after which the run is stopped."""
+CURVES_SECONDS = 100.0
+"""A run of stage `curves` has at least these of a call: to start takes some of them."""
+CURVES_GAMES = ("pong", "breakout", "space_invaders", "qbert")
+CURVES_PRESETS = ("nature", "rainbow", "iqn", "btr")
+"""Both in the order in which stage `curves` begins its runs: all presets on the first game, then the next."""
+CURVES_WORDS = "--protocol machado"
+"""Sticky actions, as the agents of `shared/published_curves.json` had."""
 FEW_KERNELS = "quick,double,dueling,c51,qr-dqn"
 MANY_KERNELS = "rainbow,iqn,btr"
 QUICK = {"as-it-comes": "", "more-lanes": "--lane-envs 1", "more-envs": "--envs 64"}
@@ -222,15 +232,76 @@ def returns(stage: Stage) -> None:
     _train(stage, "breakout", words, LONG, lambda _: time.monotonic() > end)
 
 
+def curves(stage: Stage) -> None:
+    """Returns over steps and over time, beside published curves: those runs first that have had the least time.
+
+    Each has its share of what is left of the stage's time. Another call goes on with the same runs.
+    """
+    runs = [(game, preset) for game in CURVES_GAMES for preset in CURVES_PRESETS]
+    runs.sort(key=lambda run: (newest_round(_place(stage, *run)) or {"seconds": 0.0})["seconds"])
+    for i, (game, preset) in enumerate(runs):
+        if stage.left < CURVES_SECONDS + END_SECONDS:
+            stage.note({"for_another_call": ["-".join(run) for run in runs[i:]]})
+            return
+        share = max(CURVES_SECONDS, stage.left / (len(runs) - i))
+        _turn(stage, game, preset, min(share, stage.left - END_SECONDS))
+
+
+def _turn(stage: Stage, game: str, preset: str, seconds: float) -> None:
+    """Begin a run of stage `curves`, or go on with it, for so long; then draw its game anew."""
+    end = time.monotonic() + seconds
+    run_dir = _place(stage, game, preset)
+    words = f"--game {game} --preset {preset} {CURVES_WORDS} {_room()}"
+    _play(stage, run_dir, words, LONG, lambda _: time.monotonic() > end)
+    stage.note({"run": run_dir.name, "reached": newest_round(run_dir)})
+    _draw_game(stage, game)
+
+
+def _draw_game(stage: Stage, game: str) -> None:
+    """All presets on a game, as far as an episode of theirs has ended, beside published curves."""
+    words = []
+    for preset in CURVES_PRESETS:
+        run_dir = _place(stage, game, preset)
+        last = newest_round(run_dir)
+        if last and last["mean_return_100"] is not None:
+            words.append(f"{preset}={run_dir}")
+    if words:
+        _draw(stage, f"curves-{game}", *words, "--published")
+
+
+def _place(stage: Stage, game: str, preset: str) -> Path:
+    """The directory of a run of stage `curves`."""
+    return stage.runs / f"{game}-{preset}"
+
+
 def _train(stage: Stage, name: str, words: str, seconds: float, look: Callable[[Path], bool]) -> None:
     """Train until `look` is satisfied with the run directory, `seconds` at most; keep its records and their curve."""
     with tempfile.TemporaryDirectory(prefix="ringside-prove-") as scratch:
         run_dir = Path(scratch) / name
-        told = f"launch.py --plain --device cuda {words} {stage.more} --run-dir {run_dir}".split()
-        stage.run(told, seconds, partial(look, run_dir), run_dir)
+        _play(stage, run_dir, words, seconds, look)
         if (run_dir / METRICS_FILE).exists():
-            shutil.copyfile(run_dir / METRICS_FILE, stage.out / f"{name}-{METRICS_FILE}")
-            stage.run(["-m", "benchmarks.curve", str(run_dir), "--out", str(stage.out / f"{name}.png")], 60)
+            _draw(stage, name, str(run_dir))
+
+
+def _play(stage: Stage, run_dir: Path, words: str, seconds: float, look: Callable[[Path], bool]) -> None:
+    """Train until `look` is satisfied with the run directory, `seconds` at most; keep its records.
+
+    A run that is there, and has a checkpoint, is gone on with; `words` are those of one that begins.
+    """
+    checkpoints = run_dir / CHECKPOINTS
+    begun = checkpoints.is_dir() and bool(manifests_in(checkpoints))
+    if run_dir.exists() and not begun:
+        shutil.rmtree(run_dir)  # it was killed before anything was saved, and a new run needs the place
+    settings = f"{'' if begun else f'--device cuda {words}'} {stage.more}".split()
+    told = ["launch.py", "--plain", *settings, "--resume" if begun else "--run-dir", str(run_dir)]
+    stage.run(told, seconds, partial(look, run_dir), run_dir)
+    if (run_dir / METRICS_FILE).exists():
+        shutil.copyfile(run_dir / METRICS_FILE, stage.out / f"{run_dir.name}-{METRICS_FILE}")
+
+
+def _draw(stage: Stage, name: str, *words: str) -> None:
+    """NAME.png: a picture of the runs that `words` tell `benchmarks.curve`."""
+    stage.run(["-m", "benchmarks.curve", *words, "--out", str(stage.out / f"{name}.png")], 60)
 
 
 def reached(run_dir: Path, goal: float) -> dict[str, Any] | None:
@@ -241,6 +312,16 @@ def reached(run_dir: Path, goal: float) -> dict[str, Any] | None:
         if record["kind"] == "round" and record["episodes"] >= 100 and record["mean_return_100"] >= goal:
             return record
     return None
+
+
+def newest_round(run_dir: Path) -> dict[str, Any] | None:
+    """The last round that a run has written down; None: it has none."""
+    if not (run_dir / METRICS_FILE).exists():
+        return None
+    last = None
+    for record in read_metrics(run_dir / METRICS_FILE):
+        last = record if record["kind"] == "round" else last
+    return last
 
 
 STAGES: dict[str, Callable[[Stage], None]] = {
@@ -263,6 +344,7 @@ STAGES: dict[str, Callable[[Stage], None]] = {
     "settings": settings,
     "returns": returns,
     "machine": actor_side,
+    "curves": curves,
 }
 
 
@@ -293,16 +375,22 @@ def main() -> int:
     parser.add_argument(
         "--archive", type=Path, help="keep all of them in this .tar.gz, too, written after each command"
     )
+    parser.add_argument(
+        "--runs", type=Path, help="directory of the runs of stage curves, outside of --out; default: OUT-runs"
+    )
     parser.add_argument("--within", type=float, default=float("inf"), metavar="SECONDS", help="end in time")
     parser.add_argument("--commit", default=commit(), help="of this code, where it cannot be asked for")
     options = parser.parse_args()
     for name in options.stages:
         if name not in STAGES:
             parser.error(f"there is no stage {name}; there are {', '.join(STAGES)}")
+    out = options.out.resolve()
+    if options.archive and out in options.archive.resolve().parents:
+        parser.error(f"--archive {options.archive} lies in --out {options.out}, and would be packed into itself")
+    if options.runs and out in (options.runs.resolve(), *options.runs.resolve().parents):
+        parser.error(f"--runs {options.runs} lies in --out {options.out}, and its checkpoints would be packed")
     if not machine.cuda_devices():
         parser.error("there is no GPU here that this installation can use (launch.py doctor says more)")
-    if options.archive and options.out.resolve() in options.archive.resolve().parents:
-        parser.error(f"--archive {options.archive} lies in --out {options.out}, and would be packed into itself")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and what was started ends, too
     began, refused = time.monotonic(), list[str]()
     about = {
@@ -311,7 +399,7 @@ def main() -> int:
         "gpus": [asdict(gpu) for gpu in machine.gpus()],
         "usable_memory": machine.usable_memory(),
     }
-    outcome = Outcome(options.out, options.archive, about)
+    outcome = Outcome(options.out, options.archive, about, options.runs)
     with mps.service("auto", "cuda:0", refused.append):
         pass
     outcome.note({"stage": "mps", "refused": " ".join(refused) or None, "seconds": round(time.monotonic() - began, 1)})

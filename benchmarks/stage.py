@@ -37,16 +37,19 @@ LAUNCH = "launch.py"
 class Outcome:
     """What became of all commands: a file that is whole after each of them, and an archive of all files after each."""
 
-    def __init__(self, out: Path, archive: Path | None, about: dict[str, Any]) -> None:
+    def __init__(self, out: Path, archive: Path | None, about: dict[str, Any], runs: Path | None = None) -> None:
         """Goes on with what `out` holds already.
 
         Args:
             out: directory of all files.
             archive: of these, as .tar.gz, written anew each time; None: none.
             about: commit, machine and the like.
+            runs: directory of the runs that another call goes on with, which are too large for the archive; None:
+                beside `out`, by its name and "-runs".
         """
         out.mkdir(parents=True, exist_ok=True)
         self.out, self._archive, self._about = out.resolve(), archive, about
+        self.runs = runs.resolve() if runs else self.out.with_name(f"{self.out.name}-runs")
         path = out / OUTCOME
         self._before: list[dict[str, Any]] = json.loads(path.read_text())["done"] if path.exists() else []
         self.done: list[dict[str, Any]] = []
@@ -87,9 +90,15 @@ class Stage:
         """
         self.name = name
         self.out = outcome.out
+        self.runs = outcome.runs
         self.more = more
         self._outcome = outcome
         self._deadline = time.monotonic() + seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds that its commands still have, before the last of them is asked to stop."""
+        return self._deadline - END_SECONDS - time.monotonic()
 
     def launch(self, words: str, seconds: float, run_dir: Path | None = None) -> bool:
         """`launch.py` with these words. Returns whether it ended well, in time."""
@@ -123,7 +132,7 @@ class Stage:
         Returns whether it ended well: by itself with code 0, or satisfied.
         """
         began = time.monotonic()
-        end = min(began + seconds, self._deadline - END_SECONDS)
+        end = began + min(seconds, self.left)
         if began >= end:
             self.note({"command": " ".join(words), "good": False, "error": "The time of the stage was over."})
             return False

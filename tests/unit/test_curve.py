@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from benchmarks.curve import curve_in, draw
+from benchmarks.curve import curve_in, draw, draw_published, published_beside
+from shared.published_curves import curves_of
 from tests.runs import ROOT
 from tests.written_runs import write_run
 
@@ -37,4 +38,37 @@ def test_the_command_writes_a_picture(tmp_path: Path) -> None:
     runs = [f"{name}={write_run(tmp_path / name)}" for name in ("one", "two")]
     words = [sys.executable, "-m", "benchmarks.curve", *runs, "--out", str(tmp_path / "out.png")]
     subprocess.run(words, cwd=ROOT, check=True, timeout=60)
+    assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(("last_step", "points"), [(1_000, 1), (125_000, 1), (375_000, 2), (1e9, 17)])
+def test_a_published_curve_reaches_as_far_as_the_runs_but_has_a_point(last_step: float, points: int) -> None:
+    axis = Figure().subplots()
+    dqn = curves_of("pong")[0]
+    draw_published(axis, dqn, last_step)
+    (line,) = axis.lines
+    assert list(line.get_xdata()) == [125.0 + 250.0 * i for i in range(points)], "thousands of steps"
+    assert list(line.get_ydata()) == dqn.returns[:points].tolist()
+    assert line.get_linestyle() == "--"
+    assert line.get_label() == "DQN (Dopamine), sticky 0.25, 5 runs"
+
+
+def test_published_curves_are_of_the_game_of_the_runs(tmp_path: Path) -> None:
+    runs = [curve_in(str(write_run(tmp_path / game, game=game))) for game in ("pong", "breakout", "freeway")]
+    assert published_beside(runs[:1]) == curves_of("pong")
+    with pytest.raises(ValueError, match="runs of one game; these are of pong, breakout"):
+        published_beside(runs[:2])
+    with pytest.raises(ValueError, match="no published curve of freeway"):
+        published_beside(runs[2:])
+
+
+def test_the_command_draws_published_curves_or_says_that_there_are_none(tmp_path: Path) -> None:
+    runs = {game: str(write_run(tmp_path / game, game=game)) for game in ("pong", "freeway")}
+    words = [sys.executable, "-m", "benchmarks.curve", "--published", "--out", str(tmp_path / "out.png")]
+    refused = subprocess.run(
+        [*words, runs["freeway"]], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (refused.returncode, "no published curve of freeway" in refused.stderr) == (2, True)
+    assert not (tmp_path / "out.png").exists()
+    subprocess.run([*words, runs["pong"]], cwd=ROOT, check=True, timeout=60)
     assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")

@@ -17,6 +17,10 @@ import pytest
 import ringside
 from benchmarks import prove_gpu
 from benchmarks.prove_gpu import (
+    CURVES_GAMES,
+    CURVES_PRESETS,
+    CURVES_SECONDS,
+    CURVES_WORDS,
     FAMILY,
     FAMILY_VARIANTS,
     FEW_KERNELS,
@@ -27,14 +31,17 @@ from benchmarks.prove_gpu import (
     STAGES,
     VARIANTS,
     agree,
+    curves,
     prove,
     reached,
     solve,
 )
 from benchmarks.report import ROOT
-from benchmarks.stage import Outcome, Stage
+from benchmarks.stage import END_SECONDS, Outcome, Stage
 from shared.machine import cuda_devices
 from shared.presets import PRESETS
+from shared.protocols import PROTOCOLS
+from shared.published_curves import curves_of
 from tasks.train import configuration
 from tests.waiting import until
 
@@ -217,6 +224,105 @@ def test_records_and_curve_of_what_was_trained_are_kept(tmp_path: Path, monkeypa
     assert done_in(tmp_path)[0]["seconds_from_the_command_to_solved"] == 12.5
 
 
+class Player:
+    """Stands for the commands of stage `curves`: a run plays until it is looked at, and a clock goes on meanwhile."""
+
+    def __init__(self, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.out, self.now, self.commands = out, 0.0, list[list[str]]()
+        self.saves, self.means = True, True
+        clock = SimpleNamespace(monotonic=lambda: self.now)
+        monkeypatch.setattr("benchmarks.prove_gpu.time", clock)
+        monkeypatch.setattr("benchmarks.stage.time", clock)
+        monkeypatch.setattr(Stage, "run", lambda _, *words, **more: self.run(*words, **more))
+
+    def call(self, seconds: float) -> list[list[str]]:
+        """The commands of one call of the stage that has so many seconds."""
+        self.commands = []
+        curves(Stage("curves", Outcome(self.out, self.out.with_name("all.tar.gz"), {}), "--mps off", seconds))
+        return self.commands
+
+    def run(self, words: list[str], seconds: float, look: Any = None, run_dir: Path | None = None) -> bool:
+        self.commands.append(words)
+        if run_dir is None:
+            return True
+        began, before = self.now, prove_gpu.newest_round(run_dir)
+        while not look():
+            self.now += 1.0
+        (run_dir / "checkpoints").mkdir(parents=True, exist_ok=True)
+        if self.saves:
+            (run_dir / "checkpoints" / "checkpoint-00000007.json").touch()
+        played = self.now - began + (before["seconds"] if before else 0.0)
+        values = {"kind": "round", "round": 7, "seconds": played, "mean_return_100": -20.5 if self.means else None}
+        (run_dir / "metrics.jsonl").write_text(json.dumps(values) + "\n")
+        return True
+
+
+def trained(commands: list[list[str]]) -> list[str]:
+    return [f"{words[-2]} {Path(words[-1]).name}" for words in commands if words[0] == "launch.py"]
+
+
+def test_curves_train_all_and_another_call_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "out"
+    player = Player(out, monkeypatch)
+    commands = player.call(1e5)
+    runs = [f"{game}-{preset}" for game in CURVES_GAMES for preset in CURVES_PRESETS]
+    assert trained(commands) == [f"--run-dir {run}" for run in runs]
+    first, picture = commands[:2]
+    told = f"launch.py --plain --device cuda --game pong --preset nature {CURVES_WORDS}"
+    assert " ".join(first).startswith(told)
+    assert first[-4:] == ["--mps", "off", "--run-dir", str(tmp_path / "out-runs" / "pong-nature")]
+    assert picture == [
+        *("-m", "benchmarks.curve", f"nature={tmp_path / 'out-runs' / 'pong-nature'}"),
+        *("--published", "--out", str(out / "curves-pong.png")),
+    ]
+    pictures = [words for words in commands if words[0] == "-m"]
+    assert [word.partition("=")[0] for word in pictures[3][2:6]] == list(CURVES_PRESETS)
+    had = [prove_gpu.newest_round(tmp_path / "out-runs" / run) for run in runs]
+    shares = [last["seconds"] for last in had if last]
+    assert max(shares) - min(shares) < 100, "shares of one size, but for what stopping takes"
+    assert 1e5 - player.now < 200, "the time is used"
+    commands = player.call(1e5)
+    assert sorted(trained(commands)) == sorted(f"--resume {run}" for run in runs)
+    assert commands[0][:-1] == ["launch.py", "--plain", "--mps", "off", "--resume"]
+
+
+def test_with_little_time_those_come_first_that_have_had_least(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    player = Player(tmp_path / "out", monkeypatch)
+    seconds = 3 * (CURVES_SECONDS + END_SECONDS)
+    assert trained(player.call(seconds)) == ["--run-dir pong-nature", "--run-dir pong-rainbow", "--run-dir pong-iqn"]
+    left = done_in(tmp_path / "out")[-1]["for_another_call"]
+    assert (left[0], len(left)) == ("pong-btr", 13)
+    assert trained(player.call(seconds))[:2] == ["--run-dir pong-btr", "--run-dir breakout-nature"]
+    assert player.call(CURVES_SECONDS) == []
+
+
+def test_runs_stay_out_of_the_archive_and_their_records_do_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    player = Player(tmp_path / "out", monkeypatch)
+    player.call(CURVES_SECONDS + 2.5 * END_SECONDS)
+    with tarfile.open(tmp_path / "all.tar.gz") as files:
+        assert set(files.getnames()) == {"out", "out/outcome.json", "out/pong-nature-metrics.jsonl"}
+    assert done_in(tmp_path / "out")[0]["reached"]["mean_return_100"] == -20.5
+
+
+def test_a_run_that_saved_nothing_begins_anew_and_is_not_drawn_before_an_episode_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    player = Player(tmp_path / "out", monkeypatch)
+    player.saves = player.means = False
+    assert [words[-2] for words in player.call(CURVES_SECONDS + 2 * END_SECONDS)] == ["--run-dir"]
+    # Without records it counts as one that has had no time.
+    (tmp_path / "out-runs" / "pong-nature" / "metrics.jsonl").unlink()
+    assert trained(player.call(CURVES_SECONDS + 2 * END_SECONDS)) == ["--run-dir pong-nature"]
+
+
+@pytest.mark.parametrize("preset", CURVES_PRESETS)
+@pytest.mark.parametrize("game", CURVES_GAMES)
+def test_the_runs_of_the_curves_are_not_refused_and_have_published_ones(game: str, preset: str) -> None:
+    words = ["--game", game, "--preset", preset, *CURVES_WORDS.split(), "--replay-size", "40_000"]
+    ready = ringside.plan(configuration(words))
+    assert {curve.sticky for curve in curves_of(game)} == {PROTOCOLS[ready.config.play.protocol].sticky}
+
+
 def test_what_the_processes_of_a_failed_run_wrote_is_kept(tmp_path: Path) -> None:
     stage, run_dir = stage_at(tmp_path), tmp_path / "run"
     (run_dir / "logs").mkdir(parents=True)
@@ -238,6 +344,10 @@ def test_without_a_gpu_it_refuses(tmp_path: Path) -> None:
     assert (done.returncode, "no GPU here" in done.stderr) == (2, True)
     done = subprocess.run([*words, "latent"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert "there is no stage latent" in done.stderr
+    done = subprocess.run(
+        [*words, "--runs", str(tmp_path / "runs")], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, "would be packed" in done.stderr) == (2, True)
 
 
 def test_the_words_of_the_program_name_every_stage_in_order() -> None:
