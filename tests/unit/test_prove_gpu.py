@@ -30,6 +30,7 @@ from benchmarks.prove_gpu import (
     SMALL_RUN,
     STAGES,
     VARIANTS,
+    WAYS,
     agree,
     curves,
     prove,
@@ -198,6 +199,11 @@ def test_the_runs_of_the_quick_preset_are_not_refused(name: str) -> None:
 @pytest.mark.parametrize("name", SETTINGS)
 def test_the_runs_by_setting_are_not_refused(name: str) -> None:
     ringside.plan(configuration(["--game", "breakout", *SETTINGS[name].split(), "--replay-size", "20_000"]))
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_other_ways_to_solve_pong_are_not_refused(name: str) -> None:
+    ringside.plan(configuration(["--game", "pong", "--preset", "quick", *WAYS[name].split()]))
 
 
 def test_records_and_curve_of_what_was_trained_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
