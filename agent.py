@@ -98,7 +98,7 @@ def policy_of(weights: StoredWeights, device: str, rows: int = ROWS) -> Evaluati
     threads = 1  # a batch of eight is too small to share; threads that wait for each other made it four times slower
     choose_workspace()
     prepare_torch(torch.device(name), precision, threads)
-    policy = Policy(weights.network, torch.device(name), precision, rows)
+    policy = Policy(weights.network, torch.device(name), precision, rows, captured=False)  # perhaps in a user's program
     policy.load(weights.flat)
     return EvaluationPolicy(policy, name, precision, threads)
 

@@ -10,9 +10,10 @@
   quick        bench throughput on Pong with that preset, as it comes, with more lanes and with more envs
   learner      bench gpu: updates a second, by precision, place of the replay, determinism, length of a launch
   latency      bench gpu: how long inference takes beside a busy learner, in turns and under MPS
-  tests        the tests of exactness, of kills and resumes among them, on this device
+  tests        the tests of exactness, resumes among them, on this device
   family       as exact, with methods, noise, priorities and residual networks
   presets      bench presets, end to end, too: those whose update is made of few kernels
+  kills        those in which processes are killed, and those of the schedule alternate
   solve-2      Pong with seed 2
   solve-3      seed 3
   pong         bench throughput on Pong
@@ -85,6 +86,8 @@ WAYS = {
     "quantiles": "--method qr-dqn --atoms 32",
 }
 """What `quick` is told besides: fewer updates, faster returns, another loss."""
+KILLS = "killed_processes or alternate"
+"""Tests of the stage of that name; the others are of `tests`."""
 FEW_KERNELS = "quick,double,dueling,c51,qr-dqn"
 MANY_KERNELS = "rainbow,iqn,btr"
 QUICK = {"as-it-comes": "", "more-lanes": "--lane-envs 1", "more-envs": "--envs 64"}
@@ -143,9 +146,9 @@ def exact(stage: Stage) -> None:
     agree(stage, "", VARIANTS)
 
 
-def tests(stage: Stage) -> None:
+def tests(stage: Stage, which: str) -> None:
     """The tests of exactness on this device, the long ones, too; each names itself before it begins."""
-    stage.run(["-m", "pytest", "-v", "-o", "timeout=300", "tests/exact/test_exact.py"], LONG)
+    stage.run(["-m", "pytest", "-v", "-o", "timeout=300", "-k", which, "tests/exact/test_exact.py"], LONG)
 
 
 def family(stage: Stage) -> None:
@@ -345,9 +348,10 @@ STAGES: dict[str, Callable[[Stage], None]] = {
     "quick": quick,
     "learner": learner,
     "latency": latency,
-    "tests": tests,
+    "tests": partial(tests, which=f"not ({KILLS})"),
     "family": family,
     "presets": partial(presets, names=FEW_KERNELS),
+    "kills": partial(tests, which=KILLS),
     "solve-2": partial(solve, seed=2),
     "solve-3": partial(solve, seed=3),
     "pong": partial(throughput, game="pong"),

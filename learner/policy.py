@@ -114,26 +114,19 @@ class Policy:
                 those = ticks == tick
                 self._drawn.numpy()[places[those]] = self._acting_noise.of(int(tick), envs[those])
         select_to(frames.view(np.uint32), rows, keep, places, self._words)
-        if self._blocks is not self._host:
-            self._upload(places)
         if self._graphs is None:
             self._answer()
         else:
             self._graphs.replay("answer")
-        if self._blocks.is_cuda:
+        if self._blocks is not self._host:
             torch.cuda.current_stream(self._blocks.device).synchronize()
         return self._values.numpy().copy()
 
-    def _upload(self, places: NDArray[np.int64]) -> None:
-        """Bring the rows that are new to the device: neighbours, as the rows of a lane are, in one copy."""
-        for run in np.split(places, np.flatnonzero(np.diff(places) != 1) + 1):
-            new = slice(int(run[0]), int(run[-1]) + 1)
-            self._blocks[new].copy_(self._host[new], non_blocking=True)
-            if self._acting_noise is not None:
-                self._noise[new].copy_(self._drawn[new], non_blocking=True)
-
     def _answer(self) -> None:
         """From the buffer of blocks to that of values: the body of the graph."""
+        if self._blocks is not self._host:
+            self._blocks.copy_(self._host, non_blocking=True)
+            self._noise.copy_(self._drawn, non_blocking=True)
         outputs = self._model.forward(self._blocks, 0, SideInputs.of(self._fractions, self._noise)).outputs
         if self._rescaled:
             outputs = unrescale(outputs, RESCALING)

@@ -183,7 +183,7 @@ def describe(root: Path = ROOT) -> dict[str, Any]:
     """What a result should say about its machine: JSON values only."""
     cpu = _cpuinfo(root)
     siblings, cores = int(cpu.get("siblings", 0)), int(cpu.get("cpu cores", 0))
-    shown = gpus() if has_nvidia_driver(root) else []
+    names, driver = _gpus(root)
     return {
         "cpu": cpu.get("model name", platform.processor() or platform.machine()),
         "cpus": os.cpu_count(),
@@ -192,8 +192,8 @@ def describe(root: Path = ROOT) -> dict[str, Any]:
         "amx_bf16": has_amx_bf16(root),
         "memory_bytes": total_memory(root),
         "usable_memory_bytes": usable_memory(root),
-        "gpus": [gpu.name for gpu in shown] or _gpus(root),
-        "gpu_driver": shown[0].driver if shown else None,
+        "gpus": names,
+        "gpu_driver": driver,
         "cuda": torch_cuda_version(),
         "kernel": platform.release(),
         "python": platform.python_version(),
@@ -209,13 +209,20 @@ def _version(distribution: str) -> str | None:
         return None
 
 
-def _gpus(root: Path) -> list[str]:
-    """Names of the NVIDIA devices where `nvidia-smi` tells none: from the driver's own files, as far as it has any."""
+def _gpus(root: Path) -> tuple[list[str], str | None]:
+    """Names of the NVIDIA devices and version of their driver, from its own files; not every container shows these.
+
+    Then `nvidia-smi` is asked, which may take seconds.
+    """
     names = []
     for information in sorted((root / "proc/driver/nvidia/gpus").glob("*/information")):
         model = re.search(r"^Model:\s*(.+)$", text(information), re.MULTILINE)
-        names.append(model.group(1).strip() if model else "NVIDIA GPU")
-    return names or (["NVIDIA GPU"] if has_nvidia_driver(root) else [])
+        names += [model.group(1).strip()] if model else []
+    version = re.search(r"Kernel Module.*?\s(\d[\d.]+)\s", text(root / "proc/driver/nvidia/version"))
+    if not has_nvidia_driver(root) or (names and version):
+        return names, version.group(1) if version else None
+    shown = gpus()
+    return [gpu.name for gpu in shown] or names or ["NVIDIA GPU"], shown[0].driver if shown else None
 
 
 def _meminfo(root: Path) -> dict[str, int]:

@@ -54,16 +54,3 @@ def test_emulators_on_the_same_screen_do_not_all_act_alike() -> None:
         q = policy.q_values_of(frames, rows, keep, envs, (envs, np.full(ENVS, tick)))
         kinds.append(len(set(q.argmax(1).tolist())))
     assert np.mean(kinds) > 2
-
-
-def test_a_device_is_sent_the_rows_that_are_new_and_no_others() -> None:
-    """Blocks and noise that do not lie in the host's buffers stand for a GPU's."""
-    here, there = _policy(ENVS), _policy(ENVS)
-    there._blocks, there._noise = torch.zeros_like(there._host), torch.zeros_like(there._drawn)
-    frames = patches(np.random.default_rng(1), 9)
-    for tick, envs in enumerate([list(range(ENVS)), [0, 1, 2, 3], [8, 9, 4, 5, 6], [15]]):
-        rows = np.random.default_rng(tick).integers(9, size=(len(envs), 4))
-        asked = frames, rows, np.ones(rows.shape, bool), np.array(envs), (np.array(envs), np.full(len(envs), tick))
-        there._host.fill_(255)  # what is not new must not be read again
-        there._drawn.fill_(np.nan)
-        assert np.array_equal(there.q_values_of(*asked), here.q_values_of(*asked))

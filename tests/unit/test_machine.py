@@ -190,6 +190,9 @@ def test_description_is_json_and_names_the_gpu(tmp_path: Path, monkeypatch: pyte
     assert described["gpu_driver"] is None
     assert json.loads(json.dumps(described)) == described
     assert json.dumps(machine.describe())
+    for module in ("x86_64 Kernel Module  570.86.15  Thu Oct", "Open Kernel Module for x86_64  570.86.15  Release"):
+        tree(tmp_path, {"proc/driver/nvidia/version": f"NVRM version: NVIDIA UNIX {module} ...\nGCC version: 12.2.0\n"})
+        assert machine.describe(root)["gpu_driver"] == "570.86.15"
     (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 'NVIDIA T4, 570.1, 15360, 15000'\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
     in_container = machine.describe(tree(tmp_path / "container", {"dev/nvidiactl": ""}))
