@@ -107,9 +107,9 @@ class Reference(nn.Module):
             self.embedding = nn.Linear(COSINES, features)
         linear = Noisy if network.noisy else nn.Linear
         units = 64 if network.name == "small" else 512
-        streams = {"": ("value", network.atoms if network.dueling else ACTIONS * network.atoms)}
+        streams = {"": ("value", network.atoms if network.dueling else network.actions * network.atoms)}
         if network.dueling:
-            streams["advantage_"] = ("advantage", ACTIONS * network.atoms)
+            streams["advantage_"] = ("advantage", network.actions * network.atoms)
         for prefix, (last, outputs) in streams.items():
             self.add_module(f"{prefix}hidden", linear(features, units))
             if network.layer_norm:

@@ -1,0 +1,242 @@
+"""Updates of c51, qr-dqn and iqn from the ring to the gradient, against their papers, transition by transition.
+
+Of the trainer are taken its parameters and, with iqn, the fractions that it drew; all else is worked out here, in
+float64, from the history that was played.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from learner.feed import CHUNK_UPDATES
+from learner.initial import initial_parameters
+from learner.replay import draw
+from learner.update import STATE_NAMES, Trainer
+from shared.config import STACK, Extend
+from shared.parameters import Network, network_of, parameters_of
+from tests.played_ring import ACTIONS, PlayedRing, Transition, patches, small_config, trainer_of
+from tests.unit.test_distribution import _slow_projection
+from tests.unit.test_methods import _quantile_loss
+from tests.unit.test_modular import Reference, _reference
+from tests.unit.test_targets import _softmax
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+STEPS = 3
+DISCOUNT = 0.9
+"""Its powers are further apart than those of 0.99."""
+BATCH, UPDATES = 32, 12
+UPDATE = CHUNK_UPDATES + 1
+"""The one of a round that is looked at: in its second chunk, and not the first there."""
+ROUNDS = (3, 6)
+"""In the first of them the window begins with the first tick; in the second it has moved, and the ring has wrapped."""
+PLAYED = 24
+"""A seed with which the batches have all of `TRAITS`."""
+ATOMS = 11
+SUPPORT = [-3.0 + 0.6 * i for i in range(ATOMS)]
+
+C51 = {"method": "c51", "atoms": ATOMS, "v_min": -3.0, "v_max": 3.0}
+QR_DQN = {"method": "qr-dqn", "atoms": 5}
+IQN = {"method": "iqn", "iqn_samples": 3, "iqn_policy_samples": 4}
+# A policy and a bound with which logarithms are on both sides of the bound.
+MUNCHAUSEN = {"munchausen": True, "munchausen_temperature": 1.0, "munchausen_floor": -1.5}
+CASES = {
+    "c51": C51,
+    "c51-double": C51 | {"double": True},
+    "qr-dqn": QR_DQN,
+    "qr-dqn-double": QR_DQN | {"double": True},
+    "iqn": IQN,
+    "iqn-double": IQN | {"double": True},
+    "m-iqn": IQN | MUNCHAUSEN,
+}
+
+
+# The papers
+
+
+def _midpoints(count: int) -> list[float]:
+    """Dabney et al. 2018a, lemma 2."""
+    return [(2 * i + 1) / (2 * count) for i in range(count)]
+
+
+def _choosing(network: Network, n: int) -> Tensor | None:
+    """Fractions [n, K] whose mean chooses; the paper samples them, here they are even (learner/methods/iqn.py)."""
+    return torch.tensor([_midpoints(network.fractions)] * n).double() if network.fractions else None
+
+
+def _values(extend: Extend, outputs: Tensor) -> list[float]:
+    """Q(s, .) of [actions, atoms]: the means of the returns."""
+    if extend.method == "c51":
+        return [sum(z * p for z, p in zip(SUPPORT, row, strict=True)) for row in outputs.softmax(1).tolist()]
+    return [sum(row) / len(row) for row in outputs.tolist()]
+
+
+def _target(
+    extend: Extend, transition: Transition, q: list[float], q_next: list[float], outputs: Tensor
+) -> list[float]:
+    """What the outputs of the action that was taken move to.
+
+    Args:
+        q: of the target network, in the state that was acted in.
+        q_next: of the network that chooses, in the state that follows.
+        outputs: [actions, atoms] of the target network there.
+    """
+    discount = 0.0 if transition.ends else DISCOUNT**transition.length
+    best = q_next.index(max(q_next))
+    if extend.method == "c51":  # Bellemare et al. 2017, algorithm 1
+        return _slow_projection(outputs[best].softmax(0).tolist(), transition.reward, discount, SUPPORT)
+    if not extend.munchausen:  # Dabney et al. 2018a, algorithm 1; 2018b, algorithm 1
+        return [transition.reward + discount * theta for theta in outputs[best].tolist()]
+    # Vieillard et al. 2020, equation 2, for every quantile; the logarithm is clipped as in their appendix.
+    tau = extend.munchausen_temperature
+    mine = max(extend.munchausen_floor, tau * math.log(_softmax(q, tau)[transition.action]))
+    following = [0.0] * outputs.shape[1]
+    for p, row in zip(_softmax(q_next, tau), outputs.tolist(), strict=True):
+        for j, theta in enumerate(row):
+            following[j] += p * (theta - tau * math.log(p))
+    return [transition.reward + extend.munchausen_alpha * mine + discount * value for value in following]
+
+
+def _loss(extend: Extend, chosen: Tensor, fractions: Tensor | None, target: list[float]) -> Tensor:
+    """Of the outputs [atoms] of the action that was taken."""
+    if extend.method == "c51":  # Bellemare et al. 2017, algorithm 1
+        log_p = chosen.log_softmax(0)
+        return -torch.stack([m * log_p[i] for i, m in enumerate(target)]).sum()
+    # Dabney et al. 2018a, equation 10; 2018b, equation 3.
+    tau = _midpoints(len(chosen)) if fractions is None else fractions.tolist()
+    return _quantile_loss(chosen, tau, torch.tensor(target, dtype=torch.float64))
+
+
+def _expected(
+    extend: Extend,
+    batch: list[Transition],
+    online: Reference,
+    target: Reference,
+    fractions: Tensor | None,
+    successor_fractions: Tensor | None,
+) -> tuple[list[list[float]], Tensor]:
+    """Targets of a batch, and the sum of its losses."""
+    states, following = (
+        torch.from_numpy(np.stack(stacks)).double()
+        for stacks in ([t.state for t in batch], [t.next_state for t in batch])
+    )
+    choosing = _choosing(target.network, len(batch))
+    with torch.no_grad():
+        now = target(states, choosing, None)
+        judged = (online if extend.double else target)(following, choosing, None)
+        outputs = target(following, successor_fractions, None)
+    learned = online(states, fractions, None)
+    targets, losses = [], []
+    for i, transition in enumerate(batch):
+        y = _target(extend, transition, _values(extend, now[i]), _values(extend, judged[i]), outputs[i])
+        asked = None if fractions is None else fractions[i]
+        losses.append(_loss(extend, learned[i, transition.action], asked, y))
+        targets.append(y)
+    return targets, torch.stack(losses).sum()
+
+
+# What the batches have
+
+TRAITS = {
+    *("goes on, 3 long", *(f"{how}, {n} long" for how in ("terminal", "truncated") for n in (1, 2, 3))),
+    "terminal and truncated",
+    *("an episode begins in its stack", "the episode begins in its last stack", "before the first tick"),
+    *("the window's first", "the window's last"),
+    *("its stack wraps", "its rewards wrap", "its last stack wraps"),
+}
+
+
+def _traits(played: PlayedRing, tick: int, env: int, length: int) -> list[str]:
+    """How a transition that was drawn just now ends, and what lies about it, in words of `TRAITS`."""
+    sizes, ring, wrap = played.sizes, played.ring, played.sizes.capacity
+    last, end = tick + length - 1, tick + length
+    oldest = max(0, played.ticks - sizes.window_ticks)
+
+    def marked(field: str, *ticks: int) -> bool:
+        return any(ring.flat[field][ring.rows(np.int64(env), np.int64(t))] for t in ticks if t >= 0)
+
+    ends = marked("terminated", last) or marked("life_lost", last)
+    truncated = marked("truncated", last)
+    kind = {(True, False): "terminal", (False, True): "truncated", (False, False): "goes on"}.get((ends, truncated))
+    has = {
+        "an episode begins in its stack": tick >= STACK and marked("start", *range(tick - STACK + 2, tick + 1)),
+        "the episode begins in its last stack": not ends and marked("start", *range(end - STACK + 2, end + 1)),
+        "before the first tick": tick - STACK + 1 < 0,
+        "the window's first": 0 < oldest == tick - STACK + 1,
+        "the window's last": end == played.ticks,
+        "its stack wraps": tick - STACK + 1 < wrap <= tick,
+        "its rewards wrap": tick < wrap <= last,
+        "its last stack wraps": end - STACK + 1 < wrap <= end,
+    }
+    return [f"{kind}, {length} long" if kind else "terminal and truncated", *(name for name in has if has[name])]
+
+
+# The updates
+
+
+def _parameters(network: Network, seed: int) -> NDArray[np.float32]:
+    """Fresh ones, but with a last layer by which values differ by more than 1, and another action is best elsewhere."""
+    flat = initial_parameters(network, seed)
+    views = parameters_of(network).split(flat)
+    views["value.weight"] *= 100.0
+    stacks = torch.from_numpy(patches(np.random.default_rng(seed), BATCH, STACK)).double()
+    with torch.no_grad():
+        outputs = _reference(network, flat)(stacks, _choosing(network, BATCH), None)
+    of_units = outputs.mean(2) if network.fractions else outputs.flatten(1)
+    views["value.bias"] -= of_units.mean(0).numpy()
+    return flat
+
+
+def _drawn(trainer: Trainer) -> tuple[Tensor | None, Tensor | None]:
+    """Fractions [n, N] of the update that is looked at: of the online network, and of what it moves to."""
+    number, index = divmod(UPDATE, CHUNK_UPDATES)
+    chunk, part = trainer._feed.chunks[number], slice(index * BATCH, (index + 1) * BATCH)
+    samples = chunk.fractions.shape[1]
+    if not samples:
+        return None, None
+    return chunk.fractions[part].double(), chunk.successor_fractions[part, -samples:].double()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_update_is_that_of_the_papers(case: str) -> None:
+    extend = Extend(n_step=STEPS, **CASES[case])  # type: ignore[arg-type]
+    config = small_config(extend, batch_size=BATCH, discount=DISCOUNT)
+    network = network_of(config, ACTIONS)
+    spec = parameters_of(network)
+    played = PlayedRing(config, PLAYED, both=True)
+    trainer = trainer_of(played, config)
+    online, target = _parameters(network, 1), _parameters(network, 2)
+    trainer.load(
+        {name: np.zeros(spec.count, np.float32) for name in STATE_NAMES} | {"online": online, "target": target}
+    )
+    traits: Counter[str] = Counter()
+    for round_ in ROUNDS:
+        played.play(round_ * played.sizes.round_ticks - played.ticks)
+        assert trainer.begin_round(round_, played.ticks) == UPDATES
+        trainer.run(UPDATE)
+        trainer.online_into(online)
+        trainer.run(1)
+        update = trainer.last_update()
+
+        starts = played.samplable(played.ticks)
+        places = [starts[pick] for pick in draw(len(starts), UPDATES, BATCH, 3, round_)[UPDATE].tolist()]
+        batch = [played.transition(*place, DISCOUNT) for place in places]
+        reference = _reference(network, online)
+        targets, loss = _expected(extend, batch, reference, _reference(network, target), *_drawn(trainer))
+        np.testing.assert_allclose(update["target_value"], targets, rtol=1e-4, atol=1e-4)
+        loss.backward()
+        by_name = dict(reference.named_parameters())
+        gradient = np.concatenate([by_name[name].grad.numpy().ravel() for name, _ in spec.shapes])
+        # Nearer by far, but for units of which rounding decides whether they are alive.
+        assert np.linalg.norm(update["gradient"] - gradient) < 3e-3 * np.linalg.norm(gradient)
+        for place, transition in zip(places, batch, strict=True):
+            traits.update(_traits(played, *place, transition.length))
+    assert traits.keys() == TRAITS, "no more and no less"
+    assert min(traits.values()) >= 2, traits
