@@ -18,13 +18,15 @@ RESCALING = 1e-3
 def bellman_target(reward: Tensor, discount: Tensor, next_q: Tensor) -> Tensor:
     """y float32[n] from r float32[n], gamma or 0 float32[n], and max_a' Q^(s', a') float32[n].
 
-    The symbols are those of Mnih et al. 2015: y = r + gamma max_a' Q^(s', a').
+    Mnih et al. 2015, algorithm 1: y = r + gamma max_a' Q^(s', a') (van Hasselt et al. 2016, equation 3).
     """
     return reward + discount * next_q
 
 
 def clipped_error(q: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Huber loss of width 1 and its gradient, the error clipped to [-1, 1] (Mnih et al. 2015, Methods).
+
+    Of d = q - y it is 0.5 d^2 where |d| <= 1, else |d| - 0.5 (Huber 1964; Dabney et al. 2018a, equation 9, kappa 1).
 
     Returns:
         loss float32[n] and d loss / d q float32[n].

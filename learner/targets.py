@@ -39,7 +39,11 @@ class Targets:
         chunk.y.copy_(self._of(Successor(outputs, policy, bonus, chunk.reward, chunk.discount)))
 
     def of(self, chunk: Chunk, part: slice, noise: slice) -> Tensor:
-        """Targets of the transitions `part` of a chunk, whose noise is `noise`: what the next update moves to."""
+        """Targets of the transitions `part` of a chunk, whose noise is `noise`: what the next update moves to.
+
+        With Double DQN r + gamma Q^(s', argmax_a' Q(s', a')), Q being the online network as it is now, Q^ the target
+        network (van Hasselt et al. 2016, equation 4 as "Double DQN" reads it).
+        """
         if not self._extend.double:
             return chunk.y[part]
         samples = self._method.policy_samples
