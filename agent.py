@@ -85,8 +85,8 @@ class EvaluationPolicy:
     threads: int
 
 
-def policy_of(weights: StoredWeights, device: str, rows: int = ROWS) -> EvaluationPolicy:
-    """The network that answers `rows` stacks at once. Sets torch up for this process."""
+def policy_of(weights: StoredWeights, device: str, rows: int = ROWS, *, captured: bool = True) -> EvaluationPolicy:
+    """The network that answers `rows` stacks at once. Sets torch up for this process. `captured`: see `Policy`."""
     import torch
 
     from learner.device import prepare_torch
@@ -98,7 +98,7 @@ def policy_of(weights: StoredWeights, device: str, rows: int = ROWS) -> Evaluati
     threads = 1  # a batch of eight is too small to share; threads that wait for each other made it four times slower
     choose_workspace()
     prepare_torch(torch.device(name), precision, threads)
-    policy = Policy(weights.network, torch.device(name), precision, rows, captured=False)  # perhaps in a user's program
+    policy = Policy(weights.network, torch.device(name), precision, rows, captured=captured)
     policy.load(weights.flat)
     return EvaluationPolicy(policy, name, precision, threads)
 

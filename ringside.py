@@ -283,7 +283,7 @@ def evaluate(load: str | Path, *, episodes: int | None = None, seed: int = 1, de
     from shared.protocols import PROTOCOLS
 
     count = episodes or PROTOCOLS[weights.protocol].eval_episodes
-    network = policy_of(weights, device, ROWS)
+    network = policy_of(weights, device, ROWS, captured=False)  # this may be a user's program
     stacks = np.zeros((ROWS, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
     played = play_episodes(
         play, seed, 0, count, stacks, lambda: greedy(network.policy.q_values(stacks)).astype(np.uint8)

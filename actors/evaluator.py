@@ -23,7 +23,7 @@ def main(birth: Birth) -> None:
         asked += 1
         queue.ask(birth.incarnation, asked)
         inference.ring()
-        waiter.wait(lambda: queue.asked is None, at_work=True)  # idle is who has nothing to evaluate
+        waiter.wait(lambda: queue.asked is None)
         waiter.furthest((int(queue.done[0]) << 32) + asked)
         return np.asarray(queue.actions)
 

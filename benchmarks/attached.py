@@ -43,7 +43,7 @@ def _until(condition: Callable[[], object], process: subprocess.Popen[bytes], er
             process.wait(LOOK_SECONDS)
         except subprocess.TimeoutExpired:
             if time.monotonic() > deadline:
-                raise CannotRun(f"The run made no round within {SILENT_SECONDS:.0f} s.") from None
+                raise CannotRun(f"The run did nothing of what was waited for within {SILENT_SECONDS:.0f} s.") from None
         else:
             raise _ended(errors)
 
@@ -62,5 +62,7 @@ def run_beside(game: str, words: list[str]) -> Iterator[Beside]:
             found = attach(run_dir, read_config(run_dir))
             if found is None:
                 raise _ended(errors)
-            yield Beside(process, run_dir, errors, found[0])
-            found[0].arena.close()
+            try:
+                yield Beside(process, run_dir, errors, found[0])
+            finally:
+                found[0].arena.close()

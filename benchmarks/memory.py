@@ -1,8 +1,8 @@
 """An actor's start, and the memory of a run's processes over time.
 
   start    processor time of each actor, from its birth to its first tick
-  memory   what each process has for itself (resident, not shared), looked at --repeats times, --seconds apart, from the
-           second round with updates on
+  memory   what each process has for itself (resident, not shared), looked at --repeats times, --seconds apart,
+           beginning with the second round that has updates
 
 A run is started for it, or --run names the directory of one that goes on, whose start is over. What follows -- goes to
 launch.py:
@@ -42,7 +42,7 @@ class Options(Common):
     words: tyro.conf.Positional[tuple[str, ...]] = ()
     """Flags of launch.py, after --."""
     game: str = "breakout"
-    """Atari game."""
+    """Atari game of the run that is started."""
     seconds: float = 10.0
     """Between two looks at the memory."""
     repeats: int = 10
@@ -114,16 +114,25 @@ def _add_memory(
     """Look at what every process says of its memory, and add a row for each."""
     looks = [memory.board.private_bytes.copy()]
     try:
-        while len(looks) < options.repeats:
-            with suppress(subprocess.TimeoutExpired, psutil.TimeoutExpired):
-                launcher.wait(options.seconds)
-                raise CannotRun("The run ended before it had been looked at so often.")
+        while len(looks) < options.repeats and _goes_on(launcher, options.seconds):
             looks.append(memory.board.private_bytes.copy())
     except KeyboardInterrupt:
         report.missing[INTERRUPTED] = "It was interrupted."
-    middle = looks[len(looks) // 2]
+    else:
+        if len(looks) < options.repeats:
+            report.missing["memory"] = f"The run ended after {len(looks)} looks of {options.repeats}."
+    middle = looks[(len(looks) - 1) // 2]
     for process, added in enumerate(looks[-1] - middle):
         if looks[-1][process]:
             megabytes = [float(look[process]) / 1e6 for look in looks]
             note = f"the second half of the looks added {added / 1e6:.1f} MB"
             report.add(role_name(process), "MB", megabytes, note=note)
+
+
+def _goes_on(launcher: subprocess.Popen[bytes] | psutil.Process, seconds: float) -> bool:
+    """Wait so long, or until the run has ended; whether it goes on."""
+    try:
+        launcher.wait(seconds)
+    except (subprocess.TimeoutExpired, psutil.TimeoutExpired):
+        return True
+    return False

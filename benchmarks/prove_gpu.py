@@ -13,7 +13,7 @@
   tests        the tests of exactness, resumes among them, on this device
   family       as exact, with methods, noise, priorities and residual networks
   presets      bench presets, end to end, too: those whose update is made of few kernels
-  kills        those in which processes are killed, and those of the schedule alternate
+  kills        the tests in which processes are killed, and those of the schedule alternate
   solve-2      Pong with seed 2
   solve-3      seed 3
   pong         bench throughput on Pong
@@ -21,7 +21,7 @@
   limits       bench limits, what a GPU has to do with
   large        bench presets, those whose update is made of many kernels
   settings     Breakout end to end, with and without evaluation, by setting: MPS, place of replay, precision, kernels
-  ways         Pong again, seed 1, in other ways than the preset's, which may be solved in less time
+  ways         Pong again, seed 1, with other settings than the preset's: perhaps it is solved in less time
   returns      Breakout with the published numbers for some minutes: return against wall-clock
   machine      bench limits, the emulator and the actors on ten games
   curves       four games with nature, rainbow, iqn and btr, beside published curves; say it again to go on with all
@@ -43,6 +43,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -54,7 +55,7 @@ from shared import machine, mps
 from shared.config import METRICS_FILE, SUMMARY_FILE
 from shared.errors import Unmendable
 from shared.manifest import CHECKPOINTS, manifests_in
-from watch.metrics import read_metrics
+from watch.metrics import MetricsError, read_metrics
 
 LONG = 500.0
 """Of a command that has its stage for itself."""
@@ -286,8 +287,8 @@ def _draw_game(stage: Stage, game: str) -> None:
 
 
 def _place(stage: Stage, game: str, preset: str) -> Path:
-    """The directory of a run of stage `curves`."""
-    return stage.runs / f"{game}-{preset}"
+    """The directory of a run of stage `curves`; what else lies in a directory that the user named is not touched."""
+    return stage.runs / "prove-gpu" / f"{game}-{preset}"
 
 
 def _train(stage: Stage, name: str, words: str, seconds: float, look: Callable[[Path], bool]) -> None:
@@ -308,8 +309,8 @@ def _play(stage: Stage, run_dir: Path, words: str, seconds: float, look: Callabl
     begun = checkpoints.is_dir() and bool(manifests_in(checkpoints))
     if run_dir.exists() and not begun:
         shutil.rmtree(run_dir)  # it was killed before anything was saved, and a new run needs the place
-    settings = f"{'' if begun else f'--device cuda {words}'} {stage.more}".split()
-    told = ["launch.py", "--plain", *settings, "--resume" if begun else "--run-dir", str(run_dir)]
+    flags = f"{'' if begun else f'--device cuda {words}'} {stage.more}".split()
+    told = ["launch.py", "--plain", *flags, "--resume" if begun else "--run-dir", str(run_dir)]
     stage.run(told, seconds, partial(look, run_dir), run_dir)
     if (run_dir / METRICS_FILE).exists():
         shutil.copyfile(run_dir / METRICS_FILE, stage.out / f"{run_dir.name}-{METRICS_FILE}")
@@ -331,12 +332,11 @@ def reached(run_dir: Path, goal: float) -> dict[str, Any] | None:
 
 
 def newest_round(run_dir: Path) -> dict[str, Any] | None:
-    """The last round that a run has written down; None: it has none."""
-    if not (run_dir / METRICS_FILE).exists():
-        return None
+    """The last round with a time that a run has written down; None: there is none that can be read."""
     last = None
-    for record in read_metrics(run_dir / METRICS_FILE):
-        last = record if record["kind"] == "round" else last
+    with suppress(FileNotFoundError, MetricsError):
+        for record in read_metrics(run_dir / METRICS_FILE):
+            last = record if record["kind"] == "round" and "seconds" in record else last
     return last
 
 

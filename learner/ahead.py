@@ -80,7 +80,7 @@ class Graphs:
     """Bodies of operations on tensors that stay where they are, each captured into a CUDA graph.
 
     All of one object's graphs share their temporary memory, so they may run in any order, but never two at a time:
-    an object for each stream. They go together, too: with the first that is dropped PyTorch gives back cuBLAS's
+    an object for each stream. They must be dropped together, too: with the first of them PyTorch gives back cuBLAS's
     workspace of their stream, which the others still use. They are captured before anything runs beside them, since a
     capture forbids much to other threads.
     """

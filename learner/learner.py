@@ -209,7 +209,14 @@ class Rounds:
             return
         if queue.queued[0] and queue.step[(queue.queued[0] - 1) % len(queue.step)] >= steps:
             return  # a former life queued it and was killed before the commit
-        self._waiter.wait(lambda: not queue.full)
+        board = self._board
+        before = int(board.waited_ns[self._waiter.process]) - int(board.evaluation_wait_ns[0])
+
+        def free() -> bool:
+            board.evaluation_wait_ns[0] = board.waited_ns[self._waiter.process] - before  # at each look, not at the end
+            return not queue.full
+
+        self._waiter.wait(free)
         place = int(queue.queued[0]) % len(queue.data)
         self._trainer.online_into(queue.data[place])
         queue.step[place] = steps

@@ -42,7 +42,7 @@ class Targets:
         """Targets of the transitions `part` of a chunk, whose noise is `noise`: what the next update moves to.
 
         With Double DQN r + gamma Q^(s', argmax_a' Q(s', a')), Q being the online network as it is now, Q^ the target
-        network (van Hasselt et al. 2016, equation 4 as "Double DQN" reads it).
+        network (van Hasselt et al. 2016, section "Double DQN").
         """
         if not self._extend.double:
             return chunk.y[part]

@@ -29,7 +29,7 @@ number, from 1."""
 
 SAMPLES = 2
 """Samples of the growing words that the scribe keeps: at the beginning of learning, and at the newest record."""
-MOMENT_WORDS, COUNTED_WORDS = 3, 3
+MOMENT_WORDS, COUNTED_WORDS = 4, 3
 """Words of a sample (watch/load.py): for the moment, and for each process."""
 
 
@@ -89,6 +89,7 @@ def board_fields(sizes: Sizes, processes: int) -> list[Field]:
         Field("lane.finished", "i8", lanes, "the lane's owner"),
         Field("learner.updates", "i8", (1,), "learner"),
         Field("learner.barrier_ns", "i8", (1,), "learner"),
+        Field("learner.evaluation_wait_ns", "i8", (1,), "learner"),
         Field("learner.replay_device_bytes", "i8", (1,), "learner"),
         Field("learner.metrics", "f8", (METRIC_SPANS, len(METRICS)), "learner"),
         Field("scribe.written", "i8", (1,), "scribe"),
@@ -133,6 +134,7 @@ class Board:
         self.lane_finished = arena["lane.finished"]
         self.updates = arena["learner.updates"]
         self.barrier_ns = arena["learner.barrier_ns"]
+        self.evaluation_wait_ns = arena["learner.evaluation_wait_ns"]
         self.replay_device_bytes = arena["learner.replay_device_bytes"]
         self.metrics = arena["learner.metrics"]
         self.written = arena["scribe.written"]

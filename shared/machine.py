@@ -172,8 +172,11 @@ def gpus() -> list[Gpu]:
     except (OSError, subprocess.SubprocessError):
         return []
     found = []
-    for line in said.splitlines():
-        name, driver, *memory = (word.strip() for word in line.split(","))
+    rows = [line.split(",") for line in said.splitlines()]
+    for row in rows:
+        if len(row) != _GPU_FIELDS.count(",") + 1:  # a complaint of the driver's
+            continue
+        name, driver, *memory = (word.strip() for word in row)
         total, free = (int(word) << 20 if word.isdecimal() else 0 for word in memory)
         found.append(Gpu(name, driver, total, free))
     return found

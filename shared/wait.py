@@ -76,22 +76,18 @@ class Waiter:
         if self.board.stopping:
             raise Stopped
 
-    def wait(self, ready: Callable[[], bool], *, at_work: bool = False) -> int:
-        """Wait until `ready()`; return the nanoseconds it took. Raises `Stopped` when the run is to end.
-
-        `at_work`: it counts as busy, not as waited: the process has work, of which the wait is a part.
-        """
+    def wait(self, ready: Callable[[], bool]) -> int:
+        """Wait until `ready()`; return the nanoseconds it took. Raises `Stopped` when the run is to end."""
         self.beat()
         begun = self._mark
         if ready():
             return 0
-        counted = self.board.busy_ns if at_work else self.board.waited_ns
         phase = self.board.phase[self.process]
         self.board.phase[self.process] = Phase.WAITING
         while not ready():
             self.bell.wait(LOOK_SECONDS)
             now = time.monotonic_ns()
-            counted[self.process] += now - self._mark
+            self.board.waited_ns[self.process] += now - self._mark
             self._live(now)
             if self.board.stopping:
                 raise Stopped

@@ -143,7 +143,7 @@ class PlainDisplay(Display):
             return
         print(line(status), file=self._outlet)
         found = status.verdict
-        if found and found.steps_per_second is not None and found.limit != self._said:  # whole, or not yet
+        if found and found.steps_per_second is not None and found.limit != self._said:
             self._said = found.limit
             self._note(found.sentence)
         for warning in status.warnings:

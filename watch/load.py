@@ -32,12 +32,13 @@ class Sample:
         at: CLOCK_MONOTONIC in nanoseconds.
         steps: played by all envs.
         updates: of the learner.
+        evaluation_waited: nanoseconds in which the learner waited for a free place in the queue of evaluations.
         busy, waited, cpu: i8[processes], nanoseconds.
     """
 
     def __init__(self, words: NDArray[np.int64]) -> None:
         self.words = words.copy()
-        self.at, self.steps, self.updates = (int(word) for word in self.words[:MOMENT_WORDS])
+        self.at, self.steps, self.updates, self.evaluation_waited = (int(word) for word in self.words[:MOMENT_WORDS])
         self.busy, self.waited, self.cpu = self.words[MOMENT_WORDS:].reshape(COUNTED_WORDS, -1)
 
     @classmethod
@@ -48,7 +49,8 @@ class Sample:
         phase = board.phase.copy()  # `isin` looks twice, and fails when a word changed in between
         busy = board.busy_ns + since * np.isin(phase, (Phase.WORKING, Phase.REDOING))
         waited = board.waited_ns + since * (phase == Phase.WAITING)
-        moment = [at, int(board.lane_done.sum()) * memory.sizes.lane_envs, int(board.updates[0])]
+        steps = int(board.lane_done.sum()) * memory.sizes.lane_envs
+        moment = [at, steps, int(board.updates[0]), int(board.evaluation_wait_ns[0])]
         return cls(np.concatenate([np.array(moment, np.int64), busy, waited, board.cpu_ns]))
 
 
@@ -96,5 +98,8 @@ def load_between(memory: Memory, old: Sample, new: Sample, usable_cores: int) ->
         speed = max(0, new.steps - old.steps) / seconds  # a lane that is played again goes back for a moment
         pace = max(0, new.updates - old.updates) / seconds
     roles = roles_between(memory, old, new)
-    found = verdict(roles, learning=new.updates > 0, usable_cores=usable_cores, steps_per_second=speed)
+    held = max(0, new.evaluation_waited - old.evaluation_waited) / (new.at - old.at) if seconds > 0 else 0.0
+    found = verdict(
+        roles, learning=new.updates > 0, usable_cores=usable_cores, steps_per_second=speed, evaluation_wait=held
+    )
     return Load(seconds, speed, pace, roles, found)

@@ -28,8 +28,7 @@ class RoleStatus:
     state: str
     """What it does: starting, working, waiting, redoing, done, ended."""
     busy: float | None = None
-    """Share of the time in which it did not wait for other processes of the run, in [0, 1]; of the evaluator, in which
-    it had something to evaluate. None: not known yet."""
+    """Share of the time in which it did not wait for other processes of the run, in [0, 1]; None: not known yet."""
     cores: float | None = None
     """Cores that it used: its CPU time a second; None: not known yet."""
     restarts: int = 0
@@ -79,7 +78,8 @@ class Verdict:
     """The group at the limit: learner, actors, inference, scribe, evaluator. Of `cores` the one that takes most of
     them, of `none` the busiest. None: not known yet."""
     share: float | None = None
-    """Share of the limit that is reached, in [0, 1]: the busy share of `role`; of `cores`, the share that worked."""
+    """Share of the limit that is reached, in [0, 1]: the busy share of `role`; of `cores`, the share that worked; of
+    `evaluation` 1, since there always is something to evaluate."""
     steps_per_second: float | None = None
     """The limit: what `role`, never waiting, beside the others as they are, or all cores with the same work allow."""
 
@@ -151,7 +151,12 @@ def _groups(roles: Sequence[RoleStatus]) -> dict[str, list[RoleStatus]]:
 
 
 def verdict(
-    roles: Sequence[RoleStatus], *, learning: bool, usable_cores: int, steps_per_second: float | None = None
+    roles: Sequence[RoleStatus],
+    *,
+    learning: bool,
+    usable_cores: int,
+    steps_per_second: float | None = None,
+    evaluation_wait: float = 0.0,
 ) -> Verdict:
     """Say which role limits the run, and what share of its limit the run reaches.
 
@@ -160,8 +165,8 @@ def verdict(
     wait for each other at the end of a round, and the actors for inference at every step. A role that is busy for the
     share b of the time would allow 1/b of the speed, with the others as they are, since it does the same work for each
     step either way; of the actors that is the mean, with their lanes evenly shared, and the slowest says whether the
-    others wait for it. An evaluator that always has something to evaluate, while nobody else is always busy, has the
-    learner wait until a place of the queue is free.
+    others wait for it. Where none is, and the learner waits a tenth of the time for a free place in the queue of
+    evaluations, these are the limit.
 
     What these shares do not know: a busy role may wait for a core that another program has, or for a device. On a GPU
     the learner and inference are busy while they wait for it, be it with their own work or with the other's. Where the
@@ -173,6 +178,7 @@ def verdict(
         learning: whether updates have begun; before, the learner waits by design.
         usable_cores: how many cores the run may use.
         steps_per_second: the speed over the same time, where known.
+        evaluation_wait: share of the time in which the learner waited for a place in the queue of evaluations.
     """
     groups, busy = _groups(roles), busy_by_group(roles)
     if "actors" not in groups or "inference" not in groups:
@@ -198,10 +204,10 @@ def verdict(
     elif busy.get("scribe", 0.0) >= SATURATED:
         limit, role = "scribe", "scribe"
         said = f"What is written down limits the run: the scribe is {_busy(groups['scribe'])}, and {actors_wait}"
-    elif busy.get("evaluator", 0.0) >= SATURATED > inference:
-        limit, role = "evaluation", "evaluator"
-        said = f"Evaluation limits the run: the evaluator is {_busy(groups['evaluator'])}"
-        said += f", and the learner waits {1 - learner:.0%} of its time"
+    elif evaluation_wait >= 1 - SATURATED and inference < SATURATED:
+        limit, role, busy["evaluator"] = "evaluation", "evaluator", 1.0
+        said = f"Evaluation limits the run: the learner waits {evaluation_wait:.0%} of the time until one of those "
+        said += "that are queued is played"
     elif inference >= max(0.5, emulation, learner):
         limit, role = "inference", "inference"
         said = f"Inference limits the run: it is {_busy(groups['inference'])}, and {actors_wait}"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from benchmarks.curve import curve_in, draw, draw_published, published_beside
+from benchmarks.curve import curve_in, draw, draw_published, main, published_beside
 from shared.published_curves import curves_of
 from tests.runs import ROOT
 from tests.written_runs import write_run
@@ -62,13 +62,16 @@ def test_published_curves_are_of_the_game_of_the_runs(tmp_path: Path) -> None:
         published_beside(runs[2:])
 
 
-def test_the_command_draws_published_curves_or_says_that_there_are_none(tmp_path: Path) -> None:
+def test_the_command_draws_published_curves_or_says_that_there_are_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     runs = {game: str(write_run(tmp_path / game, game=game)) for game in ("pong", "freeway")}
-    words = [sys.executable, "-m", "benchmarks.curve", "--published", "--out", str(tmp_path / "out.png")]
-    refused = subprocess.run(
-        [*words, runs["freeway"]], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert (refused.returncode, "no published curve of freeway" in refused.stderr) == (2, True)
+    words = ["curve", "--published", "--out", str(tmp_path / "out.png")]
+    monkeypatch.setattr(sys, "argv", [*words, runs["freeway"]])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert (ended.value.code, "no published curve of freeway" in capsys.readouterr().err) == (2, True)
     assert not (tmp_path / "out.png").exists()
-    subprocess.run([*words, runs["pong"]], cwd=ROOT, check=True, timeout=60)
+    monkeypatch.setattr(sys, "argv", [*words, runs["pong"]])
+    main()
     assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")

@@ -64,6 +64,16 @@ def test_shares_and_speeds_between_two_samples(memory: Memory, phase: Phase, sha
     assert (load.verdict.limit, load.verdict.share, load.verdict.steps_per_second) == ("learner", 1.0, 30.0)
 
 
+def test_what_the_learner_waited_for_evaluations_makes_them_the_limit(memory: Memory) -> None:
+    old = Sample.take(memory, 10 * SECOND)
+    memory.board.evaluation_wait_ns[0] = SECOND
+    new = after_four_seconds(memory)
+    assert load_between(memory, old, new, usable_cores=4).verdict.limit == "learner", "which is never idle"
+    new.busy[Role.LEARNER], new.waited[Role.LEARNER] = 3 * SECOND, SECOND
+    found = load_between(memory, old, new, usable_cores=4).verdict
+    assert found.sentence.startswith("Evaluation limits the run: the learner waits 25% of the time until")
+
+
 def test_a_sample_is_kept_as_words_and_does_not_follow_the_board(memory: Memory) -> None:
     sample = after_four_seconds(memory)
     memory.board.samples[NEWEST] = sample.words

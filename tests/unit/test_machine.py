@@ -120,7 +120,7 @@ def test_tasks_of_the_user_and_of_the_groups_above(tmp_path: Path) -> None:
 def test_gpus_as_the_driver_lists_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert machine.gpus() == []
-    script = "echo 'NVIDIA H200, 570.1, 143771, 143000'; echo 'NVIDIA T4, 570.1, [N/A], 10'"
+    script = "echo 'WARNING: corrupted'; echo 'NVIDIA H200, 570.1, 143771, 143000'; echo 'NVIDIA T4, 570.1, [N/A], 10'"
     (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
     first, second = machine.gpus()

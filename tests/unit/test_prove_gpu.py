@@ -276,14 +276,14 @@ def test_curves_train_all_and_another_call_goes_on(tmp_path: Path, monkeypatch: 
     first, picture = commands[:2]
     told = f"launch.py --plain --device cuda --game pong --preset nature {CURVES_WORDS}"
     assert " ".join(first).startswith(told)
-    assert first[-4:] == ["--mps", "off", "--run-dir", str(tmp_path / "out-runs" / "pong-nature")]
+    assert first[-4:] == ["--mps", "off", "--run-dir", str(tmp_path / "out-runs" / "prove-gpu" / "pong-nature")]
     assert picture == [
-        *("-m", "benchmarks.curve", f"nature={tmp_path / 'out-runs' / 'pong-nature'}"),
+        *("-m", "benchmarks.curve", f"nature={tmp_path / 'out-runs' / 'prove-gpu' / 'pong-nature'}"),
         *("--published", "--out", str(out / "curves-pong.png")),
     ]
     pictures = [words for words in commands if words[0] == "-m"]
     assert [word.partition("=")[0] for word in pictures[3][2:6]] == list(CURVES_PRESETS)
-    had = [prove_gpu.newest_round(tmp_path / "out-runs" / run) for run in runs]
+    had = [prove_gpu.newest_round(tmp_path / "out-runs" / "prove-gpu" / run) for run in runs]
     shares = [last["seconds"] for last in had if last]
     assert max(shares) - min(shares) < 100, "shares of one size, but for what stopping takes"
     assert 1e5 - player.now < 200, "the time is used"
@@ -317,7 +317,7 @@ def test_a_run_that_saved_nothing_begins_anew_and_is_not_drawn_before_an_episode
     player.saves = player.means = False
     assert [words[-2] for words in player.call(CURVES_SECONDS + 2 * END_SECONDS)] == ["--run-dir"]
     # Without records it counts as one that has had no time.
-    (tmp_path / "out-runs" / "pong-nature" / "metrics.jsonl").unlink()
+    (tmp_path / "out-runs" / "prove-gpu" / "pong-nature" / "metrics.jsonl").unlink()
     assert trained(player.call(CURVES_SECONDS + 2 * END_SECONDS)) == ["--run-dir pong-nature"]
 
 

@@ -16,21 +16,30 @@ def roles(
     learner_cores: float = 1.0,
     actor_cores: float = 0.9,
     scribe: float = 0.02,
-    evaluator: float | None = None,
 ) -> tuple[RoleStatus, ...]:
     return (
         RoleStatus("inference", "waiting", inference, cores=0.9),
         RoleStatus("learner", "working", learner, cores=learner_cores),
         RoleStatus("scribe", "waiting", scribe, cores=0.1),
-        RoleStatus("evaluator", "working", evaluator, cores=0.8),
         *(RoleStatus(f"actor {i}", "working", busy, cores=actor_cores) for i, busy in enumerate(actors)),
     )
 
 
 def judged(
-    who: tuple[RoleStatus, ...], *, learning: bool = True, usable_cores: int = 64, speed: float | None = 450.0
+    who: tuple[RoleStatus, ...],
+    *,
+    learning: bool = True,
+    usable_cores: int = 64,
+    speed: float | None = 450.0,
+    evaluation_wait: float = 0.0,
 ) -> Verdict:
-    return verdict(who, learning=learning, usable_cores=usable_cores, steps_per_second=speed)
+    return verdict(
+        who,
+        learning=learning,
+        usable_cores=usable_cores,
+        steps_per_second=speed,
+        evaluation_wait=evaluation_wait,
+    )
 
 
 @pytest.mark.parametrize(
@@ -88,16 +97,16 @@ def test_a_scribe_for_which_the_run_waits_is_named() -> None:
     assert judged(roles(0.95, 0.3, 0.5, scribe=0.96)).limit == "learner"
 
 
-def test_an_evaluator_for_which_the_learner_waits_is_named_unless_it_waits_for_inference() -> None:
-    found = judged(roles(0.6, 0.5, 0.4, evaluator=0.9))
-    assert (found.limit, found.role, found.share) == ("evaluation", "evaluator", 0.9)
+def test_evaluations_for_which_the_learner_waits_are_named_unless_these_wait_for_inference() -> None:
+    found = judged(roles(0.6, 0.5, 0.4), evaluation_wait=0.3)
+    assert (found.limit, found.role, found.share) == ("evaluation", "evaluator", 1.0)
     assert found.sentence == (
-        "Evaluation limits the run: the evaluator is busy 90%, and the learner waits 40% of its time; "
-        "450 of about 500 steps/s that the evaluator would allow (90%)."
+        "Evaluation limits the run: the learner waits 30% of the time until one of those that are queued is played; "
+        "450 of about 450 steps/s that the evaluator would allow (100%)."
     )
-    assert judged(roles(0.6, 0.93, 0.4, evaluator=1.0)).limit == "inference"
-    assert judged(roles(0.95, 0.5, 0.4, evaluator=1.0)).limit == "learner"
-    assert judged(roles(0.6, 0.5, 0.4, evaluator=0.8)).role == "learner"
+    assert judged(roles(0.6, 0.93, 0.4), evaluation_wait=0.3).limit == "inference"
+    assert judged(roles(0.95, 0.5, 0.4), evaluation_wait=0.3).limit == "learner"
+    assert judged(roles(0.6, 0.5, 0.4), evaluation_wait=0.05).role == "learner"
 
 
 def test_who_is_busy_without_a_core_is_said_to_be() -> None:
