@@ -81,7 +81,8 @@ def test_nothing_that_happens_to_a_run_changes_its_weights(
     later = learns + (rounds - learns) // 4
     wait_until(process, lambda: board.committed >= later and board.updates[0] > sizes.updates_before(later))
     kill(process, "learner")
-    wait_until(process, lambda: board.committed >= learns + (rounds - learns) // 2)
+    half = learns + (rounds - learns) // 2
+    wait_until(process, lambda: board.committed >= half and board.restarts.sum() >= 2)  # who stops starts nobody again
     process.send_signal(signal.SIGTERM)
     finish(process)
     stopped = summary(run_dir)
