@@ -18,12 +18,19 @@ from typing import Any
 
 from benchmarks.outside import logs_of
 from benchmarks.report import ROOT
+from shared import machine
 from shared.files import write_atomic
 from shared.parent import die_with, killed
 from shared.stacks import TELL_STACKS
 
 STAGE_SECONDS = 560.0
 """Of a stage with all its commands."""
+LONG = 500.0
+"""Of a command that has its stage for itself."""
+ROOMY_BYTES = 16_000_000_000
+"""Of free memory: a default run needs 10 GB of it."""
+SMALLER_REPLAY = "--replay-size 300_000"
+"""What large runs are told where there is less."""
 END_SECONDS = 45.0
 """How long a command that was asked to stop may take to end; part of its stage's time."""
 STACKS_SECONDS = 1.0
@@ -182,3 +189,8 @@ def _tell_stacks(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError, subprocess.TimeoutExpired):
         os.killpg(process.pid, TELL_STACKS)
         process.wait(STACKS_SECONDS)
+
+
+def room() -> str:
+    """Words with which a run of default size fits into the memory."""
+    return "" if machine.usable_memory() >= ROOMY_BYTES else SMALLER_REPLAY

@@ -17,10 +17,6 @@ import pytest
 import ringside
 from benchmarks import prove_gpu
 from benchmarks.prove_gpu import (
-    CURVES_GAMES,
-    CURVES_PRESETS,
-    CURVES_SECONDS,
-    CURVES_WORDS,
     FAMILY,
     FAMILY_VARIANTS,
     FEW_KERNELS,
@@ -30,10 +26,17 @@ from benchmarks.prove_gpu import (
     SMALL_RUN,
     STAGES,
     VARIANTS,
-    WAYS,
     agree,
-    curves,
     prove,
+)
+from benchmarks.prove_training import (
+    CURVES_GAMES,
+    CURVES_PRESETS,
+    CURVES_SECONDS,
+    CURVES_WORDS,
+    WAYS,
+    curves,
+    newest_round,
     reached,
     solve,
 )
@@ -220,7 +223,7 @@ def test_records_and_curve_of_what_was_trained_are_kept(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(Stage, "run", run)
     clock = iter((100.0, 112.5))
-    monkeypatch.setattr("benchmarks.prove_gpu.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr("benchmarks.prove_training.time", SimpleNamespace(monotonic=lambda: next(clock)))
     solve(stage_at(tmp_path, "--mps off"), seed=7)
     train, curve = commands
     assert " ".join(train).startswith("launch.py --plain --device cuda --game pong --preset quick")
@@ -237,7 +240,7 @@ class Player:
         self.out, self.now, self.commands = out, 0.0, list[list[str]]()
         self.saves, self.means = True, True
         clock = SimpleNamespace(monotonic=lambda: self.now)
-        monkeypatch.setattr("benchmarks.prove_gpu.time", clock)
+        monkeypatch.setattr("benchmarks.prove_training.time", clock)
         monkeypatch.setattr("benchmarks.stage.time", clock)
         monkeypatch.setattr(Stage, "run", lambda _, *words, **more: self.run(*words, **more))
 
@@ -251,7 +254,7 @@ class Player:
         self.commands.append(words)
         if run_dir is None:
             return True
-        began, before = self.now, prove_gpu.newest_round(run_dir)
+        began, before = self.now, newest_round(run_dir)
         while not look():
             self.now += 1.0
         (run_dir / "checkpoints").mkdir(parents=True, exist_ok=True)
@@ -283,7 +286,7 @@ def test_curves_train_all_and_another_call_goes_on(tmp_path: Path, monkeypatch: 
     ]
     pictures = [words for words in commands if words[0] == "-m"]
     assert [word.partition("=")[0] for word in pictures[3][2:6]] == list(CURVES_PRESETS)
-    had = [prove_gpu.newest_round(tmp_path / "out-runs" / "prove-gpu" / run) for run in runs]
+    had = [newest_round(tmp_path / "out-runs" / "prove-gpu" / run) for run in runs]
     shares = [last["seconds"] for last in had if last]
     assert max(shares) - min(shares) < 100, "shares of one size, but for what stopping takes"
     assert 1e5 - player.now < 200, "the time is used"
