@@ -12,12 +12,16 @@ from pathlib import Path
 
 from benchmarks.outside import last_words, running
 from benchmarks.report import CannotRun
-from benchmarks.runs import SILENT_SECONDS
+from benchmarks.runs import LEARNING_STARTS, SILENT_SECONDS
 from shared.live import LIVE_FILE
 from shared.memory import Memory
 from watch.attach import attach, read_config
 
 LOOK_SECONDS = 0.02
+WARM_ROUNDS = 2
+"""Rounds with updates before anything is measured."""
+LASTING = ("--learning-starts", str(LEARNING_STARTS), "--total-steps", "1_000_000_000")
+"""Words of a run that learns early, and goes on for as long as anybody looks."""
 
 
 @dataclass
@@ -34,6 +38,11 @@ class Beside:
     def until(self, condition: Callable[[], object]) -> None:
         """Wait until it is true. Raises `CannotRun` when the run ends before, or that takes too long."""
         _until(condition, self.process, self.errors)
+
+    def until_it_learns(self) -> None:
+        """Wait until `WARM_ROUNDS` are committed. Raises as `until`."""
+        board, learns = self.memory.board, self.memory.sizes.first_learning_round + WARM_ROUNDS
+        self.until(lambda: board.committed >= learns)
 
 
 def _until(condition: Callable[[], object], process: subprocess.Popen[bytes], errors: Path) -> None:

@@ -20,19 +20,16 @@ from pathlib import Path
 import psutil
 import tyro
 
-from benchmarks.attached import Beside, run_beside
+from benchmarks.attached import LASTING, Beside, run_beside
 from benchmarks.command import Common
 from benchmarks.report import CannotRun, Report
-from benchmarks.runs import LEARNING_STARTS, plan_of
+from benchmarks.runs import plan_of
 from benchmarks.turns import INTERRUPTED
 from shared.board import Role
 from shared.config import ConfigError
 from shared.memory import Memory
 from shared.process import role_name
 from watch.attach import attach, read_config
-
-WARM_ROUNDS = 2
-"""Rounds with updates before memory is looked at."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +56,7 @@ def measure(options: Options, report: Report) -> None:
         with report.measuring("memory"):
             _look_at(options, options.run, report)
         return
-    words = ["--learning-starts", str(LEARNING_STARTS), "--total-steps", "1_000_000_000", *options.words]
+    words = [*LASTING, *options.words]
     with report.measuring("settings"):
         plan_of(options.game, words)
     if report.missing:
@@ -69,8 +66,7 @@ def measure(options: Options, report: Report) -> None:
             starts = _starts(run)
             report.add("an actor's start", "s", starts, note=f"processor time; {len(starts)} actors")
         with report.measuring("memory"):
-            board, learns = run.memory.board, run.memory.sizes.first_learning_round + WARM_ROUNDS
-            run.until(lambda: board.committed >= learns)
+            run.until_it_learns()
             _add_memory(options, run.memory, run.process, report)
 
 

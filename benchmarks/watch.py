@@ -28,10 +28,10 @@ from typing import NamedTuple
 import psutil
 import tyro
 
-from benchmarks.attached import Beside, run_beside
+from benchmarks.attached import LASTING, Beside, run_beside
 from benchmarks.command import Common
 from benchmarks.report import ROOT, CannotRun, Report, WrongResult
-from benchmarks.runs import LEARNING_STARTS, plan_of
+from benchmarks.runs import plan_of
 from benchmarks.turns import Contender, in_turn
 from shared.board import METRIC_SPANS, METRICS
 from shared.machine import usable_cores
@@ -39,8 +39,6 @@ from shared.parent import killed
 
 ALONE, WATCHED = "nobody looks on", "one viewer"
 COMMITTED_AT = METRICS.index("committed_at")
-WARM_ROUNDS = 2
-"""Rounds with updates before anything is measured."""
 END_SECONDS = 10.0
 """How long the page's server may take to end."""
 ADDRESS_SECONDS = 60.0
@@ -73,7 +71,7 @@ class Seen(NamedTuple):
 
 def measure(options: Options, report: Report) -> None:
     """Measure both in turn. Raises `ConfigError` before anything runs when a setting cannot work."""
-    words = ["--learning-starts", str(LEARNING_STARTS), "--total-steps", "1_000_000_000", *options.words]
+    words = [*LASTING, *options.words]
     with report.measuring("settings"):
         plan_of(options.game, words)
     if report.missing:
@@ -97,8 +95,7 @@ def measure(options: Options, report: Report) -> None:
 def _learning(game: str, words: list[str]) -> Iterator[Beside]:
     """A run that learns. Raises `CannotRun`."""
     with run_beside(game, words) as run:
-        learns = run.memory.sizes.first_learning_round + WARM_ROUNDS
-        run.until(lambda: run.memory.board.committed >= learns)
+        run.until_it_learns()
         yield run
 
 

@@ -205,7 +205,8 @@ def verdict(
         limit, role = "scribe", "scribe"
         said = f"What is written down limits the run: the scribe is {_busy(groups['scribe'])}, and {actors_wait}"
     elif evaluation_wait >= 1 - SATURATED and inference < SATURATED:
-        limit, role, busy["evaluator"] = "evaluation", "evaluator", 1.0
+        limit, role = "evaluation", "evaluator"
+        busy[role] = 1.0  # its waits for inference are part of its work
         said = f"Evaluation limits the run: the learner waits {evaluation_wait:.0%} of the time until one of those "
         said += "that are queued is played"
     elif inference >= max(0.5, emulation, learner):
