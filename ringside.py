@@ -21,15 +21,16 @@ from typing import TYPE_CHECKING, Any
 
 from agent import ROWS, Agent, evaluation_of, load_agent, play_of, policy_of, require_actions, weights_at
 from shared.arena import ArenaError
-from shared.config import CONFIG_FILE, SUMMARY_FILE, Config, ConfigError, PresetName
+from shared.config import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE, Config, ConfigError, PresetName
 from shared.errors import RunFailed
-from shared.files import PRIVATE_UMASK, write_atomic
+from shared.files import PRIVATE_UMASK, read_object, write_atomic
 from shared.live import LIVE_FILE, Live, withdraw
 from shared.lock import locked
 from shared.presets import PRESETS
 from shared.trust import require_own
 
 if TYPE_CHECKING:
+    from shared.manifest import Manifest
     from shared.memory import Memory, Plan
     from watch.status import Status
 
@@ -223,7 +224,7 @@ def plan(config: Config) -> Plan:
 def continues(ready: Plan) -> bool:
     """Whether the run directory's own run is continued.
 
-    Raises `ConfigError` when the checkpoint or the weights to begin with do not suit the plan.
+    Raises `ConfigError` when the checkpoint or the weights to begin with do not suit the plan, or the run is finished.
     """
     from shared.errors import CheckpointError
     from shared.manifest import find_checkpoint
@@ -242,12 +243,7 @@ def continues(ready: Plan) -> bool:
                     f"new run from its weights with --init-from {run.resume}."
                 )
             own = run.run_dir.is_dir() and run.run_dir.samefile(checkpoint.directory.parent)
-            played = checkpoint.boundary * ready.sizes.round_steps
-            if checkpoint.boundary > ready.sizes.rounds:
-                raise ConfigError(
-                    f"--resume {run.resume} has already played {played:_} steps, more than "
-                    f"--total-steps {config.learn.total_steps:_}."
-                )
+            _require_more_to_do(checkpoint, ready)
     except CheckpointError as error:
         raise ConfigError(f"--resume {run.resume} cannot be continued. {error}") from error
     if run.init_from is not None:
@@ -256,6 +252,30 @@ def continues(ready: Plan) -> bool:
         except CheckpointError as error:
             raise ConfigError(f"--init-from {run.init_from} cannot be used. {error}") from error
     return own
+
+
+def _require_more_to_do(checkpoint: Manifest, ready: Plan) -> None:
+    """Raise `ConfigError` when the run of a checkpoint has played all that the plan says, and written it down."""
+    from shared.evaluation import evaluations_until
+    from watch.metrics import evaluations_in
+
+    resume, sizes = ready.config.run.resume, ready.sizes
+    played = checkpoint.boundary * sizes.round_steps
+    if checkpoint.boundary > sizes.rounds:
+        raise ConfigError(
+            f"--resume {resume} has already played {played:_} steps, more than "
+            f"--total-steps {ready.config.learn.total_steps:_}."
+        )
+    if checkpoint.boundary < sizes.rounds:
+        return
+    run_dir = checkpoint.directory.parent
+    summed_up = read_object(run_dir / SUMMARY_FILE).get("rounds") == checkpoint.boundary
+    due = evaluations_until(checkpoint.boundary, sizes.round_steps, ready.config.evaluate.eval_every_steps)
+    if summed_up and len(evaluations_in(run_dir / METRICS_FILE)) >= due:
+        raise ConfigError(
+            f"--resume {resume} is a finished run, of {played:_} steps; pass --total-steps N, more than that, to "
+            "continue it."
+        )
 
 
 def evaluate(load: str | Path, *, episodes: int | None = None, seed: int = 1, device: str = "auto") -> dict[str, Any]:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.stage import END_SECONDS, LONG, Stage, room
-from shared.config import METRICS_FILE
+from shared.config import METRICS_FILE, SUMMARY_FILE
+from shared.files import read_object
 from shared.manifest import CHECKPOINTS, manifests_in
 from watch.metrics import MetricsError, read_metrics
 
@@ -117,10 +118,13 @@ def _train(stage: Stage, name: str, words: str, seconds: float, look: Callable[[
 def _play(stage: Stage, run_dir: Path, words: str, seconds: float, look: Callable[[Path], bool]) -> None:
     """Train until `look` is satisfied with the run directory, `seconds` at most; keep its records.
 
-    A run that is there, and has a checkpoint, is gone on with; `words` are those of one that begins.
+    A run that is there, and has a checkpoint, is gone on with unless it is finished; `words` are those of one that
+    begins.
     """
     checkpoints = run_dir / CHECKPOINTS
     begun = checkpoints.is_dir() and bool(manifests_in(checkpoints))
+    if begun and read_object(run_dir / SUMMARY_FILE).get("finished"):
+        return
     if run_dir.exists() and not begun:
         shutil.rmtree(run_dir)  # it was killed before anything was saved, and a new run needs the place
     flags = f"{'' if begun else f'--device cuda {words}'} {stage.more}".split()

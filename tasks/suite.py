@@ -22,6 +22,7 @@ from shared.lock import locked
 from shared.manifest import BEST_FILE, CHECKPOINTS
 from shared.parent import die_with
 from shared.requests import requests_heard
+from shared.sizes import sizes_of
 from shared.suites import SUITES
 from shared.words import command, flag_in, flag_of, nearest, words_of
 from tasks.arguments import LAUNCHER, PROGRAM, Choices, config_of, parse_choices
@@ -61,10 +62,13 @@ class Job:
     def finished(self) -> bool:
         """Whether it was run to the end that is wanted now."""
         summary, former = read_object(self.directory / SUMMARY_FILE), read_object(self.directory / CONFIG_FILE)
-        wanted = self.config.learn.total_steps
+        wanted, planned = self.config.learn.total_steps, former.get("learn", {}).get("total_steps")
+        if summary.get("finished") is not True or type(planned) is not int:
+            return False
+        # Totals that round up to the same boundary are one: a resume would have nothing to play.
+        last = {sizes_of(self.config.with_settings(total_steps=total)).rounds for total in (wanted, planned)}
         # The summary may be that of a shorter run which is being continued.
-        whole = summary.get("finished") is True and summary.get("steps", 0) >= wanted
-        return whole and former.get("learn", {}).get("total_steps") == wanted
+        return summary.get("steps", 0) >= wanted and len(last) == 1
 
     @property
     def begun(self) -> bool:

@@ -120,6 +120,18 @@ def parse_record(line: bytes) -> dict[str, Any] | None:
     return record if type(record.get("round")) is int else None
 
 
+def evaluations_in(path: Path) -> set[int]:
+    """The numbers of the evaluations that a metrics.jsonl holds; none where it is not there.
+
+    Raises:
+        OSError: as the system says it.
+    """
+    if not path.exists():
+        return set()
+    records = (record for _, record in _lines(path, damaged=True) if record["kind"] == "evaluation")
+    return {record["evaluation"] for record in records if type(record.get("evaluation")) is int}
+
+
 def cut_metrics(path: Path, boundary: int) -> None:
     """Cut a metrics.jsonl back to a boundary, atomically: a run that resumes there plays the rest again.
 

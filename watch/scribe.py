@@ -25,7 +25,7 @@ from shared.board import BEFORE, Phase, Role
 from shared.boundary import Moved, capture, expected, newest_boundary, restore
 from shared.config import JUDGED, METRICS_FILE, SUMMARY_FILE
 from shared.errors import Unmendable
-from shared.files import write_atomic
+from shared.files import read_object, write_atomic
 from shared.manifest import (
     BEST_FILE,
     CHECKPOINTS,
@@ -71,6 +71,8 @@ class Scribe:
         self._saved_at = time.monotonic()
         self._retry_at = 0.0
         self._retry_seconds = FIRST_RETRY_SECONDS
+        self._goes_on = False
+        """True once this incarnation has written down a span."""
 
     # --- beginnings
 
@@ -100,13 +102,19 @@ class Scribe:
                     out[PRIORITIES][-1] = 1.0  # the greatest priority before there is any
 
             self._memory.learner_snapshots.write(0, fill)
-        # What is said of a run that ended here before is not true of this one.
-        for name in (SUMMARY_FILE, *JUDGED.values()):
-            (self._run_dir / name).unlink(missing_ok=True)
+        (self._run_dir / SUMMARY_FILE).unlink(missing_ok=True)  # the run goes on
+        self._drop_judgements(of_versions_from=self._board.committed + 1)
         self._board.written[0] = max(0, self._board.committed)
         self._board.begun_ns[0] = time.monotonic_ns()
         self._board.samples[:] = Sample.take(self._memory, int(self._board.begun_ns[0])).words
         self._board.prepared[0] = 1
+
+    def _drop_judgements(self, of_versions_from: int) -> None:
+        """Remove evaluations of whole protocols whose version is `of_versions_from` or later, or is not known."""
+        for name in JUDGED.values():
+            version = read_object(self._run_dir / name).get("version")
+            if not isinstance(version, int) or not 0 <= version < of_versions_from:
+                (self._run_dir / name).unlink(missing_ok=True)
 
     def _inexact_since(self, manifest: Manifest) -> int:
         """The step from which on a resumed run is not bit for bit the undisturbed one; -1: it is."""
@@ -187,6 +195,9 @@ class Scribe:
             OSError: the disk refuses; nothing is forgotten, and all of it is tried again.
         """
         self._alive()  # a checkpoint may find many to be written first
+        if not self._goes_on:
+            self._drop_judgements(of_versions_from=0)  # there will be newer weights
+            self._goes_on = True
         log, events = self._files.metrics, self._files.events
         sizes, stop = self._sizes, first + self._sizes.snapshot_rounds
         begin, steps = first * sizes.round_ticks, stop * sizes.round_steps

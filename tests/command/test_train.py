@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
+import ringside
 from shared.config import Config
+from tests.checkpoints import rewrite
 from tests.conftest import Refused
 from tests.runs import summary
+from watch.metrics import MetricsLog
 
 PROMISED = {"steps", "frames", "updates", "samples_per_step", "rounds", "episodes", "mean_return_100", "seconds"} | {
     *("steps_per_second", "weights_sha256", "config_digest", "protocol", "seed", "machine"),
@@ -45,9 +49,49 @@ def test_resuming_with_what_may_not_change_is_refused(
     assert says in refused("--resume", str(five_rounds), *change)
 
 
+def test_a_finished_run_is_not_resumed_and_nothing_of_it_is_touched(
+    refused: Refused, five_rounds: Path, tmp_path: Path
+) -> None:
+    run_dir = tmp_path / "run"
+    shutil.copytree(five_rounds, run_dir)
+    (run_dir / "evaluation-final.json").write_text('{"version": 5, "mean": 1.0}')
+
+    def files() -> dict[Path, tuple[bytes, int]]:
+        return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in run_dir.rglob("*") if path.is_file()}
+
+    before = files()
+    sentence = refused("--resume", str(run_dir))
+    assert f"--resume {run_dir} is a finished run, of 2_400 steps; pass --total-steps N" in sentence
+    assert "is a finished run" in refused("--resume", str(run_dir), "--total-steps", "2_390"), "the same last round"
+    assert "is a finished run" in refused("--resume", str(run_dir), "--run-dir", "elsewhere")
+    with pytest.raises(ringside.ConfigError, match="is a finished run"):
+        ringside.train(resume=run_dir)
+    assert files() == before
+
+    ringside.plan(ringside.starting_point(None, run_dir).with_settings(total_steps=2_401))
+    (run_dir / "summary.json").unlink()  # killed before it was written: a resume writes it
+    ringside.plan(ringside.starting_point(None, run_dir))
+
+
+def test_a_run_whose_last_evaluation_is_missing_is_resumed(five_rounds: Path, tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    shutil.copytree(five_rounds, run_dir)
+    (manifest,) = run_dir.glob("checkpoints/checkpoint-00000005.json")
+    config = json.loads(manifest.read_text())["config"]
+    config["evaluate"]["eval_every_steps"] = 1_200
+    digest = Config.from_json(config).digest()
+    rewrite(manifest, config=config, config_digest=digest)
+    with MetricsLog(run_dir / "metrics.jsonl") as log:
+        log.log_evaluation(0, 3, 1_440, {"mean_return": 1.0})
+        ringside.plan(ringside.starting_point(None, run_dir))
+        log.log_evaluation(1, 5, 2_400, {"mean_return": 1.0})
+    with pytest.raises(ringside.ConfigError, match="is a finished run"):
+        ringside.plan(ringside.starting_point(None, run_dir))
+
+
 def test_another_run_is_not_overwritten(refused: Refused, five_rounds: Path, tmp_path: Path) -> None:
     (tmp_path / "mine" / "checkpoints").mkdir(parents=True)
     (tmp_path / "mine" / "checkpoints" / "checkpoint-00000000.json").write_text("mine")
     (tmp_path / "mine" / "config.json").write_text("mine")
-    assert "already holds a run" in refused("--resume", str(five_rounds), "--run-dir", "mine")
+    assert "already holds a run" in refused("--resume", str(five_rounds), "--total-steps", "4_800", "--run-dir", "mine")
     assert (tmp_path / "mine" / "config.json").read_text() == "mine"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -65,6 +66,25 @@ def test_a_checkpoint_takes_its_boundary_before_it_writes_what_came_till_then(
     late._board.saved = np.zeros(1, int)
     assert Scribe.save(late) == -1
     assert late.done == ["capture 9"] * 3
+
+
+def test_judgements_of_a_run_stay_until_it_goes_on(late: Any, tmp_path: Path) -> None:
+    """A resume that stops, or fails, before its first round leaves what is still true."""
+    late._run_dir = tmp_path
+    final, best = tmp_path / "evaluation-final.json", tmp_path / "evaluation-best.json"
+    final.write_text('{"version": 5}')
+    best.write_text('{"version": 3}')
+    late._drop_judgements(of_versions_from=6)
+    assert final.exists()
+    assert best.exists()
+    late._drop_judgements(of_versions_from=5)  # an older checkpoint is resumed, and its future deleted
+    assert not final.exists()
+    assert best.exists()
+    late._goes_on, late._alive = False, lambda: None
+    late._files = None
+    with pytest.raises(AttributeError):  # at what comes after it
+        Scribe._span(late, 5)
+    assert not best.exists()
 
 
 @pytest.mark.parametrize(

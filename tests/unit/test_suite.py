@@ -123,6 +123,12 @@ def test_the_same_command_does_what_is_left(program: Program, capsys: pytest.Cap
     assert kinds(program("--final-episodes", "5")[1]) == ["eval pong-1", "eval freeway-1"]
 
 
+def test_a_total_that_rounds_up_to_the_same_boundary_is_done_already(program: Program) -> None:
+    """A resume would be refused: there is nothing to play."""
+    program()
+    assert kinds(program("--total-steps", "1_990")[1]) == []
+
+
 def test_a_broken_run_is_continued(program: Program) -> None:
     program()
     broken = program.out / "freeway-1"
