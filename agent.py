@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from shared.config import FRAME_SIDE, STACK, Config, ConfigError, Play
 from shared.cublas import choose_workspace
-from shared.trust import require_own
+from shared.trust import compare_env, require_env
 from zoo.catalogue import find
 
 if TYPE_CHECKING:
@@ -28,11 +28,30 @@ ROWS = 8
 `i % ROWS`, so that its numbers do not depend on how many episodes are played."""
 
 
-def weights_at(load: str | Path) -> StoredWeights:
+def weights_at(load: str | Path, env: str | None = None) -> StoredWeights:
     """The weights of a run directory, a checkpoint, a file of weights, or of an agent in the zoo by its name.
 
-    Raises `ConfigError` with a sentence when there are none.
+    Args:
+        load: as the user names it.
+        env: the env that the user says the agent was trained on. An env that imports a module is required to be named
+            here (shared/trust.py), so what was trained on may be made afterwards.
+
+    Raises:
+        ConfigError: there are none, or the file names an env that the user does not.
     """
+    from actors.env import is_registered
+
+    weights = _stored_weights(load)
+    require_env(play_of(weights), env, what=_AGENT.format(load=load), is_registered=is_registered)
+    return weights
+
+
+_AGENT = "The agent of --load {load}"
+"""Subject of sentences about an agent's env."""
+
+
+def _stored_weights(load: str | Path) -> StoredWeights:
+    """The weights that `load` names, whatever they were trained on."""
     from shared.errors import CheckpointError
     from shared.weights_file import load_weights
 
@@ -44,16 +63,10 @@ def weights_at(load: str | Path) -> StoredWeights:
 
 
 def play_of(weights: StoredWeights) -> Play:
-    """What the weights were trained on. A checkpoint keeps one name for a game of ale-py and for any other env."""
+    """What the weights say that they were trained on; a file keeps one name for a game of ale-py and any other env."""
     from actors.atari import games
 
     named = "game" if weights.game in games() else "env"
-    if named == "env":
-        require_own(
-            weights.game,
-            "The file of weights",
-            advice="wrap it in a module of yours, and begin a run with that --env and --init-from",
-        )
     return Config().with_settings(protocol=weights.protocol, **{named: weights.game}).play
 
 
@@ -209,11 +222,21 @@ class Agent:
         return gymnasium_env(play_of(self._weights), settings)
 
 
-def load_agent(load: str | Path, *, device: str = "auto") -> Agent:
+def load_agent(load: str | Path, *, env: str | None = None, device: str = "auto") -> Agent:
     """The agent of a run directory, a checkpoint, a file of weights or a name in the zoo.
 
-    Raises `ConfigError` when there is none, or no such device.
+    Args:
+        load: the same as for `ringside.evaluate`.
+        env: the env that the agent must have been trained on. It is compared and never imported: an agent is a function
+            and plays no env by itself.
+        device: auto, cpu, cuda or cuda:N.
+
+    Raises:
+        ConfigError: there is no such agent or device, or it was trained on another env.
     """
     from shared.resolve import device_of
 
-    return Agent(weights_at(load), device_of(device))
+    weights = _stored_weights(load)
+    if env is not None:
+        compare_env(play_of(weights), env, what=_AGENT.format(load=load))
+    return Agent(weights, device_of(device))

@@ -27,7 +27,7 @@ from shared.files import PRIVATE_UMASK, read_object, write_atomic
 from shared.live import LIVE_FILE, Live, withdraw
 from shared.lock import locked
 from shared.presets import PRESETS
-from shared.trust import require_own
+from shared.trust import require_env
 
 if TYPE_CHECKING:
     from shared.manifest import Manifest
@@ -150,7 +150,8 @@ def starting_point(preset: PresetName | None, resume: str | Path | None, env: st
     """The configuration that single settings override: a preset's, nature's unless given, or the run's to resume.
 
     Args:
-        env: as the user names it; None: what the run's file names is taken, if it is code of the user's own.
+        env: as the user names it. A run to resume that was trained on an env `module:factory` requires it: no file
+            chooses code (shared/trust.py).
     """
     if resume is None:
         preset = preset or "nature"
@@ -159,6 +160,7 @@ def starting_point(preset: PresetName | None, resume: str | Path | None, env: st
         return PRESETS[preset]
     if preset is not None:
         raise ConfigError("--resume keeps the settings of its run: omit --preset.")
+    from actors.env import is_registered
     from shared.errors import CheckpointError
     from shared.manifest import find_checkpoint
 
@@ -170,10 +172,11 @@ def starting_point(preset: PresetName | None, resume: str | Path | None, env: st
         saved = Config.from_json(checkpoint.config)
     except ConfigError as error:
         raise ConfigError(f"--resume {resume} cannot be resumed. {error}") from error
-    if env is None and saved.play.env is not None:
-        require_own(saved.play.env, str(checkpoint.path), advice=f"say --env {saved.play.env} beside --resume")
-    run_dir = checkpoint.directory.parent
-    return replace(saved, run=replace(saved.run, run_dir=run_dir, resume=Path(resume), init_from=None, plain=False))
+    require_env(saved.play, env, what="This run", is_registered=is_registered)
+    run = replace(
+        saved.run, run_dir=checkpoint.directory.parent, resume=Path(resume), init_from=None, plain=False, track="off"
+    )
+    return replace(saved, run=run)
 
 
 def check(config: Config) -> Plan:
@@ -278,11 +281,15 @@ def _require_more_to_do(checkpoint: Manifest, ready: Plan) -> None:
         )
 
 
-def evaluate(load: str | Path, *, episodes: int | None = None, seed: int = 1, device: str = "auto") -> dict[str, Any]:
+def evaluate(
+    load: str | Path, *, env: str | None = None, episodes: int | None = None, seed: int = 1, device: str = "auto"
+) -> dict[str, Any]:
     """Play whole episodes with trained weights by the rules of their protocol, and judge the raw returns.
 
     Args:
         load: a run directory, a checkpoint, a file of weights or the name of an agent in the zoo.
+        env: the `module:factory` or `module:Id-v0` that the agent was trained on. What the file says is only compared
+            with it, so that no file chooses code.
         episodes: how many; by default as the protocol says.
 
     Returns:
@@ -291,7 +298,7 @@ def evaluate(load: str | Path, *, episodes: int | None = None, seed: int = 1, de
     from shared import validate
 
     validate.episodes(episodes, seed)
-    weights = weights_at(load)
+    weights = weights_at(load, env)
     play = play_of(weights)
     require_actions(weights, play)
     # After the refusals, which need not wait for torch.

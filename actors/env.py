@@ -6,6 +6,7 @@ and the tick (shared/random.py). So whoever plays a tick again plays the same.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import closing
@@ -19,6 +20,9 @@ from shared.config import ConfigError, Play
 
 Frame: TypeAlias = NDArray[np.uint8]
 """uint8[84, 84], C-contiguous: one ring slot's frame, written in place."""
+
+_BARE_ID = re.compile(r"([A-Za-z0-9_-]+/)?[A-Za-z0-9_.-]+")
+"""Ids of Gymnasium that name no module: a colon would have Gymnasium import what stands before it."""
 
 
 class EnvError(ConfigError):
@@ -73,6 +77,13 @@ class Env(ABC):
     @abstractmethod
     def film(self) -> list[Shot]:
         """The list to which, from now on, every screen that is shown is appended; its reader empties it."""
+
+
+def is_registered(env: str) -> bool:
+    """True if Gymnasium has registered exactly this id, so that making the env imports no module that the id names."""
+    import gymnasium
+
+    return _BARE_ID.fullmatch(env) is not None and env in gymnasium.registry
 
 
 def make_env(play: Play, seed: int, index: int, *, training: bool) -> Env:

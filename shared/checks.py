@@ -65,7 +65,7 @@ def before_start(plan: Plan, *, continues: bool) -> list[Check]:
     """
     run_dir = plan.config.run.run_dir
     assert run_dir is not None, "the configuration is not resolved"
-    directory = run_directory(run_dir, continues=continues)
+    directory = run_directory(run_dir, continues=continues, env=plan.config.play.env)
     answers = [
         *settings(doubts(plan.config)),
         processor(platform.machine()),
@@ -289,10 +289,10 @@ def mps(*, installed: bool) -> Check:
 # Files
 
 
-def run_directory(path: Path, *, continues: bool) -> Check:
+def run_directory(path: Path, *, continues: bool, env: str | None = None) -> Check:
     """Whether the directory can be written and holds no other run."""
     try:
-        validate.run_directory(path, continues=continues)
+        validate.run_directory(path, continues=continues, env=env)
     except ConfigError as error:
         return Check("run directory", "red", str(error))
     return Check("run directory", "green", f"{path} can be written.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from shared.config import Config, Extend
 from shared.presets import PRESETS
 from shared.sizes import sizes_of
-from shared.trust import is_own
 from shared.words import flag_of
 
 _PARTS = {
@@ -53,13 +52,6 @@ def doubts(config: Config) -> list[str]:
         found.append(
             f"Rewards are not clipped: returns beyond --v-min {extend.v_min:g} or --v-max {extend.v_max:g} would count "
             "as the support's end."
-        )
-    env = config.play.env
-    if env is not None and config.run.resume is None and not is_own(env):
-        found.append(
-            f"--env {env} is in an installed package, and a file may not choose which function of a library is called: "
-            "--resume will need --env again, and eval, play and record will refuse the agent. They work with a module "
-            "of your own that imports it."
         )
     reach = sum(config.learn.discount**i for i in range(extend.n_step))
     if config.learn.clip_rewards and extend.method == "c51" and not (extend.v_min <= -reach and reach <= extend.v_max):

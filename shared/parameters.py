@@ -8,6 +8,7 @@ The scribe turns it back into named tensors for checkpoints; the networks in `le
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from math import prod
@@ -44,6 +45,8 @@ MOST_WIDTH = 64
 MOST_RETURN = 1e6
 """Amount of the least and of the greatest that atoms stand for."""
 _LIMITS = {"actions": 4096, "atoms": MOST_ATOMS, "width": MOST_WIDTH}
+_METHOD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+"""One file of learner/methods, and never a path of modules."""
 
 
 class Torso(NamedTuple):
@@ -133,6 +136,8 @@ class Network:
             raise ValueError(f"fractions is {values['fractions']}")
         if values["name"] not in (*CONVOLUTIONS, "impala"):
             raise ValueError(f"there is no network {values['name']!r:.40}")
+        if not _METHOD_NAME.fullmatch(values["method"]):
+            raise ValueError(f"there is no method {values['method']!r:.40}")
         return cls(**values)
 
     def __str__(self) -> str:

@@ -1,49 +1,58 @@
-"""What a file may name for execution: nothing but code of the user's own."""
+"""The trust rule: a file never chooses code. docs/trust.md states it for users.
+
+An env `module:factory` or `module:Id-v0` imports its module, so the user alone names it, on the command line or in a
+call. A file's word about its env is only compared with the user's.
+"""
 
 from __future__ import annotations
 
-import site
-import sys
-import sysconfig
-from importlib.machinery import PathFinder
-from pathlib import Path
+import re
+from collections.abc import Callable
 
-from shared.config import ConfigError
+from shared.config import Config, ConfigError, Play
+from shared.words import words_of
 
-
-def is_own(env: str) -> bool:
-    """Whether an env `module:factory`, or `module:Id-v0`, which imports the module, is code of the user's own.
-
-    Own is what Python finds outside of the standard library and of what is installed; nothing is imported to see it. A
-    Gymnasium id without a module may be named by anybody.
-    """
-    module, colon, _ = env.partition(":")
-    if not colon:
-        return True
-    top = module.partition(".")[0]
-    spec = None if top in sys.builtin_module_names else PathFinder.find_spec(top)
-    found = [] if spec is None else [*(spec.submodule_search_locations or []), *([spec.origin] if spec.origin else [])]
-    installed = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    installed += [*site.getsitepackages(), site.getusersitepackages()]
-    theirs = [Path(place).resolve() for place in installed]
-    return bool(found) and not any(Path(place).resolve().is_relative_to(path) for place in found for path in theirs)
+_SAFE_TO_TYPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./:-]{0,199}")
+"""Names that a sentence may offer for a command line: no shell and no terminal takes them for anything else."""
 
 
-def require_own(env: str, said_by: str, *, advice: str) -> None:
-    """Refuse an env that a file names unless it is the user's own.
+def require_env(play: Play, given: str | None, *, what: str, is_registered: Callable[[str], bool]) -> None:
+    """Refuse an env that a file names, unless the user names the same or Gymnasium has registered it.
 
-    Whoever passes a checkpoint on could else have any function of any installed library called.
+    A game of ale-py needs no --env.
 
     Args:
-        env: as in `--env`.
-        said_by: the file, for the sentence.
-        advice: what to do for an env that is trusted.
+        play: as the file says it.
+        given: the user's --env; None: not given.
+        what: the subject of the sentence: "This run".
+        is_registered: `actors.env.is_registered`, which this room may not import.
 
     Raises:
-        ConfigError: it is not.
+        ConfigError: the user has named no env or another one.
     """
-    if not is_own(env):
-        raise ConfigError(
-            f"{said_by} names the env {env!r}, which is not in a module of your own: a file may not choose which "
-            f"function of a library is called. If you trust it, {advice}."
-        )
+    if given is not None or play.env is None:
+        compare_env(play, given, what=what)
+    elif not is_registered(play.env):
+        if not _SAFE_TO_TYPE.fullmatch(play.env):
+            raise ConfigError(f"{what} names {play.env!r:.120} as its env, which cannot be one: the file is forged.")
+        raise ConfigError(f"{what} was trained on {play.env}; pass --env {play.env} if you trust it.")
+
+
+def compare_env(play: Play, given: str | None, *, what: str) -> None:
+    """Refuse an env that the user names where a file names another, or a game. Else as `require_env`."""
+    if given is None or given == play.env:
+        return
+    if play.env is None:
+        raise ConfigError(f"{what} was trained on the game {_quoted(play.game)}, not on an env: omit --env {given}.")
+    raise ConfigError(f"{what} was trained on {_quoted(play.env)}, not on --env {given}: name the same one.")
+
+
+def resume_words(config: Config) -> list[str]:
+    """Words of a command that continues a run; they repeat what --resume takes from no file."""
+    run = config.run
+    track = None if run.track == "off" else run.track
+    return ["--resume", str(run.run_dir), *words_of(env=config.play.env, track=track)]
+
+
+def _quoted(name: str) -> str:
+    return name if _SAFE_TO_TYPE.fullmatch(name) else f"{name!r:.120}"

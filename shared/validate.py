@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import os
+import shlex
 from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
@@ -19,7 +20,7 @@ from shared.memory import Plan
 from shared.parameters import MOST_ATOMS, MOST_RETURN, MOST_WIDTH
 from shared.ring import ring_fields
 from shared.sizes import MOST_PRIORITIES, sizes_of
-from shared.words import count, flag_of, nearest, shown
+from shared.words import count, flag_of, nearest, shown, words_of
 
 OWN_BYTES = 1_500_000_000
 """What learner, inference, scribe and supervisor take for themselves, generously, with torch on a CPU."""
@@ -154,13 +155,17 @@ def nearest_directory(path: Path) -> Path:
     return next(above for above in (path.absolute(), *path.absolute().parents) if above.exists())
 
 
-def run_directory(path: Path, *, continues: bool) -> None:
-    """Refuse a directory that cannot be written, or that holds a run other than the one that is continued."""
+def run_directory(path: Path, *, continues: bool, env: str | None = None) -> None:
+    """Refuse a directory that cannot be written, or that holds a run other than the one that is continued.
+
+    `env`: the user's --env, which --resume requires again.
+    """
     if path.exists() and not path.is_dir():
         raise ConfigError(f"--run-dir {path} is a file, not a directory.")
     if any(path.glob("checkpoints/checkpoint-*.json")) and not continues:
         raise ConfigError(
-            f"--run-dir {path} already holds a run; name another, or continue that one with --resume {path}."
+            f"--run-dir {path} already holds a run; name another, or continue that one with "
+            f"{shlex.join(['--resume', str(path), *words_of(env=env)])}."
         )
     above = nearest_directory(path)
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):

@@ -16,6 +16,8 @@ class Evaluation:
 
     load: Path
     """Run directory, checkpoint, file of weights, or name of an agent of the zoo."""
+    env: str | None = None
+    """The env that the agent was trained on, where that is module:factory or module:Id-v0; no file chooses code."""
     episodes: int | None = None
     """Episodes to play; default: as the protocol says."""
     json: Path | None = None
@@ -41,7 +43,9 @@ def main(arguments: Sequence[str]) -> int:
     )
     if options.json is not None:
         written_file("--json", options.json)
-    result = ringside.evaluate(options.load, episodes=options.episodes, seed=options.seed, device=options.device)
+    result = ringside.evaluate(
+        options.load, env=options.env, episodes=options.episodes, seed=options.seed, device=options.device
+    )
     normalised = result["human_normalised"]
     print(
         f"{result['game']}, protocol {result['protocol']}: mean {result['mean']:.2f} +- {result['sd']:.2f}, "

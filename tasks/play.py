@@ -27,6 +27,8 @@ class Playing:
 
     load: Path | None = None
     """Run directory, checkpoint, file of weights, or an agent of the zoo by its name: pong."""
+    env: str | None = None
+    """The env that the agent was trained on, where that is module:factory or module:Id-v0; no file chooses code."""
     game: str | None = None
     """Another game than the agent was trained on, with the same actions; with --human, the game to play."""
     human: bool = False
@@ -65,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
     from agent import weights_at
     from player import player_of, show, stop_heard
 
-    weights = None if options.load is None else weights_at(options.load)
+    weights = None if options.load is None else weights_at(options.load, options.env)
     window: list[Window] = []
     actions: list[tuple[str, ...]] = []
 
@@ -89,6 +91,8 @@ def _check(options: Playing) -> None:
         raise ConfigError(
             "--load says which agent plays: a run, a checkpoint or a name in the zoo (--human: you play)."
         )
+    if options.load is None and options.env is not None:
+        raise ConfigError(f"--env {options.env} says what an agent was trained on: name the agent with --load.")
     if options.load is None and options.game is None:
         raise ConfigError("--human needs --game, which says what you play: --game breakout.")
     validate.episodes(options.episodes, options.seed)

@@ -34,6 +34,8 @@ class Recording:
     """Run directory, checkpoint, file of weights, or an agent of the zoo by its name: pong."""
     out: Path
     """Directory for the videos and returns.json; made where there is none."""
+    env: str | None = None
+    """The env that the agent was trained on, where that is module:factory or module:Id-v0; no file chooses code."""
     episodes: int | None = None
     """Episodes to play; default: as the protocol says."""
     montage: bool = False
@@ -64,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
     from player import player_of, stop_heard
     from shared.protocols import PROTOCOLS
 
-    weights = weights_at(options.load)
+    weights = weights_at(options.load, options.env)
     episodes = options.episodes or PROTOCOLS[weights.protocol].eval_episodes
     if options.montage and episodes > MOST_IN_MONTAGE:
         raise ConfigError(f"--montage shows at most {MOST_IN_MONTAGE} episodes; {episodes} are asked for.")

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import tyro
 
-from shared.config import ConfigError
+from shared.config import ConfigError, Play
+from shared.trust import compare_env
 from tasks.arguments import PROGRAM, parse
 
 
@@ -22,6 +23,8 @@ class Report:
     """Run directories: seeds, games or configurations to set beside one another."""
     out: Path | None = None
     """Directory of the report; default: report, inside the run or, of several runs, here."""
+    env: str | None = None
+    """Refuse runs of another env than this one; a report imports none, so no run requires it."""
     title: str | None = None
     """Headline; default: the games."""
 
@@ -43,21 +46,30 @@ def main(arguments: Sequence[str]) -> int:
     if missing:
         raise ConfigError(f"There is no {' and no '.join(missing)}: name directories of runs.")
     out = options.out or (options.runs[0] / "report" if len(options.runs) == 1 else Path("report"))
-    page, left_out = write_report(options.runs, out, options.title)
+    page, left_out = write_report(options.runs, out, options.title, options.env)
     for sentence in left_out:
         print(f"{PROGRAM}: {sentence}", file=sys.stderr)
     print(f"The report is in {page}.")
     return 0
 
 
-def write_report(runs: Sequence[Path], out: Path, title: str | None = None) -> tuple[Path, tuple[str, ...]]:
+def write_report(
+    runs: Sequence[Path], out: Path, title: str | None = None, env: str | None = None
+) -> tuple[Path, tuple[str, ...]]:
     """Write a report into a directory; runs that cannot be read are left out as long as one can.
+
+    Args:
+        runs: their directories.
+        out: the directory of the report.
+        title: the headline; None: the games.
+        env: what the user says that all runs were trained on; None: not compared.
 
     Returns:
         The page, and sentences about what is not in it.
 
     Raises:
-        ConfigError: no run can be read, their scores cannot be compared, or the report cannot be drawn or written.
+        ConfigError: no run can be read, one is of another env, their scores cannot be compared, or the report cannot
+            be drawn or written.
     """
     if find_spec("matplotlib") is None:
         raise ConfigError("A report needs the package matplotlib, which is not installed: say make install.")
@@ -74,6 +86,8 @@ def write_report(runs: Sequence[Path], out: Path, title: str | None = None) -> t
             refused.append(str(error))
         except OSError as error:
             refused.append(f"{path} cannot be read: {error.strerror}.")
+    for records in found:
+        compare_env(Play(game=records.game, env=records.env), env, what=f"The run {records.path}")
     try:
         comparison = compare(found, refused)
     except RecordsError as error:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from shared.config import Config, ConfigError
 from shared.requests import ignore_requests, requests_heard
+from shared.trust import resume_words
 from shared.words import command
 from tasks.arguments import PROGRAM, Choices, config_of, parse_choices
 
@@ -78,7 +79,7 @@ def main(arguments: Sequence[str]) -> int:
         + f". Everything is in {plan.config.run.run_dir}."
     )
     if not summary["finished"]:
-        print(f"Continue it with: {command('--resume', str(plan.config.run.run_dir))}")
+        print(f"Continue it with: {command(*resume_words(plan.config))}")
     return 0
 
 

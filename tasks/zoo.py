@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ class Zoo:
 
     add: Path | None = None
     """A run directory, or a checkpoint or file of weights in one, to make an entry of; without it, list the entries."""
+    env: str | None = None
+    """With --add: the env that the agent was trained on, where that is module:factory or module:Id-v0."""
     name: str | None = None
     """With --add: what to call it; default: its game."""
     device: str | None = None
@@ -33,11 +36,11 @@ def main(arguments: Sequence[str]) -> int:
     """List the entries or add one."""
     options = parse(Zoo, arguments, f"{PROGRAM} zoo", "Agents that come with the repository: list them, or add one.")
     if options.add is not None:
-        return _add(options.add, options.name, options.device or "auto")
+        return _add(options.add, options.env, options.name, options.device or "auto")
     from shared.words import command
     from zoo.catalogue import names
 
-    for flag, value in (("--name", options.name), ("--device", options.device)):
+    for flag, value in (("--env", options.env), ("--name", options.name), ("--device", options.device)):
         if value is not None:
             raise ConfigError(f"{flag} is about what --add adds: say --add RUN, too.")
     for name in names():
@@ -60,7 +63,7 @@ def _line(name: str) -> str:
     )
 
 
-def _add(source: Path, name: str | None, device: str) -> int:
+def _add(source: Path, env: str | None, name: str | None, device: str) -> int:
     """Make an entry: copy the weights and the run's summary, evaluate, write down how it was trained."""
     import json
     import re
@@ -72,8 +75,11 @@ def _add(source: Path, name: str | None, device: str) -> int:
     from shared.weights_file import weights_file
     from zoo.catalogue import EVALUATION, MOST_BYTES, README, SUMMARY, WEIGHTS, ZOO
 
-    weights = weights_at(source)
+    weights = weights_at(source, env)
     config, summary = _run_of(source)
+    played = config.get("env") or config.get("game")
+    if played != weights.game:
+        raise ConfigError(f"--add {source}: the weights are of {weights.game}, but their run is of {played!r:.120}.")
     name = name or weights.game
     if not re.fullmatch(r"[a-z0-9_]+", name):
         raise ConfigError(f"--name {name} must be of small letters, digits and underscores.")
@@ -86,10 +92,10 @@ def _add(source: Path, name: str | None, device: str) -> int:
         shutil.copyfile(weights_file(source), entry / WEIGHTS)
         if (entry / WEIGHTS).stat().st_size > MOST_BYTES:
             raise ConfigError(f"The weights are larger than the {MOST_BYTES / 1e6:.0f} MB that they may have.")
-        evaluation = ringside.evaluate(entry / WEIGHTS, device=device)
+        evaluation = ringside.evaluate(entry / WEIGHTS, env=env, device=device)
         for file, content in ((SUMMARY, summary), (EVALUATION, evaluation)):
             (entry / file).write_text(json.dumps(content, indent=1) + "\n")
-        (entry / README).write_text(_readme(name, weights, command, summary, evaluation))
+        (entry / README).write_text(_readme(name, weights, env, command, summary, evaluation))
         entry.rename(ZOO / name)
     print(_line(name))
     print(f"It is in {ZOO / name}.")
@@ -148,13 +154,19 @@ def command_of(settings: dict[str, Any], total_steps: int) -> str:
         choices.append((len(different), preset, different))
     _, preset, different = min(choices)
     flags = {"preset": preset} if preset != "nature" else {}
-    return " ".join(["python launch.py", *words_of(**flags, **different)])
+    return shlex.join(["python", "launch.py", *words_of(**flags, **different)])
 
 
 def _readme(
-    name: str, weights: StoredWeights, command: str, summary: dict[str, Any], evaluation: dict[str, Any]
+    name: str,
+    weights: StoredWeights,
+    env: str | None,
+    command: str,
+    summary: dict[str, Any],
+    evaluation: dict[str, Any],
 ) -> str:
     """What stands beside the weights."""
+    named = "" if env is None else f" --env {env}"
     steps = _steps(weights.version, summary)
     hours = summary["seconds"] / 3600
     epsilon, mean, sd, episodes = (evaluation[key] for key in ("epsilon", "mean", "sd", "episodes"))
@@ -168,9 +180,9 @@ for {steps:,} steps ({FRAME_SKIP * steps:,} frames) with
 The run played {summary["steps"]:,} steps in {hours:.1f} hours (`summary.json`). By the rules of the protocol, with
 epsilon {epsilon:g}, the agent returns {mean:.2f} +- {sd:.2f} in {episodes} episodes (`evaluation.json`):
 
-    python launch.py eval --load zoo/{name} --seed {evaluation["seed"]}
+    python launch.py eval --load zoo/{name}{named} --seed {evaluation["seed"]}
 
 Watch it with
 
-    python launch.py play --load zoo/{name}
+    python launch.py play --load zoo/{name}{named}
 """

@@ -63,6 +63,11 @@ class Records:
         return int(self.rounds["steps"][-1])
 
     @property
+    def env(self) -> str | None:
+        """The environment, where it was no game."""
+        return self.game if self.config["play"].get("env") else None
+
+    @property
     def settings(self) -> dict[str, Any]:
         """All settings by their flat names."""
         return flat_of(self.config)

@@ -32,8 +32,11 @@ def test_eval_plays_and_says_how_well(launched: Launch, weights: Path, tmp_path:
 
 
 def test_the_same_seed_plays_the_same(tmp_path: Path) -> None:
-    weights = random_weights(tmp_path / "run", "tests.pixel_game:factory", actions=3)
-    found = [ringside.evaluate(weights, episodes=20, seed=seed, device="cpu")["returns"] for seed in (1, 1, 2)]
+    catch = "tests.pixel_game:factory"
+    weights = random_weights(tmp_path / "run", catch, actions=3)
+    found = [
+        ringside.evaluate(weights, env=catch, episodes=20, seed=seed, device="cpu")["returns"] for seed in (1, 1, 2)
+    ]
     assert found[0] == found[1] != found[2]
 
 

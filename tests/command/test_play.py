@@ -59,8 +59,8 @@ def test_a_video_of_a_game(launched: Launch, tmp_path: Path, name: str) -> None:
 
 
 def test_whole_episodes_return_what_eval_says(catch: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    expected = ringside.evaluate(catch, episodes=3, seed=5, device="cpu")["returns"]
-    options = ["--load", str(catch), "--device", "cpu", "--seed", "5", "--episodes", "3"]
+    expected = ringside.evaluate(catch, env=CATCH, episodes=3, seed=5, device="cpu")["returns"]
+    options = ["--load", str(catch), "--env", CATCH, "--device", "cpu", "--seed", "5", "--episodes", "3"]
     assert main(["play", *options, "--video", str(tmp_path / "a.mp4"), "--speed", "4"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == [f"{CATCH}: episode {i} returned {expected[i]:,.10g} after 12 steps" for i in range(3)]
@@ -72,9 +72,22 @@ def test_record_writes_videos_and_what_they_return(
     catch: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], montage: bool
 ) -> None:
     out = tmp_path / "deep" / "out"
-    options = ["--load", str(catch), "--device", "cpu", "--episodes", "10", "--out", str(out), "--scale", "1"]
+    options = [
+        "--load",
+        str(catch),
+        "--env",
+        CATCH,
+        "--device",
+        "cpu",
+        "--episodes",
+        "10",
+        "--out",
+        str(out),
+        "--scale",
+        "1",
+    ]
     assert main(["record", *options, *["--montage"] * montage]) == 0
-    expected = ringside.evaluate(catch, episodes=10, device="cpu")
+    expected = ringside.evaluate(catch, env=CATCH, episodes=10, device="cpu")
     found = json.loads((out / "returns.json").read_text())
     assert found["videos"] == (["montage.mp4"] if montage else [f"episode-{i:03}.mp4" for i in range(10)])
     assert {path.name for path in out.iterdir()} == {"returns.json", *found["videos"]}
@@ -92,7 +105,20 @@ def test_record_says_which_videos_are_cut(
     catch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("watch.video.GIF_SECONDS", 0.5)
-    options = ["--load", str(catch), "--device", "cpu", "--episodes", "2", "--format", "gif", "--scale", "1"]
+    options = [
+        "--load",
+        str(catch),
+        "--env",
+        CATCH,
+        "--device",
+        "cpu",
+        "--episodes",
+        "2",
+        "--format",
+        "gif",
+        "--scale",
+        "1",
+    ]
     assert main(["record", *options, "--out", str(tmp_path / "out")]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[-1].startswith("2 of the videos show the first 0.5 seconds only: a GIF is not made longer")
@@ -102,7 +128,10 @@ def test_a_window_shows_whole_episodes(
     catch: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
-    assert main(["play", "--load", str(catch), "--device", "cpu", "--speed", "100", "--episodes", "2"]) == 0
+    assert (
+        main(["play", "--load", str(catch), "--env", CATCH, "--device", "cpu", "--speed", "100", "--episodes", "2"])
+        == 0
+    )
     assert capsys.readouterr().out.count("after 12 steps") == 2
     assert main(["play", "--human", "--game", "breakout", "--speed", "100", "--seconds", "2"]) == 0
 
@@ -112,7 +141,7 @@ def test_the_terminal_is_left_as_it_was(catch: Path, number: int) -> None:
     environment = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}
     person, program = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, str(ROOT / "launch.py"), "play", "--load", str(catch), "--device", "cpu"],
+        [sys.executable, str(ROOT / "launch.py"), "play", "--load", str(catch), "--env", CATCH, "--device", "cpu"],
         cwd=ROOT,
         env=environment | {"TERM": "xterm-256color"},
         stdin=program,
@@ -159,7 +188,20 @@ def test_a_recording_that_is_stopped_is_whole_as_far_as_it_goes(
 
     monkeypatch.setattr(Episode, "step", counted)
     out = tmp_path / "out"
-    options = ["--load", str(catch), "--device", "cpu", "--episodes", "10", "--out", str(out), "--scale", "1"]
+    options = [
+        "--load",
+        str(catch),
+        "--env",
+        CATCH,
+        "--device",
+        "cpu",
+        "--episodes",
+        "10",
+        "--out",
+        str(out),
+        "--scale",
+        "1",
+    ]
     assert main(["record", *options, *["--montage"] * montage]) == 1
     assert capsys.readouterr().out == f"Stopped: 0 of 10 episodes were over. What was recorded is in {out}.\n"
     videos = sorted(out.iterdir())
@@ -225,5 +267,5 @@ def test_what_cannot_be_recorded(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("file").touch()
-    assert main(["record", "--load", str(catch), *arguments]) == 2
+    assert main(["record", "--load", str(catch), "--env", CATCH, *arguments]) == 2
     assert sentence in capsys.readouterr().err

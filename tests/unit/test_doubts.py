@@ -53,12 +53,6 @@ def test_no_preset_is_doubted(preset: Any) -> None:
             "beyond counts as the support's end.",
         ),
         (
-            {"env": "numpy:array"},
-            "--env numpy:array is in an installed package, and a file may not choose which function of a library is "
-            "called: --resume will need --env again, and eval, play and record will refuse the agent. They work with a "
-            "module of your own that imports it.",
-        ),
-        (
             {"method": "c51", "clip_rewards": False, "v_min": -10.0},
             "Rewards are not clipped: returns beyond --v-min -10 or --v-max 10 would count as the support's end.",
         ),

@@ -21,9 +21,11 @@ from shared.requests import Requests
 from tests.checkpoints import random_weights
 from watch.scene import Canvas, Scene
 
+CATCH = "tests.pixel_game:factory"
 
-def player_at(weights: Path, seed: int = 3) -> Player:
-    return player_of(weights_at(weights), None, seed, "cpu")[0]
+
+def player_at(weights: Path, env: str | None = None, seed: int = 3) -> Player:
+    return player_of(weights_at(weights, env), None, seed, "cpu")[0]
 
 
 class Gallery(Canvas):
@@ -92,11 +94,11 @@ def test_an_episode_returns_what_eval_says(tmp_path: Path) -> None:
 
 
 def test_many_episodes_at_once_are_those_of_eval(tmp_path: Path) -> None:
-    weights = random_weights(tmp_path, "tests.pixel_game:factory", actions=3)
-    expected = ringside.evaluate(weights, episodes=19, seed=3, device="cpu")["returns"]
+    weights = random_weights(tmp_path, CATCH, actions=3)
+    expected = ringside.evaluate(weights, env=CATCH, episodes=19, seed=3, device="cpu")["returns"]
     assert len(set(expected)) > 3
-    assert ringside.evaluate(weights, episodes=3, seed=3, device="cpu")["returns"] == expected[:3]
-    player = player_at(weights)
+    assert ringside.evaluate(weights, env=CATCH, episodes=3, seed=3, device="cpu")["returns"] == expected[:3]
+    player = player_at(weights, CATCH)
     for turns in player.perform(range(19)):
         assert len(turns) == 19
     assert [played.total for played in sorted(player.played, key=lambda each: each.episode)] == expected
@@ -107,7 +109,7 @@ def test_many_episodes_at_once_are_those_of_eval(tmp_path: Path) -> None:
 
 
 def test_what_is_told_of_an_episode(tmp_path: Path) -> None:
-    player = player_at(random_weights(tmp_path, "tests.pixel_game:factory", actions=3))
+    player = player_at(random_weights(tmp_path, CATCH, actions=3), CATCH)
     turns = [turn for (turn,) in player.perform([4]) if isinstance(turn, Turn)]
     moments = [moment for turn in turns for moment in turn.moments]
     assert len(moments) == 12
@@ -131,7 +133,7 @@ def test_a_person_plays_what_they_choose() -> None:
         asked.append(len(asked) % 3)
         return asked[-1]
 
-    player = Player(Config().with_settings(env="tests.pixel_game:factory").play, None, seed=1, pilot=person)
+    player = Player(Config().with_settings(env=CATCH).play, None, seed=1, pilot=person)
     gallery = Gallery()
     show(player, range(20), gallery, None, Requests())
     assert [scene.action for _, scene in gallery.shown] == asked
@@ -141,7 +143,7 @@ def test_a_person_plays_what_they_choose() -> None:
 
 
 def test_a_show_ends_when_it_is_closed_or_its_time_is_over(tmp_path: Path) -> None:
-    player = player_at(random_weights(tmp_path, "tests.pixel_game:factory", actions=3))
+    player = player_at(random_weights(tmp_path, CATCH, actions=3), CATCH)
     gallery = Gallery(most=17)
     show(player, range(100), gallery, None, Requests())
     assert len(gallery.shown) == 17
@@ -169,7 +171,7 @@ def test_a_signal_asks_for_the_end_and_a_later_one_insists(monkeypatch: pytest.M
 def test_the_envs_are_closed_with_the_player(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[GymnasiumEnv] = []
     monkeypatch.setattr(GymnasiumEnv, "close", lambda self: closed.append(self))
-    with player_at(random_weights(tmp_path, "tests.pixel_game:factory", actions=3)) as player:
+    with player_at(random_weights(tmp_path, CATCH, actions=3), CATCH) as player:
         next(player.perform(range(3)))
         closed.clear()  # of those that were only asked for their actions
     assert len(set(closed)) == 3

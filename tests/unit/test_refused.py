@@ -19,7 +19,6 @@ from shared.manifest import FORMAT, find_checkpoint, load_boundary, load_segment
 from shared.memory import Memory, Plan
 from shared.parameters import Network, parameters_of
 from shared.weights_file import load_weights
-from tasks.arguments import Choices, parse_choices
 from tests.checkpoints import ACTIONS, CONFIG, SIZES, Fields, empty_ring, parameters, rewrite, write_run
 
 
@@ -275,20 +274,6 @@ def test_a_forged_configuration_is_refused_with_a_sentence(
     rewrite(manifest_of(tmp_path), config=config)
     with pytest.raises(ConfigError, match=f"cannot be resumed.*is damaged: {name} is"):
         ringside.starting_point(None, tmp_path)
-
-
-def test_an_installed_env_is_taken_from_the_user_and_not_from_a_file(tmp_path: Path) -> None:
-    write_run(tmp_path, 1)
-    config = Config.from_json(CONFIG.to_json()).to_json()
-    config["play"]["env"] = "numpy:array"
-    rewrite(manifest_of(tmp_path), config=config)
-    with pytest.raises(ConfigError, match="say --env numpy:array beside --resume"):
-        ringside.starting_point(None, tmp_path)
-    assert ringside.starting_point(None, tmp_path, "numpy:array").play.env == "numpy:array"
-    with pytest.raises(ConfigError, match="say --env numpy:array beside --resume"):
-        parse_choices(Choices, ["--resume", str(tmp_path)], "launch.py", "")
-    words = ["--resume", str(tmp_path), "--env", "numpy:array"]
-    assert parse_choices(Choices, words, "launch.py", "").play.env == "numpy:array"
 
 
 def test_a_configuration_that_does_not_match_its_digest_is_refused(tmp_path: Path) -> None:

@@ -1,37 +1,259 @@
-"""A file may name an env of the user's own modules, and no function of a library."""
+"""A file never chooses code: no env that a file names is imported unless the user names the same."""
 
 from __future__ import annotations
 
-import site
+import json
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import gymnasium
 import pytest
 
-from shared.config import ConfigError
-from shared.trust import require_own
+import ringside
+import zoo.catalogue as catalogue
+from actors.env import is_registered
+from shared.config import CONFIG_FILE, ConfigError, Play
+from shared.parameters import Network
+from shared.trust import compare_env, require_env, resume_words
+from tasks import report, suite
+from tasks.arguments import parse_choices
+from tasks.train import configuration
+from tests.checkpoints import CONFIG, random_weights, write_run
+from tests.conftest import Launch, Refused
+from tests.pixel_game import Catch
+from tests.runs import ROOT
+from tests.written_runs import write_run as write_records
+
+TRAIN = ringside.train
+MARKER = """
+from pathlib import Path
+import gymnasium
+from tests.pixel_game import factory
+Path({mark!r}).touch()
+gymnasium.register("Marked-v0", "tests.pixel_game:Catch")
+"""
+BROUGHT = "runs.pong-20260101-120000.checkpoints.brought"
+FOREIGN = (
+    "marker:factory",
+    "marker:Marked-v0",
+    f"{BROUGHT}:factory",
+    "ringside:train",
+    "tests.pixel_game:factory",
+    "numpy:array",
+    "ale_py:ALE/Pong-v5",
+    "Unregistered-v0",
+)
+"""Envs of a module in the working directory, of a run directory, of Ringside, of its tests and of libraries."""
 
 
-@pytest.mark.parametrize("env", ["CartPole-v1", "tests.pixel_game:factory", "tests:anything"])
-def test_own_code_and_gymnasium_ids_may_be_named(env: str) -> None:
-    require_own(env, "run", advice="do")
+@pytest.fixture
+def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The file that an import of `marker` or `BROUGHT`, or a call of `ringside.train`, leaves."""
+    path = tmp_path / "mark"
+    brought = tmp_path / Path(*BROUGHT.split(".")).with_suffix(".py")
+    brought.parent.mkdir(parents=True)
+    for module in (tmp_path / "marker.py", brought):
+        module.write_text(MARKER.format(mark=str(path)))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(ringside, "train", path.touch)
+    yield path
+    gymnasium.registry.pop("Marked-v0", None)
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("marker", "runs")]:
+        del sys.modules[name]
+
+
+def agent_of(tmp_path: Path, env: str) -> Path:
+    """A file of weights that says that they are of `env`."""
+    return random_weights(tmp_path / "agent", env, actions=3)
+
+
+def run_of(tmp_path: Path, **settings: Any) -> Path:
+    """A run with a checkpoint whose manifest has these settings."""
+    write_run(tmp_path / "run", 1, CONFIG.with_settings(**settings))
+    return tmp_path / "run"
+
+
+def asks_for(env: str) -> str:
+    return re.escape(f"was trained on {env}; pass --env {env} if you trust it.")
+
+
+@pytest.mark.parametrize("env", FOREIGN)
+def test_no_task_imports_what_a_file_of_weights_names(
+    env: str, mark: Path, tmp_path: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = agent_of(tmp_path, env)
+    monkeypatch.setattr(catalogue, "ZOO", tmp_path / "zoo")
+    (tmp_path / "zoo" / "entry").mkdir(parents=True)
+    (tmp_path / "zoo" / "entry" / catalogue.WEIGHTS).write_bytes(weights.read_bytes())
+    for load in (str(weights), "entry", "zoo/entry"):
+        for words in (("eval",), ("play", "--video", "a.gif"), ("play", "--game", "pong"), ("record", "--out", "out")):
+            assert re.search(asks_for(env), refused(*words, "--load", load))
+    assert re.search(asks_for(env), refused("zoo", "--add", str(weights), "--name", "mine"))
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("env", FOREIGN)
+def test_no_call_imports_what_a_file_of_weights_names(env: str, mark: Path, tmp_path: Path) -> None:
+    weights = agent_of(tmp_path, env)
+    with pytest.raises(ConfigError, match=asks_for(env)):
+        ringside.evaluate(weights, episodes=1, device="cpu")
+    agent = ringside.load_agent(weights, device="cpu")
+    with pytest.raises(ConfigError, match="make that environment yourself"):
+        agent.env()
+    with pytest.raises(ConfigError, match=f"{env}, not on --env other:factory"):
+        ringside.load_agent(weights, env="other:factory", device="cpu")
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("env", FOREIGN)
+def test_nothing_imports_what_a_checkpoint_to_resume_names(
+    env: str, mark: Path, tmp_path: Path, refused: Refused
+) -> None:
+    run = run_of(tmp_path, env=env)
+    assert f"This run was trained on {env}; pass --env {env} if you trust it." in refused("--resume", str(run))
+    assert re.search(asks_for(env), refused("doctor", "--resume", str(run)))
+    with pytest.raises(ConfigError, match=asks_for(env)):
+        TRAIN(resume=run)
+    with pytest.raises(ConfigError, match=asks_for(env)):
+        ringside.starting_point(None, run)
+    assert configuration(["--resume", str(run), "--env", env]).play.env == env
+    assert not mark.exists(), "a configuration is read, and nothing made"
+
+
+def test_a_suite_passes_on_nothing_that_a_file_in_its_directory_names(mark: Path, tmp_path: Path) -> None:
+    words = ["--games", "pong", "--seeds", "1", "--out", str(tmp_path / "out"), "--device", "cpu"]
+    options = parse_choices(suite.Suite, words, "", "")
+    (job,) = suite.jobs_of(options, ["pong"], tmp_path / "out")
+    (tmp_path / "out").mkdir()
+    write_run(job.directory, 1, CONFIG.with_settings(env="marker:factory", track="wandb"))
+    (job.directory / CONFIG_FILE).write_text(json.dumps(job.config.to_json()))
+    told = suite._Steward(options, suite.jobs_of(options, ["pong"], tmp_path / "out"), tmp_path / "out")._training(job)
+    assert told[0] == "--resume"
+    assert not {"--env", "--track"} & {*told}
+    with pytest.raises(ConfigError, match=asks_for("marker:factory")):
+        configuration(told)
+    assert not mark.exists()
+
+
+def test_a_report_imports_no_env(mark: Path, tmp_path: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, other = write_records(tmp_path / "a", env="marker:factory"), write_records(tmp_path / "b")
+    assert f"{run} was trained on marker:factory, not on --env other:factory" in refused(
+        "report", str(run), "--env", "other:factory"
+    )
+    assert f"{other} was trained on the game pong" in refused("report", str(run), str(other), "--env", "marker:factory")
+    monkeypatch.setattr("watch.report.write", lambda comparison, out, title: out)
+    for env in (None, "marker:factory"):
+        assert report.write_report([run], tmp_path / "out", env=env) == (tmp_path / "out", ())
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("env", ["marker:factory", "marker:Marked-v0", f"{BROUGHT}:factory"])
+def test_an_env_that_the_user_names_is_made(env: str, mark: Path, tmp_path: Path) -> None:
+    weights = agent_of(tmp_path, env)
+    assert ringside.load_agent(weights, env=env, device="cpu").game == env
+    assert not mark.exists()
+    assert ringside.evaluate(weights, env=env, episodes=1, device="cpu")["game"] == env
+    assert mark.exists()
+
+
+def test_registered_ids_need_no_flag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(
+        gymnasium.registry, "Registered-v0", gymnasium.envs.registration.EnvSpec("Registered-v0", Catch)
+    )
+    weights = agent_of(tmp_path, "Registered-v0")
+    assert ringside.evaluate(weights, episodes=1, device="cpu")["game"] == "Registered-v0"
+    run = run_of(tmp_path, env="Registered-v0")
+    assert ringside.starting_point(None, run).play.env == "Registered-v0"
+
+
+@pytest.mark.parametrize("load", ["game", "run"])
+def test_a_game_needs_no_flag_and_takes_none(load: str, tmp_path: Path, refused: Refused) -> None:
+    words = {
+        "game": ["eval", "--load", str(random_weights(tmp_path / "agent"))],
+        "run": ["--resume", str(run_of(tmp_path, game="pong"))],
+    }[load]
+    said = refused(*words, "--env", "tests.pixel_game:factory")
+    assert "was trained on the game pong, not on an env: omit --env tests.pixel_game:factory." in said
+
+
+def test_another_env_than_the_files_is_refused_by_both_names(tmp_path: Path, refused: Refused) -> None:
+    weights, run = agent_of(tmp_path, "marker:factory"), run_of(tmp_path, env="marker:factory")
+    says = "was trained on marker:factory, not on --env other:factory: name the same one."
+    for words in (["eval", "--load", str(weights)], ["--resume", str(run)]):
+        assert says in refused(*words, "--env", "other:factory")
+    assert "name the agent with --load" in refused("play", "--human", "--env", "other:factory")
 
 
 @pytest.mark.parametrize(
     "env",
-    ["os:abort", "sys:exit", "posix:abort", "this:anything", "numpy:array", "torch.hub:load", "no_such:thing", ":x"],
+    ["", "marker:CartPole-v1", ":CartPole-v1", "CartPole-v1\n", " CartPole-v1", "CartPole", "a:b", "a:b/Odd-v0"],
 )
-def test_libraries_may_not(env: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigError, match="a file may not choose which function"):
-        require_own(env, "run", advice="do")
-
-
-@pytest.mark.parametrize("where", ["getusersitepackages", "getsitepackages"])
-def test_neither_may_what_is_installed_for_one_user_or_by_the_system(
-    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_only_an_id_that_is_registered_letter_for_letter_needs_no_flag(
+    env: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "installed_there.py").write_text("")
+    monkeypatch.setitem(gymnasium.registry, "a:b/Odd-v0", gymnasium.registry["CartPole-v1"])
+    assert is_registered("CartPole-v1")
+    assert not is_registered(env)
+
+
+@pytest.mark.parametrize("env", ["a:b; rm -rf ~", "a:$(id)", "--help", "a:b\x1b[2J", "a b", "а:factory", "", "a\nb:c"])
+def test_a_forged_name_is_not_offered_for_the_command_line(env: str) -> None:
+    with pytest.raises(ConfigError, match=r"cannot be one: the file is forged\.$") as error:
+        require_env(Play(env=env), None, what="This run", is_registered=is_registered)
+    assert str(error.value).isprintable()
+    with pytest.raises(ConfigError, match="not on --env other:factory") as error:
+        compare_env(Play(env=env), "other:factory", what="This run")
+    assert str(error.value).isprintable()
+
+
+def test_what_acts_outside_of_training_is_taken_from_no_file(tmp_path: Path) -> None:
+    foreign = {
+        "track": "wandb",
+        "run_dir": "/elsewhere",
+        "init_from": "elsewhere",
+        "resume": "elsewhere",
+        "plain": True,
+    }
+    run = run_of(tmp_path, **foreign)
+    found = ringside.starting_point(None, run).run
+    assert found == replace(CONFIG.run, run_dir=run, resume=run)
+    assert configuration(["--resume", str(run)]).run.track == "off"
+    assert configuration(["--resume", str(run), "--track", "wandb"]).run.track == "wandb"
+
+
+@pytest.mark.parametrize("settings", [{}, {"env": "marker:factory", "track": "wandb"}])
+def test_the_command_that_continues_a_run_is_taken(settings: dict[str, str], tmp_path: Path) -> None:
+    run = run_of(tmp_path, **settings)
+    words = resume_words(CONFIG.with_settings(run_dir=run, **settings))
+    found = configuration(words)
+    assert (found.play.env, found.run.track) == (settings.get("env"), settings.get("track", "off"))
+    assert len(words) == 2 + 2 * len(settings)
+
+
+@pytest.mark.parametrize("method", ["dqn.evil", "../evil", "__main__", "", "os\n"])
+def test_a_method_is_a_name_and_no_path_of_modules(method: str) -> None:
+    values = Network("small", 3).to_json() | {"method": method}
+    with pytest.raises(ValueError, match="there is no method"):
+        Network.from_json(values)
+
+
+def test_the_commands_of_the_document_show_the_rule(
+    tmp_path: Path, launch: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (ROOT / "docs" / "trust.md").read_text()
+    (module,) = re.findall(r"^    echo '(.*)' > marker\.py$", text, re.MULTILINE)
+    (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    commands = re.findall(r"^    python launch\.py (.*?) +#", text, re.MULTILINE)
     monkeypatch.syspath_prepend(tmp_path)
-    require_own("installed_there:thing", "run", advice="do")
-    monkeypatch.setattr(site, where, lambda: str(tmp_path) if "user" in where else [str(tmp_path)])
-    with pytest.raises(ConfigError, match="a file may not choose which function"):
-        require_own("installed_there:thing", "run", advice="do")
+    Path("marker.py").write_text(module)
+    exec(program.replace("zoo/pong", str(ROOT / "zoo" / "pong")), {})
+    refused, imported = (launch(*command.split()) for command in commands)
+    del sys.modules["marker"]
+    assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
+    assert re.search(asks_for("marker:factory"), refused.stderr)
+    assert (imported.returncode, imported.stdout) == (2, "imported\n")

@@ -21,13 +21,15 @@ from tasks.zoo import command_of
 from tests.checkpoints import random_weights
 from watch.scores import summarise
 
+CATCH = "tests.pixel_game:factory"
 
-def check_entry(entry: Path) -> None:
+
+def check_entry(entry: Path, env: str | None = None) -> None:
     """An entry's files are there, small, and of the same agent; its evaluation is by the rules of its protocol."""
     assert (entry / catalogue.WEIGHTS).stat().st_size <= catalogue.MOST_BYTES
     names = {path.name for path in entry.iterdir()}
     assert names == {catalogue.WEIGHTS, catalogue.SUMMARY, catalogue.EVALUATION, catalogue.README}
-    weights = weights_at(entry)
+    weights = weights_at(entry, env)
     summary = json.loads((entry / catalogue.SUMMARY).read_text())
     evaluation = json.loads((entry / catalogue.EVALUATION).read_text())
     readme = (entry / catalogue.README).read_text()
@@ -64,13 +66,11 @@ def empty_zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def make_run(directory: Path, **settings: object) -> Path:
     """A run directory as a run leaves it, of a small random network."""
-    random_weights(directory, "tests.pixel_game:factory", actions=3)
-    config = PRESETS["quick"].with_settings(
-        env="tests.pixel_game:factory", network="small", run_dir=directory, **settings
-    )
+    random_weights(directory, CATCH, actions=3)
+    config = PRESETS["quick"].with_settings(env=CATCH, network="small", run_dir=directory, **settings)
     (directory / "config.json").write_text(json.dumps(config.to_json()))
     summary = {
-        "game": "tests.pixel_game:factory",
+        "game": CATCH,
         "protocol": "nature",
         "steps": 20 * 1_024,
         "rounds": 20,
@@ -99,9 +99,9 @@ def test_an_entry_is_made_of_a_run(empty_zoo: Path, tmp_path: Path, capsys: pyte
     source = run / "checkpoints" / "best.safetensors"
     assert main(["zoo"]) == 0
     assert capsys.readouterr().out == "The zoo is empty.\n"
-    assert main(["zoo", "--add", str(source), "--name", "catch", "--device", "cpu"]) == 0
+    assert main(["zoo", "--add", str(source), "--env", CATCH, "--name", "catch", "--device", "cpu"]) == 0
     entry = empty_zoo / "catch"
-    check_entry(entry)
+    check_entry(entry, CATCH)
     assert {path.name for path in empty_zoo.iterdir()} == {"catch"}
     assert (entry / catalogue.WEIGHTS).read_bytes() == source.read_bytes()
     readme = (entry / catalogue.README).read_text()
@@ -109,10 +109,11 @@ def test_an_entry_is_made_of_a_run(empty_zoo: Path, tmp_path: Path, capsys: pyte
     assert "--seed 9" in readme
     assert "--total-steps 7_168" in readme, "the version of the weights, in steps"
     assert "actors" not in readme
+    assert readme.count(f"--load zoo/catch --env {CATCH}") == 2, "the commands of the entry work"
     capsys.readouterr()
     assert main(["zoo"]) == 0
     assert capsys.readouterr().out.startswith("catch: tests.pixel_game:factory, protocol nature, mean ")
-    assert main(["zoo", "--add", str(source), "--name", "catch"]) == 2
+    assert main(["zoo", "--add", str(source), "--env", CATCH, "--name", "catch"]) == 2
     assert "has a catch already" in capsys.readouterr().err
 
 
@@ -120,10 +121,11 @@ def test_an_entry_is_made_of_a_run(empty_zoo: Path, tmp_path: Path, capsys: pyte
     ("arguments", "sentence"),
     [
         (["--add", "nowhere"], "nowhere does not exist"),
-        (["--add", "{run}", "--name", "../pong"], "must be of small letters"),
-        (["--add", "{run}"], "must be of small letters"),
-        (["--add", "{alone}"], "is in no run directory"),
+        (["--add", "{run}", "--env", "{env}", "--name", "../pong"], "must be of small letters"),
+        (["--add", "{run}", "--env", "{env}"], "must be of small letters"),
+        (["--add", "{alone}", "--env", "{env}"], "is in no run directory"),
         (["--name", "pong"], "say --add RUN"),
+        (["--env", CATCH], "say --add RUN"),
     ],
 )
 def test_what_cannot_be_added(
@@ -131,7 +133,7 @@ def test_what_cannot_be_added(
 ) -> None:
     run = make_run(tmp_path / "run") / "checkpoints" / "best.safetensors"
     alone = shutil.copy(run, tmp_path / "here" / "alone.safetensors")
-    assert main(["zoo", *(word.format(run=run, alone=alone) for word in arguments)]) == 2
+    assert main(["zoo", *(word.format(run=run, alone=alone, env=CATCH) for word in arguments)]) == 2
     assert sentence in capsys.readouterr().err
     assert not list(empty_zoo.iterdir())
 
