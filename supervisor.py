@@ -133,7 +133,7 @@ class Supervisor:
         if self._refusal is not None:
             raise self._refusal
         if self._killed_scribe:
-            raise RunFailed("The run ended without a last checkpoint; --resume goes on from the one before, if any.")
+            raise RunFailed("The run ended without a last checkpoint.")
         return self._board.finished
 
     def _do(self) -> None:
@@ -170,7 +170,7 @@ class Supervisor:
             elif not self._board.stopping or number == Role.SCRIBE:  # who may not go on is not waited for
                 self._watch(number, child, since)
         if self._requests.count and not self._board.stopping:
-            self._note("Stopping: the last finished round is saved. Ctrl-C once more ends at once, without saving.")
+            self._note(f"Stopping: {self._to_be_saved} Ctrl-C once more ends at once, without saving.")
             self._stop()
         if self._board.stopping:
             self._patience.look(since, int(self._board.heartbeat[Role.SCRIBE]))
@@ -190,7 +190,7 @@ class Supervisor:
         except Exception as error:  # noqa: BLE001  (somebody else's function; raised again at the end)
             self._refusal = error
             if self._children and not self._board.stopping:
-                self._note("Stopping: the function that looks on failed. The last finished round is saved.")
+                self._note(f"Stopping: the function that looks on failed; {self._to_be_saved}")
                 self._stop()
 
     def _start(self, number: int, incarnation: int) -> None:
@@ -333,6 +333,11 @@ class Supervisor:
             child.process.kill()
 
     # --- endings
+
+    @property
+    def _to_be_saved(self) -> str:
+        """What becomes of the run when it stops now: half a sentence."""
+        return "the last finished round is saved." if self._board.committed >= 0 else "there is nothing to save yet."
 
     @property
     def _out_of_patience(self) -> bool:

@@ -55,7 +55,4 @@ def _sentence(error: RuntimeError) -> str:
             "directly: something else may use this GPU (nvidia-smi) or this machine's memory (free); a smaller "
             "--replay-size needs less."
         )
-    return (
-        f"The GPU failed: {said}. The kernel log (dmesg, lines with Xid) may say why; --resume goes on from the last "
-        "checkpoint."
-    )
+    return f"The GPU failed: {said}. The kernel log (dmesg, lines with Xid) may say why."

@@ -141,7 +141,7 @@ class Rounds:
             elif time.monotonic() - since > STUCK_SECONDS:
                 raise DeviceFault(
                     f"The GPU did not finish a slice of up to {SLICE_UPDATES} updates in {STUCK_SECONDS:.0f} s. The "
-                    "kernel log (dmesg, lines with Xid) may say why; --resume goes on from the last checkpoint."
+                    "kernel log (dmesg, lines with Xid) may say why."
                 )
             meanwhile()
             self._waiter.beat()

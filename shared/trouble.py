@@ -35,7 +35,4 @@ def warning(number: int, run_dir: Path, *, queue_full: bool) -> str:
 
 def without_checkpoint(number: int, run_dir: Path) -> str:
     """Why a run ended without its last checkpoint or its summary."""
-    return (
-        f"The last checkpoint could not be written. {explain(number, run_dir)}. "
-        "--resume goes on from the checkpoint before, if there is one."
-    )
+    return f"The last checkpoint could not be written. {explain(number, run_dir)}."

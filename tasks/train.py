@@ -67,6 +67,7 @@ def main(arguments: Sequence[str]) -> int:
         raise ConfigError(str(error)) from error
     except RunFailed as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
+        print(how_to_continue(plan.config), file=sys.stderr)
         return 1
     finally:
         if begun:
@@ -79,8 +80,29 @@ def main(arguments: Sequence[str]) -> int:
         + f". Everything is in {plan.config.run.run_dir}."
     )
     if not summary["finished"]:
-        print(f"Continue it with: {command(*resume_words(plan.config))}")
+        print(how_to_continue(plan.config))
     return 0
+
+
+def how_to_continue(config: Config) -> str:
+    """The sentence that says what to type after a run that did not come to its end, by what its directory holds."""
+    from shared.errors import CheckpointError
+    from shared.manifest import CHECKPOINTS, manifests_in, newest_usable
+
+    run_dir = config.run.run_dir
+    assert run_dir is not None, "the configuration is not resolved"
+    checkpoints = run_dir / CHECKPOINTS
+    if not checkpoints.is_dir() or not manifests_in(checkpoints):
+        return "Nothing was saved: the run ended before its first checkpoint. The same command starts it again."
+    try:
+        checkpoint = newest_usable(run_dir, lambda manifest: manifest)
+    except CheckpointError as error:
+        return f"It cannot be resumed: {error}"
+    if checkpoint.has_replay:
+        return f"Continue it with: {command(*resume_words(config))}"
+    played = ("--game", config.play.game) if config.play.env is None else ("--env", config.play.env)
+    begin = command("--init-from", str(run_dir), *played)
+    return f"It was saved without its replay and cannot be resumed. Start a new run from its weights with: {begin}"
 
 
 def _parse(arguments: Sequence[str]) -> Training:

@@ -77,6 +77,7 @@ class Observer:
             samples_per_step=updates * config.learn.batch_size / learning_steps
             if learning and learning_steps > 0
             else None,
+            can_be_saved=board.committed >= 0,
             learning=learning,
             epsilon=sizes.epsilon(steps // sizes.envs, config.explore),
             episodes=int(board.episodes[0]),

@@ -55,7 +55,9 @@ def render(status: Status, width: int, height: int = 100) -> RenderableType:
     for warning in status.warnings:
         picture.add_row(Text(f"Warning: {warning}", style="bold yellow"))
     picture.add_row(Text(f"{status.run_dir}", style="dim", overflow="fold"))
-    picture.add_row(Text("Ctrl-C saves and stops", style="dim"))
+    picture.add_row(
+        Text("Ctrl-C saves and stops" if status.can_be_saved else "Ctrl-C stops; nothing is saved yet", style="dim")
+    )
     return picture
 
 

@@ -112,6 +112,8 @@ class Status:
     updates_per_second: float | None = None
     samples_per_step: float | None = None
     """Achieved since learning began."""
+    can_be_saved: bool = False
+    """True once there is a boundary that a stop saves."""
     learning: bool = False
     """Whether updates have begun."""
     epsilon: float | None = None

@@ -1,15 +1,47 @@
-"""A run that is resumed with another arithmetic goes on, and says that it is not the same to the last bit."""
+"""Continuing a run: what to type after it stopped, and what another arithmetic changes."""
 
 from __future__ import annotations
 
 import json
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from shared.checkpoint import CheckpointWriter
 from shared.manifest import find_checkpoint
+from tasks.train import how_to_continue
+from tests.checkpoints import ACTIONS, CONFIG, SIZES, rewrite, write_run
 from tests.runs import finish, memory_of, records, start, summary, wait_until
+
+
+def test_what_to_type_after_a_run_follows_from_what_was_saved(tmp_path: Path) -> None:
+    config = replace(CONFIG, run=replace(CONFIG.run, run_dir=tmp_path))
+    begun_anew = "Nothing was saved: the run ended before its first checkpoint. The same command starts it again."
+    assert how_to_continue(config) == begun_anew
+    CheckpointWriter(tmp_path, CONFIG, SIZES, ACTIONS)
+    assert how_to_continue(config) == begun_anew, "the directory alone is no checkpoint"
+    write_run(tmp_path, 2)
+    assert how_to_continue(config).startswith("Continue it with: ")
+    assert how_to_continue(config).endswith(f"--resume {tmp_path}")
+    for manifest in tmp_path.glob("checkpoints/checkpoint-*.json"):
+        rewrite(manifest, has_replay=False)
+    assert how_to_continue(config).endswith(f"--init-from {tmp_path} --game breakout")
+    for manifest in tmp_path.glob("checkpoints/checkpoint-*.json"):
+        manifest.write_text("{}")
+    assert how_to_continue(config).startswith("It cannot be resumed: No checkpoint in")
+
+
+@pytest.mark.stress
+def test_a_run_that_is_stopped_before_its_first_checkpoint_says_that_nothing_was_saved(tmp_path: Path) -> None:
+    process = start(tmp_path / "run")
+    memory_of(process, tmp_path / "run")  # no role has come that far
+    process.send_signal(signal.SIGINT)
+    output = finish(process)
+    assert "Stopping: there is nothing to save yet." in output
+    assert "Nothing was saved: the run ended before its first checkpoint." in output
+    assert "--resume" not in output
 
 
 @pytest.mark.stress

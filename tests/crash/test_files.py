@@ -81,7 +81,7 @@ def test_who_stops_a_run_on_a_full_disk_is_told_that_it_was_not_saved(tmp_path: 
     process.send_signal(signal.SIGTERM)
     output = finish(process, code=1)
     assert "The last checkpoint could not be written." in output
-    assert "--resume goes on from the checkpoint before" in output
+    assert f"--resume {run_dir}" in output
     assert "Traceback" not in output
     manifest = find_checkpoint(run_dir)
     assert (manifest.boundary, manifest.refused) == (saved, ())

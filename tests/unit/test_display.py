@@ -118,6 +118,11 @@ def test_everything_stands_in_eighty_columns() -> None:
     assert "…" not in text
 
 
+def test_what_a_stop_would_save_is_said() -> None:
+    assert "Ctrl-C saves and stops" in picture(replace(status(), can_be_saved=True), 80)
+    assert "Ctrl-C stops; nothing is saved yet" in picture(NEW, 80)
+
+
 def test_many_actors_share_a_line_and_few_have_their_own() -> None:
     text = picture(status(12), 80)
     assert re.search(r"actors 12 +working .* 90% \(88%-92%\) +0", text)

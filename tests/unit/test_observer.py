@@ -47,6 +47,7 @@ def test_a_run_that_has_not_begun(clock: Clock) -> None:
     assert found.verdict.limit == "starting"
     assert [role.name for role in found.roles] == ["inference", "learner", "scribe", "actor 0", "actor 1"]
     assert {role.state for role in found.roles} == {"starting"}
+    assert not found.can_be_saved
     assert line(found)
     memory.arena.close()
 
@@ -77,6 +78,7 @@ def test_speeds_shares_and_figures(clock: Clock) -> None:
     found = watcher.look()
     assert (found.steps, found.frames, found.committed) == (120, 480, 3)
     assert (found.steps_per_second, found.frames_per_second, found.updates_per_second) == (55.0, 220.0, 5.0)
+    assert found.can_be_saved
     assert found.time_left == pytest.approx(280 / 55)
     assert found.samples_per_step == 10 * 32 / (120 - 80)
     assert (found.loss, found.mean_q) == (0.25, 1.5)
