@@ -13,8 +13,13 @@ chosen (tests/boundary).
 
 from __future__ import annotations
 
-import os
 import signal
+
+if __name__ == "__main__":
+    # Any process of a run goes on when it is asked for its stacks: until `stacks_told` the request waits.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module

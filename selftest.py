@@ -23,6 +23,7 @@ from shared.config import SUMMARY_FILE
 from shared.manifest import BEST_FILE, CHECKPOINTS
 from shared.memory import Plan
 from shared.parent import die_with, killed
+from shared.stacks import stacks_told_later
 from shared.words import words_of
 
 ROUNDS = 4
@@ -49,15 +50,16 @@ def check(plan: Plan) -> Check:
     with tempfile.TemporaryDirectory(prefix="ringside-doctor-") as scratch:
         run_dir = Path(scratch) / "run"
         first, digest = _first_weights(Path(scratch), plan)
-        process = subprocess.Popen(
-            [sys.executable, str(_LAUNCHER), *_words(plan), f"--run-dir={run_dir}", f"--init-from={first}"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,  # by which its processes are found again
-            preexec_fn=partial(die_with, os.getpid(), signal.SIGTERM),
-        )
+        with stacks_told_later():
+            process = subprocess.Popen(
+                [sys.executable, str(_LAUNCHER), *_words(plan), f"--run-dir={run_dir}", f"--init-from={first}"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,  # by which its processes are found again
+                preexec_fn=partial(die_with, os.getpid(), signal.SIGTERM),
+            )
         try:
             _, errors = process.communicate(timeout=SECONDS)
         except subprocess.TimeoutExpired:

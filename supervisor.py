@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import multiprocess
-from multiprocess import reduction, resource_tracker
+from multiprocess import reduction
 from multiprocess.connection import wait as wait_for
 
 from shared import mps, trouble
@@ -35,6 +35,7 @@ from shared.stacks import TELL_STACKS
 from shared.threads import threads_as_recorded
 from shared.vigil import Vigil, sight
 from shared.wait import Bell
+from spawning import ChildProcess
 
 STACKS_SECONDS = 0.5
 """How long a process that hangs has to say where its threads are, before it is killed."""
@@ -101,7 +102,6 @@ class Supervisor:
         self._bells = [Bell.create() for _ in range(count)]
         self._asked = Bell.create()
         """Rung by a request: it is answered at once, not when the next look is due."""
-        self._context = multiprocess.get_context("spawn")
         self._children: dict[int, _Child] = {}
         self._logged: dict[int, int] = {}
         """Bytes that were in a process's log when this run began."""
@@ -138,8 +138,6 @@ class Supervisor:
 
     def _do(self) -> None:
         """Start everybody, and look after them until the last has gone."""
-        # Begun by the first process that is started, it would unblock what `_spawn` blocks.
-        resource_tracker.ensure_running()
         try:
             for process in [*self._roles, *range(Role.ACTORS, Role.ACTORS + self._plan.actors)]:
                 if self._board.stopping:  # one could not be started
@@ -211,7 +209,7 @@ class Supervisor:
         module = "actors.actor" if number >= Role.ACTORS else MODULES[Role(number)]
         self._board.phase[number] = Phase.STARTING
         self._board.beat(number)
-        process = self._context.Process(target=run_role, args=(module, birth), name=role_name(number), daemon=True)
+        process = ChildProcess(target=run_role, args=(module, birth), name=role_name(number), daemon=True)
         try:
             self._spawn(process, AGAIN_SECONDS if incarnation else 0.0)
         except OSError as error:

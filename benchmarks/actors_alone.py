@@ -15,6 +15,7 @@ import select
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +65,7 @@ def play(lane: Lane, memory: Memory, ticks: int, random: np.random.Generator) ->
 
 
 def member(game: str, index: int, seconds: float) -> dict[str, Any]:
-    """One process: says that it is ready, waits for a line, plays for so long. It ends with the one that started it."""
-    die_with(os.getppid())
+    """One process: says that it is ready, waits for a line, plays for so long."""
     config = config_of(game, index)
     envs = [make_env(config.play, index, env, training=True) for env in range(config.play.envs)]
     memory = Memory.create(Plan(config, envs[0].actions))
@@ -87,7 +87,14 @@ def crew(game: str, processes: int, seconds: float) -> list[dict[str, Any]]:
     """What each of several processes did at the same time."""
     command = [sys.executable, "-m", "benchmarks.actors_alone", "--game", game, "--seconds", str(seconds), "--index"]
     members = [
-        subprocess.Popen([*command, str(i)], cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        subprocess.Popen(
+            [*command, str(i)],
+            cwd=ROOT,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            preexec_fn=partial(die_with, os.getpid()),
+        )
         for i in range(1, processes + 1)
     ]
     try:

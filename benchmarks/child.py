@@ -9,16 +9,17 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
-import multiprocess
+from multiprocess import Pipe
 from multiprocess.connection import Connection
 
 from benchmarks.report import CannotRun, WrongResult
 from shared.arena import ArenaError
 from shared.cublas import choose_workspace
 from shared.errors import DeviceFault
-from shared.parent import REAP_SECONDS, die_with
+from shared.parent import REAP_SECONDS
 from shared.stacks import stacks_told
 from shared.threads import threads_as_recorded
+from spawning import ChildProcess
 
 START_SECONDS = 120.0
 """Most that a process may take beyond the time that it was given."""
@@ -33,10 +34,9 @@ class Child:
         self, work: Callable[..., None], arguments: tuple[Any, ...], environment: Mapping[str, str] | None = None
     ) -> None:
         choose_workspace()
-        context = multiprocess.get_context("spawn")
-        self._ours, theirs = context.Pipe()
-        self._process = context.Process(
-            target=_child, args=(theirs, os.getpid(), work, arguments, dict(environment or {})), daemon=True
+        self._ours, theirs = Pipe()
+        self._process = ChildProcess(
+            target=_child, args=(theirs, work, arguments, dict(environment or {})), daemon=True
         )
         with threads_as_recorded():  # as the processes of the runs that it is compared with
             self._process.start()
@@ -79,11 +79,8 @@ class Child:
         self._process.join(REAP_SECONDS)
 
 
-def _child(
-    connection: Connection, parent: int, work: Callable[..., None], arguments: tuple[Any, ...], env: dict[str, str]
-) -> None:
+def _child(connection: Connection, work: Callable[..., None], arguments: tuple[Any, ...], env: dict[str, str]) -> None:
     """The process."""
-    die_with(parent)
     os.environ.update(env)
     stacks_told()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the benchmark decides what it means

@@ -4,16 +4,15 @@ one process a core at once, where what hyper-threads and shared caches cost show
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import multiprocess
 import numpy as np
 from ale_py import ALEInterface, LoggerMode, roms
+from multiprocess import Pipe
 from multiprocess.connection import Connection
 
 from actors.atari import game_name
@@ -21,9 +20,11 @@ from benchmarks.limits import Options
 from benchmarks.report import CannotRun, Report, WrongResult
 from shared.config import FRAME_SKIP
 from shared.machine import usable_cores
-from shared.parent import REAP_SECONDS, die_with
+from shared.parent import REAP_SECONDS
 from shared.protocols import PROTOCOLS
 from shared.random import Stream, below
+from shared.stacks import stacks_told
+from spawning import ChildProcess
 
 RULES = PROTOCOLS["nature"]
 BLOCK_TICKS = 250
@@ -132,12 +133,11 @@ def bare_speeds(game: str, seconds: float, processes: int) -> list[float]:
 @contextmanager
 def crew(game: str, processes: int) -> Iterator[list[Connection]]:
     """Processes with an emulator each, loaded and waiting for `speeds_of`; they end with the block."""
-    context = multiprocess.get_context("spawn")
     connections, children = [], []
     try:
         for index in range(processes):
-            ours, theirs = context.Pipe()
-            child = context.Process(target=_member, args=(theirs, game, index + 1, os.getpid()), daemon=True)
+            ours, theirs = Pipe()
+            child = ChildProcess(target=_member, args=(theirs, game, index + 1), daemon=True)
             child.start()
             theirs.close()
             connections.append(ours)
@@ -192,10 +192,10 @@ def _receive(connection: Connection, seconds: float) -> Any:
     raise CannotRun(f"A process that plays the bare emulator did not answer within {seconds:.0f} s.")
 
 
-def _member(connection: Connection, game: str, seed: int, parent: int) -> None:
+def _member(connection: Connection, game: str, seed: int) -> None:
     """A process of the crew: says that it is ready, then plays for as long as it is told, until it is ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the benchmark decides what it means
-    die_with(parent)
+    stacks_told()
     bare = Bare(game, seed)
     bare.play(0, [0] * BLOCK_TICKS)
     connection.send("ready")

@@ -16,6 +16,7 @@ from typing import Any
 from benchmarks.report import ROOT, CannotRun, WrongResult
 from shared.config import LOGS
 from shared.parent import die_with, killed, output_of
+from shared.stacks import stacks_told_later
 
 END_SECONDS = 300.0
 """Longest time from asking a run to stop to its end."""
@@ -60,7 +61,7 @@ def running(command: Sequence[str], errors: Path) -> Iterator[subprocess.Popen[b
         command: its file and arguments.
         errors: where its standard error goes.
     """
-    with open(errors, "wb") as file:
+    with open(errors, "wb") as file, stacks_told_later():
         process = subprocess.Popen(
             [sys.executable, *command],
             cwd=ROOT,

@@ -13,9 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import multiprocess
 import numpy as np
-from multiprocess import reduction
+from multiprocess import Pipe, reduction
 from multiprocess.connection import Connection
 
 from benchmarks.limits import Options
@@ -25,8 +24,10 @@ from shared.board import Role
 from shared.config import Config
 from shared.mailbox import Mailbox
 from shared.memory import Memory, Plan
-from shared.parent import REAP_SECONDS, die_with
+from shared.parent import REAP_SECONDS
+from shared.stacks import stacks_told
 from shared.wait import LOOK_SECONDS, Bell, Waiter
+from spawning import ChildProcess
 
 ACTIONS = 18
 START_SECONDS = 60.0
@@ -100,9 +101,8 @@ def _asker() -> Iterator[Asker]:
     config = Config().with_settings(envs=2, actors=1, round_steps=100, replay_size=100, network="small", run_dir=Path())
     memory = Memory.create(Plan(config, ACTIONS))
     bells = Bell.create(), Bell.create()
-    context = multiprocess.get_context("spawn")
-    pipe, theirs = context.Pipe()
-    child = context.Process(target=_serve, args=(theirs, memory.plan, os.getpid()), daemon=True)
+    pipe, theirs = Pipe()
+    child = ChildProcess(target=_serve, args=(theirs, memory.plan), daemon=True)
     child.start()
     theirs.close()
     asker = Asker(memory, bells, pipe)
@@ -120,10 +120,10 @@ def _asker() -> Iterator[Asker]:
         memory.arena.close()
 
 
-def _serve(pipe: Connection, plan: Plan, parent: int) -> None:
+def _serve(pipe: Connection, plan: Plan) -> None:
     """The side of inference: `TRIPS` of the kind that it is told, again and again, until it is ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the benchmark decides what it means
-    die_with(parent)
+    stacks_told()
     memory = Memory.attach(reduction.recv_handle(pipe), plan)
     mine, other = (Bell(reduction.recv_handle(pipe)) for _ in range(2))
     waiter, mailbox = Waiter(memory.board, Role.INFERENCE, mine), memory.mailbox

@@ -21,7 +21,7 @@ from benchmarks.report import ROOT
 from shared import machine
 from shared.files import write_atomic
 from shared.parent import die_with, killed
-from shared.stacks import TELL_STACKS
+from shared.stacks import TELL_STACKS, stacks_told_later
 
 STAGE_SECONDS = 560.0
 """Of a stage with all its commands."""
@@ -146,15 +146,16 @@ class Stage:
         with (self.out / f"{self.name}.log").open("ab") as log:
             log.write(f"\n$ python {' '.join(words)}\n".encode())
             log.flush()
-            process = subprocess.Popen(
-                [sys.executable, *words],
-                cwd=ROOT,
-                env=os.environ | TALKATIVE,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=partial(die_with, os.getpid(), signal.SIGTERM),
-            )
+            with stacks_told_later():
+                process = subprocess.Popen(
+                    [sys.executable, *words],
+                    cwd=ROOT,
+                    env=os.environ | TALKATIVE,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    preexec_fn=partial(die_with, os.getpid(), signal.SIGTERM),
+                )
             satisfied = late = False
             try:
                 while not satisfied and not late and process.poll() is None:

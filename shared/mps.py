@@ -30,7 +30,7 @@ from pathlib import Path
 from shared.parent import die_with, killed, output_of
 from shared.proc import stat_fields
 from shared.requests import HEEDED, ignore_requests
-from shared.stacks import stacks_told
+from shared.stacks import stacks_told, stacks_told_later
 
 CONTROL = "nvidia-cuda-mps-control"
 DRIVER_FOLDER = "/usr/local/nvidia/bin"
@@ -106,15 +106,16 @@ class Service:
         self._trial = trial
         try:
             self._directory = Path(tempfile.mkdtemp(prefix="ringside-mps-"))  # for this user alone, mode 0700
-            self._guardian = subprocess.Popen(
-                [sys.executable, "-m", "shared.mps", str(self._directory)],
-                cwd=Path(__file__).resolve().parent.parent,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-                start_new_session=True,  # a Ctrl-C is for the run to answer
-            )
+            with stacks_told_later():
+                self._guardian = subprocess.Popen(
+                    [sys.executable, "-m", "shared.mps", str(self._directory)],
+                    cwd=Path(__file__).resolve().parent.parent,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    text=True,
+                    start_new_session=True,  # a Ctrl-C is for the run to answer
+                )
         except OSError as error:
             raise MpsError(f"A guardian of {CONTROL} could not be started: {error.strerror}.") from error
         assert self._guardian.stdout is not None, "it was asked for"

@@ -23,6 +23,7 @@ from shared.manifest import BEST_FILE, CHECKPOINTS
 from shared.parent import die_with
 from shared.requests import requests_heard
 from shared.sizes import sizes_of
+from shared.stacks import stacks_told_later
 from shared.suites import SUITES
 from shared.words import command, flag_in, flag_of, nearest, words_of
 from tasks.arguments import LAUNCHER, PROGRAM, Choices, config_of, parse_choices
@@ -248,7 +249,9 @@ class _Steward:
         if self._stopped:
             return -signal.SIGTERM
         end = partial(die_with, os.getpid(), signal.SIGTERM)
-        self._child = subprocess.Popen([sys.executable, str(LAUNCHER), *words], start_new_session=aside, preexec_fn=end)
+        command = [sys.executable, str(LAUNCHER), *words]
+        with stacks_told_later():
+            self._child = subprocess.Popen(command, start_new_session=aside, preexec_fn=end)
         try:
             if self._stopped:  # it was, before there was anybody to tell
                 self._child.terminate()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from multiprocess import spawn
 
 from shared.config import Config
 from shared.layout import LayoutError
@@ -153,6 +154,15 @@ def child(process: subprocess.Popen[str], role: str) -> psutil.Process | None:
         except psutil.NoSuchProcess:
             continue
     return None
+
+
+SPAWN_FLAG = spawn.get_command_line()[-1]
+"""Last word of the command by which multiprocess starts a child."""
+
+
+def spawning(process: psutil.Process) -> bool:
+    """True if a child of a run is still starting, so that it has no title yet."""
+    return process.cmdline()[-1:] == [SPAWN_FLAG]
 
 
 def gone(process: subprocess.Popen[str], seconds: float = 2.0) -> bool:

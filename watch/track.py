@@ -1,7 +1,7 @@
 """`--track wandb`: a process that reads a run's records and sends them to Weights & Biases.
 
 It reads files and nothing else, so whatever the service does, or the network does not, the run cannot be disturbed;
-and it ends with the run. `python -m watch.track RUN PARENT` is started by `Tracker`; closing its standard input says
+and it ends with the run. `python -m watch.track RUN` is started by `Tracker`; closing its standard input says
 that the run is over.
 """
 
@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,6 +25,7 @@ from shared.cores import NICENESS
 from shared.files import PRIVATE_UMASK, read_object, write_atomic
 from shared.parent import die_with, killed
 from shared.requests import ignore_requests
+from shared.stacks import stacks_told, stacks_told_later
 from watch.follow import Follower
 from watch.tags import episode_scalars, evaluation_scalars, round_scalars
 
@@ -47,14 +49,18 @@ class Tracker:
         self._log = run_dir / LOGS / "track.log"
         self._shown = self._lost = False
         self._log.parent.mkdir(parents=True, exist_ok=True)
-        with open(self._log, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as log:
+        with (
+            open(self._log, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as log,
+            stacks_told_later(),
+        ):
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "watch.track", str(run_dir.absolute()), str(os.getpid())],
+                [sys.executable, "-m", "watch.track", str(run_dir.absolute())],
                 cwd=Path(__file__).parents[1],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # a Ctrl-C is not for it: it sends the rest first
+                preexec_fn=partial(die_with, os.getpid()),
             )
 
     def look(self) -> None:
@@ -124,10 +130,10 @@ def tracking(run: Run, look: Callable[[T], None], note: Callable[[str], None]) -
 # --- the process
 
 
-def main(run_dir: Path, parent: int) -> None:
+def main(run_dir: Path) -> None:
     """Send what is new until standard input is closed, then the rest and the summary."""
     ignore_requests()
-    die_with(parent)
+    stacks_told()
     os.umask(PRIVATE_UMASK)
     os.nice(NICENESS)
     import wandb
@@ -172,4 +178,4 @@ def _scalars(record: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]))

@@ -31,5 +31,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.section("storms")
     for tally in TALLIES:
         terminalreporter.line(str(tally))
+    kills, early = sum(tally.kills for tally in TALLIES), sum(tally.early for tally in TALLIES)
     back = [seconds for tally in TALLIES for seconds in tally.back]
-    terminalreporter.line(str(Tally(f"{len(TALLIES)} runs in all", sum(tally.kills for tally in TALLIES), back)))
+    terminalreporter.line(str(Tally(f"{len(TALLIES)} runs in all", kills, early, back)))

@@ -8,7 +8,7 @@ import signal
 import statistics
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ from typing import Any
 import psutil
 
 from shared.board import Phase, Role
-from tests.runs import finish, memory_of, records, start, summary, wait_until
+from shared.proc import stat_fields
+from tests.runs import SPAWN_FLAG, finish, memory_of, records, start, summary, wait_until
 
 FLAGS = {
     "env": "tests.pixel_game:factory",
@@ -25,6 +26,7 @@ FLAGS = {
     "eval_envs": "4",
 }
 """Every role there is, the evaluator too."""
+EARLY_SECONDS = 1.0
 SOON_SECONDS, LONGEST_SECONDS = 120.0, 900.0
 """How long a role may take to be at work again, and a run to end, before a test gives up, on a machine under load."""
 
@@ -35,13 +37,15 @@ class Tally:
 
     name: str
     kills: int = 0
+    early: int = 0
+    """Kills in the first second of a life."""
     back: list[float] = field(default_factory=list)
     """Seconds from a kill to the same role at work again."""
     lost: float | None = None
     """Seconds by which the run took longer, for each kill."""
 
     def __str__(self) -> str:
-        words = f"{self.name}: {self.kills:,} kills, same weights"
+        words = f"{self.name}: {self.kills:,} kills, {self.early:,} of them in the first second of a life, same weights"
         if self.back:
             ordered = sorted(self.back)
             words += (
@@ -71,6 +75,12 @@ Undisturbed = Callable[[str], tuple[Result, float]]
 def result_of(run_dir: Path) -> Result:
     last = summary(run_dir)
     return Result(last["weights_sha256"], last["episodes"], records(run_dir, "evaluation"))
+
+
+def age(pid: int) -> float:
+    """Seconds since the start of a process."""
+    started = int(stat_fields(Path(f"/proc/{pid}/stat"))[19]) / os.sysconf("SC_CLK_TCK")
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - started
 
 
 class Storm:
@@ -110,7 +120,7 @@ class Storm:
                 continue
             if words[:1] and words[0] in roles:
                 found[candidate.pid] = roles[words[0]]
-            elif "--multiprocess-fork" in words:
+            elif words[-1:] == [SPAWN_FLAG]:
                 found[candidate.pid] = None
         return found
 
@@ -124,9 +134,7 @@ class Storm:
             number = living[pid]
             if number is not None:
                 self._waiting[number] = int(self.board.restarts[number]), time.monotonic()
-            os.kill(pid, signal.SIGKILL)
-            self._struck.add(pid)
-        self.tally.kills += len(victims)
+            self._strike(pid, signal.SIGKILL)
         return len(victims)
 
     def freeze(self, *wanted: int) -> None:
@@ -135,18 +143,29 @@ class Storm:
             self.watch_for(lambda number=number: number in self.living().values())
             pid = next(pid for pid, position in self.living().items() if position == number)
             self._waiting[number] = int(self.board.restarts[number]), time.monotonic()
-            os.kill(pid, signal.SIGSTOP)
-            self._struck.add(pid)
-            self.tally.kills += 1
+            self._strike(pid, signal.SIGSTOP)
 
-    def kill_one_starting(self) -> int:
-        """Kill a process that has not come to work yet, if there is one."""
-        starting = [pid for pid, n in self.living().items() if n is None or self.board.phase[n] == Phase.STARTING]
-        for pid in starting[:1]:
-            os.kill(pid, signal.SIGKILL)
-            self._struck.add(pid)
-            self.tally.kills += 1
-        return len(starting[:1])
+    def _strike(self, pid: int, number: signal.Signals) -> None:
+        """Send a deadly signal, and count it."""
+        self.tally.early += age(pid) < EARLY_SECONDS
+        os.kill(pid, number)
+        self._struck.add(pid)
+        self.tally.kills += 1
+
+    def kill_one_starting(self) -> None:
+        """Kill a random process that has not come to work yet, if there is one."""
+        self._kill_one_of(pid for pid, n in self.living().items() if n is None or self.board.phase[n] == Phase.STARTING)
+
+    def kill_one_early(self) -> bool:
+        """Kill a random process in the first second of its life; False: there is none."""
+        return self._kill_one_of(pid for pid in self.living() if age(pid) < EARLY_SECONDS)
+
+    def _kill_one_of(self, pids: Iterable[int]) -> bool:
+        """Kill a random one of these; False: there is none."""
+        found = sorted(pids)
+        if found:
+            self._strike(self.random.choice(found), signal.SIGKILL)
+        return bool(found)
 
     def look(self) -> None:
         """Note which of those killed are at work again."""

@@ -9,12 +9,13 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 import selftest
 from shared.stacks import TELL_STACKS
 from tests.crash.storm import FLAGS, Undisturbed, result_of
-from tests.runs import child, finish, gone, memory_of, start, summary, wait_until
+from tests.runs import child, finish, gone, memory_of, spawning, start, summary, wait_until
 
 ROLES = ("scribe", "learner", "inference", "actor 0", "actor 1")
 
@@ -54,6 +55,20 @@ def test_killing_the_launcher_takes_all_children_along_and_the_run_can_be_resume
     assert not (run_dir / "summary.json").exists()
     finish(start(run_dir, "--resume", str(run_dir)))
     assert result_of(run_dir) == undisturbed("4_800")[0]
+
+
+@pytest.mark.stress
+def test_roles_that_are_still_starting_go_on_when_asked_for_stacks_and_end_with_the_launcher(tmp_path: Path) -> None:
+    process = start(tmp_path / "run", program=("tests/starting.py",))
+    children = psutil.Process(process.pid).children
+    wait_until(process, lambda: sum(spawning(child) for child in children()) == len(ROLES))
+    starting = children()
+    os.killpg(process.pid, TELL_STACKS)
+    assert len(starting) == len(ROLES) + 1, "multiprocess has a resource tracker"
+    assert psutil.wait_procs(starting, timeout=1.0)[1] == starting
+    process.kill()
+    process.wait()
+    assert gone(process)
 
 
 @pytest.mark.parametrize("early", [True, pytest.param(False, marks=pytest.mark.stress)])

@@ -5,13 +5,25 @@ The last lines that these tests print are their tally.
 
 from __future__ import annotations
 
+import os
+import random
+import signal
+import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from shared.board import Role
-from tests.crash.storm import Storm, Undisturbed, begin
+from shared.memory import Memory
+from shared.proc import stat_fields
+from spawning import ChildProcess
+from tests.crash.storm import Storm, Tally, Undisturbed, begin
+from tests.unit.test_spawning import Unpickled
+from tests.waiting import until
 
 BURST = 20
 """Kills within two seconds."""
@@ -26,6 +38,34 @@ def burst(storm: Storm, kills: int = BURST, seconds: float = 2.0) -> None:
     while storm.tally.kills < target and storm.rages():
         storm.kill()
         storm.pause(seconds / kills)
+
+
+def test_a_storm_sees_and_kills_who_has_no_name_yet() -> None:
+    process = ChildProcess(target=print, args=(Unpickled(signal.pause),), daemon=True)
+    storm = object.__new__(Storm)
+    storm.process = cast("subprocess.Popen[str]", SimpleNamespace(pid=os.getpid()))
+    storm.memory = cast(Memory, SimpleNamespace(plan=SimpleNamespace(actors=1)))
+    storm.random, storm.tally, storm._struck, storm._waiting = random.Random(1), Tally("one"), set(), {}
+    process.start()
+    until(lambda: storm.living() == {process.pid: None})
+    assert storm.kill() == 1
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert storm.tally.kills == 1
+    assert storm.living() == {}
+
+
+@pytest.mark.parametrize(("seconds", "early"), [(0.9, 1), (1.1, 0)])
+def test_a_kill_in_the_first_second_is_counted_as_such(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, early: int
+) -> None:
+    started = int(stat_fields(Path("/proc/self/stat"))[19]) / os.sysconf("SC_CLK_TCK")
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: started + seconds)
+    monkeypatch.setattr(os, "kill", lambda pid, number: None)
+    storm = object.__new__(Storm)
+    storm.tally, storm._struck = Tally("one"), set()
+    storm._strike(os.getpid(), signal.SIGKILL)
+    assert (storm.tally.kills, storm.tally.early) == (1, early)
 
 
 @pytest.mark.timeout(300)
@@ -84,6 +124,20 @@ def test_during_start_up(undisturbed: Undisturbed, tmp_path: Path, seed: int) ->
         storm.pause(storm.random.random())
         storm.kill_one_starting()
     storm.end(undisturbed("4_800")[0])
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("seed", range(3))
+def test_in_the_first_second_of_a_life(undisturbed: Undisturbed, tmp_path: Path, seed: int) -> None:
+    """Whoever was just started is killed, before or after it has its name; when there is none such, any other."""
+    storm = begin(tmp_path / "run", f"in the first second of a life, seed {seed}", seed)
+    while storm.rages() and storm.tally.early < 80:
+        storm.pause(1.5 * storm.random.random())
+        if storm.rages() and not storm.kill_one_early():
+            storm.kill()
+    storm.end(undisturbed("4_800")[0])
+    assert storm.tally.early == 80
 
 
 def _at_the_end_of_a_round(storm: Storm) -> bool:

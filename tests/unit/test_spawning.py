@@ -1,0 +1,97 @@
+"""Processes that are still starting: they end with their parent, and go on when they are asked for their stacks."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from multiprocess import Pipe
+from multiprocess.connection import Connection
+
+from shared.stacks import TELL_STACKS, stacks_told
+from spawning import ChildProcess
+from tests.runs import ROOT
+
+PARENT = """
+import signal, sys
+from spawning import ChildProcess
+from tests.unit.test_spawning import Unpickled
+process = ChildProcess(target=print, args=(Unpickled(signal.pause),))
+process.start()
+print(process.pid, flush=True)
+signal.pause()
+"""
+END_SECONDS = 20.0
+
+
+class Unpickled:
+    """An argument at which a child calls a function, while it is still loading what it was given."""
+
+    def __init__(self, function: Callable[..., object], *arguments: Any) -> None:
+        self._call = function, arguments
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[Any, ...]]:
+        return self._call
+
+
+def ended(pidfd: int) -> bool:
+    """Wait for the end of a process."""
+    return bool(select.select([pidfd], [], [], END_SECONDS)[0])
+
+
+def test_who_is_still_starting_ends_with_its_parent() -> None:
+    with subprocess.Popen([sys.executable, "-c", PARENT], cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pidfd = os.pidfd_open(int(parent.stdout.readline()))
+        try:
+            assert not select.select([pidfd], [], [], 0)[0]
+            parent.kill()
+            gone = ended(pidfd)
+            if not gone:
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            assert gone
+        finally:
+            os.close(pidfd)
+
+
+def _answer(started: object, connection: Connection) -> None:
+    stacks_told()
+    connection.send("I go on")
+
+
+def test_who_is_asked_for_stacks_while_it_starts_goes_on() -> None:
+    ours, theirs = Pipe()
+    process = ChildProcess(target=_answer, args=(Unpickled(Connection.recv, theirs), theirs))
+    process.start()
+    os.kill(process.pid, TELL_STACKS)
+    ours.send("now you may")
+    theirs.close()
+    try:
+        assert ours.recv() == "I go on"
+    finally:
+        process.join(END_SECONDS)
+    assert process.exitcode == 0
+
+
+def test_who_can_write_no_stacks_goes_on() -> None:
+    program = "import os, signal; from shared.stacks import *; stacks_told(); os.kill(os.getpid(), TELL_STACKS)"
+    subprocess.run(["sh", "-c", f"{sys.executable} -c '{program}' 2>&-"], cwd=ROOT, check=True, timeout=60)
+
+
+def test_the_command_goes_on_before_it_has_loaded_anything() -> None:
+    """A module that `launch.py` loads asks for the stacks."""
+    program = f"""
+import os, runpy, signal, sys
+class Asking:
+    def __getattr__(self, name):
+        os.kill(os.getpid(), signal.SIGUSR1)
+        os._exit(7)
+sys.modules["pathlib"] = Asking()
+runpy.run_path({str(ROOT / "launch.py")!r}, run_name="__main__")
+"""
+    assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 7
