@@ -48,7 +48,7 @@ class Play:
     game: str = "breakout"
     """Atari game, as in ale-py: breakout, space_invaders or SpaceInvaders."""
     env: str | None = None
-    """Instead of a game: a Gymnasium id with image observations, module:Id-v0, or module:factory."""
+    """Instead of a game: a Gymnasium id with image observations; module:Id-v0 or module:factory, also to --resume."""
     protocol: ProtocolName = "nature"
     """Rules of preprocessing and episodes (docs/protocols.md)."""
     envs: int = 96

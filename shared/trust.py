@@ -34,7 +34,7 @@ def require_env(play: Play, given: str | None, *, what: str, is_registered: Call
         compare_env(play, given, what=what)
     elif not is_registered(play.env):
         if not _SAFE_TO_TYPE.fullmatch(play.env):
-            raise ConfigError(f"{what} names {play.env!r:.120} as its env, which cannot be one: the file is forged.")
+            raise ConfigError(f"{what} was trained on {play.env!r:.120}: pass that odd name to --env if you trust it.")
         raise ConfigError(f"{what} was trained on {play.env}; pass --env {play.env} if you trust it.")
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import base64
 import io
 import re
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -66,9 +66,16 @@ class Picture:
     """As a data URI, so that the names inside do not meet those of another."""
 
 
-def style() -> AbstractContextManager[None]:
-    """The look of all pictures here: they are drawn and saved inside of it."""
-    return mpl.rc_context(_STYLE)
+@contextmanager
+def style() -> Iterator[None]:
+    """The look of all pictures here: they are drawn and saved inside of it.
+
+    A `matplotlibrc` of the working directory, which may be a foreign run's, counts for nothing.
+    """
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(_STYLE)
+        yield
 
 
 def save(figure: Figure, directory: Path, name: str, caption: str) -> Picture:

@@ -7,13 +7,14 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import matplotlib as mpl
 import numpy as np
 import pytest
 
 from shared.config import ConfigError
 from tasks import report as task
 from tests.written_runs import write_run
-from watch.curves import COLOURS, band_of, curve_of
+from watch.curves import COLOURS, band_of, curve_of, style
 from watch.records import load
 from watch.words import amount, duration, score, setting
 
@@ -206,3 +207,11 @@ def test_colours_differ() -> None:
 )
 def test_figures_as_people_read_them(found: str, expected: str) -> None:
     assert found == expected
+
+
+def test_settings_of_matplotlib_where_a_report_is_started_count_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(mpl.rcParams, "text.usetex", True)  # which has another program run on what is drawn
+    with style():
+        assert not mpl.rcParams["text.usetex"]
+        assert mpl.rcParams["axes.grid"]
+    assert mpl.rcParams["text.usetex"]
