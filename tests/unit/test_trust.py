@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,10 +19,10 @@ import zoo.catalogue as catalogue
 from actors.env import is_registered
 from shared.config import CONFIG_FILE, ConfigError, Play
 from shared.parameters import Network
-from shared.trust import compare_env, require_env, resume_words
+from shared.trust import compare_env, require_env
 from tasks import report, suite
 from tasks.arguments import parse_choices
-from tasks.train import configuration
+from tasks.train import configuration, how_to_continue
 from tests.checkpoints import CONFIG, random_weights, write_run
 from tests.conftest import Launch, Refused
 from tests.pixel_game import Catch
@@ -227,9 +228,10 @@ def test_what_acts_outside_of_training_is_taken_from_no_file(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("settings", [{}, {"env": "marker:factory", "track": "wandb"}])
-def test_the_command_that_continues_a_run_is_taken(settings: dict[str, str], tmp_path: Path) -> None:
+def test_the_printed_command_that_continues_a_run_is_taken(settings: dict[str, str], tmp_path: Path) -> None:
     run = run_of(tmp_path, **settings)
-    words = resume_words(CONFIG.with_settings(run_dir=run, **settings))
+    printed = shlex.split(how_to_continue(CONFIG.with_settings(run_dir=run, **settings)))
+    words = printed[printed.index("--resume") :]
     found = configuration(words)
     assert (found.play.env, found.run.track) == (settings.get("env"), settings.get("track", "off"))
     assert len(words) == 2 + 2 * len(settings)
