@@ -23,7 +23,9 @@ from typing import Any
 from shared import cgroup, checks, machine, mps
 from shared.checks import Check
 from shared.config import Config
+from shared.contention import Contention
 from shared.memory import Plan
+from shared.proc import ROOT
 from shared.results import write_result, written_file
 from shared.validate import nearest_directory, replay_that_fits
 from shared.words import as_spelt, command
@@ -31,6 +33,8 @@ from shared.words import as_spelt, command
 PROJECT = Path(__file__).resolve().parent
 _WRITTEN = 32 << 20
 """Bytes of the test of the disk."""
+_IDLE_SECONDS = 1.0
+"""For which other programs are watched."""
 _COLOURS = ("green", "yellow", "red")
 
 
@@ -86,6 +90,8 @@ def diagnose(config: Config, words: Sequence[str]) -> tuple[list[Check], str]:
         answers.append(checks.mps(installed=mps.control() is not None))
     answers += checks.before_start(plan, continues=ringside.continues(plan))
     answers.append(checks.locked_memory(machine.locked_memory()))
+    with _working("other programs"):
+        answers.append(_contention())
     with _working("disk"):
         answers.append(_disk_speed(nearest_directory(run_dir)))
     with _working("self-test: a small run"):
@@ -119,6 +125,18 @@ def _packages() -> Check:
         except importlib.metadata.PackageNotFoundError:
             installed[name] = None
     return checks.packages(ranges, installed)
+
+
+def _contention(root: Path = ROOT) -> Check:
+    """Do nothing for a moment, and see how busy the cores are meanwhile."""
+    found = Contention(root)
+    found.read(begun := time.monotonic_ns(), time.process_time_ns())
+    time.sleep(_IDLE_SECONDS)
+    found.read(ended := time.monotonic_ns(), time.process_time_ns())
+    if not found.at:
+        return checks.contention(None, None, found.cores)
+    others, stolen = (max(0, ns) / (ended - begun) for ns in (found.others, found.stolen))
+    return checks.contention(others, stolen, found.cores)
 
 
 def _disk_speed(directory: Path) -> Check:

@@ -21,6 +21,7 @@ from shared.balance import Balancer
 from shared.board import Phase, Role, Stop
 from shared.cgroup import OomKills
 from shared.config import LOGS
+from shared.contention import Contention
 from shared.cores import Claims, cores_of_actors
 from shared.cublas import choose_workspace
 from shared.deaths import Cause, Deaths, signal_name
@@ -40,6 +41,8 @@ from spawning import ChildProcess
 STACKS_SECONDS = 0.5
 """How long a process that hangs has to say where its threads are, before it is killed."""
 LOOK_SECONDS = 0.25
+CONTENTION_NS = 1_000_000_000
+"""Between two readings of what others take from the run."""
 AGAIN_SECONDS = 10.0
 """How long it is tried to start a process again that has died."""
 
@@ -97,6 +100,7 @@ class Supervisor:
         self._oom_kills = OomKills()
         self._memory = Memory.create(plan)
         self._board = self._memory.board
+        self._contention = Contention()
         self._balancer = Balancer(self._board) if plan.config.machine.balance == "auto" else None
         count = Role.ACTORS + plan.actors
         self._bells = [Bell.create() for _ in range(count)]
@@ -109,6 +113,7 @@ class Supervisor:
         self._cores: list[frozenset[int] | None] = [None] * plan.actors
         if plan.config.machine.pin == "auto":
             self._cores = cores_of_actors(plan.actors, self._claims)
+        self._read_contention()
         self._roles = [Role.SCRIBE, Role.LEARNER, Role.INFERENCE]
         if plan.evaluation_episodes:
             self._roles.append(Role.EVALUATOR)
@@ -177,7 +182,16 @@ class Supervisor:
         if self._balancer is not None and not self._board.stopping:
             for move in self._balancer.look():
                 self._bells[Role.ACTORS + move.taker].ring()  # it makes emulators while it waits for the others
+        if time.monotonic_ns() - self._contention.at >= CONTENTION_NS:
+            self._read_contention()
         self._show()
+
+    def _read_contention(self) -> None:
+        """Put on the board what others take from the run."""
+        own = int(self._board.cpu_ns.sum()) + time.process_time_ns()
+        found = self._contention
+        found.read(time.monotonic_ns(), own)
+        self._board.contention[:] = found.at, found.others, found.stolen
 
     def _show(self) -> None:
         """Let whoever looks on look; nobody's mistake there may cost what was not saved yet."""

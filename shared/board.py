@@ -27,9 +27,13 @@ CHECKPOINT = ("bytes", "seconds", "at_steps", "count")
 """Of the newest checkpoint of this sitting: size with its replay, time that it took, the clock of its boundary, and its
 number, from 1."""
 
+CONTENTION = ("at", "others", "stolen")
+"""Nanoseconds: of CLOCK_MONOTONIC at the newest reading, and the core time that other programs and the hypervisor have
+taken until then (`shared.contention`). All are 0 where the kernel does not tell."""
+
 SAMPLES = 2
 """Samples of the growing words that the scribe keeps: at the beginning of learning, and at the newest record."""
-MOMENT_WORDS, COUNTED_WORDS = 4, 3
+MOMENT_WORDS, COUNTED_WORDS = 7, 3
 """Words of a sample (watch/load.py): for the moment, and for each process."""
 
 
@@ -67,6 +71,7 @@ def board_fields(sizes: Sizes, processes: int) -> list[Field]:
         Field("board.stop", "i8", (1,), "supervisor"),
         Field("board.restarts", "i8", (processes,), "supervisor"),
         Field("board.moves", "i8", (1,), "supervisor"),
+        Field("board.contention", "i8", (len(CONTENTION),), "supervisor"),
         Field("board.prepared", "i8", (1,), "scribe"),
         Field("board.begun_ns", "i8", (1,), "scribe"),
         Field("board.before", "f8", (len(BEFORE),), "scribe"),
@@ -112,6 +117,7 @@ class Board:
         self.stop = arena["board.stop"]
         self.restarts = arena["board.restarts"]
         self.moves = arena["board.moves"]
+        self.contention = arena["board.contention"]
         self.prepared = arena["board.prepared"]
         self.begun_ns = arena["board.begun_ns"]
         self.before = arena["board.before"]

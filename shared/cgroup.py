@@ -67,6 +67,15 @@ def cpu_quota(group: Path) -> tuple[int | None, int]:
     return (quota if quota is not None and quota > 0 else None), period or 0
 
 
+def cpu_time(root: Path = ROOT) -> int | None:
+    """Nanoseconds of CPU time of the innermost group above this process that has a quota; None: not known."""
+    for group in groups(root, "cpu"):
+        if cpu_quota(group)[0] is not None:
+            used = pairs(group / "cpu.stat").get("usage_usec")  # version 2
+            return number(group / "cpuacct.usage") if used is None else used * 1_000
+    return None
+
+
 def memory_limit(group: Path) -> int | None:
     """Bytes that a group may take, or None."""
     for name in ("memory.max", "memory.limit_in_bytes"):

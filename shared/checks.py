@@ -17,6 +17,7 @@ from typing import Literal
 
 from shared import machine, validate
 from shared.config import ConfigError
+from shared.contention import in_words
 from shared.doubts import doubts
 from shared.memory import Plan
 from shared.resolve import TEAMS, busy_threads, learner_threads_of
@@ -161,6 +162,17 @@ def cores(actors: int, usable: int, processors: int) -> Check:
             "They take turns and play no faster than fewer would.",
         )
     return Check("cores", "green", f"{may}, by {count(actors, 'actor')} and the learner's side.")
+
+
+def contention(others: float | None, stolen: float | None, usable: int) -> Check:
+    """Cores that other programs use and that a hypervisor takes; None: the kernel does not tell."""
+    said = in_words(others, stolen, usable)
+    if said:
+        advice = "Figures measured now will be too low; a run that shares its cores is slower, and as exact."
+        return Check("other programs", "yellow", " ".join(said), advice)
+    if others is None:
+        return Check("other programs", "green", "What they use is not known here: the kernel does not tell.")
+    return Check("other programs", "green", f"They use {others:.1f} of {count(usable, 'core')}.")
 
 
 def threads(plan: Plan, usable: int) -> list[Check]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shared.words import count
 from watch.status import CheckpointStatus, Status
 
 UNKNOWN = "–"
@@ -45,6 +46,15 @@ def saved(checkpoint: CheckpointStatus) -> str:
     return f"at {short(checkpoint.steps)} ({checkpoint.bytes / 1e6:,.1f} MB in {checkpoint.seconds:.1f} s)"
 
 
+def taken(status: Status) -> str:
+    """The cores that other programs use and a hypervisor takes: 0.9 of 2 cores; 0.9, 0.2 stolen, of 2."""
+    if status.others is None:
+        return UNKNOWN
+    if status.stolen and status.stolen >= 0.05:
+        return f"{status.others:.1f}, {status.stolen:.1f} stolen, of {status.usable_cores}"
+    return f"{status.others:.1f} of {count(status.usable_cores, 'core')}"
+
+
 def line(status: Status) -> str:
     """Everything that matters in one line, the same words in the same order every time."""
     parts = [
@@ -66,6 +76,8 @@ def line(status: Status) -> str:
         parts.append(f"checkpoint {saved(status.checkpoint)}")
     if status.verdict and status.verdict.share is not None:
         parts.append(f"limit {status.verdict.limit} ({status.verdict.share:.0%})")
+    if status.others is not None:
+        parts.append(f"others {taken(status)}")
     restarts = sum(role.restarts for role in status.roles)
     if restarts:
         parts.append(f"restarts {restarts}")

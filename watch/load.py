@@ -33,12 +33,14 @@ class Sample:
         steps: played by all envs.
         updates: of the learner.
         evaluation_waited: nanoseconds in which the learner waited for a free place in the queue of evaluations.
+        contention_at, others, stolen: `shared.board.CONTENTION`.
         busy, waited, cpu: i8[processes], nanoseconds.
     """
 
     def __init__(self, words: NDArray[np.int64]) -> None:
         self.words = words.copy()
-        self.at, self.steps, self.updates, self.evaluation_waited = (int(word) for word in self.words[:MOMENT_WORDS])
+        moment = (int(word) for word in self.words[:MOMENT_WORDS])
+        self.at, self.steps, self.updates, self.evaluation_waited, self.contention_at, self.others, self.stolen = moment
         self.busy, self.waited, self.cpu = self.words[MOMENT_WORDS:].reshape(COUNTED_WORDS, -1)
 
     @classmethod
@@ -50,7 +52,7 @@ class Sample:
         busy = board.busy_ns + since * np.isin(phase, (Phase.WORKING, Phase.REDOING))
         waited = board.waited_ns + since * (phase == Phase.WAITING)
         steps = int(board.lane_done.sum()) * memory.sizes.lane_envs
-        moment = [at, steps, int(board.updates[0]), int(board.evaluation_wait_ns[0])]
+        moment = [at, steps, int(board.updates[0]), int(board.evaluation_wait_ns[0]), *board.contention]
         return cls(np.concatenate([np.array(moment, np.int64), busy, waited, board.cpu_ns]))
 
 
@@ -62,6 +64,10 @@ class Load:
     steps_per_second: float | None
     updates_per_second: float | None
     roles: tuple[RoleStatus, ...]
+    others: float | None
+    """Cores that other programs used; None: not known."""
+    stolen: float | None
+    """Cores that the hypervisor took; None: not known."""
     verdict: Verdict
 
 
@@ -99,7 +105,17 @@ def load_between(memory: Memory, old: Sample, new: Sample, usable_cores: int) ->
         pace = max(0, new.updates - old.updates) / seconds
     roles = roles_between(memory, old, new)
     held = max(0, new.evaluation_waited - old.evaluation_waited) / (new.at - old.at) if seconds > 0 else 0.0
+    others = stolen = None
+    if 0 < old.contention_at < new.contention_at:
+        measured = new.contention_at - old.contention_at
+        others, stolen = (max(0, ns) / measured for ns in (new.others - old.others, new.stolen - old.stolen))
     found = verdict(
-        roles, learning=new.updates > 0, usable_cores=usable_cores, steps_per_second=speed, evaluation_wait=held
+        roles,
+        learning=new.updates > 0,
+        usable_cores=usable_cores,
+        steps_per_second=speed,
+        evaluation_wait=held,
+        others=others,
+        stolen=stolen,
     )
-    return Load(seconds, speed, pace, roles, found)
+    return Load(seconds, speed, pace, roles, others, stolen, found)

@@ -88,6 +88,9 @@ class Observer:
             evaluation=self._evaluation(),
             checkpoint=self._checkpoint(),
             roles=load.roles,
+            usable_cores=self._cores,
+            others=load.others,
+            stolen=load.stolen,
             verdict=load.verdict,
             warnings=self._warnings(known, updates),
         )

@@ -15,7 +15,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from watch.line import UNKNOWN, clock, figure, number, saved, share, short, whole
+from watch.line import UNKNOWN, clock, figure, number, saved, share, short, taken, whole
 from watch.status import RoleStatus, Status
 
 FEW_ACTORS = 4
@@ -91,6 +91,7 @@ def _figures(status: Status, width: int) -> Table:
         ("epsilon", number(status.epsilon, 3)),
         ("evaluated", evaluated),
         ("saved", saved(status.checkpoint) if status.checkpoint else UNKNOWN),
+        ("others", taken(status)),
     ]
     pairs = 2 if width >= _TWO_COLUMNS else 1
     table = Table.grid(padding=(0, 1))

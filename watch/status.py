@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from shared.config import Schedule
+from shared.contention import in_words
 
 Limit = Literal["starting", "cores", "learner", "emulation", "inference", "scribe", "evaluation", "none"]
 
@@ -125,6 +126,12 @@ class Status:
     evaluation: EvaluationStatus | None = None
     checkpoint: CheckpointStatus | None = None
     roles: tuple[RoleStatus, ...] = ()
+    usable_cores: int = 0
+    """Cores that the run may use."""
+    others: float | None = None
+    """Of these, how many other programs used."""
+    stolen: float | None = None
+    """Of these, how many a hypervisor took."""
     verdict: Verdict | None = None
     warnings: tuple[str, ...] = ()
 
@@ -159,21 +166,24 @@ def verdict(
     usable_cores: int,
     steps_per_second: float | None = None,
     evaluation_wait: float = 0.0,
+    others: float | None = None,
+    stolen: float | None = None,
 ) -> Verdict:
     """Say which role limits the run, and what share of its limit the run reaches.
 
-    Where the cores are all in use, everybody seems busy, if only with waiting for a core: then the cores are the limit,
-    and who takes most of them is said. Otherwise a role that hardly waits limits those that do: learner and actors
-    wait for each other at the end of a round, and the actors for inference at every step. A role that is busy for the
-    share b of the time would allow 1/b of the speed, with the others as they are, since it does the same work for each
-    step either way; of the actors that is the mean, with their lanes evenly shared, and the slowest says whether the
-    others wait for it. Where none is, and the learner waits a tenth of the time for a free place in the queue of
-    evaluations, these are the limit.
+    Where the cores are all in use, by the run and what else takes them, everybody seems busy, if only with waiting for
+    a core: then the cores are the limit, and who takes most of them is said. Otherwise a role that hardly waits limits
+    those that do: learner and actors wait for each other at the end of a round, and the actors for inference at every
+    step. A role that is busy for the share b of the time would allow 1/b of the speed, with the others as they are,
+    since it does the same work for each step either way; of the actors that is the mean, with their lanes evenly
+    shared, and the slowest says whether the others wait for it. Where none is, and the learner waits a tenth of the
+    time for a free place in the queue of evaluations, these are the limit.
 
-    What these shares do not know: a busy role may wait for a core that another program has, or for a device. On a GPU
-    the learner and inference are busy while they wait for it, be it with their own work or with the other's. Where the
-    limiting role had a core for much less time than it was busy, the sentence says so. Of the cores, a hyper-thread
-    counts as one, and threads that wait in a loop count as work.
+    What these shares do not know: a busy role may wait for a core that another program has, or for a device. Cores that
+    other programs use, or a hypervisor, are named where they are many. On a GPU the learner and inference are busy
+    while they wait for it, be it with their own work or with the other's. Where the limiting role had a core for much
+    less time than it was busy, the sentence says so. Of the cores, a hyper-thread counts as one, and threads that wait
+    in a loop count as work.
 
     Args:
         roles: with their busy shares and the cores that they use, over the same time.
@@ -181,13 +191,37 @@ def verdict(
         usable_cores: how many cores the run may use.
         steps_per_second: the speed over the same time, where known.
         evaluation_wait: share of the time in which the learner waited for a place in the queue of evaluations.
+        others, stolen: cores that other programs used and that a hypervisor took, over the same time, where known.
     """
+    found = _limit(
+        roles,
+        learning=learning,
+        usable_cores=usable_cores,
+        steps_per_second=steps_per_second,
+        evaluation_wait=evaluation_wait,
+        taken=(others or 0.0) + (stolen or 0.0),
+    )
+    if found.limit == "starting":
+        return found
+    return replace(found, sentence=" ".join([found.sentence, *in_words(others, stolen, usable_cores)]))
+
+
+def _limit(
+    roles: Sequence[RoleStatus],
+    *,
+    learning: bool,
+    usable_cores: int,
+    steps_per_second: float | None,
+    evaluation_wait: float,
+    taken: float,
+) -> Verdict:
+    """The verdict but for the words on what others take; `taken`: cores."""
     groups, busy = _groups(roles), busy_by_group(roles)
     if "actors" not in groups or "inference" not in groups:
         return Verdict("starting", "The processes are starting.")
     used = {name: sum(role.cores or 0.0 for role in group) for name, group in groups.items()}
-    if sum(used.values()) >= CORES_IN_USE * usable_cores:
-        return _cores_limit(used, usable_cores, steps_per_second)
+    if sum(used.values()) + taken >= CORES_IN_USE * usable_cores:
+        return _cores_limit(used, taken, usable_cores, steps_per_second)
     if not learning:
         busy["learner"] = 0.0
     learner, emulation, inference = busy.get("learner", 0.0), busy["actors"], busy["inference"]
@@ -229,11 +263,12 @@ def _busy(group: Sequence[RoleStatus]) -> str:
     return f"busy {busy:.0%}" + (f" (on a core {ran:.0%})" if ran < RUNNING * busy else "")
 
 
-def _cores_limit(used: Mapping[str, float], usable_cores: int, steps_per_second: float | None) -> Verdict:
-    """The verdict where all cores are in use; `used` by group of roles."""
+def _cores_limit(used: Mapping[str, float], taken: float, usable_cores: int, steps_per_second: float | None) -> Verdict:
+    """The verdict where all cores are in use; `used` by group of roles, `taken` by what is not of the run."""
     most, *others = sorted(used, key=lambda name: -used[name])
     takes = "take" if most == "actors" else "takes"
-    said = f"All cores are in use ({usable_cores}): {most} {takes} the most, {used[most]:.1f}"
+    said = f"All cores are in use ({usable_cores}" + (f", {taken:.1f} by others" if taken >= 0.05 else "")
+    said += f"): {'of this run ' if taken >= 0.05 else ''}{most} {takes} the most, {used[most]:.1f}"
     rest = ", ".join(f"{name} {used[name]:.1f}" for name in others if used[name] >= 0.05)
     said += f", then {rest}" if rest else ""
     share = min(1.0, sum(used.values()) / usable_cores)

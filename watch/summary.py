@@ -106,6 +106,9 @@ def _load_of(memory: Memory) -> dict[str, Any]:
             "share_of_limit": load.verdict.share,
             "limit_steps_per_second": load.verdict.steps_per_second,
             "seconds": load.seconds,
+            "usable_cores": machine.usable_cores(),
+            "other_programs_cores": load.others,
+            "stolen_cores": load.stolen,
         },
         "roles": {
             role.name: {"busy": role.busy, "cores": role.cores, "restarts": role.restarts} for role in load.roles

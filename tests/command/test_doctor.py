@@ -12,6 +12,7 @@ import pytest
 import doctor
 import ringside
 import selftest
+from shared import checks
 from shared.checks import Check
 from shared.config import Config, PresetName
 from shared.presets import PRESETS
@@ -22,7 +23,7 @@ from tests.runs import ROOT
 SMALL = ("--game", "pong", "--network", "small", "--device", "cpu", "--replay-size", "20_000")
 NAMES = (
     *("Python", "packages", "games", "GPU", "settings", "processor", "cores", "memory", "open files", "processes"),
-    *("run directory", "disk space", "locked memory", "disk speed", "self-test"),
+    *("run directory", "disk space", "locked memory", "other programs", "disk speed", "self-test"),
 )
 
 
@@ -50,6 +51,22 @@ def test_the_small_run_has_the_network_of_the_plan(preset: PresetName) -> None:
     small = ringside.plan(configuration(selftest._words(plan)[1:]))
     assert small.network == plan.network
     assert small.config.extend == plan.config.extend
+
+
+def test_a_machine_that_others_use_is_not_all_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def look(seconds: float) -> None:
+        stat = tmp_path / "proc" / "stat"
+        busy = {cpu: 100 + round(seconds * 90) * stat.exists() for cpu in os.sched_getaffinity(0)}
+        stat.parent.mkdir(exist_ok=True)
+        stat.write_text("".join(f"cpu{cpu} {ticks} 0 0 500 0 0 0 0 0 0\n" for cpu, ticks in busy.items()))
+
+    look(0.0)
+    monkeypatch.setattr(doctor.time, "sleep", look)
+    monkeypatch.setattr(doctor.time, "monotonic_ns", iter([10**9, 2 * 10**9]).__next__)
+    monkeypatch.setattr(doctor.time, "process_time_ns", lambda: 0)
+    found = doctor._contention(tmp_path)
+    cores = len(os.sched_getaffinity(0))
+    assert (found.colour, found.found) == ("yellow", checks.contention(0.9 * cores, 0.0, cores).found)
 
 
 def test_what_is_red_is_said_beside_the_rest_and_in_the_exit_code(

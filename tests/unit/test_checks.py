@@ -72,6 +72,18 @@ def test_a_learner_with_more_threads_than_cores_is_warned_of(plan: Plan) -> None
     assert "--learner-threads 1 is faster, but changes the last bits" in beside_a_gpu.sentence
 
 
+def test_other_programs_on_the_cores_are_warned_of() -> None:
+    busy = checks.contention(1.9, 0.0, 2)
+    assert (busy.colour, busy.found) == ("yellow", "Other programs use 1.9 of 2 cores.")
+    assert "Figures measured now will be too low" in busy.advice
+    assert checks.contention(0.0, 0.3, 2).found == "The hypervisor takes 0.3 of 2 cores (steal time)."
+    assert (checks.contention(0.1, 0.0, 2).colour, checks.contention(0.1, 0.0, 2).found) == (
+        "green",
+        "They use 0.1 of 2 cores.",
+    )
+    assert checks.contention(None, None, 2).colour == "green"
+
+
 def test_memory(plan: Plan) -> None:
     need = plan.layout().size + checks.validate.own_bytes(plan)
     assert checks.memory(plan, 2 * need, 64 * GB).colour == "green"

@@ -149,6 +149,14 @@ def test_the_plain_line() -> None:
     )
 
 
+def test_the_cores_that_others_use_are_shown() -> None:
+    shared = replace(status(), usable_cores=128, others=13.25, stolen=0.04)
+    assert "others    13.2 of 128 cores" in picture(shared, 80)
+    assert "  others 13.2 of 128 cores  " in line(shared)
+    assert "others    13.2, 10.5 stolen, of 128" in picture(replace(shared, stolen=10.5), 80)
+    assert "others    –" in picture(NEW, 80)
+
+
 @pytest.mark.parametrize(
     ("value", "words"),
     [(0, "0"), (950, "950"), (9_984, "9.98k"), (40_000, "40k"), (999_999, "1,000k"), (50e6, "50M"), (1.5e9, "1.5G")],

@@ -15,7 +15,7 @@ from shared.memory import Memory, Plan
 from shared.wait import TELL_NS, Bell, Waiter
 from watch.load import LEARNING, NEWEST, Sample, load_between
 from watch.metrics import MetricsLog
-from watch.summary import summary_of
+from watch.summary import _load_of, summary_of
 
 SECOND = 1_000_000_000
 CONFIG = Config(
@@ -72,6 +72,24 @@ def test_what_the_learner_waited_for_evaluations_makes_them_the_limit(memory: Me
     new.busy[Role.LEARNER], new.waited[Role.LEARNER] = 3 * SECOND, SECOND
     found = load_between(memory, old, new, usable_cores=4).verdict
     assert found.sentence.startswith("Evaluation limits the run: the learner waits 25% of the time until")
+
+
+def test_what_others_took_between_two_samples(memory: Memory) -> None:
+    board = memory.board
+    nothing_known = Sample.take(memory, 10 * SECOND)
+    board.contention[:] = 10 * SECOND, 5 * SECOND, SECOND
+    old = Sample.take(memory, 10 * SECOND)
+    new = after_four_seconds(memory)
+    load = load_between(memory, nothing_known, new, usable_cores=4)
+    assert (load.others, load.stolen) == (None, None)
+    assert load_between(memory, old, new, usable_cores=4).others is None, "there was no reading in between"
+    board.contention[:] = 13 * SECOND, 11 * SECOND, SECOND
+    load = load_between(memory, old, Sample.take(memory, 14 * SECOND), usable_cores=4)
+    assert (load.others, load.stolen) == (2.0, 0.0)
+    assert load.verdict.sentence.endswith("Other programs use 2.0 of 4 cores.")
+    board.samples[LEARNING], board.samples[NEWEST] = old.words, Sample.take(memory, 14 * SECOND).words
+    limit = _load_of(memory)["limit"]
+    assert (limit["other_programs_cores"], limit["stolen_cores"]) == (2.0, 0.0)
 
 
 def test_a_sample_is_kept_as_words_and_does_not_follow_the_board(memory: Memory) -> None:

@@ -32,6 +32,8 @@ def judged(
     usable_cores: int = 64,
     speed: float | None = 450.0,
     evaluation_wait: float = 0.0,
+    others: float | None = None,
+    stolen: float | None = None,
 ) -> Verdict:
     return verdict(
         who,
@@ -39,6 +41,8 @@ def judged(
         usable_cores=usable_cores,
         steps_per_second=speed,
         evaluation_wait=evaluation_wait,
+        others=others,
+        stolen=stolen,
     )
 
 
@@ -136,6 +140,28 @@ def test_when_all_cores_are_in_use_they_are_the_limit() -> None:
         "450 of about 474 steps/s that they allow (95%)."
     )
     assert judged(who, usable_cores=3).limit == "learner"
+
+
+def test_cores_that_other_programs_use_are_in_use_too_and_named() -> None:
+    cores = {"learner": 0.1, "inference": 0.06, "scribe": 0.0, "actor 0": 0.04}
+    who = tuple(replace(role, cores=cores[role.name]) for role in roles(1.0, 0.4, 0.9))
+    found = judged(who, usable_cores=2, others=1.8)
+    assert (found.limit, found.role, found.share) == ("cores", "learner", pytest.approx(0.1))
+    assert judged(who, usable_cores=2).limit == "learner"
+    assert found.sentence == (
+        "All cores are in use (2, 1.8 by others): of this run learner takes the most, 0.1, then inference 0.1; "
+        "450 of about 4,500 steps/s that they allow (10%). "
+        "Other programs use 1.8 of 2 cores."
+    )
+
+
+def test_what_is_taken_from_a_run_is_named_whatever_limits_it() -> None:
+    found = judged(roles(0.9, 0.4, 0.5), usable_cores=8, others=1.0, stolen=0.8)
+    assert found.limit == "learner"
+    assert found.sentence.endswith(
+        "(90%). Other programs use 1.0 of 8 cores. The hypervisor takes 0.8 of 8 cores (steal time)."
+    )
+    assert judged(roles(0.9, 0.4, 0.5), others=1.0).sentence.endswith("(90%).")
 
 
 def test_more_than_all_cores_is_a_matter_of_counting() -> None:

@@ -34,6 +34,7 @@ def stopping() -> Supervisor:
     made._children = {number: _Child(Process()) for number in (Role.SCRIBE, Role.LEARNER)}
     made._requests, made._failure, made._killed_scribe = Requests(), None, False
     made._patience = Patience()
+    made._contention = SimpleNamespace(at=time.monotonic_ns() + 10**12)
     return made  # type: ignore[no-any-return]
 
 
@@ -219,6 +220,21 @@ def test_multiprocess_does_not_wait_for_it_when_the_program_ends(stopping: Super
     supervisor.multiprocess.process._children.add(learner)
     stopping._forget(Role.LEARNER)
     assert learner not in supervisor.multiprocess.process._children
+
+
+def test_what_others_take_is_on_the_board_and_the_run_is_not_among_them() -> None:
+    watching: Any = object.__new__(Supervisor)
+    watching._board = SimpleNamespace(cpu_ns=np.array([5, 7]), contention=np.zeros(3, np.int64))
+    told: list[tuple[int, int]] = []
+
+    def read(at: int, own: int) -> None:
+        told.append((at, own))
+
+    watching._contention = SimpleNamespace(read=read, at=3, others=2, stolen=1)
+    own = time.process_time_ns()
+    watching._read_contention()
+    assert watching._board.contention.tolist() == [3, 2, 1]
+    assert own + 12 <= told[0][1] <= time.process_time_ns() + 12
 
 
 def test_who_hangs_says_where_before_it_is_killed(stopping: Supervisor, monkeypatch: pytest.MonkeyPatch) -> None:

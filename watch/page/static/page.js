@@ -151,6 +151,9 @@ function showRoles(status) {
   const restarts = status.roles.reduce((sum, role) => sum + (role.restarts ?? 0), 0);
   say(find("restarts"), restarts === 1 ? "1 restart" : `${restarts || "no"} restarts`);
   say(find("limit"), status.verdict?.sentence ?? "");
+  const stolen = status.stolen >= 0.05 ? `, a hypervisor takes ${status.stolen.toFixed(1)}` : "";
+  say(find("others"), typeof status.others === "number"
+    ? `Other programs use ${status.others.toFixed(1)} of ${status.usable_cores} cores${stolen}.` : "");
 }
 
 function alerts() {
