@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shared.config import FRAME_SIDE, STACK, Config, ConfigError, Play
+from shared.config import FRAME_SIDE, STACK, Config, ConfigError, Evaluate, Play
 from shared.cublas import choose_workspace
+from shared.protocols import EvalRules, eval_rules
 from shared.trust import compare_env, require_env
 from zoo.catalogue import find
 
@@ -60,6 +61,23 @@ def _stored_weights(load: str | Path) -> StoredWeights:
         return load_weights(path)
     except CheckpointError as error:
         raise ConfigError(f"--load {load} cannot be used. {error}") from error
+
+
+def rules_of(
+    weights: StoredWeights, play: Play, *, eval_epsilon: float | None = None, eval_max_frames: int | None = None
+) -> EvalRules:
+    """Rules of an evaluation of the weights in `play`: those that are given, else those of the run that trained them.
+
+    Raises `ConfigError` for a number out of its range.
+    """
+    from shared import validate
+
+    given = Evaluate(
+        eval_epsilon=weights.eval_epsilon if eval_epsilon is None else eval_epsilon,
+        eval_max_frames=weights.eval_max_frames if eval_max_frames is None else eval_max_frames,
+    )
+    validate.ranges(given)
+    return eval_rules(play, given)
 
 
 def play_of(weights: StoredWeights) -> Play:
@@ -117,11 +135,15 @@ def policy_of(weights: StoredWeights, device: str, rows: int = ROWS, *, captured
 
 
 def evaluation_of(
-    weights: StoredWeights, network: EvaluationPolicy, seed: int, returns: Sequence[float], steps: int
+    weights: StoredWeights,
+    network: EvaluationPolicy,
+    rules: EvalRules,
+    seed: int,
+    returns: Sequence[float],
+    steps: int,
 ) -> dict[str, Any]:
     """Episodes that were played to their ends by the rules of the protocol, judged: JSON values."""
     from shared import machine
-    from shared.protocols import PROTOCOLS
     from shared.scores import SOURCE
     from watch.scores import summarise
 
@@ -132,7 +154,8 @@ def evaluation_of(
         "human_normalised_source": SOURCE,
         "returns": list(returns),
         "steps": steps,
-        "epsilon": PROTOCOLS[weights.protocol].eval_epsilon,
+        "eval_epsilon": rules.epsilon,
+        "eval_max_frames": rules.max_frames,
         "seed": seed,
         "version": weights.version,
         "device": network.device,
@@ -219,7 +242,8 @@ class Agent:
         """
         from actors.preprocessed import gymnasium_env
 
-        return gymnasium_env(play_of(self._weights), settings)
+        play = play_of(self._weights)
+        return gymnasium_env(play, rules_of(self._weights, play).max_frames, settings)
 
 
 def load_agent(load: str | Path, *, env: str | None = None, device: str = "auto") -> Agent:

@@ -19,6 +19,7 @@ from actors.evaluation import Episode, Evaluation
 from actors.film import Shot
 from agent import ROWS, EvaluationPolicy
 from shared.config import FRAME_SIDE, STACK, Play
+from shared.protocols import PROTOCOLS, EvalRules
 from shared.requests import Requests, requests_heard
 from watch.scene import Canvas, Scene
 
@@ -54,22 +55,24 @@ class Player:
     At the end of a `with` block its envs are closed.
     """
 
-    def __init__(self, play: Play, network: EvaluationPolicy | None, seed: int, pilot: Pilot | None = None) -> None:
+    def __init__(
+        self, play: Play, network: EvaluationPolicy | None, seed: int, pilot: Pilot | None = None, *, rules: EvalRules
+    ) -> None:
         """A player of `play`.
 
         Args:
             network: whose values are shown and, where there is no pilot, whose best action is played.
             seed: of the evaluation.
-            pilot: a person; what they choose is played without epsilon.
+            pilot: a person.
+            rules: of the evaluation.
 
         Raises:
             ConfigError: the environment cannot be made.
         """
         if network is None and pilot is None:
             raise ValueError("Nobody plays.")
-        self._evaluation = Evaluation(play, seed, 0)
-        if pilot is not None:
-            self._evaluation.epsilon = 0.0
+        self._evaluation = Evaluation(play, rules, seed, 0)
+        self.rules = rules
         self.game = play.env or play.game
         self._network, self._pilot = network, pilot
         self._envs: list[tuple[Env, list[Shot]]] = []
@@ -167,25 +170,41 @@ class _Seat:
 
 
 def player_of(
-    weights: StoredWeights | None, game: str | None, seed: int, device: str, pilot: Pilot | None = None
+    weights: StoredWeights | None,
+    game: str | None,
+    seed: int,
+    device: str,
+    pilot: Pilot | None = None,
+    *,
+    eval_epsilon: float | None = None,
+    eval_max_frames: int | None = None,
 ) -> tuple[Player, EvaluationPolicy | None]:
     """A player with these weights of their own game or of another with the same actions.
+
+    A pilot plays without epsilon, and as long as an episode of training may last.
 
     Raises `ConfigError` with a sentence when that cannot be.
     """
     from actors.atari import game_name
-    from agent import play_of, policy_of, require_actions
+    from agent import play_of, policy_of, require_actions, rules_of
     from shared.config import Config
 
     name = None if game is None else game_name(game)
     if weights is None:
-        return Player(Config().with_settings(game=name).play, None, seed, pilot), None
+        play = Config().with_settings(game=name).play
+        return Player(play, None, seed, pilot, rules=pilot_rules(play)), None
     play = play_of(weights)
     if name is not None and name != weights.game:
         play = Config().with_settings(game=name, protocol=weights.protocol).play
     require_actions(weights, play)
+    rules = rules_of(weights, play, eval_epsilon=eval_epsilon, eval_max_frames=eval_max_frames)
     network = policy_of(weights, device)
-    return Player(play, network, seed, pilot), network
+    return Player(play, network, seed, pilot, rules=rules if pilot is None else pilot_rules(play)), network
+
+
+def pilot_rules(play: Play) -> EvalRules:
+    """A person plays what they choose, as long as an episode of training may last."""
+    return EvalRules(epsilon=0.0, max_frames=PROTOCOLS[play.protocol].longest_episode_frames)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent import ROWS, Agent, evaluation_of, load_agent, play_of, policy_of, require_actions, weights_at
+from agent import ROWS, Agent, evaluation_of, load_agent, play_of, policy_of, require_actions, rules_of, weights_at
 from shared.arena import ArenaError
 from shared.config import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE, Config, ConfigError, PresetName
 from shared.errors import RunFailed
@@ -282,15 +282,24 @@ def _require_more_to_do(checkpoint: Manifest, ready: Plan) -> None:
 
 
 def evaluate(
-    load: str | Path, *, env: str | None = None, episodes: int | None = None, seed: int = 1, device: str = "auto"
+    load: str | Path,
+    *,
+    env: str | None = None,
+    episodes: int | None = None,
+    seed: int = 1,
+    device: str = "auto",
+    eval_epsilon: float | None = None,
+    eval_max_frames: int | None = None,
 ) -> dict[str, Any]:
-    """Play whole episodes with trained weights by the rules of their protocol, and judge the raw returns.
+    """Play whole episodes with trained weights by the rules of their protocol and run, and judge the raw returns.
 
     Args:
         load: a run directory, a checkpoint, a file of weights or the name of an agent in the zoo.
         env: the `module:factory` or `module:Id-v0` that the agent was trained on. What the file says is only compared
             with it, so that no file chooses code.
         episodes: how many; by default as the protocol says.
+        eval_epsilon: chance of a random action; by default that of the run that trained the weights.
+        eval_max_frames: emulator frames after which an episode is cut; by default that of the run, too.
 
     Returns:
         JSON values: episodes, mean, sd (population), median, best, human_normalised and what they were measured with.
@@ -300,6 +309,7 @@ def evaluate(
     validate.episodes(episodes, seed)
     weights = weights_at(load, env)
     play = play_of(weights)
+    rules = rules_of(weights, play, eval_epsilon=eval_epsilon, eval_max_frames=eval_max_frames)
     require_actions(weights, play)
     # After the refusals, which need not wait for torch.
     import numpy as np
@@ -313,6 +323,6 @@ def evaluate(
     network = policy_of(weights, device, ROWS, captured=False)  # this may be a user's program
     stacks = np.zeros((ROWS, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
     played = play_episodes(
-        play, seed, 0, count, stacks, lambda: greedy(network.policy.q_values(stacks)).astype(np.uint8)
+        play, rules, seed, 0, count, stacks, lambda: greedy(network.policy.q_values(stacks)).astype(np.uint8)
     )
-    return evaluation_of(weights, network, seed, played.returns.tolist(), int(played.lengths.sum()))
+    return evaluation_of(weights, network, rules, seed, played.returns.tolist(), int(played.lengths.sum()))

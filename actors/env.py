@@ -10,6 +10,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -87,7 +88,7 @@ def is_registered(env: str) -> bool:
 
 
 def make_env(play: Play, seed: int, index: int, *, training: bool) -> Env:
-    """The env of global index `index` under the rules of `play`.
+    """The env of global index `index` under the rules of `play`; an evaluation cuts its episodes itself.
 
     Raises `EnvError` when the game or environment is unknown or of the wrong kind.
     """
@@ -98,7 +99,10 @@ def make_env(play: Play, seed: int, index: int, *, training: bool) -> Env:
     from actors.atari import AtariEnv
     from shared.protocols import PROTOCOLS
 
-    return AtariEnv(play.game, PROTOCOLS[play.protocol], seed, index, training=training)
+    protocol = PROTOCOLS[play.protocol]
+    if not training:
+        protocol = replace(protocol, longest_episode_frames=0)
+    return AtariEnv(play.game, protocol, seed, index, training=training)
 
 
 def action_names(play: Play) -> tuple[str, ...]:

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from actors.env import Env, Outcome, make_env
+from actors.env import Env, make_env
 from shared.config import STACK, Play
-from shared.protocols import PROTOCOLS
+from shared.protocols import EvalRules
 from shared.random import Stream, below, bits, uniform
 
 EPISODE_TICKS = 1 << 20
-"""Ticks set aside for one episode; the longest takes 27,000."""
+"""Ticks set aside for one episode; the longest that can be asked for takes a million."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class Returns:
 class Evaluation:
     """The rules and the seed of one evaluation, from which its envs and episodes are made."""
 
-    def __init__(self, play: Play, seed: int, number: int) -> None:
+    def __init__(self, play: Play, rules: EvalRules, seed: int, number: int) -> None:
         """Of evaluation `number` of a run of that seed."""
         self.play = play
+        self.rules = rules
         self.seed = bits(seed, Stream.EVALUATION, number)
-        self.epsilon = PROTOCOLS[play.protocol].eval_epsilon
 
     def env(self) -> Env:
         """An env for any of its episodes. Raises `EnvError` as `make_env` does."""
@@ -45,13 +45,13 @@ class Evaluation:
 
     def open(self, env: Env, episode: int, stack: NDArray[np.uint8]) -> Episode:
         """Begin an episode in an env that plays no other; from now on `stack`, uint8[4, 84, 84], is kept up to date."""
-        return Episode(env, episode, stack, self.seed, self.epsilon)
+        return Episode(env, episode, stack, self.seed, self.rules)
 
 
 class Episode:
     """One episode that is being played."""
 
-    def __init__(self, env: Env, number: int, stack: NDArray[np.uint8], seed: int, epsilon: float) -> None:
+    def __init__(self, env: Env, number: int, stack: NDArray[np.uint8], seed: int, rules: EvalRules) -> None:
         self.number = number
         self.total = 0.0
         """The raw return so far."""
@@ -59,26 +59,26 @@ class Episode:
         self.over = False
         self.action: int | None = None
         """What was played last; with the chance of epsilon it is not what was chosen."""
-        self._env, self._stack, self._seed, self._epsilon = env, stack, seed, epsilon
+        self._env, self._stack, self._seed, self._rules = env, stack, seed, rules
         stack[:-1] = 0
         env.reset(number * EPISODE_TICKS, stack[-1])
 
-    def step(self, chosen: int) -> Outcome:
+    def step(self, chosen: int) -> None:
         """Play the chosen action or, with the chance of epsilon, any."""
         tick = self.number * EPISODE_TICKS + self.steps + 1
         self.action = chosen
-        if uniform(self._seed, Stream.EXPLORE, 0, tick) < self._epsilon:
+        if uniform(self._seed, Stream.EXPLORE, 0, tick) < self._rules.epsilon:
             self.action = below(self._env.actions, self._seed, Stream.EXPLORE_ACTION, 0, tick)
         self._stack[: STACK - 1] = self._stack[1:]
         outcome = self._env.step(tick, self.action, self._stack[-1])
         self.total += outcome.raw_reward
         self.steps += 1
-        self.over = outcome.terminated or outcome.truncated
-        return outcome
+        self.over = outcome.terminated or outcome.truncated or self.steps >= self._rules.max_steps
 
 
 def play_episodes(
     play: Play,
+    rules: EvalRules,
     seed: int,
     number: int,
     episodes: int,
@@ -91,7 +91,7 @@ def play_episodes(
         stacks: uint8[envs, 4, 84, 84], written here; row j belongs to env j.
         ask: returns the greedy actions uint8[envs] for the stacks as they are.
     """
-    evaluation = Evaluation(play, seed, number)
+    evaluation = Evaluation(play, rules, seed, number)
     with ExitStack() as stack:
         envs = [stack.enter_context(closing(evaluation.env())) for _ in range(min(len(stacks), episodes))]
         return _play(evaluation, envs, episodes, stacks, ask)

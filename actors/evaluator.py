@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from actors.evaluation import play_episodes
 from shared.board import Phase, Role
 from shared.process import Birth, enter
+from shared.protocols import eval_rules
 from shared.wait import Stopped
 
 
@@ -16,6 +17,7 @@ def main(birth: Birth) -> None:
     memory, waiter = enter(birth)
     board, queue, config = memory.board, memory.evaluations, memory.plan.config
     inference, scribe = birth.bells.of(Role.INFERENCE), birth.bells.of(Role.SCRIBE)
+    rules = eval_rules(config.play, config.evaluate)
     asked = 0
 
     def ask() -> NDArray[np.uint8]:
@@ -36,7 +38,7 @@ def main(birth: Birth) -> None:
             if number == queue.queued[0]:
                 break
             played = play_episodes(
-                config.play, config.run.seed, number, memory.plan.evaluation_episodes, queue.stacks, ask
+                config.play, rules, config.run.seed, number, memory.plan.evaluation_episodes, queue.stacks, ask
             )
             place = number % len(queue.returns)
             queue.returns[place] = played.returns

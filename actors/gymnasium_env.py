@@ -25,9 +25,9 @@ from actors.action_log import ActionLog, replay
 from actors.env import Env, EnvError, Frame, Outcome
 from actors.film import Shot, in_colour
 from actors.frames import shrink_area
+from shared.protocols import LONGEST_EPISODE_STEPS
 from shared.random import Stream, bits
 
-LONGEST_EPISODE_STEPS = 27_000
 MOST_ACTIONS = 256
 """The ring keeps an action in one byte."""
 SCREENS_PER_SECOND = 15.0

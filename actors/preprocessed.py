@@ -30,10 +30,11 @@ class FireOnReset(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, info
 
 
-def gymnasium_env(play: Play, settings: dict[str, Any]) -> gymnasium.Env[Any, Any]:
+def gymnasium_env(play: Play, max_frames: int, settings: dict[str, Any]) -> gymnasium.Env[Any, Any]:
     """The game of `play` under its protocol, as in an evaluation: lost lives end nothing, rewards are raw.
 
     Args:
+        max_frames: emulator frames after which an episode is cut; unlike in an evaluation, no-ops are counted.
         settings: more of them for `gymnasium.make`.
 
     Raises:
@@ -50,7 +51,7 @@ def gymnasium_env(play: Play, settings: dict[str, Any]) -> gymnasium.Env[Any, An
         frameskip=1,
         repeat_action_probability=protocol.sticky,
         full_action_space=protocol.action_set == "full",
-        max_num_frames_per_episode=protocol.longest_episode_frames,
+        max_num_frames_per_episode=max_frames,
         **settings,
     )
     env = AtariPreprocessing(env, noop_max=protocol.noop_max, frame_skip=FRAME_SKIP, screen_size=FRAME_SIDE)

@@ -346,6 +346,8 @@ class CheckpointWriter:
             "network": self._network.to_json(),
             "game": play.env or play.game,
             "protocol": play.protocol,
+            "eval_epsilon": self._config.evaluate.eval_epsilon,
+            "eval_max_frames": self._config.evaluate.eval_max_frames,
             "version": version,
         } | more
         return safetensors_save(self._spec.split(np.ascontiguousarray(weights)), weights_metadata(about))

@@ -180,6 +180,10 @@ class Evaluate:
     """Steps between two evaluations beside training; 0: none."""
     eval_episodes: int | None = None
     """Episodes of one evaluation; default: as the protocol says."""
+    eval_epsilon: float | None = None
+    """Chance of a random action in evaluation; default: as the preset, or else the protocol, says."""
+    eval_max_frames: int | None = None
+    """Emulator frames after which an evaluation cuts an episode, no-ops not counted; default: as for --eval-epsilon."""
     eval_envs: int = 8
     """Emulators of the evaluation actor."""
 

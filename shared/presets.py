@@ -8,15 +8,15 @@ Periods are given in steps; a published one in frames is four times as long. In 
 target network, so a period of the target network is also how old the playing policy may be (docs/design.md). Epsilon
 falls from the step on at which learning may begin, as in dqn_zoo; updates begin with the next whole round.
 
-All are judged by their protocol, `nature` with epsilon 0.05. dqn_zoo and Dopamine judge c51, qr-dqn, iqn and Dopamine's
-rainbow with 0.001, dqn_zoo its rainbow with its noise and no epsilon: their scores are of a little better play.
+A preset evaluates with its paper's epsilon and longest episode; where it says nothing, its protocol does. The papers
+after Mnih et al. 2015 cut episodes at 108,000 frames, 30 minutes. A single flag overrides either.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from shared.config import Config, Explore, Extend, Learn, Play, PresetName
+from shared.config import Config, Evaluate, Explore, Extend, Learn, Play, PresetName
 
 NATURE = Config()
 """Mnih et al. 2015, Extended Data Table 1: the defaults of `Config`.
@@ -32,34 +32,43 @@ DOUBLE = replace(
     learn=replace(NATURE.learn, round_steps=30_000),
     extend=Extend(double=True),
     explore=replace(NATURE.explore, epsilon_end=0.01),
+    evaluate=Evaluate(eval_epsilon=0.001, eval_max_frames=108_000),
 )
 """van Hasselt et al. 2016, appendix "Hyper-parameters", the tuned version: target network every 30,000 steps, epsilon
 to 0.01; dqn_zoo's double_q: 120,000 frames and 0.01.
 
-Left out: one bias for all actions of the last layer, the third change of the tuned version. The authors evaluate with
-epsilon 0.001; here the protocol decides."""
+Evaluation: epsilon 0.001 and 108,000 frames ("Robustness to Human starts", the tuned version); dqn_zoo has 0.01. The
+untuned Double DQN of the same paper has 0.05 and 18,000 frames, as `nature`. Here episodes begin with no-ops, not with
+states of human play.
+
+Left out: one bias for all actions of the last layer, the third change of the tuned version."""
 
 DUELING = replace(
     NATURE,
-    learn=replace(NATURE.learn, learning_rate=6.25e-5, round_steps=30_000),
+    learn=replace(NATURE.learn, learning_rate=6.25e-5, optimizer_epsilon=0.01 / 16, round_steps=30_000),
     extend=Extend(double=True, dueling=True, clip_gradient=10.0),
     explore=replace(NATURE.explore, epsilon_end=0.01),
+    evaluate=DOUBLE.evaluate,
 )
 """Wang et al. 2016, section 4.2: Double DQN with two streams of 512 units and gradient norms clipped to 10.
 
 The paper calls the learning rate "slightly lower" than Double DQN's and does not give it; 6.25e-5 is what it settles
-on for the dueling network with priorities, which is also that of Schaul et al. 2016. The norm is that of the batch's
-mean gradient here, which hardly ever comes to 10; the paper does not say whether it is of a mean or of a sum, for which
-10/32 would stand here. Left out: the gradient that enters the convolutions is not scaled by 1/sqrt(2)."""
+on for the dueling network with priorities, which is also that of Schaul et al. 2016. It is a quarter of DQN's, and
+RMSProp's epsilon, a square, a sixteenth: dqn_zoo has no dueling agent, but scales both so for `prioritized`. The norm
+is that of the batch's mean gradient here, which hardly ever comes to 10; the paper does not say whether it is of a
+mean or of a sum, for which 10/32 would stand here. All else is the tuned Double DQN's, says the paper; so is the
+evaluation. Left out: the gradient that enters the convolutions is not scaled by 1/sqrt(2)."""
 
 C51 = replace(
     NATURE,
     learn=replace(NATURE.learn, optimizer="adam", optimizer_decay=0.999, optimizer_epsilon=0.01 / 32),
     extend=Extend(method="c51", v_min=-10.0, v_max=10.0),
     explore=replace(NATURE.explore, epsilon_end=0.01),
+    evaluate=Evaluate(eval_epsilon=0.001, eval_max_frames=108_000),
 )
 """Bellemare et al. 2017, section 5: 51 atoms in [-10, 10], Adam with the learning rate of DQN, 0.00025, and epsilon
-0.01/32, epsilon-greedy down to 0.01; Dopamine's c51_icml.gin and dqn_zoo's c51 have the same numbers.
+0.01/32, epsilon-greedy down to 0.01; Dopamine's c51_icml.gin and dqn_zoo's c51 have the same numbers, and
+both evaluate with epsilon 0.001 and 108,000 frames.
 
 dqn_zoo also clips the norm of gradients to 10, of which the paper says nothing; it is not done here."""
 
@@ -87,6 +96,7 @@ RAINBOW = Config(
         importance_end=1.0,
     ),
     explore=Explore(epsilon_start=0.0, epsilon_end=0.0, epsilon_steps=0),
+    evaluate=Evaluate(eval_epsilon=0.0, eval_max_frames=108_000),
 )
 """Hessel et al. 2018, Table 1: 80,000 frames before learning, Adam at 0.0000625 with epsilon 1.5e-4, noisy nets with
 sigma_0 0.5 and no epsilon, target network every 32,000 frames, priority exponent 0.5, importance from 0.4 to 1, three
@@ -98,7 +108,11 @@ it is here; dqn_zoo and Kaixhin/Rainbow have 0.1 (here: --noisy-std 0.1). Batche
 ahead, so errors count from the second chunk after them on (docs/algorithms.md). dqn_zoo's also differs from the paper
 in Adam's epsilon (0.005/32), a thousandth of uniform draws, gradient norms clipped to 10 and noise clipped to 2, among
 others. Priorities are the Kullback-Leibler divergence, as in the paper, where both programs take the cross-entropy,
-whose least value is the target's entropy: their draws are the more even."""
+whose least value is the target's entropy: their draws are the more even.
+
+Evaluation: 108,000 frames (Hessel et al. 2018, "Evaluation Methodology"); no epsilon, as in dqn_zoo and PFRL
+(train_rainbow.py), the first of which leaves the noise on. Here it is off, as in Dopamine's full_rainbow, which has
+epsilon 0.001."""
 
 QR_DQN = replace(
     NATURE,
@@ -107,14 +121,16 @@ QR_DQN = replace(
     ),
     extend=Extend(method="qr-dqn"),
     explore=replace(NATURE.explore, epsilon_end=0.01),
+    evaluate=Evaluate(eval_epsilon=0.001, eval_max_frames=108_000),
 )
 """Dabney et al. 2018a, section 5.2 ("QR-DQN-1"): 200 quantiles, Huber loss of width 1, Adam at 0.00005 with epsilon
 0.01/32, epsilon-greedy down to 0.01. dqn_zoo's qrdqn has 201 quantiles and gradient norms clipped to 10, else the
-same."""
+same, and evaluates with epsilon 0.001 and 108,000 frames."""
 
 IQN = replace(QR_DQN, extend=Extend(method="iqn", iqn_samples=64, iqn_policy_samples=32))
 """Dabney et al. 2018b, section 4: N = N' = 64, K = 32, 64 cosines, the rest as QR-DQN; Dopamine's
-implicit_quantile_icml.gin has the same numbers. dqn_zoo's iqn has K = 64 and learns from 80,000 frames on.
+implicit_quantile_icml.gin has the same numbers, and evaluates with epsilon 0.001 and 108,000 frames, as dqn_zoo's iqn
+does, which has K = 64 and learns from 80,000 frames on.
 
 The K fractions whose mean chooses an action are evenly spaced here, not sampled."""
 
@@ -165,6 +181,8 @@ BTR = Config(
     ),
     # Agent.py: eps_start, eps_final, eps_steps.
     explore=Explore(epsilon_start=1.0, epsilon_end=0.01, epsilon_steps=2_000_000),
+    # Agent.py: choose_action in evaluation; main.py: gym.make("ALE/...-v5"), which cuts after 108,000 frames.
+    evaluate=Evaluate(eval_epsilon=0.01, eval_max_frames=108_000),
 )
 """BTR, "Beyond the Rainbow": Clark et al. 2025 (ICML; arXiv:2411.03820), section 3 and appendix, with the numbers of
 the authors' code, github.com/VIPTankz/BeyondTheRainbowICML, file by file above.
@@ -181,8 +199,7 @@ million steps and stays at 0.01. Versions of their code differ in whether a trun
 does not. Power iteration makes a step an update here, and theirs one a forward pass. Their code plays the minimal
 action set after up to 30 no-ops, with sticky actions; `machado` plays all 18 actions without no-ops. Noise of acting
 is one for all their emulators; here each has its own. Acting is with the target network, up to 500 updates old, where
-theirs is the online one. They evaluate with epsilon 0.01, and with none after 125 million frames; `machado` says
-0.001."""
+theirs is the online one. A version of their code evaluates without epsilon after 125 million frames."""
 
 QUICK = Config(
     # A round of 1,024 steps is 32 ticks of 32 emulators; with 96 it would be 11, and mostly barrier.
@@ -211,6 +228,8 @@ QUICK = Config(
     extend=Extend(double=True, n_step=3),
     # Lapan: 100,000 steps, though down to 0.02.
     explore=Explore(epsilon_start=1.0, epsilon_end=0.01, epsilon_steps=100_000),
+    # 30 minutes, as with all after Mnih et al. 2015: games of equal players at Pong last longer than 5.
+    evaluate=Evaluate(eval_max_frames=108_000),
 )
 """The fastest sound settings for a short run, chosen on Pong. Sources: Lapan, "Deep Reinforcement Learning
 Hands-On", 2nd ed., ch. 8, the Pong row of its hyperparameters; the published settings of the others.

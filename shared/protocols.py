@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from shared.config import ProtocolName
+from shared.config import FRAME_SKIP, Evaluate, Play, ProtocolName
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,28 @@ class Protocol:
     action_set: Literal["minimal", "full"]
     """minimal: the actions that the game distinguishes; full: all 18 of the console."""
     longest_episode_frames: int
-    """Emulator frames, no-ops included, after which an episode is truncated."""
+    """Emulator frames, no-ops included, after which an episode of training is truncated; 0: never."""
     eval_episodes: int
     """Episodes of one evaluation, unless told otherwise."""
     eval_epsilon: float
-    """Chance of a random action in evaluation."""
+    """Chance of a random action in evaluation, unless told otherwise."""
+    eval_max_frames: int
+    """Emulator frames, no-ops not counted, after which an evaluation cuts an episode, unless told otherwise."""
+
+
+@dataclass(frozen=True)
+class EvalRules:
+    """The rules of an evaluation that are not those of its protocol's games."""
+
+    epsilon: float
+    """Chance of a random action."""
+    max_frames: int
+    """Emulator frames after which an episode is cut, counted from the first action of the agent."""
+
+    @property
+    def max_steps(self) -> int:
+        """Steps after which an episode is cut."""
+        return -(-self.max_frames // FRAME_SKIP)
 
 
 PROTOCOLS: dict[str, Protocol] = {
@@ -48,6 +65,7 @@ PROTOCOLS: dict[str, Protocol] = {
             longest_episode_frames=108_000,
             eval_episodes=30,
             eval_epsilon=0.05,
+            eval_max_frames=18_000,
         ),
         Protocol(
             name="machado",
@@ -59,6 +77,7 @@ PROTOCOLS: dict[str, Protocol] = {
             longest_episode_frames=108_000,
             eval_episodes=100,
             eval_epsilon=0.001,
+            eval_max_frames=108_000,
         ),
         Protocol(
             name="envpool",
@@ -70,8 +89,26 @@ PROTOCOLS: dict[str, Protocol] = {
             longest_episode_frames=108_000,
             eval_episodes=30,
             eval_epsilon=0.05,
+            eval_max_frames=108_000,
         ),
     )
 }
-"""Protocols by name. Sources: nature, Mnih et al. 2015, Methods and Extended Data Table 1; machado, Machado et al.
-2018, "Revisiting the Arcade Learning Environment"; envpool, the wrappers of Weng et al. 2022."""
+"""Protocols by name. Sources: nature, Mnih et al. 2015, Methods ("Evaluation procedure": 30 games of up to 5 minutes)
+and Extended Data Table 1; machado, Machado et al. 2018, "Revisiting the Arcade Learning Environment"; envpool, the
+wrappers of Weng et al. 2022."""
+
+LONGEST_EPISODE_STEPS = 27_000
+"""Steps after which an episode of a Gymnasium environment is truncated, in training and in evaluation."""
+
+
+def eval_rules(play: Play, evaluate: Evaluate) -> EvalRules:
+    """Rules of an evaluation of `play`: what `evaluate` says, else what the protocol does.
+
+    A protocol's limit of frames is about Atari: another environment has its own ends.
+    """
+    protocol = PROTOCOLS[play.protocol]
+    max_frames = protocol.eval_max_frames if play.env is None else FRAME_SKIP * LONGEST_EPISODE_STEPS
+    return EvalRules(
+        protocol.eval_epsilon if evaluate.eval_epsilon is None else evaluate.eval_epsilon,
+        max_frames if evaluate.eval_max_frames is None else evaluate.eval_max_frames,
+    )

@@ -14,7 +14,7 @@ from pathlib import Path
 from shared import machine
 from shared.config import Config, ConfigError, Play, Precision
 from shared.parameters import atoms_of
-from shared.protocols import PROTOCOLS
+from shared.protocols import PROTOCOLS, eval_rules
 
 TEAMS = 3
 """Threads of a learner that each compute with `--learner-threads`: updates, gradients aside, what is prepared ahead."""
@@ -30,12 +30,15 @@ def resolve(config: Config) -> Config:
     on_cpu = device == "cpu"
     precision = precision_of(config.machine.precision, device)
     learner_threads = config.machine.learner_threads or learner_threads_of(cores, on_cpu=on_cpu)
+    rules = eval_rules(config.play, config.evaluate)
     inference_threads = config.machine.inference_threads or 1
     return replace(
         config,
         evaluate=replace(
             config.evaluate,
             eval_episodes=config.evaluate.eval_episodes or PROTOCOLS[config.play.protocol].eval_episodes,
+            eval_epsilon=rules.epsilon,
+            eval_max_frames=rules.max_frames,
         ),
         extend=replace(config.extend, atoms=atoms_of(config.extend)),
         machine=replace(

@@ -26,13 +26,16 @@ OWN_BYTES = 1_500_000_000
 """What learner, inference, scribe and supervisor take for themselves, generously, with torch on a CPU."""
 ACTOR_BYTES = 100_000_000
 """What an actor with few emulators may take for itself; tests/crash holds it to that."""
+MOST_EVAL_FRAMES = 4_000_000
+"""Of an episode of an evaluation; an episode has 2^20 ticks for its draws (actors/evaluation.py)."""
 ENV_BYTES = 1_000_000
 """What an emulator takes of its actor, generously."""
 
 
 def settings(config: Config) -> None:
     """Check every number by itself and against the others."""
-    _check_ranges(config)
+    for section in fields(config):
+        ranges(getattr(config, section.name))
     combinations.check(config)
     play, learn, run = config.play, config.learn, config.run
     if play.envs % play.lane_envs:
@@ -174,7 +177,7 @@ def run_directory(path: Path, *, continues: bool, env: str | None = None) -> Non
 
 _AT_LEAST_ONE = frozenset(
     {"envs", "lane_envs", "total_steps", "round_steps", "train_every", "batch_size", "replay_size", "learning_starts"}
-    | {"publish_every_updates", "snapshot_every_steps", "eval_envs", "eval_episodes", "actors"}
+    | {"publish_every_updates", "snapshot_every_steps", "eval_envs", "eval_episodes", "eval_max_frames", "actors"}
     | {"learner_threads", "inference_threads", "inference_batch"}
     | {"iqn_samples", "iqn_policy_samples", "n_step", "width", "importance_steps"}
 )
@@ -188,7 +191,7 @@ _NOT_NEGATIVE = frozenset(
 )
 _SHARE = frozenset(
     {"discount", "epsilon_start", "epsilon_end", "importance_start", "importance_end"}
-    | {"priority_exponent", "munchausen_alpha"}
+    | {"priority_exponent", "munchausen_alpha", "eval_epsilon"}
 )
 _POSITIVE = frozenset({"learning_rate", "optimizer_epsilon", "noisy_std", "munchausen_temperature", "clip_gradient"})
 _BELOW_ONE = frozenset({"optimizer_decay"})
@@ -198,33 +201,31 @@ _AT_MOST = {
     "iqn_samples": MOST_ATOMS,
     "iqn_policy_samples": MOST_ATOMS,
     "noisy_std": 100.0,
+    "eval_max_frames": MOST_EVAL_FRAMES,
     "v_min": MOST_RETURN,
     "v_max": MOST_RETURN,
 }
 """By amount."""
 
 
-def _check_ranges(config: Config) -> None:
-    """Each number alone."""
-    for section in fields(config):
-        for name, value in vars(getattr(config, section.name)).items():
-            if value is None or isinstance(value, bool) or not isinstance(value, int | float):
-                continue
-            if not math.isfinite(value):
-                raise ConfigError(f"{flag_of(name)} {value} must be a finite number.")
-            if name in _AT_LEAST_ONE and value < 1:
-                raise ConfigError(f"{flag_of(name)} {shown(value)} must be at least 1.")
-            if name in _NOT_NEGATIVE and value < 0:
-                raise ConfigError(f"{flag_of(name)} {shown(value)} must not be negative.")
-            if name in _SHARE and not 0 <= value <= 1:
-                raise ConfigError(f"{flag_of(name)} {shown(value)} must lie between 0 and 1.")
-            if name in _POSITIVE and value <= 0:
-                raise ConfigError(f"{flag_of(name)} {shown(value)} must be above 0.")
-            if name in _BELOW_ONE and not 0 <= value < 1:
-                raise ConfigError(f"{flag_of(name)} {shown(value)} must be at least 0 and below 1.")
-            if name in _NEGATIVE and value >= 0:
-                raise ConfigError(f"{flag_of(name)} {shown(value)} must be below 0.")
-            if name in _AT_MOST and abs(value) > _AT_MOST[name]:
-                raise ConfigError(
-                    f"{flag_of(name)} {shown(value)} is beyond {shown(_AT_MOST[name])}, the most there is."
-                )
+def ranges(section: object) -> None:
+    """Check each number of a section of the configuration, alone."""
+    for name, value in vars(section).items():
+        if value is None or isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        if not math.isfinite(value):
+            raise ConfigError(f"{flag_of(name)} {value} must be a finite number.")
+        if name in _AT_LEAST_ONE and value < 1:
+            raise ConfigError(f"{flag_of(name)} {shown(value)} must be at least 1.")
+        if name in _NOT_NEGATIVE and value < 0:
+            raise ConfigError(f"{flag_of(name)} {shown(value)} must not be negative.")
+        if name in _SHARE and not 0 <= value <= 1:
+            raise ConfigError(f"{flag_of(name)} {shown(value)} must lie between 0 and 1.")
+        if name in _POSITIVE and value <= 0:
+            raise ConfigError(f"{flag_of(name)} {shown(value)} must be above 0.")
+        if name in _BELOW_ONE and not 0 <= value < 1:
+            raise ConfigError(f"{flag_of(name)} {shown(value)} must be at least 0 and below 1.")
+        if name in _NEGATIVE and value >= 0:
+            raise ConfigError(f"{flag_of(name)} {shown(value)} must be below 0.")
+        if name in _AT_MOST and abs(value) > _AT_MOST[name]:
+            raise ConfigError(f"{flag_of(name)} {shown(value)} is beyond {shown(_AT_MOST[name])}, the most there is.")

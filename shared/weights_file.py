@@ -29,6 +29,8 @@ from shared.parameters import Network, parameters_of
 _METADATA = "ringside"
 _HEADER_LIMIT = 1 << 20
 """Bytes that a file may hold beside its parameters."""
+_FORMER_MAX_FRAMES = 108_000
+"""Where a file does not say after how many frames its run cut the episodes of evaluations, this was the number."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,10 @@ class StoredWeights:
     """The round that is, or would be, played with them."""
     flat: NDArray[np.float32]
     """float32[P], in the order of `parameters_of(network)`."""
+    eval_epsilon: float | None = None
+    """Chance of a random action in the evaluations of the run; None: as the protocol says."""
+    eval_max_frames: int | None = None
+    """Emulator frames after which its evaluations cut an episode; None: as the protocol says."""
 
     @property
     def actions(self) -> int:
@@ -123,6 +129,8 @@ def _read_weights(directory: Path, piece: Piece) -> StoredWeights:
         plain_field(about, name, kind, piece.name)
         for name, kind in (("version", int), ("game", str), ("protocol", str))
     )
+    eval_epsilon = _optional(about, "eval_epsilon", float, None, piece.name)
+    eval_max_frames = _optional(about, "eval_max_frames", int, _FORMER_MAX_FRAMES, piece.name)
     network = plain_network(about.get("network"), piece.name)
     spec = parameters_of(network)
     if piece.bytes > 4 * spec.count + _HEADER_LIMIT:
@@ -139,4 +147,10 @@ def _read_weights(directory: Path, piece: Piece) -> StoredWeights:
         view[...] = arrays[name]
     if not np.isfinite(flat).all():
         raise CheckpointError(f"{piece.name} holds parameters that are not finite.")
-    return StoredWeights(network, game, protocol, version, flat)
+    return StoredWeights(network, game, protocol, version, flat, eval_epsilon, eval_max_frames)
+
+
+def _optional(about: dict[str, Any], name: str, kind: type, absent: Any, where: str) -> Any:
+    """A value that older files do not have, and that may be null. Raises `CheckpointError` for one of another kind."""
+    value = about.get(name, absent)
+    return value if value is None else plain_field({name: value}, name, kind, where)

@@ -1,4 +1,4 @@
-"""The task `eval`: whole episodes with trained weights, judged by the rules of their protocol."""
+"""The task `eval`: whole episodes with trained weights, judged by the rules of their protocol and run."""
 
 from __future__ import annotations
 
@@ -24,6 +24,10 @@ class Evaluation:
     """Write the result to this file, too."""
     seed: int = 1
     """Seed of no-ops, epsilon and sticky actions."""
+    eval_epsilon: float | None = None
+    """Chance of a random action; default: that of the run that trained the agent."""
+    eval_max_frames: int | None = None
+    """Emulator frames after which an episode is cut, no-ops not counted; default: as for --eval-epsilon."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
 
@@ -39,16 +43,23 @@ def main(arguments: Sequence[str]) -> int:
         Evaluation,
         arguments,
         f"{PROGRAM} eval",
-        "Play whole episodes with trained weights, by the rules of their protocol.",
+        "Play whole episodes with trained weights, by the rules of their protocol and run.",
     )
     if options.json is not None:
         written_file("--json", options.json)
     result = ringside.evaluate(
-        options.load, env=options.env, episodes=options.episodes, seed=options.seed, device=options.device
+        options.load,
+        env=options.env,
+        episodes=options.episodes,
+        seed=options.seed,
+        device=options.device,
+        eval_epsilon=options.eval_epsilon,
+        eval_max_frames=options.eval_max_frames,
     )
     normalised = result["human_normalised"]
     print(
-        f"{result['game']}, protocol {result['protocol']}: mean {result['mean']:.2f} +- {result['sd']:.2f}, "
+        f"{result['game']}, protocol {result['protocol']}, epsilon {result['eval_epsilon']:g}, at most "
+        f"{result['eval_max_frames']:,} frames: mean {result['mean']:.2f} +- {result['sd']:.2f}, "
         f"median {result['median']:.2f}, best {result['best']:.2f} of {result['episodes']} episodes"
     )
     if normalised is not None:

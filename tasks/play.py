@@ -47,6 +47,10 @@ class Playing:
     """Pixels for each pixel of the game; 1: its native size; default: what suits the display, or 512 lines of video."""
     seed: int = 1
     """Seed of no-ops, epsilon and sticky actions: with the same, `eval` plays the same episodes."""
+    eval_epsilon: float | None = None
+    """Chance of a random action; default: that of the run that trained the agent."""
+    eval_max_frames: int | None = None
+    """Emulator frames after which an episode is cut, no-ops not counted; default: as for --eval-epsilon."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
 
@@ -76,7 +80,15 @@ def main(arguments: Sequence[str]) -> int:
 
         return action_for(window[0].held(), actions[0])
 
-    player, _ = player_of(weights, options.game, options.seed, options.device, person if options.human else None)
+    player, _ = player_of(
+        weights,
+        options.game,
+        options.seed,
+        options.device,
+        person if options.human else None,
+        eval_epsilon=options.eval_epsilon,
+        eval_max_frames=options.eval_max_frames,
+    )
     actions.append(player.actions)
     number = options.episodes or (1 if options.video is not None else None)
     with player, stop_heard() as stop, _canvas(options, player, window) as canvas:
@@ -99,6 +111,9 @@ def _check(options: Playing) -> None:
     check_picture(options.speed, options.scale)
     if options.seconds is not None and not 0 < options.seconds < float("inf"):
         raise ConfigError(f"--seconds {options.seconds:g} must be more than 0 and finite.")
+    for flag, value in (("--eval-epsilon", options.eval_epsilon), ("--eval-max-frames", options.eval_max_frames)):
+        if options.human and value is not None:
+            raise ConfigError(f"{flag} is about an agent that plays; omit it with --human.")
     if options.video is not None:
         if options.human:
             raise ConfigError("--human plays in a window; omit --video.")

@@ -48,6 +48,10 @@ class Recording:
     """Pixels for each pixel of the game; default: 1 in a montage, else as in `play --video`."""
     seed: int = 1
     """Seed of no-ops, epsilon and sticky actions: with the same, `eval` plays the same episodes."""
+    eval_epsilon: float | None = None
+    """Chance of a random action; default: that of the run that trained the agent."""
+    eval_max_frames: int | None = None
+    """Emulator frames after which an episode is cut, no-ops not counted; default: as for --eval-epsilon."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
 
@@ -70,7 +74,14 @@ def main(arguments: Sequence[str]) -> int:
     episodes = options.episodes or PROTOCOLS[weights.protocol].eval_episodes
     if options.montage and episodes > MOST_IN_MONTAGE:
         raise ConfigError(f"--montage shows at most {MOST_IN_MONTAGE} episodes; {episodes} are asked for.")
-    player, network = player_of(weights, None, options.seed, options.device)
+    player, network = player_of(
+        weights,
+        None,
+        options.seed,
+        options.device,
+        eval_epsilon=options.eval_epsilon,
+        eval_max_frames=options.eval_max_frames,
+    )
     assert network is not None
     _make(options.out)
     record = _record_montage if options.montage else _record_each
@@ -82,7 +93,8 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     played = sorted(player.played, key=lambda each: each.episode)
     returns, steps = [each.total for each in played], [each.steps for each in played]
-    result = {**evaluation_of(weights, network, options.seed, returns, sum(steps)), "lengths": steps, "videos": videos}
+    judged = evaluation_of(weights, network, player.rules, options.seed, returns, sum(steps))
+    result = {**judged, "lengths": steps, "videos": videos}
     write_result("--out", options.out / RETURNS, result)
     print(
         f"{weights.game}, protocol {weights.protocol}: mean {result['mean']:.2f} of {episodes} episodes; "

@@ -133,7 +133,7 @@ def command_of(settings: dict[str, Any], total_steps: int) -> str:
     from shared.config import MAY_CHANGE_ON_RESUME, Config
     from shared.parameters import atoms_of
     from shared.presets import PRESETS
-    from shared.protocols import PROTOCOLS
+    from shared.protocols import PROTOCOLS, eval_rules
     from shared.words import words_of
 
     if settings.get("init_from") is not None:
@@ -143,9 +143,13 @@ def command_of(settings: dict[str, Any], total_steps: int) -> str:
     if not wanted.keys() <= Config().to_flat().keys():
         raise ConfigError("The run was configured by another version of Ringside.")
     # Whatever answers these the same way everywhere need not be said.
+    told = Config().with_settings(**(wanted | {"atoms": None, "eval_epsilon": None, "eval_max_frames": None}))
+    rules = eval_rules(told.play, told.evaluate)
     answers = {
-        "atoms": atoms_of(Config().with_settings(**(wanted | {"atoms": None})).extend),
+        "atoms": atoms_of(told.extend),
         "eval_episodes": PROTOCOLS[wanted["protocol"]].eval_episodes,
+        "eval_epsilon": rules.epsilon,
+        "eval_max_frames": rules.max_frames,
     }
     choices = []
     for preset, config in PRESETS.items():
@@ -169,7 +173,7 @@ def _readme(
     named = "" if env is None else f" --env {env}"
     steps = _steps(weights.version, summary)
     hours = summary["seconds"] / 3600
-    epsilon, mean, sd, episodes = (evaluation[key] for key in ("epsilon", "mean", "sd", "episodes"))
+    epsilon, mean, sd, episodes = (evaluation[key] for key in ("eval_epsilon", "mean", "sd", "episodes"))
     return f"""# {name}
 
 The network `{weights.network.name}`, trained on {weights.game} under the protocol `{weights.protocol}`
@@ -177,7 +181,7 @@ for {steps:,} steps ({FRAME_SKIP * steps:,} frames) with
 
     {command}
 
-The run played {summary["steps"]:,} steps in {hours:.1f} hours (`summary.json`). By the rules of the protocol, with
+The run played {summary["steps"]:,} steps in {hours:.1f} hours (`summary.json`). By the rules of the run, with
 epsilon {epsilon:g}, the agent returns {mean:.2f} +- {sd:.2f} in {episodes} episodes (`evaluation.json`):
 
     python launch.py eval --load zoo/{name}{named} --seed {evaluation["seed"]}

@@ -89,11 +89,17 @@ def rewrite(path: Path, **changes: object) -> None:
 
 
 def random_weights(
-    directory: Path, game: str = "pong", *, actions: int = 6, network: str = "small", protocol: str = "nature"
+    directory: Path,
+    game: str = "pong",
+    *,
+    actions: int = 6,
+    network: str = "small",
+    protocol: str = "nature",
+    **settings: object,
 ) -> Path:
     """A file of small random weights for a game, or for an environment `module:factory`, in a new run directory."""
     named = "env" if ":" in game else "game"
-    config = Config().with_settings(**{named: game}, network=network, protocol=protocol)
+    config = Config().with_settings(**{named: game}, network=network, protocol=protocol, **settings)
     count = parameters_of(network_of(config, actions)).count
     flat = np.random.default_rng(1).normal(0, 0.05, count).astype(np.float32)
     writer = CheckpointWriter(directory, config, sizes_of(config), actions)

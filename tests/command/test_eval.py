@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import ringside
+from launch import main
 from shared.scores import REFERENCE, human_normalised
 from tests.checkpoints import random_weights
 from tests.conftest import Launch, Refused
@@ -23,10 +24,11 @@ def weights(tmp_path: Path) -> Path:
 def test_eval_plays_and_says_how_well(launched: Launch, weights: Path, tmp_path: Path) -> None:
     done = launched("eval", "--load", str(weights), "--episodes", "2", "--device", "cpu", "--json", "a.json")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("pong, protocol nature: mean -2")
+    assert done.stdout.startswith("pong, protocol nature, epsilon 0.05, at most 18,000 frames: mean -2")
     assert "human-normalised" in done.stdout
     first = json.loads((tmp_path / "a.json").read_text())
-    assert (first["episodes"], len(first["returns"]), first["version"], first["epsilon"]) == (2, 2, 7, 0.05)
+    assert (first["episodes"], len(first["returns"]), first["version"]) == (2, 2, 7)
+    assert (first["eval_epsilon"], first["eval_max_frames"]) == (0.05, 18_000)
     assert first["mean"] == np.mean(first["returns"])
     assert first["human_normalised"] == human_normalised("pong", first["mean"])
 
@@ -38,6 +40,30 @@ def test_the_same_seed_plays_the_same(tmp_path: Path) -> None:
         ringside.evaluate(weights, env=catch, episodes=20, seed=seed, device="cpu")["returns"] for seed in (1, 1, 2)
     ]
     assert found[0] == found[1] != found[2]
+
+
+def test_weights_are_judged_by_the_rules_of_their_run(tmp_path: Path) -> None:
+    catch = "tests.pixel_game:factory"
+    weights = random_weights(tmp_path / "run", catch, actions=3, eval_epsilon=0.5, eval_max_frames=40)
+    judged = ringside.evaluate(weights, env=catch, episodes=3, device="cpu")
+    assert (judged["eval_epsilon"], judged["eval_max_frames"], judged["steps"]) == (0.5, 40, 30)
+    given = ringside.evaluate(weights, env=catch, episodes=3, device="cpu", eval_epsilon=0.0, eval_max_frames=20)
+    assert (given["eval_epsilon"], given["eval_max_frames"], given["steps"]) == (0.0, 20, 15)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--eval-epsilon", "1.5"], "--eval-epsilon 1.5 must lie between 0 and 1"),
+        (["--eval-max-frames", "0"], "--eval-max-frames 0 must be at least 1"),
+        (["--eval-max-frames", "5_000_000"], "--eval-max-frames 5_000_000 is beyond 4_000_000"),
+    ],
+)
+def test_rules_out_of_their_range_are_refused(
+    capsys: pytest.CaptureFixture[str], weights: Path, words: list[str], sentence: str
+) -> None:
+    assert main(["eval", "--load", str(weights), *words]) == 2
+    assert sentence in capsys.readouterr().err
 
 
 def test_eval_refuses_what_it_cannot_play(refused: Refused, weights: Path) -> None:

@@ -18,6 +18,7 @@ from shared.config import CONFIG_FILE, MAY_CHANGE_ON_RESUME, Config, ConfigError
 from shared.memory import Plan
 from shared.parameters import Network, atoms_of, network_of
 from shared.presets import PRESETS
+from shared.protocols import EvalRules, eval_rules
 from shared.ring import ring_fields
 from shared.sizes import sizes_of
 from zoo.catalogue import WEIGHTS, ZOO
@@ -127,22 +128,33 @@ def test_nature_is_the_published_table() -> None:
         0.01,
     )
     assert (explore.epsilon_start, explore.epsilon_end, explore.epsilon_steps) == (1.0, 0.1, 1_000_000)
+    assert eval_rules(PRESETS["nature"].play, PRESETS["nature"].evaluate) == EvalRules(epsilon=0.05, max_frames=18_000)
 
 
 ADAM = {"optimizer": "adam", "optimizer_decay": 0.999}
+LONG = {"eval_max_frames": 108_000}
+"""30 minutes."""
+ALMOST_GREEDY = LONG | {"eval_epsilon": 0.001}
 PUBLISHED: dict[PresetName, dict[str, Any]] = {
-    "double": {"round_steps": 30_000, "double": True, "epsilon_end": 0.01},
+    "double": {"round_steps": 30_000, "double": True, "epsilon_end": 0.01} | ALMOST_GREEDY,
     "dueling": {"round_steps": 30_000, "double": True, "dueling": True, "clip_gradient": 10.0, "epsilon_end": 0.01}
-    | {"learning_rate": 6.25e-5},
-    "c51": {"method": "c51", "v_min": -10.0, "v_max": 10.0, "epsilon_end": 0.01, "optimizer_epsilon": 0.0003125} | ADAM,
+    | {"learning_rate": 6.25e-5, "optimizer_epsilon": 0.000625}
+    | ALMOST_GREEDY,
+    "c51": {"method": "c51", "v_min": -10.0, "v_max": 10.0, "epsilon_end": 0.01, "optimizer_epsilon": 0.0003125}
+    | ALMOST_GREEDY
+    | ADAM,
     "rainbow": {"learning_starts": 20_000, "round_steps": 8_000, "learning_rate": 6.25e-5, "optimizer_epsilon": 1.5e-4}
     | {"method": "c51", "v_min": -10.0, "v_max": 10.0, "double": True, "dueling": True, "noisy": True, "noisy_std": 0.5}
     | {"n_step": 3, "prioritised": True, "priority_exponent": 0.5, "importance_start": 0.4, "importance_end": 1.0}
-    | {"epsilon_start": 0.0, "epsilon_end": 0.0, "epsilon_steps": 0}
+    | {"epsilon_start": 0.0, "epsilon_end": 0.0, "epsilon_steps": 0, "eval_epsilon": 0.0}
+    | LONG
     | ADAM,
-    "qr-dqn": {"method": "qr-dqn", "learning_rate": 5e-5, "optimizer_epsilon": 0.0003125, "epsilon_end": 0.01} | ADAM,
+    "qr-dqn": {"method": "qr-dqn", "learning_rate": 5e-5, "optimizer_epsilon": 0.0003125, "epsilon_end": 0.01}
+    | ALMOST_GREEDY
+    | ADAM,
     "iqn": {"method": "iqn", "iqn_samples": 64, "iqn_policy_samples": 32, "learning_rate": 5e-5, "epsilon_end": 0.01}
     | {"optimizer_epsilon": 0.0003125}
+    | ALMOST_GREEDY
     | ADAM,
     "btr": {"envs": 64, "lane_envs": 2, "protocol": "machado", "train_every": 64, "batch_size": 256, "discount": 0.997}
     | {"replay_size": 1_048_576, "learning_starts": 200_000, "round_steps": 32_000, "learning_rate": 1e-4}
@@ -150,7 +162,8 @@ PUBLISHED: dict[PresetName, dict[str, Any]] = {
     | {"method": "iqn", "iqn_samples": 8, "iqn_policy_samples": 8, "dueling": True, "noisy": True, "noisy_std": 0.5}
     | {"n_step": 3, "prioritised": True, "priority_exponent": 0.2, "importance_start": 0.2, "importance_end": 0.2}
     | {"munchausen": True, "munchausen_alpha": 0.9, "munchausen_temperature": 0.03, "munchausen_floor": -1.0}
-    | {"clip_gradient": 10.0, "epsilon_end": 0.01, "epsilon_steps": 2_000_000}
+    | {"clip_gradient": 10.0, "epsilon_end": 0.01, "epsilon_steps": 2_000_000, "eval_epsilon": 0.01}
+    | LONG
     | ADAM,
 }
 """What differs from Mnih et al. 2015 by the papers and programs that shared/presets.py names."""
@@ -194,6 +207,8 @@ def assert_sentence(text: str) -> None:
         ({"discount": 1.01}, "--discount 1.01 must lie between 0 and 1"),
         ({"epsilon_start": -0.1}, "--epsilon-start -0.1"),
         ({"epsilon_end": float("nan")}, "--epsilon-end nan"),
+        ({"eval_epsilon": 1.5}, "--eval-epsilon 1.5 must lie between 0 and 1"),
+        ({"eval_max_frames": 0}, "--eval-max-frames 0 must be at least 1"),
         ({"epsilon_start": 0.05}, "--epsilon-end 0.1 is more than --epsilon-start 0.05"),
         ({"learning_rate": 0.0}, "--learning-rate 0.0 must be above 0"),
         ({"learning_rate": float("inf")}, "--learning-rate inf"),

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from actors.evaluation import play_episodes
+from actors.evaluation import Returns, play_episodes
 from shared.config import FRAME_SIDE, STACK, Play
 from shared.evaluation import evaluations_until
+from shared.protocols import EvalRules
 from tests.pixel_game import Catch
 
 
@@ -25,7 +26,27 @@ def test_envs_are_closed_when_they_have_played(monkeypatch: pytest.MonkeyPatch) 
     open_ones: list[Catch] = []
     monkeypatch.setattr("tests.pixel_game.factory", lambda: open_ones.append(Catch()) or open_ones[-1])
     monkeypatch.setattr(Catch, "close", lambda self: open_ones.remove(self))
-    stacks = np.zeros((3, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
-    played = play_episodes(Play(env="tests.pixel_game:factory"), 1, 0, 5, stacks, lambda: np.zeros(3, np.uint8))
+    played = play_idly(Play(env="tests.pixel_game:factory"), EvalRules(0.05, 108_000), 5)
     assert (played.lengths > 0).all()
     assert not open_ones
+
+
+def play_idly(play: Play, rules: EvalRules, episodes: int) -> Returns:
+    stacks = np.zeros((3, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
+    return play_episodes(play, rules, 1, 0, episodes, stacks, lambda: np.zeros(3, np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("play", "frames"),
+    [(Play(game="pong"), 5), *((Play(env="tests.pixel_game:factory"), frames) for frames in (1, 4, 5, 40))],
+)
+def test_an_episode_is_cut_after_so_many_frames_of_play(play: Play, frames: int) -> None:
+    played = play_idly(play, EvalRules(0.0, frames), 4)
+    assert set(played.lengths) == {-(-frames // 4)}
+
+
+def test_epsilon_is_that_of_the_rules() -> None:
+    play = Play(env="tests.pixel_game:factory")
+    never, often = (play_idly(play, EvalRules(epsilon, 108_000), 30) for epsilon in (0.0, 1.0))
+    assert (never.returns == play_idly(play, EvalRules(0.0, 108_000), 30).returns).all()
+    assert (never.returns != often.returns).any()

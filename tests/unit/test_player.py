@@ -14,7 +14,7 @@ import ringside
 from actors.atari import AtariEnv
 from actors.gymnasium_env import GymnasiumEnv
 from agent import weights_at
-from player import Player, Turn, player_of, show, stop_heard
+from player import Player, Turn, pilot_rules, player_of, show, stop_heard
 from shared.config import Config
 from shared.protocols import PROTOCOLS
 from shared.requests import Requests
@@ -133,7 +133,8 @@ def test_a_person_plays_what_they_choose() -> None:
         asked.append(len(asked) % 3)
         return asked[-1]
 
-    player = Player(Config().with_settings(env=CATCH).play, None, seed=1, pilot=person)
+    play = Config().with_settings(env=CATCH).play
+    player = Player(play, None, seed=1, pilot=person, rules=pilot_rules(play))
     gallery = Gallery()
     show(player, range(20), gallery, None, Requests())
     assert [scene.action for _, scene in gallery.shown] == asked

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import get_args
 
-from shared.config import ProtocolName
-from shared.protocols import PROTOCOLS
+from shared.config import Evaluate, Play, ProtocolName
+from shared.protocols import PROTOCOLS, EvalRules, eval_rules
 
 
 def test_every_name_of_the_configuration_has_its_protocol() -> None:
@@ -22,4 +22,20 @@ def test_rules_are_those_of_the_table() -> None:
     }
     assert [p.action_set for p in PROTOCOLS.values()] == ["minimal", "full", "minimal"]
     assert {p.longest_episode_frames for p in PROTOCOLS.values()} == {108_000}
-    assert [(p.eval_episodes, p.eval_epsilon) for p in PROTOCOLS.values()] == [(30, 0.05), (100, 0.001), (30, 0.05)]
+    assert [(p.eval_episodes, p.eval_epsilon, p.eval_max_frames) for p in PROTOCOLS.values()] == [
+        (30, 0.05, 18_000),
+        (100, 0.001, 108_000),
+        (30, 0.05, 108_000),
+    ]
+
+
+def test_what_is_said_comes_before_the_protocol() -> None:
+    nature, pong = EvalRules(0.05, 18_000), Play(game="pong")
+    assert eval_rules(pong, Evaluate()) == nature
+    assert eval_rules(pong, Evaluate(eval_epsilon=0.0)) == EvalRules(0.0, 18_000)
+    assert eval_rules(pong, Evaluate(eval_max_frames=7)) == EvalRules(0.05, 7)
+    assert (nature.max_steps, EvalRules(0.0, 7).max_steps) == (4_500, 2)
+
+
+def test_frames_of_a_protocol_are_those_of_atari() -> None:
+    assert eval_rules(Play(env="tests.pixel_game:factory"), Evaluate()) == EvalRules(0.05, 108_000)

@@ -11,7 +11,7 @@ import pytest
 
 import ringside
 import zoo.catalogue as catalogue
-from agent import weights_at
+from agent import play_of, rules_of, weights_at
 from launch import main
 from shared.config import Config, ConfigError
 from shared.presets import PRESETS
@@ -33,12 +33,13 @@ def check_entry(entry: Path, env: str | None = None) -> None:
     summary = json.loads((entry / catalogue.SUMMARY).read_text())
     evaluation = json.loads((entry / catalogue.EVALUATION).read_text())
     readme = (entry / catalogue.README).read_text()
-    protocol = PROTOCOLS[weights.protocol]
+    rules = rules_of(weights, play_of(weights))
     for found in (summary, evaluation):
         assert (found["game"], found["protocol"]) == (weights.game, weights.protocol)
     assert weights.version <= summary["rounds"]
     assert evaluation["version"] == weights.version
-    assert (evaluation["epsilon"], evaluation["episodes"]) == (protocol.eval_epsilon, protocol.eval_episodes)
+    assert (evaluation["eval_epsilon"], evaluation["eval_max_frames"]) == (rules.epsilon, rules.max_frames)
+    assert evaluation["episodes"] == PROTOCOLS[weights.protocol].eval_episodes
     figures = summarise(weights.game, evaluation["returns"])
     for name in ("episodes", "mean", "sd", "median", "best", "human_normalised"):
         assert evaluation[name] == getattr(figures, name)
