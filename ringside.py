@@ -23,9 +23,10 @@ from agent import ROWS, Agent, evaluation_of, load_agent, play_of, policy_of, re
 from shared.arena import ArenaError
 from shared.config import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE, Config, ConfigError, PresetName
 from shared.errors import RunFailed
-from shared.files import PRIVATE_UMASK, read_object, write_atomic
+from shared.files import PRIVATE_UMASK, read_json, read_object, remove_temporaries, write_atomic
 from shared.live import LIVE_FILE, Live, withdraw
 from shared.lock import locked
+from shared.ownership import LOCK_FILE, require_writable_run
 from shared.presets import PRESETS
 from shared.trust import require_env
 
@@ -101,8 +102,7 @@ def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], 
             supervisor.train(ready, look_on, note)
         finally:
             withdraw(run_dir)
-        summary: dict[str, Any] = json.loads((run_dir / SUMMARY_FILE).read_text())
-    return summary
+        return read_json(run_dir / SUMMARY_FILE)
 
 
 def _announce(ready: Plan, memory: Memory, note: Callable[[str], None]) -> None:
@@ -129,7 +129,9 @@ def _owned(run_dir: Path, config: Config) -> Iterator[None]:
         try:
             with _private():
                 run_dir.mkdir(parents=True, exist_ok=True)
-                held.enter_context(locked(run_dir / "lock", "--run-dir", "a run that is still going on, or saving"))
+                require_writable_run(run_dir, "--run-dir")
+                held.enter_context(locked(run_dir / LOCK_FILE, "--run-dir", "a run that is still going on, or saving"))
+                remove_temporaries(run_dir)
                 write_atomic(run_dir / CONFIG_FILE, content)
         except OSError as error:
             raise ConfigError(f"--run-dir {run_dir} cannot be written: {error.strerror}.") from error
@@ -185,6 +187,7 @@ def check(config: Config) -> Plan:
     Raises `ConfigError` with a sentence when it cannot work on this machine.
     """
     from actors.env import action_count
+    from learner.methods import method_names
     from shared import validate
     from shared.memory import Plan
     from shared.resolve import resolve
@@ -193,7 +196,7 @@ def check(config: Config) -> Plan:
     if config.run.init_from is not None:
         config = config.with_settings(init_from=find(config.run.init_from, "--init-from"))
     validate.settings(config)
-    validate.method(config.extend.method, _methods())
+    validate.method(config.extend.method, method_names())
     if config.play.env is None:
         from actors.atari import game_name
 
@@ -201,15 +204,6 @@ def check(config: Config) -> Plan:
     config = resolve(config)
     validate.resolved(config)
     return Plan(config, action_count(config.play))
-
-
-def _methods() -> list[str]:
-    """The methods there are, by the names of their files; none of them is imported, since all bring torch along."""
-    import pkgutil
-
-    import learner.methods
-
-    return sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(learner.methods.__path__))
 
 
 def plan(config: Config) -> Plan:

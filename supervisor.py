@@ -219,7 +219,7 @@ class Supervisor:
         )
         if number not in self._logged:
             log = log_path(self._run_dir, number)
-            self._logged[number] = log.stat().st_size if log.exists() else 0
+            self._logged[number] = log.stat().st_size if os.path.exists(log) else 0
         module = "actors.actor" if number >= Role.ACTORS else MODULES[Role(number)]
         self._board.phase[number] = Phase.STARTING
         self._board.beat(number)

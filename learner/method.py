@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from learner.distribution import midpoints
+from learner.methods import method_names
 from shared.config import ConfigError, Extend
 from shared.parameters import Network
 
@@ -93,13 +94,9 @@ def method_of(network: Network, extend: Extend, device: torch.device) -> Method:
     Raises:
         ConfigError: there is no such file, or it cannot do what `extend` asks for.
     """
-    name = f"learner.methods.{network.method.replace('-', '_')}"
-    try:
-        module = import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name != name:
-            raise
-        raise ConfigError(f"There is no method {network.method!r:.40} here: learner/methods lacks it.") from None
+    if network.method not in method_names():  # a file may name any
+        raise ConfigError(f"There is no method {network.method!r:.40} here: learner/methods lacks it.")
+    module = import_module(f"learner.methods.{network.method.replace('-', '_')}")
     method: type[Method] = module.METHOD
     for asked, may, flag in (
         (extend.munchausen, method.mixes, "--munchausen"),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from shared.errors import CheckpointError
-from shared.files import write_atomic
+from shared.files import open_to_read, write_atomic
 from shared.manifest import BEST_FILE, FORMER_BEST_FILE
 from shared.weights_file import read_weights_metadata
 
@@ -44,7 +46,8 @@ class BestWeights:
             OSError: as the system says it; the best are as they were.
         """
         if _was_there(self._best, newest):
-            write_atomic(self._former, self._best.read_bytes())
+            with open_to_read(self._best) as best:
+                write_atomic(self._former, partial(shutil.copyfileobj, best))
         write_atomic(self._best, data)
 
     def cut_back(self, boundary: int) -> None:
@@ -66,6 +69,6 @@ def _was_there(path: Path, boundary: int) -> bool:
 def _about(path: Path) -> dict[str, Any]:
     """What a file of weights says of itself; nothing if there is none that can be read."""
     try:
-        return read_weights_metadata(path) if path.is_file() else {}
-    except CheckpointError:
+        return read_weights_metadata(path)
+    except (CheckpointError, FileNotFoundError):
         return {}

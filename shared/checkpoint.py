@@ -34,7 +34,7 @@ from safetensors.numpy import save as safetensors_save
 from shared.best import BestWeights
 from shared.config import Config
 from shared.errors import CheckpointError
-from shared.files import remove_temporaries, sync, write_atomic
+from shared.files import make_directory, open_to_read, remove_temporaries, sync, write_atomic
 from shared.manifest import (
     CHECKPOINTS,
     FORMAT,
@@ -91,7 +91,7 @@ class CheckpointWriter:
         self._forced: set[int] = set()
         """Segments that a loss of power leaves whole."""
         self._named: set[str] = set()
-        self.directory.mkdir(parents=True, exist_ok=True)
+        make_directory(self.directory)
         sync(run_dir)
         for manifest in self._readable():
             if manifest.experiment != self._experiment:
@@ -263,10 +263,10 @@ class CheckpointWriter:
             source, target = manifest.directory / piece.name, self.directory / piece.name
             check_segment(source, index, self._shape, self._experiment)
             try:
-                os.link(source, target)
+                os.link(source, target, follow_symlinks=False)
             except OSError:
                 # Another file system, or one without hard links.
-                with open(source, "rb") as original:
+                with open_to_read(source) as original:
                     write_atomic(target, partial(shutil.copyfileobj, original))
             self._segments[index] = Piece.of(target)
         sync(self.directory)
@@ -360,11 +360,9 @@ class CheckpointWriter:
 
 def _is_whole(path: Path, pieces: list[Piece]) -> bool:
     """Whether a manifest is there, names exactly these pieces, and all of them are what they should be."""
-    if not path.is_file():
-        return False
     try:
         manifest = read_manifest(path)
         manifest.verify()
-    except CheckpointError:
+    except CheckpointError:  # or there is none
         return False
     return list(manifest.pieces.values()) == pieces

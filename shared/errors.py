@@ -10,6 +10,10 @@ class Unmendable(Exception):
     """
 
 
+class FileError(Unmendable, ValueError):
+    """A file is not what it should be: of another kind, too large, damaged. The message is a sentence for the user."""
+
+
 class CheckpointError(Unmendable):
     """A checkpoint, or a piece of one, cannot be used. The message is a sentence for the user."""
 

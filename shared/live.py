@@ -17,7 +17,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from shared.files import json_object, write_atomic
+from shared.errors import FileError
+from shared.files import read_json, write_atomic
 from shared.proc import stat_fields
 
 LIVE_FILE = "live.json"
@@ -69,12 +70,12 @@ class Live:
         """
         path = run_dir / LIVE_FILE
         try:
-            with open(path, "rb") as file:
-                content = file.read(_SIZE_LIMIT)
+            found = read_json(path, _SIZE_LIMIT)
         except FileNotFoundError:
             return None
-        found = json_object(content)
-        if found is None or type(found.get("format")) is not int:
+        except FileError as error:
+            raise LiveError(f"{path} is damaged: remove it; the run does not need it.") from error
+        if type(found.get("format")) is not int:
             raise LiveError(f"{path} is damaged: remove it; the run does not need it.")
         if found["format"] != FORMAT:
             raise LiveError(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from shared.config import ConfigError
+from shared.files import open_to_write
 
 
 @contextmanager
@@ -23,10 +25,10 @@ def locked(path: Path, flag: str, owner: str) -> Iterator[None]:
         ConfigError: another process holds it, or it cannot be had.
     """
     try:
-        lock = open(path, "w")  # noqa: SIM115  (closed below)
+        lock = open_to_write(path, os.O_RDWR)
     except OSError as error:
         raise ConfigError(f"{flag} {path.parent} cannot be written: {error.strerror}.") from error
-    with lock:
+    try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -34,3 +36,5 @@ def locked(path: Path, flag: str, owner: str) -> Iterator[None]:
         except OSError as error:  # a file system without locks
             raise ConfigError(f"{flag} {path.parent} cannot be locked: {error.strerror}.") from error
         yield
+    finally:
+        os.close(lock)

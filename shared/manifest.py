@@ -8,24 +8,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
-import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load as safetensors_load
 
 from shared.config import ARITHMETIC, MAY_CHANGE_ON_RESUME, Config, digest_of
-from shared.errors import CheckpointError
-from shared.files import json_object, sha256_of
+from shared.errors import CheckpointError, FileError
+from shared.files import open_to_read, read_json, sha256_of
 from shared.parameters import Network
 from shared.segments import read_segment_into, segment_name, segment_shape, segments_needed
 from shared.sizes import Sizes
-from shared.words import flag_of
+from shared.words import PLAIN_NAME, flag_of
 
 KIND = "ringside-checkpoint"
 FORMAT = 2
@@ -72,8 +72,10 @@ class Piece:
 
     @classmethod
     def of(cls, path: Path) -> Piece:
-        """Describe a file."""
-        return cls(path.name, path.stat().st_size, sha256_of(path))
+        """Describe a plain file. Raises `FileError` when it is none, or `OSError`."""
+        with open_to_read(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            return cls(path.name, size, sha256_of(file, size))
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,7 @@ def load_boundary(
         CheckpointError: the piece is damaged or does not have what is expected.
     """
     name = boundary_name(manifest.boundary)
-    arrays = load_safetensors(manifest.directory, manifest.piece(name))
+    arrays = arrays_in(read_piece(manifest.directory, manifest.piece(name)), name)
     for key, (dtype, shape) in (expected or {}).items():
         if key not in arrays:
             raise CheckpointError(f"{name} does not hold {key!r}.")
@@ -210,15 +212,15 @@ def load_segments(
 
 def newest_usable(path: Path, use: Callable[[Manifest], T]) -> T:
     """What `use` makes of the manifest at `path`, or of the newest in a directory that it does not refuse."""
-    if path.is_file():
+    if os.path.isfile(path):  # which raises for no path
         return _use_one(path, use)
-    directory = path / CHECKPOINTS if (path / CHECKPOINTS).is_dir() else path
-    if not directory.is_dir():
+    directory = path / CHECKPOINTS if os.path.isdir(path / CHECKPOINTS) else path
+    if not os.path.isdir(directory):
         raise CheckpointError(f"There is no file or directory {path}.")
     refused: list[str] = []
-    for _, candidate in manifests_in(directory):
+    for _, candidate in _found_in(directory):
         try:
-            return use(replace(read_manifest(candidate), refused=tuple(refused)))
+            return _use_readable(candidate, lambda manifest: use(replace(manifest, refused=tuple(refused))))
         except CheckpointError as error:
             refused.append(f"{candidate.name} cannot be used: {error}")
     if refused:
@@ -229,15 +231,32 @@ def newest_usable(path: Path, use: Callable[[Manifest], T]) -> T:
 def _use_one(path: Path, use: Callable[[Manifest], T]) -> T:
     """What `use` makes of one manifest; a refusal names the newest beside it that would do."""
     try:
-        return use(read_manifest(path))
+        return _use_readable(path, use, follow=True)
     except CheckpointError as error:
-        for _, other in manifests_in(path.parent):
+        for _, other in _found_in(path.parent):
             try:
-                use(read_manifest(other))
+                _use_readable(other, use)
             except CheckpointError:
                 continue
             raise CheckpointError(f"{error} The newest whole one beside it: --resume {other}") from error
         raise
+
+
+def _use_readable(path: Path, use: Callable[[Manifest], T], *, follow: bool = False) -> T:
+    """What `use` makes of one manifest. What cannot be read is as good as damaged: a `CheckpointError`."""
+    try:
+        return use(read_manifest(path, follow=follow))
+    except OSError as error:
+        name = os.path.basename(error.filename or path)
+        raise CheckpointError(f"{name} cannot be read: {error.strerror}.") from error
+
+
+def _found_in(directory: Path) -> list[tuple[int, Path]]:
+    """As `manifests_in`. Raises `CheckpointError` where the directory cannot be read."""
+    try:
+        return manifests_in(directory)
+    except OSError as error:
+        raise CheckpointError(f"{directory} cannot be read: {error.strerror}.") from error
 
 
 def manifests_in(directory: Path) -> list[tuple[int, Path]]:
@@ -263,9 +282,24 @@ def plain_network(values: Any, where: str) -> Network:
         raise CheckpointError(f"{where} describes an invalid network: {error}.") from error
 
 
-def read_manifest(path: Path) -> Manifest:
-    """Read and check a manifest; its pieces are only named, not yet looked at."""
-    values, where = _values_of(path), path.name
+def plain_name(values: dict[str, Any], name: str, where: str) -> str:
+    """The name of an env, a game or a protocol in a file: nothing that a terminal would obey."""
+    value: str = plain_field(values, name, str, where)
+    if not PLAIN_NAME.fullmatch(value):
+        raise CheckpointError(f"{where} is damaged: {name} is {value!r:.80}.")
+    return value
+
+
+def read_manifest(path: Path, *, follow: bool = False) -> Manifest:
+    """Read and check a manifest; its pieces are only named, not yet looked at.
+
+    Args:
+        follow: whether it may be a symbolic link, as what a user names.
+
+    Raises:
+        CheckpointError: it is none that is whole. OSError: as the system says it.
+    """
+    values, where = _values_of(path, follow=follow), path.name
 
     def get(name: str, kind: type) -> Any:
         return plain_field(values, name, kind, where)
@@ -292,7 +326,7 @@ def read_manifest(path: Path) -> Manifest:
         config=config,
         config_digest=get("config_digest", str),
         counters=counters,
-        game=get("game", str),
+        game=plain_name(values, "game", where),
         network=plain_network(values.get("network"), where),
         segments=range(first, stop),
         has_replay=get("has_replay", bool),
@@ -300,20 +334,15 @@ def read_manifest(path: Path) -> Manifest:
     )
 
 
-def _values_of(path: Path) -> dict[str, Any]:
+def _values_of(path: Path, *, follow: bool) -> dict[str, Any]:
     """The values of a manifest of this format, whole by its checksum, and not yet looked at."""
     where = path.name
     try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise CheckpointError(f"{where} is not a plain file.")
-        if status.st_size > _MANIFEST_LIMIT:
-            raise CheckpointError(f"{where} has {status.st_size} bytes, too many for a manifest.")
-        values = json_object(path.read_bytes())
+        values = read_json(path, _MANIFEST_LIMIT, follow=follow)
     except FileNotFoundError as error:  # a living run has just replaced it
         raise CheckpointError(f"{where} is gone.") from error
-    if values is None:
-        raise CheckpointError(f"{where} is truncated or damaged: it holds no JSON object.")
+    except FileError as error:
+        raise CheckpointError(str(error)) from error
     if values.get("kind") != KIND:
         raise CheckpointError(f"{where} is not a Ringside checkpoint.")
     if values.get("format") != FORMAT:
@@ -333,25 +362,44 @@ def checksum_of(values: dict[str, Any]) -> str:
 
 
 def check_piece(directory: Path, piece: Piece, *, content: bool = True) -> Path:
-    """Compare a file with its description; with `content`, its SHA-256 too. Raises `CheckpointError`."""
-    path = directory / piece.name
+    """Compare a file with its description; with `content`, its SHA-256 too.
+
+    Raises:
+        CheckpointError: it differs. OSError: as the system says it.
+    """
+    with _open_piece(directory, piece) as file:
+        if content and sha256_of(file, piece.bytes) != piece.sha256:
+            raise CheckpointError(f"{piece.name} is damaged: its content does not match its checksum.")
+    return directory / piece.name
+
+
+def read_piece(directory: Path, piece: Piece) -> bytes:
+    """The content of a file that is what its description says. Else as `check_piece`."""
+    with _open_piece(directory, piece) as file:
+        data = file.read(piece.bytes)
+    if hashlib.sha256(data).hexdigest() != piece.sha256:
+        raise CheckpointError(f"{piece.name} is damaged: its content does not match its checksum.")
+    return data
+
+
+def _open_piece(directory: Path, piece: Piece) -> BinaryIO:
+    """A file of the size that its description says, open to read. Else as `check_piece`."""
     try:
-        status = path.lstat()
+        file = open_to_read(directory / piece.name)
     except FileNotFoundError as error:
         raise CheckpointError(f"{piece.name} is missing.") from error
-    if not stat.S_ISREG(status.st_mode):
-        raise CheckpointError(f"{piece.name} is not a plain file.")
-    if status.st_size != piece.bytes or piece.bytes > _PIECE_LIMIT:
-        raise CheckpointError(f"{piece.name} is truncated or foreign: {status.st_size} bytes, not {piece.bytes}.")
-    if content and sha256_of(path) != piece.sha256:
-        raise CheckpointError(f"{piece.name} is damaged: its content does not match its checksum.")
-    return path
+    except FileError as error:
+        raise CheckpointError(str(error)) from error
+    size = os.fstat(file.fileno()).st_size
+    if size != piece.bytes or piece.bytes > _PIECE_LIMIT:
+        file.close()
+        raise CheckpointError(f"{piece.name} is truncated or foreign: {size} bytes, not {piece.bytes}.")
+    return file
 
 
-def load_safetensors(directory: Path, piece: Piece) -> dict[str, np.ndarray]:
-    """The arrays of a verified piece."""
-    path = check_piece(directory, piece)
+def arrays_in(data: bytes, where: str) -> dict[str, np.ndarray]:
+    """The arrays of a safetensors file. Raises `CheckpointError` when it is none."""
     try:
-        return safetensors_load(path.read_bytes())
+        return safetensors_load(data)
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
-        raise CheckpointError(f"{piece.name} is damaged: {error}.") from error
+        raise CheckpointError(f"{where} is damaged: {error}.") from error

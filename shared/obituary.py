@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from shared.errors import FileError
+from shared.files import open_to_read
 from shared.process import FATAL
 
 
@@ -36,8 +38,8 @@ def beyond_reach(name: str) -> str:
 def _behind(log: Path, begin: int) -> str:
     """What a log has from a byte on; nothing when it cannot be read."""
     try:
-        with open(log, "rb") as file:
+        with open_to_read(log) as file:
             file.seek(begin)
             return file.read().decode(errors="replace")
-    except OSError:
+    except (OSError, FileError):
         return ""

@@ -17,7 +17,7 @@ from shared.board import Phase, Role
 from shared.config import LOGS
 from shared.cores import NICENESS
 from shared.errors import DeviceFault, Unmendable
-from shared.files import PRIVATE_UMASK
+from shared.files import PRIVATE_UMASK, open_to_write
 from shared.memory import Memory, Plan
 from shared.parent import die_with
 from shared.requests import HEEDED, ignore_requests
@@ -130,7 +130,7 @@ def _keep_to_oneself() -> None:
 def _open_log(path: Path) -> int:
     """A descriptor for the output of a process; of nowhere when there can be no log: that must not end a run."""
     try:
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        return open_to_write(path, os.O_WRONLY | os.O_APPEND)
     except OSError:
         return os.open(os.devnull, os.O_WRONLY)
 

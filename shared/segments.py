@@ -31,8 +31,8 @@ from typing import Any
 import numpy as np
 import zstandard
 
-from shared.errors import CheckpointError
-from shared.files import json_object, write_atomic
+from shared.errors import CheckpointError, FileError
+from shared.files import json_object, read_bytes, write_atomic
 from shared.ring import SLOT_FIELDS
 from shared.sizes import Sizes
 
@@ -152,10 +152,10 @@ def _load_payload(path: Path, index: int, shape: SegmentShape, experiment: str |
     """The verified compressed content of a segment file."""
     name = path.name
     largest = _PREFIX.size + _HEADER_LIMIT + shape.raw_bytes + (shape.raw_bytes >> 7) + 4096
-    size = path.stat().st_size
-    if size > largest:
-        raise CheckpointError(f"{name} has {size} bytes; a segment of this run has at most {largest}.")
-    data = memoryview(path.read_bytes())
+    try:
+        data = memoryview(read_bytes(path, largest))
+    except FileError as error:
+        raise CheckpointError(str(error)) from error
     if len(data) < _PREFIX.size:
         raise CheckpointError(f"{name} is truncated: it has only {len(data)} bytes.")
     magic, format_, head_bytes, crc = _PREFIX.unpack_from(data)

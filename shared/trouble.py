@@ -16,6 +16,8 @@ _ADVICE = {
     errno.ENOENT: "it was moved or removed, and is made again where that is possible",
     errno.ENOTDIR: "something else stands in its place: move that away",
     errno.EEXIST: "something else stands in its place: move that away",
+    errno.EISDIR: "a directory stands in the place of a file: move that away",
+    errno.ELOOP: "a symbolic link stands in the place of a file: move that away",
     errno.EIO: "its disk fails: put another in its place, or look at the cable",
     errno.ESTALE: "its file server has lost it: mount it again",
 }

@@ -11,16 +11,16 @@ import math
 import os
 import shlex
 from collections.abc import Iterable
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
-from shared import combinations
+from shared import combinations, ownership
 from shared.config import STACK, Config, ConfigError
 from shared.memory import Plan
 from shared.parameters import MOST_ATOMS, MOST_RETURN, MOST_WIDTH
 from shared.ring import ring_fields
 from shared.sizes import MOST_PRIORITIES, sizes_of
-from shared.words import count, flag_of, nearest, shown, words_of
+from shared.words import PLAIN_NAME, count, flag_of, nearest, shown, words_of
 
 OWN_BYTES = 1_500_000_000
 """What learner, inference, scribe and supervisor take for themselves, generously, with torch on a CPU."""
@@ -32,8 +32,14 @@ ENV_BYTES = 1_000_000
 """What an emulator takes of its actor, generously."""
 
 
+def recorded(config: Config) -> None:
+    """Check a configuration from a file as `settings` does; what it began with may be gone by now."""
+    settings(replace(config, run=replace(config.run, resume=None, init_from=None, track="off")))
+
+
 def settings(config: Config) -> None:
-    """Check every number by itself and against the others."""
+    """Check every number by itself and against the others, and every text."""
+    _check_texts(config)
     for section in fields(config):
         ranges(getattr(config, section.name))
     combinations.check(config)
@@ -73,7 +79,7 @@ def settings(config: Config) -> None:
         raise ConfigError("--resume continues a run and --init-from begins a new one: give one of them.")
     if run.track == "wandb" and importlib.util.find_spec("wandb") is None:
         raise ConfigError("--track wandb needs the package wandb, which is not installed: say pip install wandb.")
-    if run.resume is not None and not run.resume.exists():
+    if run.resume is not None and not os.path.exists(run.resume):  # which raises for no path
         raise ConfigError(f"--resume {run.resume} does not exist.")
 
 
@@ -155,7 +161,7 @@ def episodes(number: int | None, seed: int) -> None:
 
 def nearest_directory(path: Path) -> Path:
     """The path itself, or the nearest above it that exists."""
-    return next(above for above in (path.absolute(), *path.absolute().parents) if above.exists())
+    return next(above for above in (path.absolute(), *path.absolute().parents) if os.path.exists(above))
 
 
 def run_directory(path: Path, *, continues: bool, env: str | None = None) -> None:
@@ -163,18 +169,21 @@ def run_directory(path: Path, *, continues: bool, env: str | None = None) -> Non
 
     `env`: the user's --env, which --resume requires again.
     """
-    if path.exists() and not path.is_dir():
+    if os.path.exists(path) and not os.path.isdir(path):  # which raise for no path
         raise ConfigError(f"--run-dir {path} is a file, not a directory.")
+    ownership.require_writable_run(path, "--run-dir")
     if any(path.glob("checkpoints/checkpoint-*.json")) and not continues:
         raise ConfigError(
             f"--run-dir {path} already holds a run; name another, or continue that one with "
             f"{shlex.join(['--resume', str(path), *words_of(env=env)])}."
         )
     above = nearest_directory(path)
-    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+    if not os.path.isdir(above) or not os.access(above, os.W_OK | os.X_OK):
         raise ConfigError(f"--run-dir {path} cannot be written: {above} is not a directory that this user may write.")
 
 
+_MOST = 1 << 62
+"""Of any setting: what is made of it must fit into 64 bits."""
 _AT_LEAST_ONE = frozenset(
     {"envs", "lane_envs", "total_steps", "round_steps", "train_every", "batch_size", "replay_size", "learning_starts"}
     | {"publish_every_updates", "snapshot_every_steps", "eval_envs", "eval_episodes", "eval_max_frames", "actors"}
@@ -208,6 +217,23 @@ _AT_MOST = {
 """By amount."""
 
 
+def _check_texts(config: Config) -> None:
+    """Each text and path alone: config.json holds all of them, and readers of a run count on them."""
+    for section in fields(config):
+        for name, value in vars(getattr(config, section.name)).items():
+            try:
+                str(value).encode()
+            except UnicodeEncodeError:
+                raise ConfigError(f"{flag_of(name)} {str(value)!a} is not UTF-8: name another.") from None
+    for name in ("env", "game"):
+        value = getattr(config.play, name)
+        if value is not None and not PLAIN_NAME.fullmatch(value):
+            raise ConfigError(
+                f"{flag_of(name)} {value!r} cannot be the name of an env or a game: letters, digits and . _ : / - may "
+                "be in it."
+            )
+
+
 def ranges(section: object) -> None:
     """Check each number of a section of the configuration, alone."""
     for name, value in vars(section).items():
@@ -215,6 +241,8 @@ def ranges(section: object) -> None:
             continue
         if not math.isfinite(value):
             raise ConfigError(f"{flag_of(name)} {value} must be a finite number.")
+        if isinstance(value, int) and abs(value) >= _MOST:
+            raise ConfigError(f"{flag_of(name)} {shown(value)} must be below {_MOST:_}.")
         if name in _AT_LEAST_ONE and value < 1:
             raise ConfigError(f"{flag_of(name)} {shown(value)} must be at least 1.")
         if name in _NOT_NEGATIVE and value < 0:

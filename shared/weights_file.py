@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
 
-from shared.errors import CheckpointError
-from shared.files import json_object
+from shared.errors import CheckpointError, FileError
+from shared.files import json_object, open_to_read
 from shared.manifest import (
     FORMAT,
     Manifest,
     Piece,
+    arrays_in,
     check_piece,
-    load_safetensors,
     newest_usable,
     plain_field,
+    plain_name,
     plain_network,
     weights_name,
 )
 from shared.parameters import Network, parameters_of
 
 _METADATA = "ringside"
+_HEADER_BYTES = struct.Struct("<Q")
+"""How a safetensors file begins: the length of its header."""
 _HEADER_LIMIT = 1 << 20
 """Bytes that a file may hold beside its parameters."""
 _FORMER_MAX_FRAMES = 108_000
@@ -79,16 +84,24 @@ def load_weights(path: Path) -> StoredWeights:
     Raises:
         CheckpointError: there are none, or they are damaged, not finite, or of no known network.
     """
-    if path.is_file() and path.suffix == ".safetensors":
-        return _read_weights(path.parent, Piece.of(path))
+    if _is_weights_file(path):
+        try:
+            return _read_weights(path)
+        except OSError as error:
+            raise CheckpointError(f"{path} cannot be read: {error.strerror}.") from error
     return newest_usable(path, _weights_of)
 
 
 def weights_file(path: Path) -> Path:
     """The file that `load_weights(path)` reads. Raises `CheckpointError` as it does."""
-    if path.is_file() and path.suffix == ".safetensors":
+    if _is_weights_file(path):
         return path
     return newest_usable(path, lambda manifest: (_weights_of(manifest), _file_of(manifest)))[1]
+
+
+def _is_weights_file(path: Path) -> bool:
+    """True if a user who names this path means the file, and not a directory or a manifest."""
+    return path.suffix == ".safetensors" and os.path.isfile(path)
 
 
 def _file_of(manifest: Manifest) -> Path:
@@ -97,7 +110,8 @@ def _file_of(manifest: Manifest) -> Path:
 
 def _weights_of(manifest: Manifest) -> StoredWeights:
     """The parameters that a manifest names."""
-    weights = _read_weights(manifest.directory, manifest.piece(weights_name(manifest.boundary)))
+    piece = manifest.piece(weights_name(manifest.boundary))
+    weights = _read_weights(check_piece(manifest.directory, piece, content=False), piece)
     weights.require(network=manifest.network, actions=manifest.network.actions, game=manifest.game)
     return weights
 
@@ -111,42 +125,74 @@ def weights_metadata(about: dict[str, Any]) -> dict[str, str]:
 
 
 def read_weights_metadata(path: Path) -> dict[str, Any]:
-    """What a weights file says of itself. Raises `CheckpointError` if it is none that Ringside wrote."""
+    """What a weights file says of itself.
+
+    Raises:
+        CheckpointError: it is none that Ringside wrote. OSError: as the system says it.
+    """
+    with _open_weights(path) as file:
+        return _metadata_in(file, path.name)
+
+
+def _open_weights(path: Path, *, follow: bool = False) -> BinaryIO:
+    """A plain file, open to read. Raises `CheckpointError` or `OSError`."""
     try:
-        with safe_open(path, framework="numpy") as file:
-            about = json_object((file.metadata() or {}).get(_METADATA, "").encode())
-    except SafetensorError as error:
-        raise CheckpointError(f"{path.name} is damaged: {error}.") from error
+        return open_to_read(path, follow=follow)
+    except FileError as error:
+        raise CheckpointError(str(error)) from error
+
+
+def _metadata_in(file: BinaryIO, name: str) -> dict[str, Any]:
+    """What the header of an open weights file says of its content. Raises `CheckpointError`."""
+    begin = file.read(_HEADER_BYTES.size)
+    length = _HEADER_BYTES.unpack(begin)[0] if len(begin) == _HEADER_BYTES.size else 0
+    header = json_object(file.read(length)) if length <= _HEADER_LIMIT else None
+    if header is None:
+        raise CheckpointError(f"{name} is damaged: it does not begin with a header of safetensors.")
+    metadata = header.get("__metadata__")
+    written = metadata.get(_METADATA) if isinstance(metadata, dict) else None
+    about = json_object(written.encode()) if isinstance(written, str) else None
     if about is None or about.get("format") != FORMAT:
-        raise CheckpointError(f"{path.name} holds no weights that Ringside wrote in format {FORMAT}.")
+        raise CheckpointError(f"{name} holds no weights that Ringside wrote in format {FORMAT}.")
     return about
 
 
-def _read_weights(directory: Path, piece: Piece) -> StoredWeights:
-    """Read a weights file and compare it with the network that it says it is of."""
-    about = read_weights_metadata(check_piece(directory, piece))
-    version, game, protocol = (
-        plain_field(about, name, kind, piece.name)
-        for name, kind in (("version", int), ("game", str), ("protocol", str))
-    )
-    eval_epsilon = _optional(about, "eval_epsilon", float, None, piece.name)
-    eval_max_frames = _optional(about, "eval_max_frames", int, _FORMER_MAX_FRAMES, piece.name)
-    network = plain_network(about.get("network"), piece.name)
-    spec = parameters_of(network)
-    if piece.bytes > 4 * spec.count + _HEADER_LIMIT:
-        raise CheckpointError(f"{piece.name} has {piece.bytes} bytes, too many for the network {network}.")
-    arrays = load_safetensors(directory, piece)
+def _read_weights(path: Path, piece: Piece | None = None) -> StoredWeights:
+    """Read a weights file and compare it with the network that it says it is of.
+
+    Args:
+        piece: what its manifest says of it; None: a user has named the file, and it may be a symbolic link.
+    """
+    where = path.name
+    with _open_weights(path, follow=piece is None) as file:
+        about, size = _metadata_in(file, where), os.fstat(file.fileno()).st_size
+        version, game, protocol = (
+            plain_field(about, "version", int, where),
+            plain_name(about, "game", where),
+            plain_name(about, "protocol", where),
+        )
+        eval_epsilon = _optional(about, "eval_epsilon", float, None, where)
+        eval_max_frames = _optional(about, "eval_max_frames", int, _FORMER_MAX_FRAMES, where)
+        network = plain_network(about.get("network"), where)
+        spec = parameters_of(network)
+        if size > 4 * spec.count + _HEADER_LIMIT:
+            raise CheckpointError(f"{where} has {size} bytes, too many for the network {network}.")
+        file.seek(0)
+        data = file.read(size)
+    if piece is not None and hashlib.sha256(data).hexdigest() != piece.sha256:
+        raise CheckpointError(f"{where} is damaged: its content does not match its checksum.")
+    arrays = arrays_in(data, where)
     flat = np.empty(spec.count, np.float32)
     views = spec.split(flat)
     if arrays.keys() != views.keys():
-        raise CheckpointError(f"{piece.name} does not hold the parameters of the network {network}.")
+        raise CheckpointError(f"{where} does not hold the parameters of the network {network}.")
     for name, view in views.items():
         if arrays[name].dtype != np.float32 or arrays[name].shape != view.shape:
             found = f"{arrays[name].dtype}{arrays[name].shape}"
-            raise CheckpointError(f"{piece.name} has {found} for {name}; the network has float32{view.shape}.")
+            raise CheckpointError(f"{where} has {found} for {name}; the network has float32{view.shape}.")
         view[...] = arrays[name]
     if not np.isfinite(flat).all():
-        raise CheckpointError(f"{piece.name} holds parameters that are not finite.")
+        raise CheckpointError(f"{where} holds parameters that are not finite.")
     return StoredWeights(network, game, protocol, version, flat, eval_epsilon, eval_max_frames)
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import re
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
+
+PLAIN_NAME = re.compile(r"[\w.:/-]{1,200}")
+"""What an env, a game or a protocol may be called: letters, digits and the marks of `module:Name-v0`."""
 
 
 def flag_of(name: str) -> str:
@@ -27,6 +31,11 @@ def as_spelt(words: Sequence[str]) -> list[str]:
 def shown(value: object) -> str:
     """A setting's value in a sentence: whole numbers in groups of three digits."""
     return f"{value:_}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def printable(text: str) -> str:
+    """A text for a terminal: what is no visible character, nor a new line, is spelled as Python spells it."""
+    return "".join(each if each.isprintable() or each == "\n" else ascii(each)[1:-1] for each in text)
 
 
 def count(number: int, noun: str) -> str:

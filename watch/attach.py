@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 from shared import validate
 from shared.config import CONFIG_FILE, Config, ConfigError
-from shared.files import MOST_JSON_BYTES, json_object
+from shared.errors import FileError
+from shared.files import read_json
 from shared.layout import LayoutError
 from shared.live import LIVE_FILE, Live, LiveError
 from shared.memory import Memory, Plan
@@ -35,7 +35,8 @@ def newest_run(runs: Path = RUNS) -> Path:
     try:
         for pattern in (f"*/{CONFIG_FILE}", f"*/*/{CONFIG_FILE}"):  # the latter are of a suite
             for config in runs.glob(pattern):
-                found.append((_goes_on(config.parent), config.stat().st_mtime, config.parent))
+                if not config.is_symlink():
+                    found.append((_goes_on(config.parent), config.lstat().st_mtime, config.parent))
     except PermissionError as error:
         raise ConfigError(_not_yours(runs)) from error
     if not found:
@@ -54,22 +55,22 @@ def read_config(run_dir: Path) -> Config:
     """The configuration of a run. Raises `ConfigError` when there is none that this program and this user can read."""
     path = run_dir / CONFIG_FILE
     try:
-        if not run_dir.is_dir():
+        if not os.path.isdir(run_dir):  # which raises for no path
             near = nearest(run_dir.name, [each.name for each in run_dir.parent.glob("*/")])
             raise ConfigError(f"There is no run {run_dir}{near if '?' in near else ': name its directory.'}")
-        with open(path, "rb") as file:
-            content = file.read(MOST_JSON_BYTES)
+        sections = read_json(path)
     except FileNotFoundError:
         raise ConfigError(f"{run_dir} is not a run: it has no {CONFIG_FILE}. Name the directory of a run.") from None
     except PermissionError as error:
         raise ConfigError(_not_yours(run_dir)) from error
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
-    sections = json_object(content)
-    if sections is None:
-        raise ConfigError(f"{path} is damaged: it holds no JSON object, and is needed to watch the run.")
+    except FileError as error:
+        raise ConfigError(f"{run_dir} cannot be watched. {error}") from error
     try:
-        return Config.from_json(sections)
+        config = Config.from_json(sections)
+        validate.recorded(config)
+        return config
     except ConfigError as error:
         raise ConfigError(f"{run_dir} cannot be watched. {error}") from error
 
@@ -109,15 +110,13 @@ def _map(config: Config, live: Live) -> Memory:
 
 def _plan(config: Config, actions: int) -> Plan:
     """The plan that a launcher made of this configuration. Raises `LayoutError` when it cannot have been one."""
-    beginning = replace(config, run=replace(config.run, resume=None, init_from=None))  # files that may be gone by now
     machine = config.machine
     answers = [machine.actors, machine.inference_batch, config.extend.atoms, config.run.run_dir]
     answers += [config.evaluate.eval_episodes] if config.evaluate.eval_every_steps else []
     if None in answers or not actions:
         raise LayoutError(f"Its {CONFIG_FILE} leaves open what a launcher fills in.")
     try:
-        validate.settings(beginning)
-        validate.resolved(beginning)
+        validate.resolved(config)
     except ConfigError as error:
         raise LayoutError(f"Its {CONFIG_FILE} is not the configuration of a run: {error}") from error
     return Plan(config, actions)

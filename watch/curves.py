@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
+from shared.files import write_atomic
 from shared.published import comparable
 from shared.scores import REFERENCE, human_normalised
 from watch.aggregate import STATISTICS
@@ -80,7 +82,7 @@ def style() -> Iterator[None]:
 
 def save(figure: Figure, directory: Path, name: str, caption: str) -> Picture:
     """Write a figure as NAME.png and keep it as SVG. The same figure always gives the same SVG."""
-    figure.savefig(directory / f"{name}.png", dpi=160)
+    write_atomic(directory / f"{name}.png", partial(figure.savefig, format="png", dpi=160), forced=False)
     figure.set_layout_engine("none")  # all has its place now; to find it again takes a third of the time
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None})

@@ -14,6 +14,7 @@ from tensorboard.plugins.hparams import metadata
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionStartInfo
 from tensorboard.summary.writer.record_writer import RecordWriter
 
+from shared.files import make_directory
 from watch.metrics import Episode, Values
 from watch.tags import Scalars, episode_scalars, evaluation_scalars, round_scalars
 
@@ -35,7 +36,7 @@ class EventLog:
         Raises:
             OSError: as the system says it.
         """
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(directory)
         now = time.time_ns()
         path = directory / f"events.out.tfevents.{now // 10**9}.{socket.gethostname()}.{os.getpid()}.{now % 10**9}"
         self._writer = RecordWriter(open(path, "xb"))  # noqa: SIM115  (closed by `close`)

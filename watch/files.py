@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from shared.checkpoint import CheckpointWriter
 from shared.config import CONFIG_FILE, LOGS, METRICS_FILE
-from shared.files import write_atomic
+from shared.files import make_directory, write_atomic
 from shared.memory import Memory
+from shared.ownership import EVENTS
 from watch.events import EventLog
 from watch.metrics import MetricsLog
 
@@ -38,8 +40,8 @@ class RunFiles:
         if self._checkpoints is None:
             plan = self._memory.plan
             # Logs of processes that start again lie in there.
-            (self._run_dir / LOGS).mkdir(parents=True, exist_ok=True)
-            if not (self._run_dir / CONFIG_FILE).exists():
+            make_directory(self._run_dir / LOGS)
+            if not os.path.lexists(self._run_dir / CONFIG_FILE):
                 write_atomic(self._run_dir / CONFIG_FILE, json.dumps(plan.config.to_json(), indent=2).encode() + b"\n")
             self._checkpoints = CheckpointWriter(self._run_dir, plan.config, plan.sizes, plan.actions, self._alive)
         return self._checkpoints
@@ -57,7 +59,7 @@ class RunFiles:
         if self._events is None:
             steps = int(self._memory.board.written[0]) * self._memory.sizes.round_steps
             settings = self._memory.plan.config.to_flat()
-            self._events = EventLog(self._run_dir / "tensorboard", steps, settings)
+            self._events = EventLog(self._run_dir / EVENTS, steps, settings)
         return self._events
 
     def doubt(self) -> None:

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from shared.files import open_to_read
 from watch.metrics import parse_record
 
 
@@ -32,7 +33,7 @@ class Follower:
         Episodes come with their round: the record after them says that all of them are there.
         """
         try:
-            with open(self._path, "rb") as file:
+            with open_to_read(self._path) as file:
                 status = os.fstat(file.fileno())
                 if status.st_ino != self._inode or status.st_size < self._offset:
                     self._inode, self._offset = status.st_ino, 0

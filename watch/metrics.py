@@ -28,10 +28,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shared.errors import Unmendable
-from shared.files import json_object, write_atomic
+from shared.files import json_object, open_to_read, open_to_write, write_atomic
 
 MEAN_OVER = 100
 """Episodes in the rolling mean of returns."""
+
+_FILE_LIMIT = 4 << 30
+_LINE_LIMIT = 1 << 20
+"""Bytes of a line at most; what is longer is no record."""
+_NEEDED: dict[str, dict[str, tuple[type, ...]]] = {
+    "episode": {"round": (int,), "steps": (int,), "return": (int, float)},
+    "round": {"round": (int,), "steps": (int,)},
+    "evaluation": {"round": (int,), "steps": (int,), "evaluation": (int,)},
+}
+"""By kind of record: what its readers count on."""
 
 Values = Mapping[str, float | int | str | None]
 
@@ -80,7 +90,7 @@ def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
     """The records of a metrics.jsonl, without what a writer has not finished.
 
     Raises:
-        MetricsError: something in the middle is no record.
+        MetricsError: something in the middle is no record. FileError: it is no plain file, or too large.
     """
     pending: list[dict[str, Any]] = []
     for _, record in _lines(path):
@@ -96,8 +106,8 @@ def _lines(path: Path, *, damaged: bool = False) -> Iterator[tuple[bytes, dict[s
     `damaged`: so is what one follows, which otherwise is a `MetricsError`.
     """
     unreadable = 0
-    with open(path, "rb") as file:
-        for number, line in enumerate(file, start=1):
+    with open_to_read(path, _FILE_LIMIT) as file:
+        for number, line in enumerate(iter(partial(file.readline, _LINE_LIMIT), b""), start=1):
             record = parse_record(line)
             if record is None:
                 unreadable = unreadable or number
@@ -115,9 +125,11 @@ def parse_record(line: bytes) -> dict[str, Any] | None:
     if not line.endswith(b"\n"):
         return None
     record = json_object(line)
-    if record is None or record.get("kind") not in ("episode", "round", "evaluation"):
+    kind = None if record is None else record.get("kind")
+    if record is None or not isinstance(kind, str) or kind not in _NEEDED:
         return None
-    return record if type(record.get("round")) is int else None
+    whole = all(type(record.get(name)) in types for name, types in _NEEDED[kind].items())
+    return record if whole else None
 
 
 def evaluations_in(path: Path) -> set[int]:
@@ -139,9 +151,9 @@ def cut_metrics(path: Path, boundary: int) -> None:
     that the run resumes with. A file that is not there stays so.
 
     Raises:
-        OSError: as the system says it.
+        FileError: it is no plain file, or too large. OSError: as the system says it.
     """
-    if not path.exists():
+    if not os.path.lexists(path):
         return
     kept: list[bytes] = []
     pending: list[bytes] = []
@@ -298,7 +310,7 @@ class MetricsLog:
     def _in_place(self) -> bool:
         """Whether the file's name still leads to it."""
         try:
-            return os.path.samestat(os.stat(self._path), os.fstat(self._fd))
+            return os.path.samestat(os.lstat(self._path), os.fstat(self._fd))
         except FileNotFoundError:
             return False
 
@@ -343,7 +355,7 @@ class MetricsLog:
 
 def _open(path: Path) -> int:
     """A descriptor of the file, made if need be, that reads anywhere and writes at its end."""
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+    return open_to_write(path, os.O_RDWR | os.O_APPEND)
 
 
 def _finite(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,22 +7,23 @@ else: sizes are compared before memory is asked for, kinds are checked, and noth
 from __future__ import annotations
 
 import math
-import stat
+import os
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shared.config import CONFIG_FILE, JUDGED, METRICS_FILE, SUMMARY_FILE, flat_of
-from shared.files import json_object
+from shared.errors import FileError
+from shared.files import read_json
+from shared.words import PLAIN_NAME
 from watch.metrics import MetricsError, read_metrics
 
 _JSON_LIMIT = 8 << 20
-_METRICS_LIMIT = 4 << 30
 
 Column = NDArray[np.float64]
 Columns = Mapping[str, Column]
@@ -89,7 +90,7 @@ def load(run_dir: Path) -> Records:
     config = _config(run_dir)
     play, run = config.get("play", {}), config.get("run", {})
     game, protocol, seed = play.get("env") or play.get("game"), play.get("protocol"), run.get("seed")
-    if not isinstance(game, str) or not isinstance(protocol, str) or type(seed) is not int:
+    if not _is_name(game) or not _is_name(protocol) or type(seed) is not int:
         raise RecordsError(
             f"{run_dir} was not written by this version of Ringside: its {CONFIG_FILE} does not say game, protocol and "
             "seed. Report it with the version that wrote it."
@@ -109,9 +110,14 @@ def load(run_dir: Path) -> Records:
         rounds=rounds,
         episodes=episodes,
         evaluations=evaluations,
-        summary=_object(run_dir / SUMMARY_FILE) if (run_dir / SUMMARY_FILE).exists() else None,
-        judged={kind: _judgement(run_dir / name) for kind, name in JUDGED.items() if (run_dir / name).exists()},
+        summary=_object(run_dir / SUMMARY_FILE) if os.path.lexists(run_dir / SUMMARY_FILE) else None,
+        judged={kind: _judgement(run_dir / name) for kind, name in JUDGED.items() if os.path.lexists(run_dir / name)},
     )
+
+
+def _is_name(value: object) -> TypeGuard[str]:
+    """True if it may be the name of an env, a game or a protocol, which is printed."""
+    return isinstance(value, str) and PLAIN_NAME.fullmatch(value) is not None
 
 
 def newest(column: Column) -> float:
@@ -127,12 +133,12 @@ def number(value: object) -> float:
 
 def _config(run_dir: Path) -> dict[str, dict[str, Any]]:
     """The sections of settings."""
-    if not run_dir.exists():
+    if not os.path.exists(run_dir):  # which raises for no path
         raise RecordsError(f"There is no run {run_dir}.")
-    if not run_dir.is_dir():
+    if not os.path.isdir(run_dir):
         raise RecordsError(f"{run_dir} is a file; name the run's directory.")
-    if not (run_dir / CONFIG_FILE).exists():
-        inside = sum(1 for entry in run_dir.iterdir() if (entry / CONFIG_FILE).exists())
+    if not os.path.lexists(run_dir / CONFIG_FILE):
+        inside = sum(1 for entry in run_dir.iterdir() if os.path.exists(entry / CONFIG_FILE))
         hint = f"it holds {inside} of them: say {run_dir}/*." if inside else f"it has no {CONFIG_FILE}."
         raise RecordsError(f"{run_dir} is not a run directory; {hint}")
     config = _object(run_dir / CONFIG_FILE)
@@ -145,12 +151,11 @@ def _metrics(run_dir: Path) -> tuple[Columns, Columns, Columns]:
     """Rounds, episodes and evaluations of `metrics.jsonl`; empty columns where there is no file."""
     path = run_dir / METRICS_FILE
     kinds: dict[str, list[dict[str, Any]]] = {"round": [], "episode": [], "evaluation": []}
-    if path.exists():
-        _refuse_size(path, _METRICS_LIMIT)
+    if os.path.lexists(path):
         try:
             for record in read_metrics(path):
                 kinds[record["kind"]].append(record)
-        except MetricsError as error:
+        except (MetricsError, FileError) as error:
             raise RecordsError(str(error)) from error
     evaluations = sorted(kinds["evaluation"], key=lambda record: number(record.get("steps")))
     return (
@@ -183,16 +188,7 @@ def _judgement(path: Path) -> dict[str, Any]:
 
 def _object(path: Path) -> dict[str, Any]:
     """A JSON object of moderate size."""
-    _refuse_size(path, _JSON_LIMIT)
-    value = json_object(path.read_bytes())
-    if value is None:
-        raise RecordsError(f"{path} is truncated or damaged: it holds no JSON object. Leave the run out.")
-    return value
-
-
-def _refuse_size(path: Path, limit: int) -> None:
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode):
-        raise RecordsError(f"{path} is not a plain file.")
-    if status.st_size > limit:
-        raise RecordsError(f"{path} has {status.st_size:,} bytes; more than {limit:,} are not read. Leave the run out.")
+    try:
+        return read_json(path, _JSON_LIMIT)
+    except FileError as error:
+        raise RecordsError(f"{error} It is in {path.parent}: leave the run out.") from error

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import shutil
 import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +27,7 @@ from shared.board import BEFORE, Phase, Role
 from shared.boundary import Moved, capture, expected, newest_boundary, restore
 from shared.config import JUDGED, METRICS_FILE, SUMMARY_FILE
 from shared.errors import Unmendable
-from shared.files import read_object, write_atomic
+from shared.files import open_to_read, read_object, write_atomic
 from shared.manifest import (
     BEST_FILE,
     CHECKPOINTS,
@@ -133,8 +135,9 @@ class Scribe:
             self._board.saved[0] = manifest.boundary
         else:
             for name in (METRICS_FILE, f"{CHECKPOINTS}/{BEST_FILE}", f"{CHECKPOINTS}/{FORMER_BEST_FILE}"):
-                if (former / name).exists():
-                    shutil.copyfile(former / name, self._run_dir / name)
+                if os.path.lexists(former / name):
+                    with open_to_read(former / name) as file:
+                        write_atomic(self._run_dir / name, partial(shutil.copyfileobj, file))
         checkpoints.adopt(manifest)
         checkpoints.cut_back(manifest.boundary)
         cut_metrics(self._run_dir / METRICS_FILE, manifest.boundary)

@@ -22,7 +22,9 @@ from typing import Any, TypeVar
 
 from shared.config import CONFIG_FILE, LOGS, METRICS_FILE, SUMMARY_FILE, Run, flat_of
 from shared.cores import NICENESS
-from shared.files import PRIVATE_UMASK, read_object, write_atomic
+from shared.errors import FileError
+from shared.files import PRIVATE_UMASK, make_directory, open_to_write, read_bytes, read_object, write_atomic
+from shared.ownership import TRACK_FILE
 from shared.parent import die_with, killed
 from shared.requests import ignore_requests
 from shared.stacks import stacks_told, stacks_told_later
@@ -33,8 +35,7 @@ LOOK_SECONDS = 2.0
 """Between two looks at the records."""
 FINISH_SECONDS = 120.0
 """How long the rest may take to be sent, once the run is over."""
-STATE_FILE = "track.json"
-"""What a run directory keeps of it: the service's id of the run, its address, who sends it, and what was sent."""
+_LOG_LIMIT = 16 << 20
 
 T = TypeVar("T")
 
@@ -48,11 +49,8 @@ class Tracker:
         self._note = note
         self._log = run_dir / LOGS / "track.log"
         self._shown = self._lost = False
-        self._log.parent.mkdir(parents=True, exist_ok=True)
-        with (
-            open(self._log, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as log,
-            stacks_told_later(),
-        ):
+        make_directory(self._log.parent)
+        with open(open_to_write(self._log, os.O_WRONLY | os.O_APPEND), "ab") as log, stacks_told_later():
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "watch.track", str(run_dir.absolute())],
                 cwd=Path(__file__).parents[1],
@@ -73,15 +71,15 @@ class Tracker:
             )
         if self._shown or self._lost:
             return
-        state = read_object(self._run_dir / STATE_FILE)
+        state = read_object(self._run_dir / TRACK_FILE)
         if state.get("process") == self._process.pid and "address" in state:  # else it is of a former process
             self._shown = True
             self._note(f"Weights & Biases: {state['address']}")
 
     def _last_words(self) -> str:
         lines = []
-        with suppress(OSError):  # the run's directory may be gone
-            lines = self._log.read_text(errors="replace").strip().splitlines()
+        with suppress(OSError, FileError):  # the run's directory may be gone
+            lines = read_bytes(self._log, _LOG_LIMIT).decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else f"exit code {self._process.returncode}"
 
     def finish(self) -> None:
@@ -114,7 +112,7 @@ def tracking(run: Run, look: Callable[[T], None], note: Callable[[str], None]) -
         return
     assert run.run_dir is not None, "the configuration is not resolved"
     if run.resume is None:
-        (run.run_dir / STATE_FILE).unlink(missing_ok=True)  # of a former run in this directory
+        (run.run_dir / TRACK_FILE).unlink(missing_ok=True)  # of a former run in this directory
     tracker = Tracker(run.run_dir, note)
 
     def look_and_tell(at: T) -> None:
@@ -138,7 +136,7 @@ def main(run_dir: Path) -> None:
     os.nice(NICENESS)
     import wandb
 
-    state = read_object(run_dir / STATE_FILE)
+    state = read_object(run_dir / TRACK_FILE)
     run = wandb.init(
         project=os.environ.get("WANDB_PROJECT", "ringside"),
         dir=str(run_dir),
@@ -160,7 +158,7 @@ def main(run_dir: Path) -> None:
         followed = {"round": follower.last_round, "evaluation": follower.last_evaluation}
         if followed.items() - state.items():
             state |= followed
-            write_atomic(run_dir / STATE_FILE, json.dumps(state).encode())
+            write_atomic(run_dir / TRACK_FILE, json.dumps(state).encode())
     summary = read_object(run_dir / SUMMARY_FILE)
     run.summary.update({name: value for name, value in summary.items() if not isinstance(value, dict | list)})
     run.finish()

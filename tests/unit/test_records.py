@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from tests.written_runs import write_run
-from watch import records
 from watch.follow import Follower
 from watch.metrics import Episode, MetricsLog, cut_metrics
 from watch.records import RecordsError, load, newest
@@ -74,7 +73,7 @@ def damage(path: Path, name: str, content: bytes) -> Path:
         ("summary.json", b"[" * 100_000, "summary.json is truncated or damaged"),
         ("summary.json", b'"text"', "no JSON object"),
         ("metrics.jsonl", b"", "holds no whole round yet"),
-        ("metrics.jsonl", b'nothing\n{"kind": "round", "round": 0}\n', "line 1 is not a record"),
+        ("metrics.jsonl", b'nothing\n{"kind": "round", "round": 0, "steps": 1}\n', "line 1 is not a record"),
         ("evaluation-final.json", b"{}", "mean is None. Remove it"),
     ],
 )
@@ -112,8 +111,8 @@ def test_a_file_that_is_none_is_not_waited_for(tmp_path: Path) -> None:
 
 def test_too_long_records_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_run(tmp_path / "run")
-    monkeypatch.setattr(records, "_METRICS_LIMIT", 100)
-    with pytest.raises(RecordsError, match="are not read"):
+    monkeypatch.setattr("watch.metrics._FILE_LIMIT", 100)
+    with pytest.raises(RecordsError, match="may have at most 100"):
         load(path)
 
 
@@ -144,10 +143,10 @@ def test_a_follower_gives_every_record_once(tmp_path: Path) -> None:
 def test_a_follower_waits_for_what_is_unfinished(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     follower = Follower(path)
-    path.write_bytes(b'{"kind": "episode", "round": 0}\n{"kind": "ro')
+    path.write_bytes(b'{"kind": "episode", "round": 0, "steps": 1, "return": 2.0}\n{"kind": "ro')
     assert follower.new() == []
     with open(path, "ab") as file:
-        file.write(b'und", "round": 0}\n')
+        file.write(b'und", "round": 0, "steps": 1}\n')
     assert names(follower.new()) == [("episode", 0), ("round", 0)]
 
 

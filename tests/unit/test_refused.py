@@ -105,7 +105,7 @@ def test_foreign_files_are_refused_with_a_sentence(tmp_path: Path) -> None:
         with pytest.raises(CheckpointError, match=message):
             read_manifest(path)
     os.truncate(path, 1 << 40)
-    with pytest.raises(CheckpointError, match="too many for a manifest"):
+    with pytest.raises(CheckpointError, match="has 1,099,511,627,776 bytes; it may have at most"):
         read_manifest(path)
 
 
@@ -149,7 +149,7 @@ def test_values_of_the_wrong_kind_are_refused(changes: dict[str, object], tmp_pa
     write_run(tmp_path, 1)
     path = manifest_of(tmp_path)
     rewrite(path, **changes)
-    with pytest.raises(CheckpointError, match=r"is damaged|an invalid network"):
+    with pytest.raises(CheckpointError, match=r"damaged|an invalid network"):
         find_checkpoint(path)
 
 
@@ -158,7 +158,7 @@ def test_an_absurd_piece_is_refused_before_it_is_read(tmp_path: Path, monkeypatc
     path, piece = manifest_of(tmp_path), tmp_path / "checkpoints" / "boundary-00000001.safetensors"
     os.truncate(piece, 1 << 40)
     rewrite(path, pieces=[{"name": piece.name, "bytes": 1 << 40, "sha256": "0" * 64}])
-    monkeypatch.setattr("shared.manifest.sha256_of", lambda _: pytest.fail("read"))
+    monkeypatch.setattr("shared.manifest.sha256_of", lambda *_: pytest.fail("read"))
     with pytest.raises(CheckpointError, match="truncated or foreign"):
         find_checkpoint(path)
 

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from shared.errors import FileError
+from shared.files import open_to_read
 from watch.metrics import parse_record
 
 MOST_POINTS = 1_000
@@ -79,9 +81,9 @@ class Curves:
         A file that cannot be read has no news: the run goes on, and so does the page.
         """
         try:
-            with open(self._path, "rb") as file:
+            with open_to_read(self._path) as file:
                 data = self._news(file)
-        except OSError:
+        except (OSError, FileError):
             return False
         whole = data.rfind(b"\n") + 1
         self._offset += whole
