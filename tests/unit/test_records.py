@@ -69,7 +69,7 @@ def damage(path: Path, name: str, content: bytes) -> Path:
         ("config.json", b'{"play": 3}', "a section of it is not an object"),
         ("config.json", b'{"play": {"game": "pong"}, "run": {"seed": 1}}', "not written by this version"),
         ("config.json", b'{"play": {"game": "pong", "protocol": "nature"}, "run": {"seed": true}}', "this version"),
-        ("config.json", b" " * 9_000_000, "has 9,000,000 bytes; more than"),
+        ("config.json", b" " * 9_000_000, "has 9,000,000 bytes; it may have at most"),
         ("summary.json", b"[" * 100_000, "summary.json is truncated or damaged"),
         ("summary.json", b'"text"', "no JSON object"),
         ("metrics.jsonl", b"", "holds no whole round yet"),
