@@ -51,7 +51,7 @@ def require_writable_run(path: Path, flag: str) -> None:
         ConfigError: the directory or a folder in it is another user's or no directory, or a file is none.
     """
     try:
-        if not os.path.lexists(path):
+        if not _exists(path):
             return
         _require(path.stat(), path, flag, directory=True)
         for name in _FOLDERS:
@@ -61,7 +61,16 @@ def require_writable_run(path: Path, flag: str) -> None:
             if os.path.lexists(file):
                 _require(file.lstat(), file, flag, directory=False)
     except OSError as error:
-        raise ConfigError(f"{flag} {path} cannot be used: {error.filename}: {error.strerror}.") from error
+        raise ConfigError(f"{flag} {path} cannot be used: {error.strerror}.") from error
+
+
+def _exists(path: Path) -> bool:
+    """True if there is something; unlike `os.path.exists`, raises where that cannot be said."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _files_in(path: Path) -> Iterator[Path]:

@@ -1,0 +1,417 @@
+"""Run directories from elsewhere: nothing outside of them is written, nothing is waited for, and sentences say why."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from shared.best import BestWeights
+from shared.checkpoint import CheckpointWriter
+from shared.config import ConfigError
+from shared.errors import CheckpointError, FileError
+from shared.files import json_object, open_to_write, read_bytes, read_json, remove_temporaries, write_atomic
+from shared.live import Live, LiveError
+from shared.lock import locked
+from shared.manifest import find_checkpoint
+from shared.ownership import require_writable_run
+from shared.parameters import Network
+from shared.segments import check_segment
+from shared.weights_file import load_weights, read_weights_metadata
+from tests.checkpoints import ACTIONS, CONFIG, SHAPE, SIZES, random_weights, rewrite, write_run
+from tests.written_runs import write_run as write_records
+from watch.attach import newest_run, read_config
+from watch.follow import Follower
+from watch.metrics import MetricsLog, read_metrics
+from watch.page.curves import Curves
+from watch.records import RecordsError, load
+
+OUTSIDE = b"somebody else's"
+
+
+def link(path: Path) -> None:
+    target = path.parent / "outside"
+    target.write_bytes(OUTSIDE)
+    path.symlink_to(target)
+
+
+def link_to_itself(path: Path) -> None:
+    path.symlink_to(path)
+
+
+def pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def directory(path: Path) -> None:
+    path.mkdir()
+
+
+def socket_file(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as bound:
+        here = Path.cwd()
+        os.chdir(path.parent)  # a socket's address is short
+        try:
+            bound.bind(path.name)
+        finally:
+            os.chdir(here)
+
+
+KINDS = (link, link_to_itself, pipe, directory, socket_file)
+Maker = Callable[[Path], None]
+
+
+@pytest.mark.parametrize("make", KINDS)
+@pytest.mark.parametrize(
+    ("read", "name", "error"),
+    [
+        (lambda path: read_bytes(path, 100), "file", FileError),
+        (read_json, "file", FileError),
+        (lambda path: Live.read(path.parent), "live.json", LiveError),
+        (lambda path: read_config(path.parent), "config.json", ConfigError),
+        (lambda path: load(path.parent), "config.json", RecordsError),
+        (lambda path: list(read_metrics(path)), "metrics.jsonl", FileError),
+        (read_weights_metadata, "best.safetensors", CheckpointError),
+        (lambda path: check_segment(path, 0, SHAPE, ""), "segment-00000000.ring", CheckpointError),
+        (lambda path: find_checkpoint(path.parent), "checkpoint-00000001.json", CheckpointError),
+    ],
+)
+def test_what_is_no_plain_file_is_neither_read_nor_waited_for(
+    read: Callable[[Path], object], name: str, error: type[Exception], make: Maker, tmp_path: Path
+) -> None:
+    make(tmp_path / name)
+    with pytest.raises(error, match=r"plain file|damaged"):
+        read(tmp_path / name)
+
+
+@pytest.mark.parametrize("make", KINDS)
+def test_a_page_shows_no_curves_of_what_is_no_plain_file(make: Maker, tmp_path: Path) -> None:
+    make(tmp_path / "metrics.jsonl")
+    assert not Curves(tmp_path / "metrics.jsonl").read()
+
+
+@pytest.mark.parametrize("make", KINDS)
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: open_to_write(path, os.O_RDWR),
+        lambda path: MetricsLog(path),
+    ],
+)
+def test_nothing_is_written_in_place_but_plain_files(
+    write: Callable[[Path], object], make: Maker, tmp_path: Path
+) -> None:
+    make(tmp_path / "metrics.jsonl")
+    with pytest.raises(OSError, match=r"metrics\.jsonl"):
+        write(tmp_path / "metrics.jsonl")
+    assert all(path.read_bytes() == OUTSIDE for path in tmp_path.glob("outside"))
+
+
+@pytest.mark.parametrize("make", KINDS)
+def test_a_lock_that_is_no_plain_file_is_refused_and_not_emptied(make: Maker, tmp_path: Path) -> None:
+    make(tmp_path / "lock")
+    with (
+        pytest.raises(ConfigError, match=r"--run-dir .* cannot be written"),
+        locked(tmp_path / "lock", "--run-dir", "a run"),
+    ):
+        pass
+    assert all(path.read_bytes() == OUTSIDE for path in tmp_path.glob("outside"))
+
+
+def test_a_lock_keeps_what_it_holds(tmp_path: Path) -> None:
+    (tmp_path / "lock").write_bytes(OUTSIDE)
+    with locked(tmp_path / "lock", "--run-dir", "a run"):
+        pass
+    assert (tmp_path / "lock").read_bytes() == OUTSIDE
+
+
+def test_links_with_names_of_temporaries_are_not_written_through(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.write_bytes(OUTSIDE)
+    for name in (".config.json.tmp", ".live.json.tmp", ".summary.json.tmp"):
+        (tmp_path / name).symlink_to(outside)
+    for name in ("config.json", "live.json", "summary.json"):
+        write_atomic(tmp_path / name, b"{}")
+        assert (tmp_path / name).read_bytes() == b"{}"
+    assert outside.read_bytes() == OUTSIDE
+
+
+def test_a_link_in_place_of_a_file_is_replaced_and_not_written_through(tmp_path: Path) -> None:
+    link(tmp_path / "summary.json")
+    write_atomic(tmp_path / "summary.json", b"{}")
+    assert (tmp_path / "outside").read_bytes() == OUTSIDE
+    assert not (tmp_path / "summary.json").is_symlink()
+
+
+def test_only_plain_files_count_as_temporaries(tmp_path: Path) -> None:
+    for make in KINDS:
+        make(tmp_path / f".{make.__name__}.tmp")
+    (tmp_path / ".segment.tmp").write_bytes(b"half")
+    remove_temporaries(tmp_path)
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {f".{make.__name__}.tmp" for make in KINDS} | {"outside"}
+
+
+@pytest.mark.parametrize("make", KINDS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("config.json", "metrics.jsonl", "summary.json", "live.json", "lock", "suite.lock", "track.json"),
+        *("evaluation-final.json", "evaluation-best.json", "evaluation-best.part"),
+        *("checkpoints/best.safetensors", "checkpoints/best-former.safetensors"),
+        *("checkpoints/checkpoint-00000009.json", "checkpoints/segment-00000009.ring", "logs/learner.log"),
+    ],
+)
+def test_a_run_directory_with_something_else_in_place_of_a_file_is_refused(
+    name: str, make: Maker, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    (run / "checkpoints").mkdir(parents=True)
+    (run / "logs").mkdir()
+    make(run / name)
+    with pytest.raises(ConfigError, match=rf"--run-dir cannot be used: .*{name} is not a plain file but a"):
+        require_writable_run(run, "--run-dir")
+
+
+@pytest.mark.parametrize("make", [link, link_to_itself, pipe, socket_file])
+@pytest.mark.parametrize("name", ["checkpoints", "logs", "tensorboard", "report", "wandb"])
+def test_a_run_directory_with_something_else_in_place_of_a_folder_is_refused(
+    name: str, make: Maker, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    make(run / name)
+    with pytest.raises(ConfigError, match=f"--run-dir cannot be used: .*{name} is not a directory but a"):
+        require_writable_run(run, "--run-dir")
+    (run / name).unlink()
+    (run / name).write_bytes(b"")
+    with pytest.raises(ConfigError, match=f"{name} is not a directory but a plain file"):
+        require_writable_run(run, "--run-dir")
+
+
+def test_the_run_directory_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_run(tmp_path, 1)
+    require_writable_run(tmp_path, "--run-dir")
+    monkeypatch.setattr("os.geteuid", lambda: tmp_path.stat().st_uid + 1)
+    with pytest.raises(ConfigError, match="belongs to the user with the number"):
+        require_writable_run(tmp_path, "--run-dir")
+
+
+def test_a_run_directory_may_be_reached_through_a_link_and_hold_more(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", 1)
+    (tmp_path / "run" / "notes").mkdir()
+    (tmp_path / "run" / "checkpoints" / ".x.tmp").mkdir()
+    (tmp_path / "run" / "newest").symlink_to("checkpoints")
+    (tmp_path / "named").symlink_to("run")
+    require_writable_run(tmp_path / "named", "--run-dir")
+    require_writable_run(tmp_path / "absent", "--run-dir")
+    CheckpointWriter(tmp_path / "named", CONFIG, SIZES, ACTIONS)
+
+
+def test_a_name_that_is_too_long_is_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / ("x" * 300)
+    with pytest.raises(ConfigError, match="File name too long"):
+        require_writable_run(path, "--run-dir")
+    with pytest.raises(CheckpointError, match="There is no file or directory"):
+        load_weights(path)
+    with pytest.raises(RecordsError, match="There is no run"):
+        load(path)
+    with pytest.raises(ConfigError, match="There is no run"):
+        read_config(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"a": ' + b"9" * 310 + b"}",
+        b'{"a": -' + b"9" * 5_000 + b"}",
+        b'{"a": 9223372036854775808}',
+        b'{"a": 1e999}',
+        b'{"a": ' + b"9" * 400 + b".0}",
+        b'{"a": NaN}',
+        b'{"a": -Infinity}',
+        b'{"a": 1, "a": 2}',
+        b'{"a": {"b": 1, "b": 1}}',
+        b'{"a": ' + b"[" * 40 + b"]" * 40 + b"}",
+        b'{"a": ' * 40 + b"1" + b"}" * 40,
+        b"[" * 100_000,
+        b'{"a": "\\ud800"}',
+        b'{"\\udfff": 1}',
+        b'{"a": "\xff"}',
+        b'{"a": "\xed\xa0\x80"}',
+        b'\xef\xbb\xbf{"a": 1}',
+        '{"a": 1}'.encode("utf-16"),
+        b'{"a": 1} {}',
+        b"[1]",
+        b"",
+    ],
+)
+def test_what_is_not_strictly_json_is_none(content: bytes, tmp_path: Path) -> None:
+    assert json_object(content) is None
+    (tmp_path / "file").write_bytes(content)
+    with pytest.raises(FileError, match="file is truncated or damaged: it holds no JSON object"):
+        read_json(tmp_path / "file")
+
+
+def test_what_is_strictly_json_is_read() -> None:
+    value = {"a": [1, -(1 << 63), (1 << 63) - 1, 1.5, 1e308, None, True, "\U0001f3ae \u001b"], "b": {"a": {"a": []}}}
+    assert json_object(json.dumps(value).encode()) == value
+    assert json_object(json.dumps(value, ensure_ascii=False).encode()) == value
+    flat = {str(i): [] for i in range(100)}
+    assert json_object(json.dumps(flat).encode()) == flat
+
+
+def test_a_file_is_not_read_beyond_its_limit(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x" * 101)
+    with pytest.raises(FileError, match="has 101 bytes; it may have at most 100"):
+        read_bytes(tmp_path / "file", 100)
+    assert read_bytes(tmp_path / "file", 101) == b"x" * 101
+    assert read_bytes(Path("/proc/version"), 100) == b""
+
+
+# --- checkpoints and weights
+
+
+def test_a_large_sparse_file_of_weights_is_refused_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = random_weights(tmp_path)
+    os.truncate(path, 20 << 30)
+    monkeypatch.setattr("hashlib.sha256", lambda *_: pytest.fail("read"))
+    with pytest.raises(CheckpointError, match="too many for the network small"):
+        load_weights(path)
+    monkeypatch.undo()
+    path.write_bytes(b"\xff" * 100)
+    os.truncate(path, 20 << 30)
+    with pytest.raises(CheckpointError, match="does not begin with a header"):
+        load_weights(path)
+
+
+@pytest.mark.parametrize("make", KINDS)
+@pytest.mark.parametrize("name", ["checkpoint-00000004.json", "segment-00000003.ring", "weights-00000004.safetensors"])
+def test_the_older_checkpoint_is_used_where_the_newer_is_no_plain_file(name: str, make: Maker, tmp_path: Path) -> None:
+    write_run(tmp_path, 4)
+    path = tmp_path / "checkpoints" / name
+    path.unlink()
+    make(path)
+    found = find_checkpoint(tmp_path)
+    assert found.boundary == 3
+    assert "not a plain file" in found.refused[0]
+
+
+@pytest.mark.parametrize("name", ["checkpoint-00000004.json", "segment-00000003.ring", "weights-00000004.safetensors"])
+def test_the_older_checkpoint_is_used_where_the_newer_cannot_be_read(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run(tmp_path, 4)
+    really = os.open
+
+    def refuse(path: Path, *more: int) -> int:
+        if Path(path).name == name:
+            raise PermissionError(13, "Permission denied", str(path))
+        return really(path, *more)
+
+    monkeypatch.setattr("os.open", refuse)  # root may read all files
+    found = find_checkpoint(tmp_path)
+    assert found.boundary == 3
+    assert f"{name} cannot be read: Permission denied" in found.refused[0]
+
+
+def test_a_file_of_proc_is_no_checkpoint() -> None:
+    for path in ("/proc/version", "/proc/self/mem", "/proc/kmsg"):
+        with pytest.raises(CheckpointError):
+            find_checkpoint(Path(path))
+
+
+@pytest.mark.parametrize("method", ["dqn.x", "__init__", "..", "", "dqn/../c51", "\x1b[2J"])
+def test_a_method_is_a_plain_name(method: str) -> None:
+    with pytest.raises(ValueError, match="method is"):
+        Network.from_json(Network("small", ACTIONS).to_json() | {"method": method})
+
+
+def test_a_method_that_there_is_not_is_a_sentence() -> None:
+    import torch
+
+    from learner.method import method_of
+
+    network = Network("small", ACTIONS, method="posix")
+    with pytest.raises(ConfigError, match="There is no method 'posix' here"):
+        method_of(network, CONFIG.extend, torch.device("cpu"))
+
+
+def test_the_best_weights_may_be_anything(tmp_path: Path) -> None:
+    directory(tmp_path / "best.safetensors")
+    pipe(tmp_path / "best-former.safetensors")
+    assert BestWeights(tmp_path).mean_return is None
+
+
+@pytest.mark.parametrize("game", ["pong\x1b[2J", "", "a b", "pong\n", "x" * 201, "\u202epong"])
+def test_a_game_that_a_terminal_would_obey_is_refused(game: str, tmp_path: Path) -> None:
+    write_run(tmp_path / "run", 1)
+    rewrite(find_checkpoint(tmp_path / "run").path, game=game)
+    with pytest.raises(CheckpointError, match="game is"):
+        find_checkpoint(tmp_path / "run")
+    records = write_records(tmp_path / "records")
+    settings = json.loads((records / "config.json").read_text())
+    settings["play"]["game"] = game
+    (records / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(RecordsError, match="does not say game"):
+        load(records)
+
+
+def test_the_name_of_an_env_may_be_in_any_letters(tmp_path: Path) -> None:
+    assert load(write_records(tmp_path / "run", env="größe.环境:Make-v0")).game == "größe.环境:Make-v0"
+
+
+# --- records
+
+
+@pytest.mark.parametrize(
+    ("section", "name", "value"),
+    [("play", "envs", 0), ("play", "envs", -4), ("learn", "round_steps", 0), ("play", "envs", (1 << 63) - 1)],
+)
+def test_a_configuration_that_cannot_be_is_refused(section: str, name: str, value: int, tmp_path: Path) -> None:
+    run = write_records(tmp_path / "run")
+    settings = json.loads((run / "config.json").read_text())
+    settings[section][name] = value
+    (run / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(ConfigError, match=f"cannot be watched. --{name.replace('_', '-')}"):
+        read_config(run)
+
+
+def test_runs_whose_configuration_is_a_link_are_not_looked_for(tmp_path: Path) -> None:
+    run = write_records(tmp_path / "runs" / "good")
+    for name in ("loop", "other"):
+        (tmp_path / "runs" / name).mkdir()
+    link_to_itself(tmp_path / "runs" / "loop" / "config.json")
+    (tmp_path / "runs" / "other" / "config.json").symlink_to(run / "config.json")
+    assert newest_run(tmp_path / "runs") == run
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"kind": "round", "round": 1}\n',
+        b'{"kind": "round", "round": 1, "steps": "many"}\n',
+        b'{"kind": "episode", "round": 1, "steps": 1}\n',
+        b'{"kind": "episode", "round": 1, "steps": 1, "return": ' + b"9" * 310 + b"}\n",
+        b'{"kind": "evaluation", "round": 1, "steps": 1, "evaluation": []}\n',
+        b'{"kind": [], "round": 1, "steps": 1}\n',
+        b'"' + b"x" * (3 << 20) + b'"\n',
+    ],
+)
+def test_a_line_that_lacks_what_readers_need_is_no_record(line: bytes, tmp_path: Path) -> None:
+    run = write_records(tmp_path / "run")
+    path = run / "metrics.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(line + whole)
+    with pytest.raises(RecordsError, match="line 1 is not a record"):
+        load(run)
+    path.write_bytes(whole + line)
+    assert load(run).steps > 0
+    assert Follower(path).new()
+    Curves(path).read()
