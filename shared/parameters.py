@@ -44,8 +44,6 @@ MOST_ATOMS = 4096
 MOST_WIDTH = 64
 MOST_RETURN = 1e6
 """Amount of the least and of the greatest that atoms stand for."""
-_METHOD_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,39}")
-"""What a method may be called; learner/method.py knows which there are."""
 _LIMITS = {"actions": 4096, "atoms": MOST_ATOMS, "width": MOST_WIDTH}
 _METHOD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 """One file of learner/methods, and never a path of modules."""
@@ -134,8 +132,6 @@ class Network:
         for name, most in _LIMITS.items():
             if not 1 <= values[name] <= most:
                 raise ValueError(f"{name} is {values[name]}")
-        if not _METHOD_NAME.fullmatch(values["method"]):
-            raise ValueError(f"method is {values['method']!r:.40}")
         if not (values["method"] == "iqn") <= values["fractions"] <= MOST_ATOMS:
             raise ValueError(f"fractions is {values['fractions']}")
         if values["name"] not in (*CONVOLUTIONS, "impala"):

@@ -327,12 +327,6 @@ def test_a_file_of_proc_is_no_checkpoint() -> None:
             find_checkpoint(Path(path))
 
 
-@pytest.mark.parametrize("method", ["dqn.x", "__init__", "..", "", "dqn/../c51", "\x1b[2J"])
-def test_a_method_is_a_plain_name(method: str) -> None:
-    with pytest.raises(ValueError, match="method is"):
-        Network.from_json(Network("small", ACTIONS).to_json() | {"method": method})
-
-
 def test_a_method_that_there_is_not_is_a_sentence() -> None:
     import torch
 
