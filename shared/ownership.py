@@ -68,7 +68,7 @@ def _exists(path: Path) -> bool:
     """True if there is something; unlike `os.path.exists`, raises where that cannot be said."""
     try:
         path.stat()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     return True
 
