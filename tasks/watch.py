@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import webbrowser
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
@@ -14,6 +14,7 @@ from threading import Thread
 
 from tyro.conf import Positional
 
+from shared.requests import ignore_requests, requests_heard
 from tasks.arguments import PROGRAM, parse
 
 LEAST_URGENT = 19
@@ -36,7 +37,7 @@ OPTIONS = Watching
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve the page until Ctrl-C."""
+    """Serve the page until Ctrl-C, SIGTERM or SIGHUP."""
     options = parse(
         Watching,
         arguments,
@@ -51,9 +52,11 @@ def main(arguments: Sequence[str]) -> int:
     listening = listen(options.port)
     source = Source(options.run or newest_run())
     addresses: SimpleQueue[str] = SimpleQueue()
-    with suppress(KeyboardInterrupt), TemporaryDirectory(prefix="ringside-watch-") as scratch:
+    with suppress(KeyboardInterrupt), requests_heard(_stop), ExitStack() as stack:
         if options.open:  # in a thread that was there before this one became the least urgent, which a browser inherits
-            Thread(target=_open_page, args=(addresses, Path(scratch) / "page.html"), daemon=True).start()
+            page = Path(stack.enter_context(TemporaryDirectory(prefix="ringside-watch-"))) / "page.html"
+            Thread(target=_open_page, args=(addresses, page), daemon=True).start()
+        stack.callback(ignore_requests)  # while the directory is removed
         os.nice(LEAST_URGENT)
 
         def ready(address: str) -> None:
@@ -65,6 +68,11 @@ def main(arguments: Sequence[str]) -> int:
 
         serve(source, listening, ready)
     return 0
+
+
+def _stop(number: int) -> None:
+    """End the page, as Ctrl-C does."""
+    raise KeyboardInterrupt
 
 
 def _open_page(addresses: SimpleQueue[str], page: Path) -> None:

@@ -78,12 +78,16 @@ def test_the_page_is_opened_in_a_browser_without_telling_its_key(
         file.write(f"mv {told}.part {told}\n")
     browser.chmod(0o700)
     monkeypatch.setenv("BROWSER", f"{browser} %s")
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
     process = start_words("watch", str(run_of(tmp_path / "run")), "--open")
     assert process.stdout is not None
     address = [process.stdout.readline() for _ in range(2)][1].strip()
     wait_until(process, told.exists)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
     finish(process)
+    assert not list(scratch.iterdir())
     page, mode, niceness = told.read_text().splitlines()
     assert address in page
     assert (mode, int(niceness)) == ("600", os.nice(0))

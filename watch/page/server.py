@@ -2,7 +2,7 @@
 
 An address holds a key, so that other users of the machine, who reach its loopback too, see nothing; the name that a
 browser asks for is checked, so that no foreign site can be made to stand for this one (DNS rebinding); and the page may
-load nothing from elsewhere. Waitress keeps slow and dead connections away from the two threads that answer.
+load nothing from elsewhere. `connections.py` keeps slow and dead connections away from the two threads that answer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import waitress
 import zstandard
 from werkzeug.exceptions import HTTPException, NotFound, SecurityError
 from werkzeug.sansio.utils import host_is_trusted
@@ -30,6 +29,7 @@ from werkzeug.wrappers import Request, Response
 from shared.config import ConfigError
 from shared.machine import usable_cores
 from watch.page.budget import Budget
+from watch.page.connections import Server
 from watch.page.source import MOST_ENVS, Source
 
 STATIC = Path(__file__).parent / "static"
@@ -82,12 +82,16 @@ class Page:
         response.headers.extend(HEADERS)
         return response(environ, start)
 
+    def is_keyed(self, path: str) -> bool:
+        """True if a request for a path knows the key."""
+        return hmac.compare_digest(path.removeprefix("/").partition("/")[0].encode(), self.key.encode())
+
     def _answer(self, request: Request) -> Response:
         if not host_is_trusted(request.environ.get("HTTP_HOST"), NAMES):
             raise SecurityError
-        _, key, *rest = request.path.split("/")
-        if not hmac.compare_digest(key.encode(), self.key.encode()) or request.method not in ("GET", "HEAD"):
+        if not self.is_keyed(request.path) or request.method not in ("GET", "HEAD"):
             raise NotFound
+        rest = request.path.split("/")[2:]
         if not rest:
             return redirect(f"/{self.key}/")
         name = "/".join(rest) or "index.html"
@@ -172,17 +176,6 @@ def serve(source: Source, listening: socket.socket, ready: Callable[[str], None]
     """Serve until the process is interrupted; `ready` is told the address."""
     logging.getLogger("waitress").setLevel(logging.ERROR)  # that viewers wait for a busy machine is no news
     page = Page(source, Budget(usable_cores()))
-    server = waitress.create_server(
-        page,
-        sockets=[listening],
-        threads=2,
-        ident=None,
-        connection_limit=32,
-        channel_timeout=30,
-        max_request_header_size=16_384,
-        max_request_body_size=1_024,
-        outbuf_overflow=64 << 20,
-        asyncore_use_poll=True,
-    )
+    server = Server(page, page.is_keyed, listening)
     ready(f"http://127.0.0.1:{listening.getsockname()[1]}/{page.key}/")
     server.run()

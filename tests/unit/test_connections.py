@@ -1,0 +1,135 @@
+"""Connections of the page's server: a viewer with the key gets in, whatever those without it do."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from tests.waiting import until
+from watch.page.connections import MOST_CONNECTIONS, MOST_KEYLESS, READ_SECONDS, REQUEST_SECONDS, Server
+from watch.page.server import listen
+
+BODY = b"x" * 1_000_000
+"""Seventeen unread answers are more than waitress holds without making a thread wait."""
+KEYED, KEYLESS = (f"GET /{key}/ HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() for key in ("key", "x"))
+
+
+def application(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+    content = BODY if environ["PATH_INFO"] == "/key/" else b"no"
+    start("200 OK", [("Content-Length", str(len(content)))])
+    return [content]
+
+
+class Loop:
+    """A server whose loop is turned by hand."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        listening = listen(0)
+        self.address = listening.getsockname()
+        self.server = Server(application, lambda path: path == "/key/", listening)
+        self._stack = stack
+        stack.callback(self.server.asyncore.close_all, self.server._map)
+        stack.callback(self.server.task_dispatcher.shutdown)
+
+    def turn(self) -> None:
+        self.server.asyncore.loop(timeout=0.01, use_poll=True, map=self.server._map, count=1)
+
+    def connect(self, sent: bytes) -> socket.socket:
+        """A connection that has sent something; for a server that accepts it or not."""
+        connection = self._stack.enter_context(socket.create_connection(self.address))
+        connection.setblocking(False)
+        connection.sendall(sent)
+        self.turn()
+        return connection
+
+    def answers(self, connection: socket.socket, sent: bytes = b"") -> bool:
+        """Whether a whole answer comes, to what is sent now or was before."""
+        connection.sendall(sent)
+        received = bytearray()
+
+        def whole() -> bool:
+            self.turn()
+            try:
+                received.extend(connection.recv(1 << 20))
+            except BlockingIOError:
+                return False
+            return len(received) > len(BODY)
+
+        until(whole, 10.0, every=0.0)
+        return received.startswith(b"HTTP/1.1 200")
+
+    def is_closed(self, connection: socket.socket) -> bool:
+        """Whether the server has closed a connection on which it owes nothing."""
+        self.turn()
+        try:
+            return connection.recv(1) == b""
+        except BlockingIOError:
+            return False
+        except ConnectionResetError:
+            return True
+
+    def later(self, seconds: float) -> None:
+        """What the server does once so much time has passed."""
+        self.turn()
+        self.server.maintenance(time.time() + seconds)
+        self.turn()
+
+
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    with ExitStack() as stack:
+        yield Loop(stack)
+
+
+@pytest.mark.parametrize("sent", [b"", b"G", KEYLESS, KEYLESS * 100, KEYED[:-2]])
+def test_a_viewer_gets_in_however_many_hold_connections_without_the_key(loop: Loop, sent: bytes) -> None:
+    viewer = loop.connect(KEYED)
+    assert loop.answers(viewer)
+    strangers = [loop.connect(sent) for _ in range(MOST_CONNECTIONS + 20)]
+    assert loop.answers(loop.connect(KEYED))
+    assert loop.answers(viewer, KEYED), "the connection was there before them, and goes on"
+    strangers[-1].close()
+    until(lambda: (loop.turn(), len(loop.server.active_channels) <= 2 + MOST_KEYLESS)[1], 10.0)
+
+
+@pytest.mark.parametrize("sent", [b"", b"G", KEYLESS])
+def test_who_has_no_key_is_let_go_after_a_while_whatever_it_sends(loop: Loop, sent: bytes) -> None:
+    stranger = loop.connect(sent)
+    loop.later(REQUEST_SECONDS - 1)
+    assert loop.server.active_channels
+    stranger.sendall(b"E")  # a byte counts for nothing
+    loop.later(REQUEST_SECONDS + 1)
+    assert not loop.server.active_channels
+
+
+@pytest.mark.parametrize("sent", [b"", b"G"])
+def test_a_viewer_has_a_while_for_the_next_request_whatever_it_drips(loop: Loop, sent: bytes) -> None:
+    viewer = loop.connect(KEYED)
+    assert loop.answers(viewer)
+    viewer.sendall(sent)
+    loop.later(REQUEST_SECONDS - 1)
+    assert not loop.is_closed(viewer)
+    viewer.sendall(sent)
+    loop.later(REQUEST_SECONDS + 1)
+    assert loop.is_closed(viewer)
+
+
+def test_viewers_who_do_not_read_hold_no_thread_for_good(loop: Loop) -> None:
+    for _ in range(2):
+        loop.connect(KEYED * 60)
+    stuck = list(loop.server.active_channels.values())
+
+    def both_wait() -> bool:
+        loop.turn()
+        return all(each.total_outbufs_len > each.adj.outbuf_high_watermark for each in stuck)
+
+    until(both_wait, 10.0)
+    assert loop.server.task_dispatcher.active_count == len(stuck)
+    loop.later(READ_SECONDS + 1)
+    assert loop.answers(loop.connect(KEYED))
+    assert not set(stuck) & set(loop.server.active_channels.values())

@@ -1,0 +1,97 @@
+"""Waitress, with bounds for who holds a connection without the key, drips a request, or does not read its answer.
+
+Waitress times a connection out when nothing has come for a while, and every byte counts anew; so a few connections that
+drip would keep all viewers out. Other users of the machine cannot be told from viewers by their address, which is
+loopback's, but by the key: they get a few connections, a few seconds each, and the oldest of theirs gives way to a new
+one. A connection that has shown the key gives way to nobody.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from waitress.adjustments import Adjustments
+from waitress.channel import HTTPChannel
+from waitress.server import TcpWSGIServer
+
+MOST_CONNECTIONS = 48
+MOST_KEYLESS = 16
+"""Of these, without the key."""
+REQUEST_SECONDS = 5.0
+"""Bound for a whole request, from the end of the response before. Without the key, for the connection itself."""
+READ_SECONDS = 30.0
+"""How long a viewer may read nothing of a response."""
+_OF_THE_SERVER = 2
+"""Descriptors that waitress counts as connections: the one it listens on, and its bell."""
+
+
+class _Connection(HTTPChannel):
+    """One viewer's, or a stranger's."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.has_key = False
+        self.answered_at: float = self.creation_time
+
+    def is_late(self, now: float) -> bool:
+        """True if a deadline has passed at a time of `time.time()`."""
+        if not self.has_key:
+            return bool(now - self.creation_time > REQUEST_SECONDS)
+        if self.total_outbufs_len:
+            return bool(now - self.last_activity > READ_SECONDS)
+        return not self.requests and now - self.answered_at > REQUEST_SECONDS
+
+    def service(self) -> None:
+        """Answer a request, in a thread."""
+        super().service()
+        self.answered_at = self.last_activity
+
+
+class Server(TcpWSGIServer):
+    """Serves a WSGI application on a socket that listens."""
+
+    channel_class = _Connection
+
+    def __init__(
+        self, application: Callable[..., Any], knows_key: Callable[[str], bool], listening: socket.socket
+    ) -> None:
+        """`knows_key`: True if the path of a request has the key."""
+        self._knows_key = knows_key
+        super().__init__(
+            application,
+            _sock=listening,
+            bind_socket=False,
+            sockinfo=(listening.family, listening.type, listening.proto, listening.getsockname()),
+            adj=Adjustments(
+                sockets=[listening],
+                threads=2,
+                ident=None,
+                connection_limit=MOST_CONNECTIONS + _OF_THE_SERVER,
+                cleanup_interval=1,
+                max_request_header_size=16_384,
+                max_request_body_size=1_024,
+                outbuf_overflow=64 << 20,
+                asyncore_use_poll=True,
+            ),
+        )
+
+    def add_task(self, connection: _Connection) -> None:
+        """A request is whole."""
+        request = connection.requests[0]
+        connection.has_key = connection.has_key or (not request.error and self._knows_key(request.path))
+        super().add_task(connection)
+
+    def handle_accept(self) -> None:
+        """Somebody connects."""
+        super().handle_accept()
+        keyless = [each for each in self.active_channels.values() if not each.has_key]  # the oldest first
+        for each in keyless[:-MOST_KEYLESS]:
+            each.handle_close()
+
+    def maintenance(self, now: float) -> None:
+        """Once a second: close the connections that are late. A thread that waits for one to be read goes on."""
+        for connection in list(self.active_channels.values()):
+            if connection.is_late(now):
+                connection.handle_close()  # waitress would close it once it could be written to
