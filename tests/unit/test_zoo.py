@@ -139,6 +139,18 @@ def test_what_cannot_be_added(
     assert not list(empty_zoo.iterdir())
 
 
+def test_weights_that_are_not_of_their_run_are_not_added(
+    empty_zoo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = make_run(tmp_path / "run") / "checkpoints" / "best.safetensors"
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    config["play"]["env"] = "forged:factory"
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    assert main(["zoo", "--add", str(source), "--env", CATCH, "--name", "catch"]) == 2
+    assert f"the weights are of {CATCH}, but their run is of 'forged:factory'." in capsys.readouterr().err
+    assert not list(empty_zoo.iterdir())
+
+
 def test_a_command_says_what_differs_from_the_nearest_preset() -> None:
     assert command_of(Config().to_flat(), 10_000) == "python launch.py --total-steps 10_000"
     quick = PRESETS["quick"].with_settings(game="pong", precision="bf16", run_dir="somewhere", balance="off").to_flat()
@@ -147,6 +159,7 @@ def test_a_command_says_what_differs_from_the_nearest_preset() -> None:
     shown = command_of(rainbow.to_flat(), rainbow.learn.total_steps)
     assert shown == "python launch.py --preset rainbow --v-max 20.0 --no-noisy --munchausen --eval-episodes 7"
     assert configuration(shown.split()[2:]) == rainbow
+    assert " --device 'cpu; ls' " in command_of({**quick, "device": "cpu; ls"}, 1_000_000)
     with pytest.raises(ConfigError, match="another version"):
         command_of({**quick, "new_setting": 1}, 1_000)
     with pytest.raises(ConfigError, match="--init-from"):
