@@ -73,17 +73,19 @@ def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], 
     import supervisor
     from actors.frames import compile_kernels
     from shared import checks
-    from watch.observer import Observer
+    from watch.metrics import totals_before
+    from watch.observer import Observer, Restored
     from watch.track import tracking
 
     run_dir = ready.config.run.run_dir
     assert run_dir is not None
     observer: Observer | None = None
+    restored: Restored | None = None
 
     def look(memory: Memory) -> None:
         nonlocal observer
         if observer is None:
-            observer = Observer(memory)
+            observer = Observer(memory, restored)
             _announce(ready, memory, note)
         on_status(observer.look())
 
@@ -96,6 +98,11 @@ def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], 
         checkpoint = find_checkpoint(ready.config.run.resume)
         for sentence in checkpoint.refused:
             note(f"{sentence} Going on from {checkpoint.path.name} instead.")
+        totals = totals_before(checkpoint.directory.parent / METRICS_FILE, checkpoint.boundary)
+        restored = Restored(checkpoint.boundary, totals)
+    beginning = learning_begins(ready, restored.boundary if restored else 0)
+    if beginning is not None:
+        note(beginning)
     with _owned(run_dir, ready.config), tracking(ready.config.run, look, note) as look_on:
         compile_kernels()  # once, into numba's cache, rather than by every actor at the same time
         try:
@@ -103,6 +110,17 @@ def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], 
         finally:
             withdraw(run_dir)
         return read_json(run_dir / SUMMARY_FILE)
+
+
+def learning_begins(ready: Plan, boundary: int) -> str | None:
+    """The sentence that says at which step a run that is at a boundary begins to learn; None: it learns already, or
+    never will."""
+    sizes, starts = ready.sizes, ready.config.learn.learning_starts
+    begins = sizes.learning_begins
+    if boundary * sizes.round_steps >= begins or not sizes.updates_before(sizes.rounds):
+        return None
+    after = f", with the first whole round after --learning-starts {starts:_}" if begins != starts else ""
+    return f"Learning begins at step {begins:,}{after}."
 
 
 def _announce(ready: Plan, memory: Memory, note: Callable[[str], None]) -> None:

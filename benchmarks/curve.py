@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from shared.published_curves import PublishedCurve, curves_of
 from watch.curves import MARKERS, colour_of, style
-from watch.metrics import MEAN_OVER
 from watch.records import Records, load
+from watch.totals import MEAN_OVER
 
 LABELS = ("thousand steps (4 frames each)", "minutes")
 

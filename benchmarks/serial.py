@@ -35,7 +35,8 @@ from shared.cublas import choose_workspace
 from shared.mailbox import Mailbox
 from shared.memory import Memory, Plan
 from shared.parameters import CONVOLUTIONS
-from watch.metrics import MEAN_OVER, episodes_in
+from watch.metrics import episodes_in
+from watch.totals import MEAN_OVER
 
 WARM_UPDATES = 32
 """Updates before the clock starts."""

@@ -27,6 +27,10 @@ CHECKPOINT = ("bytes", "seconds", "at_steps", "count")
 """Of the newest checkpoint of this sitting: size with its replay, time that it took, the clock of its boundary, and its
 number, from 1."""
 
+EVALUATION = ("steps", "episodes", "mean_return", "best_mean")
+"""Of the newest evaluation beside training: the step of its version, its episodes and their mean, and the best mean of
+the run so far. All are NaN before the first."""
+
 CONTENTION = ("at", "others", "stolen")
 """Nanoseconds: of CLOCK_MONOTONIC at the newest reading, and the core time that other programs and the hypervisor have
 taken until then (`shared.contention`). All are 0 where the kernel does not tell."""
@@ -102,6 +106,7 @@ def board_fields(sizes: Sizes, processes: int) -> list[Field]:
         Field("scribe.mean_return_100", "f8", (1,), "scribe"),
         Field("scribe.best_return", "f8", (1,), "scribe"),
         Field("scribe.outside_support", "f8", (1,), "scribe"),
+        Field("scribe.evaluation", "f8", (len(EVALUATION),), "scribe"),
         Field("scribe.saved", "i8", (1,), "scribe"),
         Field("scribe.trouble", "i8", (1,), "scribe"),
         Field("scribe.checkpoint", "f8", (len(CHECKPOINT),), "scribe"),
@@ -148,6 +153,7 @@ class Board:
         self.mean_return_100 = arena["scribe.mean_return_100"]
         self.best_return = arena["scribe.best_return"]
         self.outside_support = arena["scribe.outside_support"]
+        self.evaluation = arena["scribe.evaluation"]
         self.saved = arena["scribe.saved"]
         self.trouble = arena["scribe.trouble"]
         self.checkpoint = arena["scribe.checkpoint"]
@@ -163,7 +169,7 @@ class Board:
         self.inexact_since[0] = -1
         self.furthest[:] = -1
         self.mean_return_100[0] = self.best_return[0] = self.outside_support[0] = float("nan")
-        self.metrics[:] = self.checkpoint[:] = float("nan")
+        self.metrics[:] = self.checkpoint[:] = self.evaluation[:] = float("nan")
 
     @property
     def stopping(self) -> bool:

@@ -74,7 +74,7 @@ class Learn:
     replay_size: int = 1_000_000
     """Most recent steps that are sampled from."""
     learning_starts: int = 50_000
-    """Steps played before the first update."""
+    """Steps before learning may begin; it begins with the next whole round, and the run says at which step."""
     discount: float = 0.99
     """Discount factor gamma."""
     clip_rewards: bool = True

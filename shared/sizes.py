@@ -52,6 +52,11 @@ class Sizes:
         """Steps of all envs in one round."""
         return self.round_ticks * self.envs
 
+    @property
+    def learning_begins(self) -> int:
+        """Steps played when the first update begins: whole rounds, the first of them with `alternate` included."""
+        return (self.first_learning_round + self.target_apart) * self.round_steps
+
     def updates_before(self, round_: int) -> int:
         """Updates done when `round_` begins: floor(r S / k), less those of rounds that only play."""
         counted = max(round_, self.first_learning_round)
@@ -76,7 +81,7 @@ class Sizes:
         return (committed + self.ahead) * self.round_ticks + 1 - self.capacity
 
     def epsilon(self, tick: int, explore: Explore) -> float:
-        """Linear from start to end over `epsilon_steps`, counted from the beginning of learning, by ticks x envs."""
+        """Linear from start to end over `epsilon_steps`, counted from `learning_starts` on, by ticks x envs."""
         steps = (tick - self.learning_starts_ticks) * self.envs
         share = min(1.0, max(0.0, steps / max(1, explore.epsilon_steps)))
         return explore.epsilon_start + share * (explore.epsilon_end - explore.epsilon_start)

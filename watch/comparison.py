@@ -19,8 +19,8 @@ from shared.config import ARITHMETIC, FRAME_SKIP, MAY_CHANGE_ON_RESUME, Evaluate
 from shared.scores import REFERENCE, human_normalised
 from shared.words import count
 from watch.aggregate import STATISTICS, Estimate, estimate
-from watch.metrics import MEAN_OVER
 from watch.records import Records, RecordsError, newest
+from watch.totals import MEAN_OVER
 from watch.words import setting
 
 ASIDE = (

@@ -46,6 +46,12 @@ def saved(checkpoint: CheckpointStatus) -> str:
     return f"at {short(checkpoint.steps)} ({checkpoint.bytes / 1e6:,.1f} MB in {checkpoint.seconds:.1f} s)"
 
 
+def left(status: Status) -> str:
+    """The time left; "at least" while nobody can know more."""
+    at_least = "at least " if status.time_left_at_least and status.time_left is not None else ""
+    return f"{at_least}{clock(status.time_left)}"
+
+
 def taken(status: Status) -> str:
     """The cores that other programs use and a hypervisor takes: 0.9 of 2 cores; 0.9, 0.2 stolen, of 2."""
     if status.others is None:
@@ -81,7 +87,7 @@ def line(status: Status) -> str:
     restarts = sum(role.restarts for role in status.roles)
     if restarts:
         parts.append(f"restarts {restarts}")
-    parts.append(f"left {clock(status.time_left)}")
+    parts.append(f"left {left(status)}")
     return "  ".join(parts)
 
 

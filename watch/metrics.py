@@ -18,7 +18,6 @@ import json
 import math
 import os
 import shutil
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -29,9 +28,7 @@ import numpy as np
 
 from shared.errors import Unmendable
 from shared.files import json_object, open_to_read, open_to_write, write_atomic
-
-MEAN_OVER = 100
-"""Episodes in the rolling mean of returns."""
+from watch.totals import Totals
 
 _FILE_LIMIT = 4 << 30
 _LINE_LIMIT = 1 << 20
@@ -136,12 +133,31 @@ def evaluations_in(path: Path) -> set[int]:
     """The numbers of the evaluations that a metrics.jsonl holds; none where it is not there.
 
     Raises:
-        OSError: as the system says it.
+        FileError: it is no plain file, or too large. OSError: as the system says it.
     """
-    if not path.exists():
+    if not os.path.lexists(path):
         return set()
-    records = (record for _, record in _lines(path, damaged=True) if record["kind"] == "evaluation")
-    return {record["evaluation"] for record in records if type(record.get("evaluation")) is int}
+    return {record["evaluation"] for _, record in _lines(path, damaged=True) if record["kind"] == "evaluation"}
+
+
+def totals_before(path: Path, boundary: int) -> Totals:
+    """The totals of what `cut_metrics` keeps of a metrics.jsonl; nothing where it is not there.
+
+    Raises:
+        FileError: it is no plain file, or too large. OSError: as the system says it.
+    """
+    totals = Totals()
+    pending: list[float] = []
+    for _, record in _lines(path, damaged=True) if os.path.lexists(path) else ():
+        if record["kind"] == "episode":
+            pending.append(float(record["return"]))
+            continue
+        if record["kind"] == "round" and record["round"] < boundary:
+            totals.count(pending)
+        elif record["kind"] == "evaluation" and record["round"] <= boundary:
+            totals.add_evaluation(record)
+        pending = []
+    return totals
 
 
 def cut_metrics(path: Path, boundary: int) -> None:
@@ -175,8 +191,7 @@ class MetricsLog:
 
     Attributes:
         last_round: the newest round in the file; -1: none.
-        episodes: how many have ended.
-        best_return: of an episode; None: none has ended.
+        totals: of all records.
         evaluations: numbers of the evaluations in the file.
     """
 
@@ -202,10 +217,8 @@ class MetricsLog:
     def _take_up(self) -> None:
         """The statistics of what the file holds, and how much of it is finished."""
         self.last_round = -1
-        self.episodes = 0
-        self.best_return: float | None = None
+        self.totals = Totals()
         self.evaluations: set[int] = set()
-        self._recent: deque[float] = deque(maxlen=MEAN_OVER)
         self._size = 0
         position = 0
         pending: list[float] = []
@@ -216,16 +229,12 @@ class MetricsLog:
                 continue
             if record["kind"] == "round":
                 self.last_round = record["round"]
-                self._count(pending)
+                self.totals.count(pending)
             else:
                 self.evaluations.add(int(record["evaluation"]))
+                self.totals.add_evaluation(record)
             pending = []
             self._size = position
-
-    @property
-    def mean_return_100(self) -> float | None:
-        """Mean return of the newest `MEAN_OVER` episodes, or of as many as there are; None: there are none."""
-        return math.fsum(self._recent) / len(self._recent) if self._recent else None
 
     def log_round(self, round_: int, steps: int, values: Values, episodes: Iterable[Episode], envs: int) -> bool:
         """Write down a committed round, and the episodes that ended in it, in one go.
@@ -257,18 +266,15 @@ class MetricsLog:
             }
             for episode in ended
         ]
-        former = (self.episodes, self.best_return, self._recent.copy())
-        self._count(episode.total for episode in ended)
+        totals = self.totals.copy()
+        totals.count(episode.total for episode in ended)
         statistics = {
-            "episodes": self.episodes,
-            "mean_return_100": self.mean_return_100,
-            "best_return": self.best_return,
+            "episodes": totals.episodes,
+            "mean_return_100": totals.mean_return_100,
+            "best_return": totals.best_return,
         }
-        try:
-            self._append([*lines, {"kind": "round", "round": round_, "steps": steps, **values, **statistics}])
-        except OSError:
-            self.episodes, self.best_return, self._recent = former
-            raise
+        self._append([*lines, {"kind": "round", "round": round_, "steps": steps, **values, **statistics}])
+        self.totals = totals
         self.last_round = round_
         return True
 
@@ -280,8 +286,10 @@ class MetricsLog:
         """
         if number in self.evaluations:
             return False
-        self._append([{"kind": "evaluation", "evaluation": number, "round": round_, "steps": steps, **values}])
+        record = {"kind": "evaluation", "evaluation": number, "round": round_, "steps": steps, **values}
+        self._append([record])
         self.evaluations.add(number)
+        self.totals.add_evaluation(record)
         return True
 
     def sync(self) -> None:
@@ -325,12 +333,6 @@ class MetricsLog:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _count(self, returns: Iterable[float]) -> None:
-        for value in returns:
-            self.episodes += 1
-            self._recent.append(value)
-            self.best_return = value if self.best_return is None else max(value, self.best_return)
 
     def _append(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Write whole lines, or none of them."""

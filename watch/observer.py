@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from shared import trouble
 from shared.board import METRIC_SPANS, METRICS
@@ -17,6 +19,7 @@ from shared.memory import Memory
 from watch.health import returns_outside, screens_alike
 from watch.load import NEWEST, Sample, load_between
 from watch.status import CheckpointStatus, EvaluationStatus, Status
+from watch.totals import Totals
 
 WINDOW_SECONDS = 60.0
 """Over how long speeds and busy shares are taken: some rounds, so that their rhythm does not show."""
@@ -24,10 +27,30 @@ SAMPLE_SECONDS = 1.0
 """Between two samples."""
 
 
+@dataclass(frozen=True)
+class Restored:
+    """A run that is resumed, as its checkpoint and records tell it."""
+
+    boundary: int
+    totals: Totals
+
+
+class _Told(NamedTuple):
+    """As of `Totals`."""
+
+    episodes: int
+    mean_return_100: float | None
+    best_return: float | None
+    evaluation: EvaluationStatus | None
+
+
 class Observer:
     """Looks at one run; remembers some samples, for speeds."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: Memory, restored: Restored | None = None) -> None:
+        """`restored`: shown until the scribe has put the same into memory."""
+        self._restored = restored
+        self._first_committed: int | None = None
         self._memory = memory
         self._config = memory.plan.config
         self._cores = usable_cores()
@@ -35,7 +58,6 @@ class Observer:
         self._samples: deque[Sample] = deque()
         self._first_steps = 0
         self._prepared = False
-        self._best_evaluation = -math.inf
         newest = Sample(memory.board.samples[NEWEST])
         if newest.at:  # the run has gone on for some time: who comes later need not wait for a speed
             self._samples.append(newest)
@@ -50,11 +72,17 @@ class Observer:
         if not self._samples or current.at - self._samples[-1].at >= SAMPLE_SECONDS * 1e9:
             self._keep(current, prepared)
         load = load_between(self._memory, self._samples[0], self._samples[-1], self._cores)
-        steps, updates, speed = current.steps, current.updates, load.steps_per_second
+        committed, steps, updates = max(0, board.committed), current.steps, current.updates
+        speed = load.steps_per_second
+        told: _Told | Totals = self._told()
+        if not prepared and self._restored is not None:
+            committed, told = self._restored.boundary, self._restored.totals
+            steps, updates = committed * sizes.round_steps, sizes.updates_before(committed)
+        elif prepared and self._first_committed is None:
+            self._first_committed = committed
         total = sizes.rounds * sizes.round_steps
         learning_steps = steps - sizes.first_learning_round * sizes.round_steps
         learning = updates > 0
-        committed = max(0, board.committed)
         known = self._figures(committed)
         assert config.run.run_dir is not None, "the configuration is not resolved"
         return Status(
@@ -70,6 +98,7 @@ class Observer:
             committed=committed,
             elapsed=now - self._begun,
             time_left=(total - steps) / speed if speed else None,
+            time_left_at_least=self._pace_may_fall(committed),
             steps_per_second=speed,
             frames_per_second=speed * FRAME_SKIP if speed is not None else None,
             updates=updates,
@@ -79,13 +108,14 @@ class Observer:
             else None,
             can_be_saved=board.committed >= 0,
             learning=learning,
+            learning_begins=sizes.learning_begins if sizes.updates_before(sizes.rounds) else None,
             epsilon=sizes.epsilon(steps // sizes.envs, config.explore),
-            episodes=int(board.episodes[0]),
-            mean_return_100=_known(board.mean_return_100[0]),
-            best_return=_known(board.best_return[0]),
+            episodes=told.episodes,
+            mean_return_100=told.mean_return_100,
+            best_return=told.best_return,
             loss=known["loss"],
             mean_q=known["mean_q"],
-            evaluation=self._evaluation(),
+            evaluation=told.evaluation,
             checkpoint=self._checkpoint(),
             roles=load.roles,
             usable_cores=self._cores,
@@ -105,7 +135,10 @@ class Observer:
         self._samples.append(sample)
         # Neither what is too old nor the time before the first step, when processes prepare, belongs to the window.
         while len(self._samples) > 1 and (
-            sample.at - self._samples[0].at > WINDOW_SECONDS * 1e9 or self._samples[0].steps == self._first_steps
+            sample.at - self._samples[0].at > WINDOW_SECONDS * 1e9
+            or self._samples[0].steps == self._first_steps
+            # Without learning a run is faster.
+            or (len(self._samples) > 2 and sample.updates and not self._samples[0].updates)
         ):
             self._samples.popleft()
 
@@ -115,18 +148,23 @@ class Observer:
         row = self._memory.board.metrics[span % METRIC_SPANS]
         return {name: _known(value) for name, value in zip(METRICS, row, strict=True)}
 
-    def _evaluation(self) -> EvaluationStatus | None:
-        """The newest evaluation that was played to its end in this sitting."""
-        queue = self._memory.evaluations
-        done = int(queue.done[0])
-        if not self._memory.plan.evaluation_episodes or not done:
-            return None
-        place = (done - 1) % len(queue.returns)
-        mean = float(queue.returns[place].mean())
-        if math.isnan(mean):
-            return None
-        self._best_evaluation = max(self._best_evaluation, mean)
-        return EvaluationStatus(int(queue.step[place]), len(queue.returns[place]), mean, self._best_evaluation)
+    def _pace_may_fall(self, committed: int) -> bool:
+        """True until a whole round with learning has been seen: lanes play ahead of the learner, then wait for it."""
+        sizes = self._memory.sizes
+        if not sizes.updates_before(sizes.rounds):
+            return False
+        return committed <= max(self._first_committed or 0, sizes.first_learning_round)
+
+    def _told(self) -> _Told:
+        """What the scribe has put on the board."""
+        board = self._memory.board
+        steps, episodes, mean, best = board.evaluation.tolist()
+        return _Told(
+            int(board.episodes[0]),
+            _known(board.mean_return_100[0]),
+            _known(board.best_return[0]),
+            None if math.isnan(mean) else EvaluationStatus(int(steps), int(episodes), mean, best),
+        )
 
     def _checkpoint(self) -> CheckpointStatus | None:
         """The newest checkpoint of this sitting."""

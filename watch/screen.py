@@ -15,7 +15,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from watch.line import UNKNOWN, clock, figure, number, saved, share, short, taken, whole
+from watch.line import UNKNOWN, clock, figure, left, number, saved, share, short, taken, whole
 from watch.status import RoleStatus, Status
 
 FEW_ACTORS = 4
@@ -63,13 +63,13 @@ def render(status: Status, width: int, height: int = 100) -> RenderableType:
 
 def _progress(status: Status) -> Text:
     """Share, steps, rounds, and times gone and left."""
-    left = f"{clock(status.time_left)} left" if status.time_left is not None else "time left unknown"
+    time_left = f"{left(status)} left" if status.time_left is not None else "time left unknown"
     return Text.assemble(
         (f"{share(status):.1%}", "bold"),
         f"  {short(status.steps)} of {short(status.total_steps)} steps",
         f"  round {whole(status.committed)} of {whole(status.rounds)}",
         f"  {clock(status.elapsed)} gone, ",
-        (left, "bold"),
+        (time_left, "bold"),
     )
 
 
@@ -84,7 +84,7 @@ def _figures(status: Status, width: int) -> Table:
     cells = [
         ("playing", f"{whole(status.steps_per_second)} steps/s, {whole(status.frames_per_second)} frames/s"),
         ("return", f"{number(status.mean_return_100)} (mean of 100)"),
-        ("learning", f"{whole(status.updates_per_second)} updates/s"),
+        ("learning", _learning(status)),
         ("episodes", f"{whole(status.episodes)} (best {number(status.best_return, 0)})"),
         ("samples", f"{number(status.samples_per_step, 2)} a step of {number(status.samples_asked, 2)} asked"),
         ("loss", f"{figure(status.loss)}, mean Q {figure(status.mean_q)}"),
@@ -101,6 +101,13 @@ def _figures(status: Status, width: int) -> Table:
     for start in range(0, len(cells), pairs):
         table.add_row(*(word for cell in cells[start : start + pairs] for word in cell))
     return table
+
+
+def _learning(status: Status) -> str:
+    """The pace of updates, or when they begin."""
+    if not status.learning and status.learning_begins is not None:
+        return f"from step {whole(status.learning_begins)} on"
+    return f"{whole(status.updates_per_second)} updates/s"
 
 
 def _roles(roles: Sequence[RoleStatus], width: int, *, fold: bool) -> Table:

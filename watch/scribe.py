@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import astuple
 from functools import partial
 from pathlib import Path
 
@@ -87,6 +88,7 @@ class Scribe:
             restore(self._memory, manifest.boundary, load_boundary(manifest, expected(self._memory)))
             load_segments(manifest, self._sizes, self._memory.ring.field, self._alive)
             self._adopt(manifest)
+            self._tell_statistics(self._files.metrics, {})
             self._board.before[:] = [float(manifest.counters.get(name, 0.0)) for name in BEFORE]
             self._board.inexact_since[0] = self._inexact_since(manifest)
         else:
@@ -207,7 +209,7 @@ class Scribe:
         sample = Sample.take(self._memory, time.monotonic_ns())
         held, values, episodes = self._read(begin, stop, sample)
         log.log_round(first, steps, values, episodes, sizes.envs)
-        events.round(steps, values | {"mean_return_100": log.mean_return_100}, episodes, sizes.envs)
+        events.round(steps, values | {"mean_return_100": log.totals.mean_return_100}, episodes, sizes.envs)
         if held and self._config.run.checkpoint_replay:
             with suppress(Moved):  # then it has left the window, too
                 self._add_segment(begin // segment_ticks(sizes), needed_from=begin)
@@ -242,11 +244,13 @@ class Scribe:
             raise Moved(f"Segment {index} was written over while it was compressed.")
 
     def _tell_statistics(self, log: MetricsLog, values: Mapping[str, float | int | None]) -> None:
-        """Put the statistics of all episodes on the board, and what of a span's values the display looks at."""
+        """Put the totals of all records on the board, and what of a span's values the display looks at."""
         self._board.outside_support[0] = _or_nan(values.get("outside_support"))
-        self._board.episodes[0] = log.episodes
-        self._board.mean_return_100[0] = _or_nan(log.mean_return_100)
-        self._board.best_return[0] = _or_nan(log.best_return)
+        self._board.episodes[0] = log.totals.episodes
+        self._board.mean_return_100[0] = _or_nan(log.totals.mean_return_100)
+        self._board.best_return[0] = _or_nan(log.totals.best_return)
+        if log.totals.evaluation is not None:
+            self._board.evaluation[:] = astuple(log.totals.evaluation)
 
     def _evaluation(self, number: int) -> None:
         """The returns of an evaluation, and its version if it is the best so far."""
@@ -266,6 +270,8 @@ class Scribe:
             "protocol": self._config.play.protocol,
         }
         boundary = steps // self._sizes.round_steps
+        best = np.fmax(self._board.evaluation[-1], figures.mean)
+        self._board.evaluation[:] = steps, figures.episodes, figures.mean, best  # whatever the disk says
         self._files.metrics.log_evaluation(number, boundary, steps, values)
         self._files.events.evaluation(steps, values)
         self._files.checkpoints.save_best(queue.data[place], boundary, figures.mean)

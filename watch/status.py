@@ -107,6 +107,8 @@ class Status:
     """Seconds since this command began."""
     time_left: float | None = None
     """Seconds to the end at the present pace."""
+    time_left_at_least: bool = False
+    """True while the pace is not that of a whole round with learning in it."""
     steps_per_second: float | None = None
     frames_per_second: float | None = None
     updates: int = 0
@@ -117,6 +119,8 @@ class Status:
     """True once there is a boundary that a stop saves."""
     learning: bool = False
     """Whether updates have begun."""
+    learning_begins: int | None = None
+    """Steps played when updates begin; None: there are none in this run."""
     epsilon: float | None = None
     episodes: int = 0
     mean_return_100: float | None = None

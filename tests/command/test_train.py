@@ -10,6 +10,7 @@ import pytest
 
 import ringside
 from shared.config import Config
+from shared.memory import Plan
 from tests.checkpoints import rewrite
 from tests.conftest import Refused
 from tests.runs import summary
@@ -95,3 +96,23 @@ def test_another_run_is_not_overwritten(refused: Refused, five_rounds: Path, tmp
     (tmp_path / "mine" / "config.json").write_text("mine")
     assert "already holds a run" in refused("--resume", str(five_rounds), "--total-steps", "4_800", "--run-dir", "mine")
     assert (tmp_path / "mine" / "config.json").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("settings", "boundary", "sentence"),
+    [
+        (
+            {},
+            0,
+            "Learning begins at step 59,904, with the first whole round after --learning-starts 50_000.",
+        ),
+        ({"envs": 10, "lane_envs": 2, "round_steps": 100}, 0, "Learning begins at step 50,000."),
+        ({}, 5, "Learning begins at step 59,904, with the first whole round after --learning-starts 50_000."),
+        ({}, 6, None),
+        ({"total_steps": 50_000}, 0, None),
+    ],
+)
+def test_the_step_at_which_learning_begins_is_said_before_a_run(
+    settings: dict[str, int], boundary: int, sentence: str | None
+) -> None:
+    assert ringside.learning_begins(Plan(Config().with_settings(**settings), 4), boundary) == sentence

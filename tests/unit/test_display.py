@@ -118,6 +118,14 @@ def test_everything_stands_in_eighty_columns() -> None:
     assert "…" not in text
 
 
+def test_a_time_left_that_is_the_least_is_said_so() -> None:
+    early = replace(status(), time_left_at_least=True, learning=False, learning_begins=59_904)
+    assert "1:23:45 gone, at least 9:41:40 left" in " ".join(picture(early, 80).split())
+    assert line(early).endswith("left at least 9:41:40")
+    assert "learning  from step 59,904 on" in picture(early, 80)
+    assert "at least" not in picture(replace(early, time_left=None), 80)
+
+
 def test_what_a_stop_would_save_is_said() -> None:
     assert "Ctrl-C saves and stops" in picture(replace(status(), can_be_saved=True), 80)
     assert "Ctrl-C stops; nothing is saved yet" in picture(NEW, 80)

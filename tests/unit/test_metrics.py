@@ -18,7 +18,16 @@ from tensorboard.plugins.hparams import metadata
 from shared.ring import SLOT_FIELDS
 from watch import metrics
 from watch.events import EventLog
-from watch.metrics import Episode, MetricsError, MetricsLog, cut_metrics, episodes_in, read_metrics
+from watch.metrics import (
+    Episode,
+    MetricsError,
+    MetricsLog,
+    cut_metrics,
+    episodes_in,
+    read_metrics,
+    totals_before,
+)
+from watch.status import EvaluationStatus
 
 
 def empty_ring(lanes: int, capacity: int, lane_envs: int) -> dict[str, np.ndarray]:
@@ -67,7 +76,7 @@ def log_rounds(log: MetricsLog, rounds: range) -> None:
 def test_records_are_read_back_with_their_statistics(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     with MetricsLog(path) as log:
-        assert log.mean_return_100 is None
+        assert log.totals.mean_return_100 is None
         log.log_round(0, 40, {"loss": math.nan, "epsilon": 1.0}, [], envs=4)
         log_rounds(log, range(1, 3))
         assert log.log_evaluation(0, 2, 80, {"mean_return": 1.5, "episodes": 30})
@@ -103,11 +112,11 @@ def test_the_mean_is_of_the_newest_hundred_also_after_opening_again(tmp_path: Pa
     with MetricsLog(path) as log:
         for round_, some in enumerate(np.split(returns, 10)):
             log.log_round(round_, 0, {}, [Episode(0, i, float(x), 1) for i, x in enumerate(some)], envs=1)
-        before = log.mean_return_100, log.best_return, log.episodes
+        before = log.totals.mean_return_100, log.totals.best_return, log.totals.episodes
     assert before[0] == pytest.approx(returns[-100:].mean())
     assert before[1:] == (returns.max(), 250)
     with MetricsLog(path) as log:
-        assert (log.mean_return_100, log.best_return, log.episodes) == before
+        assert (log.totals.mean_return_100, log.totals.best_return, log.totals.episodes) == before
 
 
 def test_nothing_is_written_twice(tmp_path: Path) -> None:
@@ -122,7 +131,7 @@ def test_nothing_is_written_twice(tmp_path: Path) -> None:
         assert not log.log_round(3, 160, {}, episodes_of(3), envs=4)
         assert not log.log_round(1, 80, {}, episodes_of(1), envs=4)
         assert not log.log_evaluation(0, 2, 80, {})
-        assert log.episodes == 12
+        assert log.totals.episodes == 12
     assert path.read_bytes() == before
 
 
@@ -213,7 +222,7 @@ def test_a_full_disk_leaves_no_half_round_and_no_half_statistics(
     path = tmp_path / "metrics.jsonl"
     with MetricsLog(path) as log:
         log_rounds(log, range(2))
-        before = path.read_bytes(), log.mean_return_100, log.episodes, log.best_return
+        before = path.read_bytes(), log.totals.mean_return_100, log.totals.episodes, log.totals.best_return
         write, calls = os.write, 0
 
         def nearly_full(fd: int, data: bytes) -> int:
@@ -228,7 +237,7 @@ def test_a_full_disk_leaves_no_half_round_and_no_half_statistics(
             with pytest.raises(OSError, match="No space"):
                 log.log_round(2, 120, {}, episodes_of(2), envs=4)
         assert calls == 2
-        assert (path.read_bytes(), log.mean_return_100, log.episodes, log.best_return) == before
+        assert (path.read_bytes(), log.totals.mean_return_100, log.totals.episodes, log.totals.best_return) == before
         log_rounds(log, range(2, 3))
     assert [r["round"] for r in read_metrics(path) if r["kind"] == "round"] == [0, 1, 2]
 
@@ -252,7 +261,7 @@ def test_cutting_back_to_a_boundary_drops_what_is_played_again(tmp_path: Path) -
     cut_metrics(path, 3)
     with MetricsLog(path) as log:
         assert log.last_round == 2
-        assert log.episodes == 9
+        assert log.totals.episodes == 9
         log_rounds(log, range(3, 6))
     cut_metrics(path, 0)
     assert path.read_bytes() == b""
@@ -266,7 +275,7 @@ def test_an_unfinished_round_before_an_evaluation_is_not_taken_for_another_round
         file.write(json.dumps({"kind": "episode", "round": 2, "return": 99.0}).encode() + b"\n")
     with MetricsLog(path) as log:
         log.log_evaluation(0, 1, 80, {})
-        assert log.best_return == 1.2
+        assert log.totals.best_return == 1.2
     assert not [record for record in read_metrics(path) if record.get("return") == 99.0]
 
 
@@ -296,6 +305,22 @@ def test_tensorboard_reads_the_events(tmp_path: Path) -> None:
     assert found["charts/episodic_length"] == [(4, 100.0), (8, 101.0), (12, 102.0)]
     assert found["losses/td_loss"] == [(40, 0.5)]
     assert found["eval/mean_return"] == [(40, 1.5)]
+
+
+def test_totals_before_a_boundary_are_those_of_the_file_that_is_cut_back_to_it(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    assert totals_before(path, 3).episodes == 0
+    with MetricsLog(path) as log:
+        for round_ in range(5):
+            log.log_round(round_, 10 * (round_ + 1), {}, [Episode(0, round_, float(round_), 7)], envs=1)
+        for number, boundary in enumerate((2, 3, 4)):
+            log.log_evaluation(number, boundary, 10 * boundary, {"mean_return": 5.0 - number, "episodes": 2})
+    found = totals_before(path, 3)
+    assert (found.episodes, found.mean_return_100, found.best_return) == (3, 1.0, 2.0)
+    assert found.evaluation == EvaluationStatus(30, 2, 4.0, 5.0)
+    cut_metrics(path, 3)
+    with MetricsLog(path) as log:
+        assert vars(log.totals) == vars(found)
 
 
 def test_settings_are_in_the_tab_of_hyperparameters(tmp_path: Path) -> None:

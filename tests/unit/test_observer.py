@@ -10,10 +10,13 @@ import pytest
 from shared.board import Phase, Role
 from shared.config import Config, Evaluate, Extend, Learn, Machine, Play, Run
 from shared.memory import Memory, Plan
+from shared.sizes import sizes_of
 from watch import observer
 from watch.line import line
 from watch.load import NEWEST, Sample
-from watch.observer import Observer
+from watch.observer import Observer, Restored
+from watch.status import EvaluationStatus
+from watch.totals import Totals
 
 CONFIG = Config(
     play=Play(game="pong", envs=4, lane_envs=2),
@@ -166,18 +169,58 @@ def test_who_comes_late_knows_the_speed_since_the_newest_record(clock: Clock) ->
     memory.arena.close()
 
 
+def test_until_a_whole_round_with_learning_the_time_left_is_the_least(clock: Clock) -> None:
+    """Learning begins with the third round, at step 80 of 400."""
+    memory = Memory.create(Plan(CONFIG, actions=6))
+    board, watcher = memory.board, Observer(memory)
+    board.prepared[0] = 1
+    seen = []
+    for second in range(1, 8):
+        clock.now += 1.0
+        board.lane_done[:] = 10 * min(second, 3) + max(0, second - 3)  # from the third round on a tenth as fast
+        board.committed = board.lane_done.min() // 10
+        board.updates[0] = sizes_of(CONFIG).updates_before(board.committed) + (second >= 3)
+        found = watcher.look()
+        seen.append((found.committed, found.time_left_at_least, found.steps_per_second))
+    assert [at_least for _, at_least, _ in seen] == [True] * 2 + [False] * 5
+    assert seen[-1][2] == pytest.approx(4.0), "what was played before learning does not count"
+    assert found.learning_begins == 80
+    memory.arena.close()
+
+
+def test_a_run_that_never_learns_has_one_pace(clock: Clock) -> None:
+    config = replace(CONFIG, learn=replace(CONFIG.learn, learning_starts=400))
+    memory = Memory.create(Plan(config, actions=6))
+    found = Observer(memory).look()
+    assert (found.time_left_at_least, found.learning_begins) == (False, None)
+    memory.arena.close()
+
+
+def test_a_resumed_run_is_shown_as_it_was_before_anything_is_in_memory(clock: Clock) -> None:
+    memory = Memory.create(Plan(CONFIG, actions=6))
+    totals = Totals()
+    totals.count([3.0, 5.0])
+    totals.add_evaluation({"steps": 160, "episodes": 3, "mean_return": 7.0})
+    totals.add_evaluation({"steps": 200, "episodes": 3, "mean_return": 6.0})
+    watcher = Observer(memory, Restored(5, totals))
+    found = watcher.look()
+    assert (found.steps, found.committed, found.updates) == (200, 5, memory.sizes.updates_before(5))
+    assert found.epsilon == memory.sizes.epsilon(50, CONFIG.explore) < 1.0
+    assert (found.episodes, found.mean_return_100, found.best_return) == (2, 4.0, 5.0)
+    assert found.evaluation == EvaluationStatus(200, 3, 6.0, 7.0)
+    memory.board.committed, memory.board.lane_done[:] = 5, 50
+    memory.board.prepared[0] = 1
+    assert watcher.look().steps == 200
+    memory.board.committed, memory.board.lane_done[:] = 6, 60
+    assert (watcher.look().steps, watcher.look().committed) == (240, 6)
+    memory.arena.close()
+
+
 def test_the_newest_evaluation_and_the_best(clock: Clock) -> None:
     config = replace(CONFIG, evaluate=Evaluate(eval_every_steps=40, eval_episodes=3))
     memory = Memory.create(Plan(config, actions=6))
-    queue, watcher = memory.evaluations, Observer(memory)
+    watcher = Observer(memory)
     assert watcher.look().evaluation is None
-    for number, mean in enumerate((5.0, 3.0)):
-        queue.returns[number] = mean - 1, mean, mean + 1
-        queue.step[number] = 40 * (number + 1)
-        queue.done[0] = number + 1
-        found = watcher.look().evaluation
-    assert found is not None
-    assert (found.steps, found.episodes, found.mean_return, found.best_mean) == (80, 3, 3.0, 5.0)
-    queue.returns[:] = float("nan")  # as after a resume
-    assert Observer(memory).look().evaluation is None
+    memory.board.evaluation[:] = 80, 3, 3.0, 5.0
+    assert watcher.look().evaluation == EvaluationStatus(80, 3, 3.0, 5.0)
     memory.arena.close()

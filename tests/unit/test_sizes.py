@@ -23,6 +23,26 @@ def test_nature_on_96_envs() -> None:
     assert nature.target_changes_after(0)
 
 
+@pytest.mark.parametrize(
+    ("settings", "begins"),
+    [
+        ({}, 59_904),
+        ({"schedule": "free"}, 59_904),
+        ({"schedule": "alternate", "envs": 1, "lane_envs": 1}, 50_004),
+        ({"envs": 10, "round_steps": 100, "learning_starts": 400}, 400),
+    ],
+)
+def test_the_step_at_which_learning_begins(settings: dict[str, Any], begins: int) -> None:
+    """Updates of a round are done while it is played, on the rounds before it; with `alternate` after it, on it too."""
+    planned = sizes(**settings)
+    first = planned.first_learning_round
+    assert planned.updates_in(first - 1) == 0 < planned.updates_in(first)
+    assert planned.learning_begins == begins
+    assert planned.window_end(first) * planned.envs == begins, (
+        "the updates of the first round draw from what was played"
+    )
+
+
 @pytest.mark.parametrize("settings", [{}, {"envs": 6, "lane_envs": 3, "train_every": 7}, {"learning_starts": 0}])
 def test_updates_keep_the_ratio(settings: dict[str, Any]) -> None:
     planned = sizes(**({"envs": 10, "round_steps": 100, "learning_starts": 350, "total_steps": 5_000} | settings))
