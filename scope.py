@@ -14,6 +14,7 @@ import os
 import re
 import select
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from pathlib import Path
 from shared.cgroup import InForce
 from shared.config import ConfigError
 from shared.proc import ROOT
+from shared.stacks import TELL_STACKS
 
 TASKS = 4096
 """Processes and threads: many times what a run needs, and a bound to what may go wrong."""
@@ -100,6 +102,7 @@ def enter(limits: Limits, command: Sequence[str], root: Path = ROOT) -> None:
     if manager == "--user":
         os.environ.setdefault("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
     _leave_guard(manager)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {TELL_STACKS})  # until `stacks_told`, which this process comes to again
     os.execvp(words[0], words)
 
 

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,7 +22,10 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with(parent: int, by: signal.Signals = signal.SIGKILL) -> None:
-    """Have the kernel end this process by a signal when `parent`, which started it from its main thread, ends."""
+    """Have the kernel end this process by a signal when the thread of `parent` that started it ends.
+
+    For a process that is to last as long as its parent, this must be the main thread.
+    """
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, by, 0, 0, 0)
     if os.getppid() != parent:  # it died before the signal was armed
         sys.exit(1)
@@ -35,7 +39,7 @@ def output_of(
     environment: Mapping[str, str] | None = None,
     directory: Path | None = None,
 ) -> str:
-    """What a command writes to its standard output.
+    """What a command writes to its standard output. The command ends with the thread that waits for it.
 
     `subprocess.run` would wait without bound for one that is late and does not end, as behind a driver that hangs.
 
@@ -58,6 +62,7 @@ def output_of(
         cwd=directory,
         text=True,
         errors="replace",
+        preexec_fn=partial(die_with, os.getpid()),
     )
     try:
         said, complaints = process.communicate(told, timeout=seconds)

@@ -10,6 +10,8 @@ import psutil
 import pytest
 
 from shared.parent import output_of
+from tests.runs import ROOT
+from tests.waiting import until
 
 
 def python(program: str) -> list[str]:
@@ -40,3 +42,19 @@ def test_who_is_late_is_killed_also_where_a_child_of_its_own_holds_the_pipe(tmp_
     grandchild = psutil.Process(int(told.read_text()))
     assert grandchild.is_running(), "it was not waited for"
     grandchild.kill()
+
+
+def test_a_command_ends_with_who_waits_for_it(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    child = f"echo $$ > {told}.part; mv {told}.part {told}; exec sleep 600"
+    waiting = subprocess.Popen(
+        python(f"from shared.parent import output_of; output_of(['sh', '-c', {child!r}], 600)"), cwd=ROOT
+    )
+    until(told.exists)
+    command = psutil.Process(int(told.read_text()))
+    waiting.kill()
+    waiting.wait()
+    _, alive = psutil.wait_procs([command], timeout=20.0)
+    for left in alive:
+        left.kill()
+    assert not alive
