@@ -19,6 +19,7 @@ if __name__ == "__main__":
     # Any process of a run goes on when it is asked for its stacks: until `stacks_told` the request waits.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -32,6 +33,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run one task; returns the exit code: 2 for a mistake in the arguments."""
     from shared.config import ConfigError
     from shared.errors import Unmendable
+    from shared.words import printable
     from tasks import TASKS
     from tasks.arguments import PROGRAM
 
@@ -46,13 +48,13 @@ def main(arguments: Sequence[str]) -> int:
         code: int = import_module(f"tasks.{task}").main(rest)
         return code
     except Unmendable as error:
-        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        print(printable(f"{PROGRAM}: {error}"), file=sys.stderr)
         return 2 if isinstance(error, ConfigError) else 1
     except PermissionError as error:
         if error.filename is None:
             raise
         # A file of another user's run, say, which is private.
-        print(f"{PROGRAM}: This user may not read or write {error.filename}.", file=sys.stderr)
+        print(printable(f"{PROGRAM}: This user may not read or write {error.filename}."), file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
@@ -77,6 +79,8 @@ def _have_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))  # which takes the number that is free
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a path may hold what its encoding cannot say
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 if __name__ == "__main__":

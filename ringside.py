@@ -181,8 +181,9 @@ def starting_point(preset: PresetName | None, resume: str | Path | None, env: st
     if preset is not None:
         raise ConfigError("--resume keeps the settings of its run: omit --preset.")
     from actors.env import is_registered
+    from shared import validate
     from shared.errors import CheckpointError
-    from shared.manifest import find_checkpoint
+    from shared.manifest import CHECKPOINTS, find_checkpoint
 
     try:
         checkpoint = find_checkpoint(Path(resume))
@@ -190,12 +191,13 @@ def starting_point(preset: PresetName | None, resume: str | Path | None, env: st
         raise ConfigError(f"--resume {resume} cannot be resumed. {error}") from error
     try:
         saved = Config.from_json(checkpoint.config)
+        validate.recorded(saved)
     except ConfigError as error:
         raise ConfigError(f"--resume {resume} cannot be resumed. {error}") from error
     require_env(saved.play, env, what="This run", is_registered=is_registered)
-    run = replace(
-        saved.run, run_dir=checkpoint.directory.parent, resume=Path(resume), init_from=None, plain=False, track="off"
-    )
+    in_run = checkpoint.directory.absolute().name == CHECKPOINTS
+    run_dir = checkpoint.run_dir if in_run else None  # beside a checkpoint that lies elsewhere nothing is written
+    run = replace(saved.run, run_dir=run_dir, resume=Path(resume), init_from=None, plain=False, track="off")
     return replace(saved, run=run)
 
 
@@ -257,7 +259,7 @@ def continues(ready: Plan) -> bool:
                     f"{checkpoint.path} was made with --no-checkpoint-replay and cannot be resumed exactly; begin a "
                     f"new run from its weights with --init-from {run.resume}."
                 )
-            own = run.run_dir.is_dir() and run.run_dir.samefile(checkpoint.directory.parent)
+            own = os.path.isdir(run.run_dir) and run.run_dir.samefile(checkpoint.run_dir)
             _require_more_to_do(checkpoint, ready)
     except CheckpointError as error:
         raise ConfigError(f"--resume {run.resume} cannot be continued. {error}") from error
@@ -283,7 +285,7 @@ def _require_more_to_do(checkpoint: Manifest, ready: Plan) -> None:
         )
     if checkpoint.boundary < sizes.rounds:
         return
-    run_dir = checkpoint.directory.parent
+    run_dir = checkpoint.run_dir
     summed_up = read_object(run_dir / SUMMARY_FILE).get("rounds") == checkpoint.boundary
     due = evaluations_until(checkpoint.boundary, sizes.round_steps, ready.config.evaluate.eval_every_steps)
     if summed_up and len(evaluations_in(run_dir / METRICS_FILE)) >= due:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import os
 import signal
 import subprocess
@@ -20,6 +19,7 @@ import psutil
 from shared.checkpoint import CheckpointWriter
 from shared.checks import Check
 from shared.config import SUMMARY_FILE
+from shared.files import read_json
 from shared.manifest import BEST_FILE, CHECKPOINTS
 from shared.memory import Plan
 from shared.parent import die_with, killed
@@ -68,7 +68,7 @@ def check(plan: Plan) -> Check:
             killed(process)  # its children die with it
         if process.returncode:
             return _failed(f"A small run ended with code {process.returncode}: {errors.strip()}")
-        summary = json.loads((run_dir / SUMMARY_FILE).read_text())
+        summary = read_json(run_dir / SUMMARY_FILE)
     if summary["rounds"] != ROUNDS or not summary["updates"]:
         return _failed(f"A small run committed {summary['rounds']} of {ROUNDS} rounds, {summary['updates']} updates.")
     if summary["weights_sha256"] == digest:

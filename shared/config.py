@@ -345,7 +345,7 @@ def _suits(value: Any, kind: Any) -> bool:
     if get_args(kind):
         return any(_suits(value, each) for each in get_args(kind))
     if kind is float:
-        return type(value) in (int, float) and math.isfinite(value)
+        return abs(value) < 1 << 62 if type(value) is int else type(value) is float and math.isfinite(value)
     return isinstance(value, str | Path) if kind is Path else type(value) is kind
 
 

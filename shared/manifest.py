@@ -42,9 +42,10 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _MANIFEST_NAME = re.compile(r"checkpoint-(\d{8,})\.json")
 _PIECE_FIELDS: dict[str, type] = {"name": str, "bytes": int, "sha256": str}
 
-# Bytes at most: of a manifest, of any piece.
+# Bytes at most: of a manifest, of any piece, of all pieces of a checkpoint; a sparse file says any size.
 _MANIFEST_LIMIT = 64 << 20
 _PIECE_LIMIT = 16 << 30
+_TOTAL_LIMIT = 64 << 30
 
 
 def boundary_name(boundary: int) -> str:
@@ -103,6 +104,11 @@ class Manifest:
         """Where the pieces lie."""
         return self.path.parent
 
+    @property
+    def run_dir(self) -> Path:
+        """The directory above, in which the other files of its run lie, if it was not taken out of there."""
+        return Path(os.path.normpath(self.directory / ".."))
+
     def piece(self, name: str) -> Piece:
         """A named piece. Raises `CheckpointError` if the manifest does not name it."""
         if name not in self.pieces:
@@ -114,6 +120,10 @@ class Manifest:
 
         `alive` is called before each.
         """
+        if (total := sum(piece.bytes for piece in self.pieces.values())) > _TOTAL_LIMIT:
+            raise CheckpointError(
+                f"{self.path.name} names pieces of {total:,} bytes; they may have at most {_TOTAL_LIMIT:,}."
+            )
         for piece in self.pieces.values():
             alive()
             check_piece(self.directory, piece)

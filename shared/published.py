@@ -5,12 +5,12 @@ A score belongs to its rules. Agents that were judged without sticky actions are
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from shared.files import read_json
 from shared.protocols import PROTOCOLS
 
 FRAMES = 200_000_000
@@ -34,7 +34,7 @@ class Published:
 @cache
 def published() -> tuple[tuple[Published, ...], str]:
     """All agents, and how their scores were checked."""
-    found = json.loads((Path(__file__).parent / "published.json").read_text())
+    found = read_json(Path(__file__).parent / "published.json")
     return tuple(Published(**agent) for agent in found["agents"]), found["checked"]
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.config import FRAME_SKIP
-from shared.files import MOST_JSON_BYTES, json_object
+from shared.files import read_json
 from shared.scores import REFERENCE
 
 PATH = Path(__file__).parent / "published_curves.json"
@@ -60,12 +60,7 @@ def published_curves(path: Path = PATH) -> tuple[tuple[PublishedCurve, ...], str
     Raises:
         ValueError: the file is not what it should be. The message is a sentence.
     """
-    size = path.stat().st_size
-    if size > MOST_JSON_BYTES:
-        raise ValueError(f"{path} has {size:,} bytes; more than {MOST_JSON_BYTES:,} are not read.")
-    found = json_object(path.read_bytes())
-    if found is None:
-        raise ValueError(f"{path} is damaged: it holds no JSON object.")
+    found = read_json(path)
     sources = _field(found, "sources", list, str(path))
     return tuple(curve for each in sources for curve in _curves(each, path)), _field(found, "checked", str, str(path))
 

@@ -239,10 +239,10 @@ def ranges(section: object) -> None:
     for name, value in vars(section).items():
         if value is None or isinstance(value, bool) or not isinstance(value, int | float):
             continue
+        if isinstance(value, int) and abs(value) >= _MOST:
+            raise ConfigError(f"{flag_of(name)} {shown(value):.80} must be below {_MOST:_}.")
         if not math.isfinite(value):
             raise ConfigError(f"{flag_of(name)} {value} must be a finite number.")
-        if isinstance(value, int) and abs(value) >= _MOST:
-            raise ConfigError(f"{flag_of(name)} {shown(value)} must be below {_MOST:_}.")
         if name in _AT_LEAST_ONE and value < 1:
             raise ConfigError(f"{flag_of(name)} {shown(value)} must be at least 1.")
         if name in _NOT_NEGATIVE and value < 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +12,9 @@ from pathlib import Path
 import tyro
 
 from shared.config import ConfigError, Play
+from shared.ownership import REPORT, require_writable_run
 from shared.trust import compare_env
+from shared.words import printable
 from tasks.arguments import PROGRAM, parse
 
 
@@ -42,14 +45,16 @@ def main(arguments: Sequence[str]) -> int:
     )
     if not options.runs:
         raise ConfigError(f"Name at least one run directory: {PROGRAM} report runs/*")
-    missing = [str(path) for path in options.runs if not path.exists()]
+    missing = [str(path) for path in options.runs if not os.path.exists(path)]  # which raises for none
     if missing:
         raise ConfigError(f"There is no {' and no '.join(missing)}: name directories of runs.")
-    out = options.out or (options.runs[0] / "report" if len(options.runs) == 1 else Path("report"))
+    if options.out is None and len(options.runs) == 1:
+        require_writable_run(options.runs[0], "--out")
+    out = options.out or (options.runs[0] / REPORT if len(options.runs) == 1 else Path(REPORT))
     page, left_out = write_report(options.runs, out, options.title, options.env)
     for sentence in left_out:
-        print(f"{PROGRAM}: {sentence}", file=sys.stderr)
-    print(f"The report is in {page}.")
+        print(printable(f"{PROGRAM}: {sentence}"), file=sys.stderr)
+    print(printable(f"The report is in {page}."))
     return 0
 
 

@@ -20,6 +20,7 @@ from shared.config import ARITHMETIC, CONFIG_FILE, JUDGED, MAY_CHANGE_ON_RESUME,
 from shared.files import read_object
 from shared.lock import locked
 from shared.manifest import BEST_FILE, CHECKPOINTS
+from shared.ownership import PART, REPORT, SUITE_LOCK_FILE, require_writable_run
 from shared.parent import die_with
 from shared.requests import requests_heard
 from shared.sizes import sizes_of
@@ -63,13 +64,14 @@ class Job:
     def finished(self) -> bool:
         """Whether it was run to the end that is wanted now."""
         summary, former = read_object(self.directory / SUMMARY_FILE), read_object(self.directory / CONFIG_FILE)
-        wanted, planned = self.config.learn.total_steps, former.get("learn", {}).get("total_steps")
-        if summary.get("finished") is not True or type(planned) is not int:
+        learn, steps = former.get("learn"), summary.get("steps")
+        wanted, planned = self.config.learn.total_steps, learn.get("total_steps") if isinstance(learn, dict) else None
+        if summary.get("finished") is not True or type(planned) is not int or type(steps) is not int:
             return False
         # Totals that round up to the same boundary are one: a resume would have nothing to play.
         last = {sizes_of(self.config.with_settings(total_steps=total)).rounds for total in (wanted, planned)}
         # The summary may be that of a shorter run which is being continued.
-        return summary.get("steps", 0) >= wanted and len(last) == 1
+        return steps >= wanted and len(last) == 1
 
     @property
     def begun(self) -> bool:
@@ -140,7 +142,8 @@ def jobs_of(options: Suite, games: Sequence[str], out: Path) -> list[Job]:
             directory = out / f"{game}-{seed}"
             jobs.append(Job(resolved.with_settings(game=game, seed=seed, run_dir=directory), directory))
     for job in jobs:
-        if (job.directory / CONFIG_FILE).exists():
+        require_writable_run(job.directory, "--out")
+        if os.path.exists(job.directory / CONFIG_FILE):
             _require_same(job)
     return jobs
 
@@ -233,7 +236,7 @@ class _Steward:
         if (former.get("version"), former.get("episodes")) == (version, episodes):
             return
         print(f"{title}: evaluation of the {kind} weights, {episodes} episodes.", flush=True)
-        beside = target.with_suffix(".part")
+        beside = target.with_suffix(PART)
         words = ["eval", "--load", str(load), "--episodes", str(episodes), "--json", str(beside)]
         code = self._spawn([*words, "--device", job.config.machine.device], aside=True)
         if code == 0:
@@ -271,7 +274,7 @@ class _Steward:
 
         found = [job.directory for job in self._jobs if job.finished]
         if found:
-            page, left_out = write_report(found, self._out / "report")
+            page, left_out = write_report(found, self._out / REPORT)
             for sentence in left_out:
                 print(f"{PROGRAM}: {sentence}", file=sys.stderr)
             print(f"The report is in {page}.")
@@ -283,16 +286,16 @@ class _Steward:
 def weights_of(run_dir: Path) -> dict[str, tuple[Path, int]]:
     """What there is to evaluate of a finished run: what to load, and which version that is, by kind."""
     from shared.errors import CheckpointError
-    from shared.manifest import find_checkpoint
+    from shared.manifest import find_checkpoint, plain_field
     from shared.weights_file import read_weights_metadata
 
     found: dict[str, tuple[Path, int]] = {}
     try:
         found["final"] = (run_dir, find_checkpoint(run_dir).boundary)
         best = run_dir / CHECKPOINTS / BEST_FILE
-        if best.exists():
-            found["best"] = (best, int(read_weights_metadata(best).get("version", -1)))
-    except CheckpointError:
+        if os.path.lexists(best):
+            found["best"] = (best, plain_field(read_weights_metadata(best), "version", int, BEST_FILE))
+    except (CheckpointError, OSError):
         found.setdefault("final", (run_dir, -1))  # let the evaluation itself say what is wrong
     return found
 
@@ -304,5 +307,6 @@ def _owned(out: Path) -> Iterator[None]:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"--out {out} cannot be written: {error.strerror}.") from error
-    with locked(out / "suite.lock", "--out", "a suite that is still going on"):
+    require_writable_run(out, "--out")
+    with locked(out / SUITE_LOCK_FILE, "--out", "a suite that is still going on"):
         yield

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from shared.config import Config, ConfigError
 from shared.requests import ignore_requests, requests_heard
 from shared.trust import resume_words
-from shared.words import command
+from shared.words import command, printable
 from tasks.arguments import PROGRAM, Choices, config_of, parse_choices
 
 
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
     except ArenaError as error:
         raise ConfigError(str(error)) from error
     except RunFailed as error:
-        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        print(printable(f"{PROGRAM}: {error}"), file=sys.stderr)
         print(how_to_continue(plan.config), file=sys.stderr)
         return 1
     finally:

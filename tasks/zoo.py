@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -51,12 +52,11 @@ def main(arguments: Sequence[str]) -> int:
 
 def _line(name: str) -> str:
     """An entry in a line."""
-    import json
-
+    from shared.files import read_json
     from zoo.catalogue import EVALUATION, SUMMARY, ZOO
 
-    found: dict[str, Any] = json.loads((ZOO / name / EVALUATION).read_text())
-    steps = _steps(found["version"], json.loads((ZOO / name / SUMMARY).read_text()))
+    found = read_json(ZOO / name / EVALUATION)
+    steps = _steps(found["version"], read_json(ZOO / name / SUMMARY))
     return (
         f"{name}: {found['game']}, protocol {found['protocol']}, mean {found['mean']:.2f} +- {found['sd']:.2f} of "
         f"{found['episodes']} episodes, trained for {steps:,} steps"
@@ -114,7 +114,7 @@ def _run_of(source: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     from zoo.catalogue import SUMMARY
 
     for run in (source, *source.absolute().parents[:2]):
-        if not (run / CONFIG_FILE).is_file() or not (run / SUMMARY).is_file():
+        if not os.path.isfile(run / CONFIG_FILE) or not os.path.isfile(run / SUMMARY):
             continue
         sections, summary = read_object(run / CONFIG_FILE), read_object(run / SUMMARY)
         if not sections or not summary or not all(isinstance(values, dict) for values in sections.values()):

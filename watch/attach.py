@@ -89,6 +89,8 @@ def attach(run_dir: Path, config: Config) -> tuple[Memory, Live] | None:
         return None  # it has just ended
     except PermissionError as error:
         raise ConfigError(_not_yours(run_dir)) from error
+    except OSError as error:
+        raise ConfigError(f"{run_dir} cannot be watched: {error.strerror}.") from error
     except (LiveError, LayoutError) as error:
         raise ConfigError(f"{run_dir} cannot be watched. {error}") from error
 

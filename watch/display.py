@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from shared.words import printable
 from watch.line import line
 from watch.outlet import Outlet
 from watch.screen import render
@@ -49,7 +50,7 @@ class Display(ABC):
 
     def note(self, message: str) -> None:
         """Tell the person something that happened: it stays to be read."""
-        self._untold.append(message)
+        self._untold.append(printable(message))
         self._tell()
 
     def _tell(self) -> None:

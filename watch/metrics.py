@@ -90,20 +90,20 @@ def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
         MetricsError: something in the middle is no record. FileError: it is no plain file, or too large.
     """
     pending: list[dict[str, Any]] = []
-    for _, record in _lines(path):
+    for _, record in _lines(path, limit=_FILE_LIMIT):
         pending.append(record)
         if record["kind"] != "episode":
             yield from pending
             pending = []
 
 
-def _lines(path: Path, *, damaged: bool = False) -> Iterator[tuple[bytes, dict[str, Any]]]:
+def _lines(path: Path, *, damaged: bool = False, limit: int | None = None) -> Iterator[tuple[bytes, dict[str, Any]]]:
     """Every line of the file that is a record, as bytes and parsed; what no record follows is left out.
 
-    `damaged`: so is what one follows, which otherwise is a `MetricsError`.
+    `damaged`: so is what one follows, which otherwise is a `MetricsError`. `limit`: bytes of the file at most.
     """
     unreadable = 0
-    with open_to_read(path, _FILE_LIMIT) as file:
+    with open_to_read(path, limit) as file:
         for number, line in enumerate(iter(partial(file.readline, _LINE_LIMIT), b""), start=1):
             record = parse_record(line)
             if record is None:

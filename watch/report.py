@@ -81,7 +81,7 @@ def write(comparison: Comparison, directory: Path, title: str) -> Path:
             frame_skip=FRAME_SKIP,
         )
     )
-    write_atomic(directory / PAGE, page.encode())
+    write_atomic(directory / PAGE, page.encode(errors="backslashreplace"))
     write_atomic(directory / FIGURES, json.dumps(figures_of(comparison), indent=1).encode() + b"\n")
     return directory / PAGE
 

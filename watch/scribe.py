@@ -132,7 +132,7 @@ class Scribe:
 
     def _adopt(self, manifest: Manifest) -> None:
         """Make the run's directory what it was at the checkpoint's boundary, be it there or elsewhere."""
-        former, checkpoints = manifest.directory.parent, self._files.checkpoints  # which makes their directory
+        former, checkpoints = manifest.run_dir, self._files.checkpoints  # which makes their directory
         if former.resolve() == self._run_dir.resolve():
             self._board.saved[0] = manifest.boundary
         else:

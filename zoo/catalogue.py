@@ -6,6 +6,7 @@ them) and a `README.md` with the command that trained them. `launch.py zoo` list
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from shared.config import SUMMARY_FILE, ConfigError
@@ -32,10 +33,10 @@ def find(load: str | Path, flag: str = "--load") -> Path:
     Raises `ConfigError` with a sentence when there is neither.
     """
     path = Path(load)
-    if not path.exists():
+    if not os.path.exists(path):  # which raises for no path
         parts = path.parts[1:] if path.parts[:1] == (ZOO.name,) else path.parts
         if len(parts) != 1 or parts[0] not in names():
             zoo = f"the agents in the zoo are {', '.join(names())}" if names() else "the zoo is empty"
             raise ConfigError(f"{flag} {load} does not exist: no such run, checkpoint or file of weights; {zoo}.")
         path = ZOO / parts[0]
-    return path / WEIGHTS if (path / WEIGHTS).is_file() else path
+    return path / WEIGHTS if os.path.isfile(path / WEIGHTS) else path

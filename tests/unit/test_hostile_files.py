@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import launch
+import ringside
+from shared import validate
 from shared.best import BestWeights
 from shared.checkpoint import CheckpointWriter
-from shared.config import ConfigError
+from shared.config import Config, ConfigError
 from shared.errors import CheckpointError, FileError
 from shared.files import json_object, open_to_write, read_bytes, read_json, remove_temporaries, write_atomic
 from shared.live import Live, LiveError
 from shared.lock import locked
 from shared.manifest import find_checkpoint
 from shared.ownership import require_writable_run
-from shared.parameters import Network
 from shared.segments import check_segment
 from shared.weights_file import load_weights, read_weights_metadata
+from tasks import report, suite
 from tests.checkpoints import ACTIONS, CONFIG, SHAPE, SIZES, random_weights, rewrite, write_run
 from tests.written_runs import write_run as write_records
 from watch.attach import newest_run, read_config
@@ -327,16 +331,6 @@ def test_a_file_of_proc_is_no_checkpoint() -> None:
             find_checkpoint(Path(path))
 
 
-def test_a_method_that_there_is_not_is_a_sentence() -> None:
-    import torch
-
-    from learner.method import method_of
-
-    network = Network("small", ACTIONS, method="posix")
-    with pytest.raises(ConfigError, match="There is no method 'posix' here"):
-        method_of(network, CONFIG.extend, torch.device("cpu"))
-
-
 def test_the_best_weights_may_be_anything(tmp_path: Path) -> None:
     directory(tmp_path / "best.safetensors")
     pipe(tmp_path / "best-former.safetensors")
@@ -409,3 +403,96 @@ def test_a_line_that_lacks_what_readers_need_is_no_record(line: bytes, tmp_path:
     assert load(run).steps > 0
     assert Follower(path).new()
     Curves(path).read()
+
+
+# --- commands
+
+
+def test_a_run_directory_of_no_text_is_refused_before_the_start(tmp_path: Path) -> None:
+    for name, flag in (("run_dir", "--run-dir"), ("init_from", "--init-from"), ("resume", "--resume")):
+        with pytest.raises(ConfigError, match=rf"{flag} .*\\udcff.* is not UTF-8"):
+            validate.settings(Config().with_settings(**{name: tmp_path / os.fsdecode(b"run-\xff")}))
+
+
+@pytest.mark.parametrize("env", ["pong\x1b]0;x\x07", "a b:make", ""])
+def test_an_env_that_its_readers_would_refuse_is_refused_before_the_start(env: str) -> None:
+    with pytest.raises(ConfigError, match=r"--env .* cannot be the name of an env"):
+        validate.settings(Config().with_settings(env=env))
+
+
+def test_numbers_that_readers_would_refuse_are_refused_before_the_start() -> None:
+    for settings in ({"seed": 1 << 64}, {"total_steps": 10**310}, {"checkpoint_every_minutes": 10**310}):
+        with pytest.raises(ConfigError, match=r"must be below|is not a finite number"):
+            validate.settings(Config().with_settings(**settings))
+
+
+def test_sentences_hold_nothing_that_a_terminal_would_obey(capsys: pytest.CaptureFixture[str]) -> None:
+    assert launch.main(["report", "no\x1b[2J\u202erun-\udcff ä"]) == 2
+    said = capsys.readouterr().err
+    assert r"There is no no\x1b[2J\u202erun-\udcff ä: name" in said
+    assert "\x1b" not in said
+
+
+def test_a_report_is_not_written_through_links(tmp_path: Path) -> None:
+    run = write_records(tmp_path / "run", game="adventure")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (run / "report").symlink_to(outside)
+    with pytest.raises(ConfigError, match="report is not a directory but a symbolic link"):
+        report.main([str(run)])
+    assert not list(outside.iterdir())
+    (outside / "picture").write_bytes(OUTSIDE)
+    out = tmp_path / "out"
+    out.mkdir()
+    for name in ("report.html", "report.json", "scores.png", "curve-adventure-steps.png", "curve-adventure-hours.png"):
+        (out / name).symlink_to(outside / "picture")
+    report.write_report([run], out)
+    assert (outside / "picture").read_bytes() == OUTSIDE
+    assert (out / "report.html").read_bytes().startswith(b"<!DOCTYPE html>")
+
+
+def test_a_run_whose_directory_is_no_text_can_be_reported(tmp_path: Path) -> None:
+    run = write_records(tmp_path / os.fsdecode(b"run-\xff"), game="adventure")
+    page, _ = report.write_report([run], tmp_path / "out")
+    assert rb"run-\udcff" in page.read_bytes()
+
+
+def test_a_suite_writes_through_no_links(tmp_path: Path) -> None:
+    (tmp_path / "report").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ConfigError, match="report is not a directory but a symbolic link"), suite._owned(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("content", [b'{"learn": 3}', b'{"learn": {"total_steps": "x"}}', b"[]"])
+def test_a_suite_takes_no_forged_run_for_finished(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_bytes(content)
+    (tmp_path / "summary.json").write_bytes(b'{"finished": true, "steps": "many"}')
+    assert not suite.Job(CONFIG, tmp_path).finished
+
+
+def test_nothing_is_written_beside_a_checkpoint_that_lies_in_no_run(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", 1)
+    (tmp_path / "run" / "checkpoints").rename(tmp_path / "copied")
+    assert ringside.starting_point(None, tmp_path / "copied").run.run_dir is None
+    (tmp_path / "copied").rename(tmp_path / "run" / "checkpoints")
+    for place in (tmp_path / "run", tmp_path / "run" / "checkpoints", find_checkpoint(tmp_path / "run").path):
+        assert ringside.starting_point(None, place).run.run_dir == tmp_path / "run"
+
+
+def test_pieces_of_absurd_size_are_not_hashed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_run(tmp_path, 1)
+    path = find_checkpoint(tmp_path).path
+    rewrite(path, pieces=[{"name": f"piece-{i}", "bytes": 16 << 30, "sha256": ""} for i in range(5)])
+    monkeypatch.setattr("shared.manifest.sha256_of", lambda *_: pytest.fail("read"))
+    with pytest.raises(CheckpointError, match="names pieces of 85,899,345,920 bytes"):
+        find_checkpoint(path)
+
+
+def test_json_is_parsed_in_one_place() -> None:
+    """`json.loads` and its like know no bounds. In shared/config.py it reads what the line itself has written."""
+    allowed = {"shared/config.py", "shared/files.py"}
+    root = Path(launch.__file__).parent
+    rooms = ("actors", "learner", "shared", "tasks", "watch", "zoo", "examples", ".")
+    files = {file for room in rooms for file in (root / room).glob("*.py" if room == "." else "**/*.py")}
+    parsing = re.compile(r"json\.loads?\(|JSONDecoder|safe_open")
+    assert {str(file.relative_to(root)) for file in files if parsing.search(file.read_text())} == allowed

@@ -203,3 +203,9 @@ def test_a_method_that_is_not_here_is_a_sentence() -> None:
     """Weights may be of a method that somebody else has added."""
     with pytest.raises(ConfigError, match="no method 'theirs' here"):
         method_of(Network("small", A, "theirs"), Extend(), CPU)
+
+
+@pytest.mark.parametrize("name", ["posix", "__init__", "dqn.x", "qr_dqn"])
+def test_only_files_of_methods_are_methods(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"There is no method '{name}' here"):
+        method_of(Network("small", A, name), Extend(), CPU)
