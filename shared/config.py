@@ -56,6 +56,11 @@ class Play:
     lane_envs: int = 2
     """Emulators that step together as one request (a lane)."""
 
+    @property
+    def frames_per_step(self) -> int | None:
+        """Emulator frames of one step; None: not known, of an environment that is no game."""
+        return FRAME_SKIP if self.env is None else None
+
 
 @dataclass(frozen=True)
 class Learn:

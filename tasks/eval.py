@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from shared.config import FRAME_SKIP
 from shared.results import write_result, written_file
+from shared.words import count
 from tasks.arguments import PROGRAM, parse
 
 
@@ -56,14 +59,23 @@ def main(arguments: Sequence[str]) -> int:
         eval_epsilon=options.eval_epsilon,
         eval_max_frames=options.eval_max_frames,
     )
-    normalised = result["human_normalised"]
     print(
-        f"{result['game']}, protocol {result['protocol']}, epsilon {result['eval_epsilon']:g}, at most "
-        f"{result['eval_max_frames']:,} frames: mean {result['mean']:.2f} +- {result['sd']:.2f}, "
-        f"median {result['median']:.2f}, best {result['best']:.2f} of {result['episodes']} episodes"
+        f"{_rules_of(result)}: mean {result['mean']:.2f} +- {result['sd']:.2f}, median {result['median']:.2f}, "
+        f"best {result['best']:.2f} of {count(result['episodes'], 'episode')}"
     )
+    normalised = result["human_normalised"]
     if normalised is not None:
         print(f"human-normalised {normalised:.3f} (reference: {result['human_normalised_source']})")
     if options.json is not None:
         write_result("--json", options.json, result)
     return 0
+
+
+def _rules_of(result: dict[str, Any]) -> str:
+    """What was played, and by which rules; those of a protocol are of games alone."""
+    from actors.atari import games
+
+    rules = f"epsilon {result['eval_epsilon']:g}, at most"
+    if result["game"] in games():
+        return f"{result['game']}, protocol {result['protocol']}, {rules} {result['eval_max_frames']:,} frames"
+    return f"{result['game']}, {rules} {result['eval_max_frames'] // FRAME_SKIP:,} steps"

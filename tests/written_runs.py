@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from shared.config import Config
+from shared.protocols import PROTOCOLS
 from watch.metrics import Episode, MetricsLog
 
 ROUND = 1_000
@@ -25,6 +26,7 @@ def write_run(
     best: float | None = None,
     ended: bool | None = True,
     seconds: float = 10.0,
+    judged: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Path:
     """A run of as many rounds as there are returns, of one episode each.
@@ -34,9 +36,13 @@ def write_run(
         final, best: mean returns of evaluations by the protocol.
         ended: True: to its end; False: before; None: there is no summary.
         seconds: of a round.
+        judged: other values of those evaluations; None: not there.
     """
     path.mkdir(parents=True)
-    config = Config().with_settings(game=game, seed=seed, total_steps=ROUND * len(returns), **settings)
+    usual = PROTOCOLS[settings.get("protocol", "nature")]
+    rules: dict[str, Any] = {"eval_epsilon": usual.eval_epsilon, "eval_max_frames": usual.eval_max_frames}
+    told = {"game": game, "seed": seed, "total_steps": ROUND * len(returns), **rules, **settings}
+    config = Config().with_settings(**told)
     (path / "config.json").write_text(json.dumps(config.to_json()))
     with MetricsLog(path / "metrics.jsonl") as log:
         for i, total in enumerate(returns):
@@ -44,11 +50,13 @@ def write_run(
             log.log_round(i, ROUND * (i + 1), values, [Episode(0, (i + 1) * 100 - 1, total, 50)], envs=10)
         for i, mean in enumerate(evaluations):
             steps = ROUND * len(returns) * (i + 1) // len(evaluations)
-            log.log_evaluation(i, steps // ROUND, steps, {"mean_return": mean, "episodes": 4})
+            values = {"mean_return": mean, "episodes": settings.get("eval_episodes", usual.eval_episodes)}
+            log.log_evaluation(i, steps // ROUND, steps, values)
     if ended is not None:
         summary = {
             "finished": ended,
             "steps": ROUND * len(returns),
+            "rounds": len(returns),
             "limit": {"name": "learner", "share_of_limit": 0.9, "steps_per_second": 400.0, "sentence": "It is held."},
             "machine": {"cpu": "a processor", "usable_cores": 2, "gpus": [], "libraries": {"torch": "2"}},
             "exact": True,
@@ -59,13 +67,18 @@ def write_run(
         (path / "summary.json").write_text(json.dumps(summary))
     for kind, mean in (("final", final), ("best", best)):
         if mean is not None:
-            judged = {
+            found = {
                 "mean": mean,
                 "sd": 1.0,
                 "median": mean,
                 "best": mean + 1,
-                "episodes": 30,
+                "episodes": usual.eval_episodes,
+                **rules,
                 "version": len(returns),
+                "device": "cpu",
+                "precision": "fp32",
+                **(judged or {}),
             }
-            (path / f"evaluation-{kind}.json").write_text(json.dumps(judged))
+            found = {name: value for name, value in found.items() if value is not None}
+            (path / f"evaluation-{kind}.json").write_text(json.dumps(found))
     return path

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.config import ARITHMETIC, FRAME_SKIP, MAY_CHANGE_ON_RESUME, Evaluate
+from shared.config import ARITHMETIC, MAY_CHANGE_ON_RESUME, Evaluate
 from shared.scores import REFERENCE, human_normalised
-from shared.words import count
 from watch.aggregate import STATISTICS, Estimate, estimate
 from watch.records import Records, RecordsError, newest
+from watch.rules import EvaluationRules, of_final_evaluation, of_last_evaluation
 from watch.totals import MEAN_OVER
 from watch.words import setting
 
@@ -42,24 +42,29 @@ class Measure:
     explanation: str
     of: Callable[[Records], float]
     """NaN where a run has none."""
+    rules: Callable[[Records], EvaluationRules] | None
+    """Of the evaluation of a run that has one; None: the score is of no evaluation."""
 
 
 MEASURES = (
     Measure(
         "final evaluation",
-        "mean return of the final weights, over the episodes of a whole evaluation by the protocol",
+        "mean return of the final weights, in an evaluation of their own",
         lambda run: float(run.judged["final"]["mean"]) if "final" in run.judged else math.nan,
+        of_final_evaluation,
     ),
     Measure(
         "last evaluation beside training",
-        "mean return in the last evaluation beside training, of as many episodes as --eval-episodes said",
+        "mean return in the last evaluation beside training",
         lambda run: newest(run.evaluations["mean_return"]),
+        of_last_evaluation,
     ),
     Measure(
         f"last {MEAN_OVER} training episodes",
         f"mean return of the last {MEAN_OVER} episodes of training, with its exploration: no evaluation, so it stands "
         "beside published evaluations only as a hint",
         lambda run: newest(run.rounds["mean_return_100"]),
+        None,
     ),
 )
 """From the best to the least; a report uses the first that all its runs have, so that all are judged alike."""
@@ -99,6 +104,12 @@ class Comparison:
     def runs(self) -> list[Records]:
         """Of all arms."""
         return [run for arm in self.arms for run in arm.runs]
+
+    @property
+    def judged_by(self) -> str | None:
+        """The rules of the evaluations behind the scores, in words; None: the scores are of no evaluation."""
+        rules = self.measure.rules
+        return None if rules is None else "; ".join(dict.fromkeys(rules(run).in_words(run) for run in self.runs))
 
     @property
     def games(self) -> list[str]:
@@ -207,34 +218,3 @@ def _names(firsts: Sequence[Records]) -> list[tuple[str, str]]:
 def _letter(i: int) -> str:
     """A to Z, then A1 to Z1, ..."""
     return chr(ord("A") + i % 26) + (str(i // 26) if i >= 26 else "")
-
-
-def notes(comparison: Comparison, published_frames: int) -> list[str]:
-    """What a reader must know before any figure: sentences."""
-    runs, found = comparison.runs, list(comparison.left_out)
-    open_ends = [str(run.path) for run in runs if run.state == "no end"]
-    if open_ends:
-        found.append(f"Still going on, or died, and reported as far as they came: {', '.join(open_ends)}.")
-    stopped = [str(run.path) for run in runs if run.state == "stopped"]
-    if stopped:
-        found.append(f"Stopped before their last round, and reported as far as they came: {', '.join(stopped)}.")
-    steps = [run.steps for run in runs]
-    if min(steps) < max(steps):
-        found.append(f"The runs have unequal lengths, {min(steps):,} to {max(steps):,} steps.")
-    if max(steps) * FRAME_SKIP < 0.9 * published_frames:
-        found.append(
-            f"These runs saw at most {max(steps) * FRAME_SKIP:,} frames, the published agents {published_frames:,}."
-        )
-    fewest = min(len(arm.of(game)) for arm in comparison.arms for game in arm.games)
-    if fewest < 3:
-        found.append(
-            f"Some game has {count(fewest, 'seed')} only: intervals from fewer than three are "
-            "too narrow to be believed."
-        )
-    missing = sorted({run.game for run in runs} - set(comparison.aggregated_games))
-    if missing:
-        found.append(
-            "Not in the aggregates, for want of a reference score or of a score in every configuration: "
-            f"{', '.join(missing)}."
-        )
-    return found

@@ -148,7 +148,8 @@ def learning_curve(comparison: Comparison, game: str, axis: Axis) -> Figure:
         if arm.of(game):
             look = {"color": colour_of(i), "linestyle": _dash(i)}
             _draw_arm(axes, arm, game, axis, 1.0 if axis == "steps" else scale, look)
-    axes.set_xlabel("steps (4 frames each)" if axis == "steps" else f"{unit} of wall-clock time")
+    steps = "steps" if any(run.env for run in comparison.runs if run.game == game) else "steps (4 frames each)"
+    axes.set_xlabel(steps if axis == "steps" else f"{unit} of wall-clock time")
     axes.set_ylabel("return of an episode")
     axes.xaxis.set_major_locator(MaxNLocator(6))
     for each in (axes.xaxis, axes.yaxis):

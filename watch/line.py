@@ -46,6 +46,13 @@ def saved(checkpoint: CheckpointStatus) -> str:
     return f"at {short(checkpoint.steps)} ({checkpoint.bytes / 1e6:,.1f} MB in {checkpoint.seconds:.1f} s)"
 
 
+def pace(status: Status, steps: str, frames: str) -> str:
+    """The speed in both units, each put into its words; frames only where they are known to be so many a step."""
+    return steps.format(whole(status.steps_per_second)) + (
+        frames.format(whole(status.frames_per_second)) if status.frames is not None else ""
+    )
+
+
 def left(status: Status) -> str:
     """The time left; "at least" while nobody can know more."""
     at_least = "at least " if status.time_left_at_least and status.time_left is not None else ""
@@ -67,7 +74,7 @@ def line(status: Status) -> str:
         clock(status.elapsed),
         f"{share(status):.1%}",
         f"{whole(status.steps)} steps",
-        f"{whole(status.steps_per_second)} steps/s ({whole(status.frames_per_second)} frames/s)",
+        pace(status, "{} steps/s", " ({} frames/s)"),
         f"{whole(status.updates_per_second)} updates/s",
         f"samples/step {number(status.samples_per_step, 2)} of {number(status.samples_asked, 2)}",
         f"epsilon {number(status.epsilon, 3)}",

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from shared import trouble
 from shared.board import METRIC_SPANS, METRICS
-from shared.config import FRAME_SKIP
 from shared.machine import usable_cores
 from shared.memory import Memory
 from watch.health import returns_outside, screens_alike
@@ -83,6 +82,7 @@ class Observer:
         total = sizes.rounds * sizes.round_steps
         learning_steps = steps - sizes.first_learning_round * sizes.round_steps
         learning = updates > 0
+        frames = config.play.frames_per_step
         known = self._figures(committed)
         assert config.run.run_dir is not None, "the configuration is not resolved"
         return Status(
@@ -94,13 +94,13 @@ class Observer:
             rounds=sizes.rounds,
             samples_asked=config.learn.batch_size / config.learn.train_every,
             steps=steps,
-            frames=steps * FRAME_SKIP,
+            frames=None if frames is None else steps * frames,
             committed=committed,
             elapsed=now - self._begun,
             time_left=(total - steps) / speed if speed else None,
             time_left_at_least=self._pace_may_fall(committed),
             steps_per_second=speed,
-            frames_per_second=speed * FRAME_SKIP if speed is not None else None,
+            frames_per_second=None if frames is None or speed is None else speed * frames,
             updates=updates,
             updates_per_second=load.updates_per_second,
             samples_per_step=updates * config.learn.batch_size / learning_steps

@@ -18,14 +18,15 @@ import numpy as np
 
 from shared.config import FRAME_SKIP
 from shared.files import write_atomic
-from shared.protocols import PROTOCOLS
-from shared.published import FRAMES, comparable, published
+from shared.published import FRAMES, Published, comparable, published
 from shared.scores import REFERENCE, SOURCE, human_normalised
 from shared.words import count
 from watch.aggregate import CONFIDENCE, REPLICATES
-from watch.comparison import ASIDE, Arm, Comparison, differences, notes
+from watch.comparison import ASIDE, Arm, Comparison, differences
 from watch.curves import Axis, Picture, aggregate_chart, colour_of, learning_curve, save, score_chart, style
+from watch.notes import notes
 from watch.records import Records, newest, number
+from watch.rules import training_rules
 from watch.words import amount, duration, file_name, score, setting
 
 PAGE = "report.html"
@@ -45,6 +46,7 @@ def write(comparison: Comparison, directory: Path, title: str) -> Path:
     parent = Path(os.path.commonpath([run.path.absolute().parent for run in comparison.runs]))
     with style():
         overview, curves = _pictures(comparison, directory)
+    agents = _agents(comparison)
     page = (
         _environment()
         .get_template(PAGE)
@@ -52,15 +54,15 @@ def write(comparison: Comparison, directory: Path, title: str) -> Path:
             title=title,
             made=time.strftime("%Y-%m-%d %H:%M"),
             comparison=comparison,
-            protocol=_protocol(comparison.protocol),
-            notes=notes(comparison, FRAMES),
+            rules=training_rules(comparison.runs),
+            notes=notes(comparison, FRAMES if agents else None),
             tiles=_tiles(comparison),
             arms=[(arm, colour_of(i)) for i, arm in enumerate(comparison.arms)],
             aggregates=[(arm.label, comparison.aggregates(arm)) for arm in comparison.arms],
             aggregated_games=comparison.aggregated_games,
             overview=overview,
             curves=curves,
-            agents=comparable(comparison.protocol),
+            agents=agents,
             score_rows=[
                 _score_row(comparison, game, arm)
                 for game in comparison.games
@@ -78,7 +80,6 @@ def write(comparison: Comparison, directory: Path, title: str) -> Path:
             sources={"human": SOURCE, "checked": published()[1]},
             confidence=round(100 * CONFIDENCE),
             replicates=REPLICATES,
-            frame_skip=FRAME_SKIP,
         )
     )
     write_atomic(directory / PAGE, page.encode(errors="backslashreplace"))
@@ -91,6 +92,7 @@ def figures_of(comparison: Comparison) -> dict[str, Any]:
     return {
         "protocol": comparison.protocol,
         "measure": comparison.measure.name,
+        "judged_by": comparison.judged_by,
         "aggregated_games": comparison.aggregated_games,
         "left_out": list(comparison.left_out),
         "configurations": [
@@ -113,7 +115,9 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update({"score": score, "amount": amount, "duration": duration, "setting": setting})
+    environment.filters.update(
+        {"score": score, "amount": amount, "duration": duration, "setting": setting, "count": count}
+    )
     return environment
 
 
@@ -130,7 +134,7 @@ def _pictures(comparison: Comparison, directory: Path) -> tuple[list[Picture], d
         caption = f"Human-normalised scores by game ({comparison.measure.name}): dots are seeds, bars their means."
         overview.append(save(score_chart(comparison), directory, "scores", caption))
     captions: dict[Axis, str] = {
-        "steps": "over steps: training episodes (mean of the last 100) and evaluations (circles)",
+        "steps": "over steps: training episodes (mean of up to the last 100) and evaluations (circles)",
         "hours": "over wall-clock time",
     }
     curves = {
@@ -146,6 +150,11 @@ def _pictures(comparison: Comparison, directory: Path) -> tuple[list[Picture], d
         for game in comparison.games
     }
     return overview, curves
+
+
+def _agents(comparison: Comparison) -> tuple[Published, ...]:
+    """The published agents to stand beside the runs: none where nothing but other environments was played."""
+    return comparable(comparison.protocol) if any(run.env is None for run in comparison.runs) else ()
 
 
 def _tiles(comparison: Comparison) -> list[tuple[str, str, str]]:
@@ -164,10 +173,12 @@ def _tiles(comparison: Comparison) -> list[tuple[str, str, str]]:
     speeds = [speed for run in runs if math.isfinite(speed := _speed(run))]
     seeds = {run.seed for run in runs}
     tiles.append(("Runs", str(len(runs)), f"{count(len(comparison.games), 'game')}, {count(len(seeds), 'seed')}"))
-    tiles.append(("Steps of a run", amount(steps), f"{amount(steps * FRAME_SKIP)} frames"))
+    games_alone = all(run.env is None for run in runs)
+    tiles.append(("Steps of a run", amount(steps), f"{amount(steps * FRAME_SKIP)} frames" if games_alone else ""))
     if speeds:
         middle = float(np.median(speeds))
-        tiles.append(("Steps per second", amount(middle), f"{amount(middle * FRAME_SKIP)} frames per second"))
+        frames = f"{amount(middle * FRAME_SKIP)} frames per second" if games_alone else ""
+        tiles.append(("Steps per second", amount(middle), frames))
     return tiles
 
 
@@ -189,7 +200,7 @@ def _score_row(comparison: Comparison, game: str, arm: Arm) -> dict[str, Any]:
         "reference": REFERENCE.get(game),
         "published": [
             (agent.scores[game], human_normalised(game, agent.scores[game])) if game in agent.scores else None
-            for agent in comparable(comparison.protocol)
+            for agent in _agents(comparison)
         ],
     }
 
@@ -220,6 +231,7 @@ def _run_row(arm: Arm, run: Records, parent: Path) -> dict[str, Any]:
         "evaluation": newest(evaluations),
         "judged": run.judged,
         "speed": _speed(run),
+        "frames_per_second": _speed(run) * FRAME_SKIP if run.env is None else None,
         "updates_per_second": newest(run.rounds.get("updates_per_second", np.zeros(0))),
         "samples_per_step": number(summary.get("samples_per_step")),
         "limit": limit.get("name"),
@@ -286,18 +298,3 @@ def _part(values: dict[str, Any], name: str) -> dict[str, Any]:
     """An object inside of JSON that may be anything; empty where it is none."""
     found = values.get(name)
     return found if isinstance(found, dict) else {}
-
-
-def _protocol(name: str) -> dict[str, Any]:
-    """A protocol of ours, in words."""
-    rules = PROTOCOLS.get(name)
-    if rules is None:
-        return {"name": name, "words": "not known to this version"}
-    sticky = f"sticky actions {rules.sticky:g}" if rules.sticky else "no sticky actions"
-    starts = f"1 to {rules.noop_max} no-ops at the start" if rules.noop_max else "no no-ops"
-    return {
-        "name": name,
-        "words": f"{sticky}, {starts}, {rules.action_set} action set, episodes of at most "
-        f"{rules.longest_episode_frames:,} frames; evaluation: {rules.eval_episodes} episodes with epsilon "
-        f"{rules.eval_epsilon:g}",
-    }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from shared.board import METRIC_MEANS, METRIC_SPANS, METRICS
-from shared.config import FRAME_SKIP
 from shared.memory import Memory
 from watch.load import NEWEST, Sample, roles_between
 from watch.status import busy_by_group
@@ -20,11 +19,11 @@ def values_of(memory: Memory, stop: int, sample: Sample, *, held: bool) -> dict[
         held: whether its slots are still in the rings.
     """
     sizes, board, config = memory.sizes, memory.board, memory.plan.config
-    steps = sizes.snapshot_rounds * sizes.round_steps
+    steps, frames = sizes.snapshot_rounds * sizes.round_steps, config.play.frames_per_step
     updates = sizes.updates_before(stop) - sizes.updates_before(stop - sizes.snapshot_rounds)
     ticks = (stop - sizes.snapshot_rounds) * sizes.round_ticks, stop * sizes.round_ticks
     values: dict[str, float | int | None] = {
-        "frames": stop * sizes.round_steps * FRAME_SKIP,
+        "frames": None if frames is None else stop * sizes.round_steps * frames,
         "updates": sizes.updates_before(stop),
         "epsilon": sizes.epsilon(ticks[1], config.explore),
         "samples_per_step": updates * config.learn.batch_size / steps,
@@ -48,7 +47,7 @@ def values_of(memory: Memory, stop: int, sample: Sample, *, held: bool) -> dict[
         values |= {
             "seconds": float(board.before[0]) + at - begun,
             "steps_per_second": steps / seconds,
-            "frames_per_second": steps * FRAME_SKIP / seconds,
+            "frames_per_second": None if frames is None else steps * frames / seconds,
             "updates_per_second": row["updates"] / seconds,  # counted, where the rest follows from the clock
         }
     return values | _busy_shares(memory, sample)

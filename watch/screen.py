@@ -15,7 +15,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from watch.line import UNKNOWN, clock, figure, left, number, saved, share, short, taken, whole
+from watch.line import UNKNOWN, clock, figure, left, number, pace, saved, share, short, taken, whole
 from watch.status import RoleStatus, Status
 
 FEW_ACTORS = 4
@@ -82,7 +82,7 @@ def _figures(status: Status, width: int) -> Table:
             f"{number(evaluation.mean_return)} at {short(evaluation.steps)} (best {number(evaluation.best_mean)})"
         )
     cells = [
-        ("playing", f"{whole(status.steps_per_second)} steps/s, {whole(status.frames_per_second)} frames/s"),
+        ("playing", pace(status, "{} steps/s", ", {} frames/s")),
         ("return", f"{number(status.mean_return_100)} (mean of 100)"),
         ("learning", _learning(status)),
         ("episodes", f"{whole(status.episodes)} (best {number(status.best_return, 0)})"),

@@ -99,8 +99,8 @@ class Status:
     """Transitions sampled for each step, as configured: batch size / train_every."""
     steps: int = 0
     """The clock: ticks x envs, of all ticks played, the round under way included."""
-    frames: int = 0
-    """Emulator frames."""
+    frames: int | None = 0
+    """Emulator frames; None: not known, of an environment that is no game."""
     committed: int = 0
     """Rounds committed."""
     elapsed: float = 0.0

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from shared import machine
 from shared.board import BEFORE, CHECKPOINT, Board, Role
-from shared.config import FRAME_SKIP
 from shared.memory import Memory
 from shared.process import role_name
 from watch.load import LEARNING, NEWEST, Sample, load_between
@@ -49,7 +48,7 @@ def summary_of(memory: Memory, log: MetricsLog, boundary: int) -> dict[str, Any]
     return {
         "game": config.play.env or config.play.game,
         "steps": steps,
-        "frames": steps * FRAME_SKIP,
+        "frames": None if config.play.frames_per_step is None else steps * config.play.frames_per_step,
         "updates": updates,
         "samples_per_step": updates * config.learn.batch_size / learning if learning > 0 else 0.0,
         "rounds": boundary,

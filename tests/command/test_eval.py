@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -76,3 +77,27 @@ def test_normalised_scores() -> None:
     assert human_normalised("pong", -20.7) == 0
     assert human_normalised("pong", 14.6) == 1
     assert human_normalised("adventure", 5) is None
+
+
+@pytest.mark.parametrize(
+    ("result", "says"),
+    [
+        (
+            {"game": "pong", "episodes": 1, "eval_max_frames": 18_000},
+            "pong, protocol nature, epsilon 0.05, at most 18,000 frames: mean 1.00 +- 0.00, median 1.00, best 1.00 of "
+            "1 episode\n",
+        ),
+        (
+            {"game": "tests.pixel_game:factory", "episodes": 2, "eval_max_frames": 108_000},
+            "tests.pixel_game:factory, epsilon 0.05, at most 27,000 steps: mean 1.00 +- 0.00, median 1.00, best 1.00 "
+            "of 2 episodes\n",
+        ),
+    ],
+)
+def test_the_rules_that_are_printed_are_those_that_were_played_by(
+    launch: Launch, monkeypatch: pytest.MonkeyPatch, result: dict[str, Any], says: str
+) -> None:
+    figures = {"protocol": "nature", "eval_epsilon": 0.05, "human_normalised": None}
+    figures |= dict.fromkeys(("mean", "median", "best"), 1.0) | {"sd": 0.0}
+    monkeypatch.setattr(ringside, "evaluate", lambda *positional, **options: figures | result)
+    assert launch("eval", "--load", "pong").stdout == says

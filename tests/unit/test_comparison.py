@@ -10,7 +10,8 @@ import pytest
 
 from shared.scores import human_normalised
 from tests.written_runs import write_run
-from watch.comparison import Comparison, compare, differences, notes
+from watch.comparison import Comparison, compare, differences
+from watch.notes import notes
 from watch.records import RecordsError, load
 
 
@@ -124,12 +125,3 @@ def test_no_game_with_a_reference_has_no_aggregates(tmp_path: Path) -> None:
     found = compared(tmp_path, {"game": "adventure"}, {"game": "adventure", "seed": 2})
     assert found.aggregates(found.arms[0]) == {}
     np.testing.assert_array_equal(found.scores(found.arms[0], "adventure"), [-18.0, -18.0])
-
-
-def test_what_a_reader_must_know_is_said(tmp_path: Path) -> None:
-    found = compared(tmp_path, {"ended": None}, {"seed": 2, "ended": False}, {"seed": 3, "returns": [1.0]})
-    said = notes(found, published_frames=200_000_000)
-    for part in ("Still going on, or died", "Stopped before", "unequal lengths, 1,000 to 4,000", "16,000 frames"):
-        assert any(part in note for note in said), part
-    whole = compared(tmp_path / "whole", *({"seed": seed} for seed in (1, 2, 3)))
-    assert notes(whole, published_frames=16_000) == []

@@ -126,6 +126,11 @@ def test_a_time_left_that_is_the_least_is_said_so() -> None:
     assert "at least" not in picture(replace(early, time_left=None), 80)
 
 
+def test_no_frames_are_told_of_an_environment_that_is_no_game() -> None:
+    own = replace(status(), frames=None, frames_per_second=None)
+    assert "frames" not in picture(own, 80) + line(own)
+
+
 def test_what_a_stop_would_save_is_said() -> None:
     assert "Ctrl-C saves and stops" in picture(replace(status(), can_be_saved=True), 80)
     assert "Ctrl-C stops; nothing is saved yet" in picture(NEW, 80)
