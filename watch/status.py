@@ -175,13 +175,13 @@ def verdict(
 ) -> Verdict:
     """Say which role limits the run, and what share of its limit the run reaches.
 
-    Where the cores are all in use, by the run and what else takes them, everybody seems busy, if only with waiting for
-    a core: then the cores are the limit, and who takes most of them is said. Otherwise a role that hardly waits limits
-    those that do: learner and actors wait for each other at the end of a round, and the actors for inference at every
-    step. A role that is busy for the share b of the time would allow 1/b of the speed, with the others as they are,
-    since it does the same work for each step either way; of the actors that is the mean, with their lanes evenly
-    shared, and the slowest says whether the others wait for it. Where none is, and the learner waits a tenth of the
-    time for a free place in the queue of evaluations, these are the limit.
+    Where the cores are all in use, everybody seems busy, if only with waiting for a core: then the cores are the limit,
+    and who takes most of them is said. Cores that others use count where a busy group of roles lacks them. Otherwise a
+    role that hardly waits limits those that do: learner and actors wait for each other at the end of a round, and the
+    actors for inference at every step. A role that is busy for the share b of the time would allow 1/b of the speed,
+    with the others as they are, since it does the same work for each step either way; of the actors that is the mean,
+    with their lanes evenly shared, and the slowest says whether the others wait for it. Where none is, and the learner
+    waits a tenth of the time for a free place in the queue of evaluations, these are the limit.
 
     What these shares do not know: a busy role may wait for a core that another program has, or for a device. Cores that
     other programs use, or a hypervisor, are named where they are many. On a GPU the learner and inference are busy
@@ -224,6 +224,8 @@ def _limit(
     if "actors" not in groups or "inference" not in groups:
         return Verdict("starting", "The processes are starting.")
     used = {name: sum(role.cores or 0.0 for role in group) for name, group in groups.items()}
+    if taken and not any(map(_starves, groups.values())):
+        taken = 0.0  # nobody of the run waits for the cores that others use
     if sum(used.values()) + taken >= CORES_IN_USE * usable_cores:
         return _cores_limit(used, taken, usable_cores, steps_per_second)
     if not learning:
@@ -260,10 +262,22 @@ def _limit(
     return _with_distance(Verdict(limit, said, role, busy[role]), _ALLOWED[role], steps_per_second)
 
 
-def _busy(group: Sequence[RoleStatus]) -> str:
-    """The mean busy share of a group in words, and its share on a core where that is much less."""
+def _shares(group: Sequence[RoleStatus]) -> tuple[float, float]:
+    """The mean shares of the time in which the roles of a group were busy, and in which they ran on a core."""
     busy = sum(role.busy or 0.0 for role in group) / len(group)
     ran = sum(role.cores or 0.0 for role in group) / len(group)
+    return busy, ran
+
+
+def _starves(group: Sequence[RoleStatus]) -> bool:
+    """True if a group that is busy most of the time had a core for much less of it."""
+    busy, ran = _shares(group)
+    return busy >= 0.5 and ran < RUNNING * busy
+
+
+def _busy(group: Sequence[RoleStatus]) -> str:
+    """The mean busy share of a group in words, and its share on a core where that is much less."""
+    busy, ran = _shares(group)
     return f"busy {busy:.0%}" + (f" (on a core {ran:.0%})" if ran < RUNNING * busy else "")
 
 

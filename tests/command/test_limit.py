@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from statistics import fmean
 
@@ -49,13 +50,14 @@ def test_the_slow_role_is_named(tmp_path: Path, slow: str) -> None:
     found = summary(tmp_path / "run")
     limit = found["limit"]
     assert limit["role"] == slow
-    assert 0.5 < limit["share_of_limit"] <= 1.0
+    assert 0.0 < limit["share_of_limit"] <= 1.0
     assert limit["limit_steps_per_second"] == pytest.approx(limit["steps_per_second"] / limit["share_of_limit"])
-    # A learner on a CPU has threads enough for two cores; where there are no more, these are the limit.
-    taken = limit["name"] == "cores" and f"{slow} takes the most" in limit["sentence"]
+    # A learner on a CPU has threads enough for two cores; where there are no more, or others take them, these are the
+    # limit.
+    taken = limit["name"] == "cores" and re.search(rf"{slow} takes? the most", limit["sentence"])
     assert taken or f"{slow} would allow" in limit["sentence"]
     assert "steps/s that" in printed
-    assert f"{slow} would allow" in printed or f"{slow} takes the most" in printed
+    assert f"{slow} would allow" in printed or re.search(rf"{slow} takes? the most", printed)
     assert found["roles"].keys() == {"inference", "learner", "scribe", "actor 0"} | ({slow} - {"actors"})
     assert all(role["cores"] > 0 for role in found["roles"].values())
     assert found["memory"]["private_bytes"].keys() == found["roles"].keys()

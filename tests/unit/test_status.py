@@ -155,6 +155,12 @@ def test_cores_that_other_programs_use_are_in_use_too_and_named() -> None:
     )
 
 
+def test_others_are_no_limit_of_a_run_that_has_the_cores_that_it_needs() -> None:
+    found = judged(roles(0.98, 0.2, 0.3, learner_cores=0.97, actor_cores=0.3), usable_cores=3, others=0.9)
+    assert found.limit == "learner"
+    assert found.sentence.endswith("Other programs use 0.9 of 3 cores.")
+
+
 def test_what_is_taken_from_a_run_is_named_whatever_limits_it() -> None:
     found = judged(roles(0.9, 0.4, 0.5), usable_cores=8, others=1.0, stolen=0.8)
     assert found.limit == "learner"
