@@ -21,11 +21,24 @@ def written_file(flag: str, path: Path, *, replaces: bool = False) -> None:
         reason = "it is not an ordinary file."
     elif not os.path.isdir(above):
         reason = "its directory does not exist."
+    elif (refusal := _refusal(path)) is not None:
+        reason = f"{refusal}."
     elif not os.access(path if os.path.exists(path) and not replaces else above, os.W_OK):
         reason = "this user may not write there."
     else:
         return
     raise ConfigError(f"{flag} {path} cannot be written: {reason}")
+
+
+def _refusal(path: Path) -> str | None:
+    """Why a file cannot have this name, in the system's words; None: it can. Its directory is there."""
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return error.strerror
+    return None
 
 
 def write_result(flag: str, path: Path, result: object) -> None:

@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
         raise ConfigError(str(error)) from error
     except RunFailed as error:
         print(printable(f"{PROGRAM}: {error}"), file=sys.stderr)
-        print(how_to_continue(plan.config), file=sys.stderr)
+        print(printable(how_to_continue(plan.config)), file=sys.stderr)
         return 1
     finally:
         if begun:
@@ -77,10 +77,10 @@ def main(arguments: Sequence[str]) -> int:
         f"{'Finished' if summary['finished'] else 'Stopped'} after {summary['steps']:,} steps and "
         f"{summary['updates']:,} updates in {summary['seconds']:,.0f} s"
         + (f", mean return of the last episodes {mean:.2f}" if mean is not None else "")
-        + f". Everything is in {plan.config.run.run_dir}."
+        + printable(f". Everything is in {plan.config.run.run_dir}.")
     )
     if not summary["finished"]:
-        print(how_to_continue(plan.config))
+        print(printable(how_to_continue(plan.config)))
     return 0
 
 

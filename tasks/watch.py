@@ -15,6 +15,7 @@ from threading import Thread
 from tyro.conf import Positional
 
 from shared.requests import ignore_requests, requests_heard
+from shared.words import printable
 from tasks.arguments import PROGRAM, parse
 
 LEAST_URGENT = 19
@@ -61,9 +62,8 @@ def main(arguments: Sequence[str]) -> int:
 
         def ready(address: str) -> None:
             goes_on = "" if source.lives else ", which has ended: what its files tell"
-            print(
-                f"{source.run_dir}{goes_on}\n  {address}\nCtrl-C ends the page; the run goes on without it.", flush=True
-            )
+            words = f"{source.run_dir}{goes_on}\n  {address}\nCtrl-C ends the page; the run goes on without it."
+            print(printable(words), flush=True)
             addresses.put(address)
 
         serve(source, listening, ready)

@@ -23,6 +23,7 @@ from shared.live import Live, LiveError
 from shared.lock import locked
 from shared.manifest import find_checkpoint
 from shared.ownership import require_writable_run
+from shared.results import written_file
 from shared.segments import check_segment
 from shared.weights_file import load_weights, read_weights_metadata
 from tasks import report, suite
@@ -33,6 +34,7 @@ from watch.follow import Follower
 from watch.metrics import MetricsLog, read_metrics
 from watch.page.curves import Curves
 from watch.records import RecordsError, load
+from zoo.catalogue import find
 
 OUTSIDE = b"somebody else's"
 
@@ -197,6 +199,19 @@ def test_a_run_directory_with_something_else_in_place_of_a_folder_is_refused(
         require_writable_run(run, "--run-dir")
 
 
+@pytest.mark.parametrize("name", ["lock", "config.json", "metrics.jsonl", "checkpoints", "logs"])
+def test_a_run_begins_in_no_directory_with_links(name: str, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    link(run / name)
+    with pytest.raises(ConfigError, match="but a symbolic link"), ringside._owned(run, CONFIG):
+        pass
+    with pytest.raises(ConfigError, match="but a symbolic link"):
+        validate.run_directory(run, continues=True)
+    assert (run / "outside").read_bytes() == OUTSIDE
+    assert {path.name for path in run.iterdir()} == {name, "outside"}
+
+
 def test_the_run_directory_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_run(tmp_path, 1)
     require_writable_run(tmp_path, "--run-dir")
@@ -218,6 +233,10 @@ def test_a_run_directory_may_be_reached_through_a_link_and_hold_more(tmp_path: P
 
 def test_a_name_that_is_too_long_is_a_sentence(tmp_path: Path) -> None:
     path = tmp_path / ("x" * 300)
+    with pytest.raises(ConfigError, match=r"--json .* cannot be written: File name too long\."):
+        written_file("--json", path)
+    with pytest.raises(ConfigError, match="does not exist: no such run"):
+        find(path)
     with pytest.raises(ConfigError, match="File name too long"):
         require_writable_run(path, "--run-dir")
     with pytest.raises(CheckpointError, match="There is no file or directory"):
