@@ -31,6 +31,8 @@ from shared.presets import PRESETS
 from shared.trust import require_env
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from shared.manifest import Manifest
     from shared.memory import Memory, Plan
     from watch.status import Status
@@ -311,7 +313,7 @@ def evaluate(
         load: a run directory, a checkpoint, a file of weights or the name of an agent in the zoo.
         env: the `module:factory` or `module:Id-v0` that the agent was trained on. What the file says is only compared
             with it, so that no file chooses code.
-        episodes: how many; by default as the protocol says.
+        episodes: how many; by default as the protocol says, which may count steps instead.
         eval_epsilon: chance of a random action; by default that of the run that trained the weights.
         eval_max_frames: emulator frames after which an episode is cut; by default that of the run, too.
 
@@ -328,15 +330,22 @@ def evaluate(
     # After the refusals, which need not wait for torch.
     import numpy as np
 
-    from actors.evaluation import play_episodes
+    from actors.evaluation import play_episodes, play_steps
     from learner.policy import greedy
     from shared.config import FRAME_SIDE, STACK
     from shared.protocols import PROTOCOLS
 
-    count = episodes or PROTOCOLS[weights.protocol].eval_episodes
+    protocol = PROTOCOLS[weights.protocol]
     network = policy_of(weights, device, ROWS, captured=False)  # this may be a user's program
     stacks = np.zeros((ROWS, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
-    played = play_episodes(
-        play, rules, seed, 0, count, stacks, lambda: greedy(network.policy.q_values(stacks)).astype(np.uint8)
-    )
-    return evaluation_of(weights, network, rules, seed, played.returns.tolist(), int(played.lengths.sum()))
+
+    def ask() -> NDArray[np.uint8]:
+        return greedy(network.policy.q_values(stacks)).astype(np.uint8)
+
+    steps = protocol.eval_steps if episodes is None else None
+    if steps is not None:
+        played = play_steps(play, rules, seed, 0, steps, stacks, ask, drops_last=protocol.drops_last_episode)
+    else:
+        played = play_episodes(play, rules, seed, 0, episodes or protocol.eval_episodes, stacks, ask)
+    judged = evaluation_of(weights, network, rules, seed, played.returns.tolist(), int(played.lengths.sum()))
+    return {**judged, "eval_steps": steps}

@@ -6,7 +6,7 @@ which others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
@@ -92,29 +92,82 @@ def play_episodes(
         ask: returns the greedy actions uint8[envs] for the stacks as they are.
     """
     evaluation = Evaluation(play, rules, seed, number)
-    with ExitStack() as stack:
-        envs = [stack.enter_context(closing(evaluation.env())) for _ in range(min(len(stacks), episodes))]
-        return _play(evaluation, envs, episodes, stacks, ask)
+    rows = stacks[:episodes]
+    begun = _play(evaluation, rows, ask, lambda number, begun: number < episodes)
+    return _returns([begun[number] for number in range(episodes)])
+
+
+def play_steps(
+    play: Play,
+    rules: EvalRules,
+    seed: int,
+    number: int,
+    steps: int,
+    stacks: NDArray[np.uint8],
+    ask: Callable[[], NDArray[np.uint8]],
+    *,
+    drops_last: bool,
+) -> Returns:
+    """Play whole episodes of evaluation `number` in their order until they have `steps` steps together.
+
+    The result is that of playing them one after another. Else as `play_episodes`.
+
+    Args:
+        drops_last: leave out the last episode if it goes beyond `steps`.
+    """
+
+    def wanted(number: int, begun: Mapping[int, Episode]) -> bool:
+        """True unless the episodes before, as far as they are played, fill the steps."""
+        return sum(episode.steps for other, episode in begun.items() if other < number) < steps
+
+    begun = _play(Evaluation(play, rules, seed, number), stacks, ask, wanted)
+    played: list[Episode] = []
+    total = 0
+    while total < steps:
+        played.append(begun[len(played)])
+        total += played[-1].steps
+    return _returns(played[:-1] if drops_last and total > steps and len(played) > 1 else played)
 
 
 def _play(
     evaluation: Evaluation,
-    envs: Sequence[Env],
-    episodes: int,
     stacks: NDArray[np.uint8],
     ask: Callable[[], NDArray[np.uint8]],
-) -> Returns:
-    """The same, in envs that are there."""
-    returns, lengths = np.zeros(episodes), np.zeros(episodes, np.int64)
-    playing: list[Episode | None] = [evaluation.open(env, j, stacks[j]) for j, env in enumerate(envs)]
-    while any(playing):
-        greedy = ask()
-        for j, episode in enumerate(playing):
-            if episode is None:
-                continue
-            episode.step(int(greedy[j]))
-            if episode.over:
-                returns[episode.number], lengths[episode.number] = episode.total, episode.steps
-                following = episode.number + len(envs)
-                playing[j] = evaluation.open(envs[j], following, stacks[j]) if following < episodes else None
-    return Returns(returns, lengths)
+    wanted: Callable[[int, Mapping[int, Episode]], bool],
+) -> dict[int, Episode]:
+    """Play the episodes that `wanted` says, given their number and all that have begun; those are returned by number.
+
+    An episode that is wanted no more is broken off when another ends.
+    """
+    begun: dict[int, Episode] = {}
+    with ExitStack() as held:
+        envs = [held.enter_context(closing(evaluation.env())) for _ in stacks]
+
+        def begin(row: int, number: int) -> Episode | None:
+            if not wanted(number, begun):
+                return None
+            begun[number] = evaluation.open(envs[row], number, stacks[row])
+            return begun[number]
+
+        playing = [begin(row, row) for row in range(len(envs))]
+        while any(playing):
+            greedy = ask()
+            ended = False
+            for row, episode in enumerate(playing):
+                if episode is None:
+                    continue
+                episode.step(int(greedy[row]))
+                if episode.over:
+                    ended = True
+                    playing[row] = begin(row, episode.number + len(envs))
+            if ended:
+                playing = [episode if episode and wanted(episode.number, begun) else None for episode in playing]
+    return begun
+
+
+def _returns(episodes: Sequence[Episode]) -> Returns:
+    """Returns and lengths of episodes that are over."""
+    return Returns(
+        np.array([episode.total for episode in episodes], np.float64),
+        np.array([episode.steps for episode in episodes], np.int64),
+    )

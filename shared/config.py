@@ -31,7 +31,7 @@ in the evaluations beside training. Each is what `launch.py eval --json` writes.
 LOGS = "logs"
 """Its folder of what processes write, a file for each."""
 
-ProtocolName = Literal["nature", "machado", "envpool"]
+ProtocolName = Literal["nature", "machado", "envpool", "dopamine", "dqn_zoo"]
 Schedule = Literal["concurrent", "alternate", "free"]
 Precision = Literal["auto", "fp32", "tf32", "bf16"]
 PresetName = Literal["nature", "quick", "double", "dueling", "c51", "rainbow", "qr-dqn", "iqn", "btr"]

@@ -35,6 +35,11 @@ class Protocol:
     """Chance of a random action in evaluation, unless told otherwise."""
     eval_max_frames: int
     """Emulator frames, no-ops not counted, after which an evaluation cuts an episode, unless told otherwise."""
+    eval_steps: int | None = None
+    """Steps of an evaluation of finished weights, unless a number of episodes is told; None: `eval_episodes` episodes.
+    They are counted over the episodes in their order."""
+    drops_last_episode: bool = False
+    """Whether the episode that goes beyond `eval_steps` is left out; else it is played to its end, and counts."""
 
 
 @dataclass(frozen=True)
@@ -91,11 +96,40 @@ PROTOCOLS: dict[str, Protocol] = {
             eval_epsilon=0.05,
             eval_max_frames=108_000,
         ),
+        Protocol(
+            name="dopamine",
+            sticky=0.25,
+            noop_max=0,
+            life_ends_return=False,
+            fire_on_reset=False,
+            action_set="minimal",
+            longest_episode_frames=108_000,
+            eval_episodes=30,
+            eval_epsilon=0.001,
+            eval_max_frames=108_000,
+            eval_steps=125_000,
+        ),
+        Protocol(
+            name="dqn_zoo",
+            sticky=0.0,
+            noop_max=30,
+            life_ends_return=True,
+            fire_on_reset=False,
+            action_set="minimal",
+            longest_episode_frames=108_000,
+            eval_episodes=30,
+            eval_epsilon=0.05,
+            eval_max_frames=108_000,
+            eval_steps=125_000,
+            drops_last_episode=True,
+        ),
     )
 }
 """Protocols by name. Sources: nature, Mnih et al. 2015, Methods ("Evaluation procedure": 30 games of up to 5 minutes)
 and Extended Data Table 1; machado, Machado et al. 2018, "Revisiting the Arcade Learning Environment"; envpool, the
-wrappers of Weng et al. 2022."""
+wrappers of Weng et al. 2022; dopamine, the files dopamine/discrete_domains/atari_lib.py and run_experiment.py with the
+configurations dopamine/jax/agents/*/configs; dqn_zoo, the files dqn_zoo/gym_atari.py, processors.py, parts.py and
+dqn/run_atari.py."""
 
 LONGEST_EPISODE_STEPS = 27_000
 """Steps after which an episode of a Gymnasium environment is truncated, in training and in evaluation."""

@@ -22,7 +22,7 @@ class Evaluation:
     env: str | None = None
     """The env that the agent was trained on, where that is module:factory or module:Id-v0; no file chooses code."""
     episodes: int | None = None
-    """Episodes to play; default: as the protocol says."""
+    """Episodes to play; default: as the protocol says, which may count steps instead."""
     json: Path | None = None
     """Write the result to this file, too."""
     seed: int = 1

@@ -44,7 +44,7 @@ class Suite(Choices):
     out: Path | None = None
     """Directory of the runs and their report; default: runs/GAMES. The same directory and options go on with it."""
     final_episodes: int | None = None
-    """Episodes of the evaluation after each run; default: as the protocol says."""
+    """Episodes of the evaluation after each run; default: as the protocol says, which may count steps instead."""
 
 
 @dataclass(frozen=True)
@@ -231,13 +231,16 @@ class _Steward:
         from shared.protocols import PROTOCOLS
 
         target = job.directory / JUDGED[kind]
-        episodes = self._options.final_episodes or PROTOCOLS[job.config.play.protocol].eval_episodes
+        protocol = PROTOCOLS[job.config.play.protocol]
+        steps = None if self._options.final_episodes else protocol.eval_steps
+        episodes = self._options.final_episodes or protocol.eval_episodes
         former = read_object(target)
-        if (former.get("version"), former.get("episodes")) == (version, episodes):
+        name, wanted = ("episodes", episodes) if steps is None else ("eval_steps", steps)
+        if (former.get("version"), former.get(name)) == (version, wanted):
             return
-        print(f"{title}: evaluation of the {kind} weights, {episodes} episodes.", flush=True)
+        print(f"{title}: evaluation of the {kind} weights, {wanted:,} {name.removeprefix('eval_')}.", flush=True)
         beside = target.with_suffix(PART)
-        words = ["eval", "--load", str(load), "--episodes", str(episodes), "--json", str(beside)]
+        words = ["eval", "--load", str(load), *words_of(episodes=None if steps else episodes), "--json", str(beside)]
         code = self._spawn([*words, "--device", job.config.machine.device], aside=True)
         if code == 0:
             beside.replace(target)

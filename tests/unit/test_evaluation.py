@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
-from actors.evaluation import Returns, play_episodes
+from actors.evaluation import Returns, play_episodes, play_steps
 from shared.config import FRAME_SIDE, STACK, Play
 from shared.evaluation import evaluations_until
 from shared.protocols import EvalRules
@@ -43,6 +45,18 @@ def play_idly(play: Play, rules: EvalRules, episodes: int) -> Returns:
 def test_an_episode_is_cut_after_so_many_frames_of_play(play: Play, frames: int) -> None:
     played = play_idly(play, EvalRules(0.0, frames), 4)
     assert set(played.lengths) == {-(-frames // 4)}
+
+
+@pytest.mark.parametrize(("steps", "played", "kept"), [(12, 1, 1), (13, 2, 1), (1, 1, 1), (60, 5, 5), (61, 6, 5)])
+def test_so_many_steps_are_the_episodes_one_after_another(steps: int, played: int, kept: int) -> None:
+    play, rules = Play(env="tests.pixel_game:factory"), EvalRules(0.5, 108_000)
+    whole = play_idly(play, rules, 6).returns.tolist()
+    for drops_last, number in ((False, played), (True, kept)):
+        for rows in (1, 3):
+            stacks = np.zeros((rows, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
+            ask = partial(np.zeros, rows, np.uint8)
+            found = play_steps(play, rules, 1, 0, steps, stacks, ask, drops_last=drops_last)
+            assert found.returns.tolist() == whole[:number], "falls of 12 steps each"
 
 
 def test_epsilon_is_that_of_the_rules() -> None:

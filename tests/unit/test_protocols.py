@@ -19,14 +19,21 @@ def test_rules_are_those_of_the_table() -> None:
         "nature": (0.0, 30, True, False),
         "machado": (0.25, 0, False, False),
         "envpool": (0.0, 30, True, True),
+        "dopamine": (0.25, 0, False, False),
+        "dqn_zoo": (0.0, 30, True, False),
     }
-    assert [p.action_set for p in PROTOCOLS.values()] == ["minimal", "full", "minimal"]
+    assert [p.action_set for p in PROTOCOLS.values()] == ["minimal", "full", *["minimal"] * 3]
     assert {p.longest_episode_frames for p in PROTOCOLS.values()} == {108_000}
     assert [(p.eval_episodes, p.eval_epsilon, p.eval_max_frames) for p in PROTOCOLS.values()] == [
         (30, 0.05, 18_000),
         (100, 0.001, 108_000),
         (30, 0.05, 108_000),
+        (30, 0.001, 108_000),
+        (30, 0.05, 108_000),
     ]
+    by_steps = {name: p.drops_last_episode for name, p in PROTOCOLS.items() if p.eval_steps is not None}
+    assert by_steps == {"dopamine": False, "dqn_zoo": True}
+    assert {PROTOCOLS[name].eval_steps for name in by_steps} == {125_000}
 
 
 def test_what_is_said_comes_before_the_protocol() -> None:
