@@ -95,7 +95,7 @@ def _against_protocol(protocol: str, rules: Sequence[tuple[Records, EvaluationRu
     if usual is None:
         return
     episodes = [found.episodes for _, found in rules if found.episodes < usual.eval_episodes]
-    if episodes:
+    if episodes and usual.eval_steps is None:  # else as many as fill the steps are played
         noun = "episode" if max(episodes) == 1 else "episodes"
         yield f"Scores are means of {_range(episodes)} {noun} only, where the protocol has {usual.eval_episodes}."
     other = [found.epsilon for _, found in rules if not math.isnan(found.epsilon - usual.eval_epsilon)]

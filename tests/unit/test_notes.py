@@ -90,6 +90,11 @@ def test_evaluations_beside_training_are_what_their_records_say(tmp_path: Path) 
     assert notes(found, None) == ["Scores are means of 2 episodes only, where the protocol has 30."]
 
 
+def test_where_steps_are_counted_few_episodes_are_nothing_unusual(tmp_path: Path) -> None:
+    judged = {"judged": {"episodes": 5, "eval_epsilon": 0.001, "eval_max_frames": 108_000}, "protocol": "dopamine"}
+    assert not any("only" in note for note in said(tmp_path, *(seed | judged for seed in SEEDS)))
+
+
 def test_a_mean_of_training_episodes_that_are_few(tmp_path: Path) -> None:
     found = compared(tmp_path, *({"seed": seed, "evaluations": []} for seed in (1, 2, 3)))
     assert found.judged_by is None
