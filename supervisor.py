@@ -21,7 +21,7 @@ from shared.balance import Balancer
 from shared.board import Phase, Role, Stop
 from shared.cgroup import OomKills
 from shared.config import LOGS
-from shared.contention import Contention
+from shared.contention import Contention, cpu_time_of
 from shared.cores import Claims, cores_of_actors
 from shared.cublas import choose_workspace
 from shared.deaths import Cause, Deaths, signal_name
@@ -100,20 +100,20 @@ class Supervisor:
         self._oom_kills = OomKills()
         self._memory = Memory.create(plan)
         self._board = self._memory.board
-        self._contention = Contention()
         self._balancer = Balancer(self._board) if plan.config.machine.balance == "auto" else None
         count = Role.ACTORS + plan.actors
         self._bells = [Bell.create() for _ in range(count)]
         self._asked = Bell.create()
         """Rung by a request: it is answered at once, not when the next look is due."""
         self._children: dict[int, _Child] = {}
+        self._contention = Contention()
+        self._read_contention()
         self._logged: dict[int, int] = {}
         """Bytes that were in a process's log when this run began."""
         self._claims = Claims()
         self._cores: list[frozenset[int] | None] = [None] * plan.actors
         if plan.config.machine.pin == "auto":
             self._cores = cores_of_actors(plan.actors, self._claims)
-        self._read_contention()
         self._roles = [Role.SCRIBE, Role.LEARNER, Role.INFERENCE]
         if plan.evaluation_episodes:
             self._roles.append(Role.EVALUATOR)
@@ -188,7 +188,9 @@ class Supervisor:
 
     def _read_contention(self) -> None:
         """Put on the board what others take from the run."""
-        own = int(self._board.cpu_ns.sum()) + time.process_time_ns()
+        times = os.times()
+        own = time.process_time_ns() + round(1e9 * (times.children_user + times.children_system))
+        own += cpu_time_of(child.process.pid for child in self._children.values())
         found = self._contention
         found.read(time.monotonic_ns(), own)
         self._board.contention[:] = found.at, found.others, found.stolen

@@ -8,12 +8,12 @@ the run may not use anyway absorb other programs, but those in the same control 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from shared import cgroup, machine
-from shared.proc import ROOT, text
+from shared.proc import ROOT, stat_fields, text
 
 WORTH_SAYING = 0.1
 """Share of the usable cores from which what is taken from a run is worth a word: its figures are too low."""
@@ -21,6 +21,8 @@ _WORKING = (0, 1, 2, 5, 6)
 """Columns of a CPU's line in `/proc/stat`: user, nice, system, irq, softirq. Guests are part of user."""
 _IDLE = (3, 4)
 _STEAL = 7
+_CPU_TIME = slice(11, 15)
+"""Of `shared.proc.stat_fields`: utime, stime, and those of children that were waited for."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,13 @@ def cpu_times(cpus: Collection[int], root: Path = ROOT) -> CpuTimes | None:
         idle += sum(ticks[i] for i in _IDLE)
         stolen += ticks[_STEAL]
     return CpuTimes(busy * tick, stolen * tick) if busy or idle else None
+
+
+def cpu_time_of(processes: Iterable[int], root: Path = ROOT) -> int:
+    """Nanoseconds of CPU time of these processes and of children that they have waited for; gone ones count nothing."""
+    tick = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    stats = (stat_fields(root / "proc" / str(process) / "stat") for process in processes)
+    return tick * sum(int(word) for stat in stats for word in stat[_CPU_TIME])
 
 
 @dataclass(frozen=True)

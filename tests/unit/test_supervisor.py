@@ -224,17 +224,27 @@ def test_multiprocess_does_not_wait_for_it_when_the_program_ends(stopping: Super
 
 def test_what_others_take_is_on_the_board_and_the_run_is_not_among_them() -> None:
     watching: Any = object.__new__(Supervisor)
-    watching._board = SimpleNamespace(cpu_ns=np.array([5, 7]), contention=np.zeros(3, np.int64))
-    told: list[tuple[int, int]] = []
-
-    def read(at: int, own: int) -> None:
-        told.append((at, own))
-
-    watching._contention = SimpleNamespace(read=read, at=3, others=2, stolen=1)
-    own = time.process_time_ns()
-    watching._read_contention()
+    watching._board = SimpleNamespace(contention=np.zeros(3, np.int64))
+    told: list[int] = []
+    watching._contention = SimpleNamespace(read=lambda at, own: told.append(own), at=3, others=2, stolen=1)
+    busy = subprocess.Popen(
+        [sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True); input()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with busy:
+        watching._children = {}
+        watching._read_contention()
+        assert busy.stdout is not None
+        busy.stdout.readline()
+        watching._children = {0: SimpleNamespace(process=busy)}
+        watching._read_contention()
+        busy.kill()
+    watching._children = {}
+    watching._read_contention()  # it was waited for
     assert watching._board.contention.tolist() == [3, 2, 1]
-    assert own + 12 <= told[0][1] <= time.process_time_ns() + 12
+    assert told[1] - told[0] >= 290_000_000
+    assert told[2] >= told[1] - 20_000_000
 
 
 def test_who_hangs_says_where_before_it_is_killed(stopping: Supervisor, monkeypatch: pytest.MonkeyPatch) -> None:
