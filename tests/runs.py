@@ -55,7 +55,7 @@ def start(run_dir: Path, *words: str, program: Sequence[str] = LAUNCH, **changes
     if "--resume" in words:
         flags = {f"--{name.replace('_', '-')}": value for name, value in changes.items()}
     if "--env" in flags:
-        del flags["--game"]
+        flags.pop("--game", None)
     flat = (word for flag in flags.items() for word in flag)
     return start_command(*flat, "--run-dir", str(run_dir), *words, program=program)
 

@@ -144,7 +144,7 @@ def test_a_frozen_role_does_not_keep_a_run_from_stopping(undisturbed: Undisturbe
     finish(storm.process)
     assert gone(storm.process)
     assert 4 <= summary(run_dir)["rounds"] < 10
-    finish(start(run_dir, "--resume", str(run_dir)))
+    finish(start(run_dir, "--resume", str(run_dir), env=FLAGS["env"]))
     assert result_of(run_dir) == undisturbed("4_800")[0]
 
 
