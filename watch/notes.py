@@ -94,10 +94,13 @@ def _against_protocol(protocol: str, rules: Sequence[tuple[Records, EvaluationRu
     usual = PROTOCOLS.get(protocol)
     if usual is None:
         return
-    episodes = [found.episodes for _, found in rules if found.episodes < usual.eval_episodes]
-    if episodes and usual.eval_steps is None:  # else as many as fill the steps are played
+    episodes = [found.episodes for _, found in rules if math.isnan(found.steps)]  # else as many as fill the steps
+    wanted = str(usual.eval_episodes)
+    if usual.eval_steps is not None:
+        wanted += f", and of finished weights as many as fill {usual.eval_steps:,} steps"
+    if episodes := [played for played in episodes if played < usual.eval_episodes]:
         noun = "episode" if max(episodes) == 1 else "episodes"
-        yield f"Scores are means of {_range(episodes)} {noun} only, where the protocol has {usual.eval_episodes}."
+        yield f"Scores are means of {_range(episodes)} {noun} only, where the protocol has {wanted}."
     other = [found.epsilon for _, found in rules if not math.isnan(found.epsilon - usual.eval_epsilon)]
     if other := [epsilon for epsilon in other if epsilon != usual.eval_epsilon]:
         yield f"Judged with epsilon {_range(other)}, where the protocol has {usual.eval_epsilon:g}."

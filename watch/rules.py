@@ -22,10 +22,14 @@ class EvaluationRules:
     epsilon: float
     max_frames: float
     """Emulator frames after which an episode was cut; of another environment than a game, four for each step."""
+    steps: float = math.nan
+    """Steps that the episodes were to fill; NaN: their number was given."""
 
     def in_words(self, run: Records) -> str:
         """ "30 episodes of at most 18,000 frames with epsilon 0.05"."""
         episodes = "episodes" if math.isnan(self.episodes) else count(int(self.episodes), "episode")
+        if not math.isnan(self.steps):
+            episodes += f", as many as fill {self.steps:,.0f} steps,"
         longest = f"length {UNRECORDED}"
         if not math.isnan(self.max_frames):
             cut = f"{self.max_frames:,.0f} frames" if run.env is None else f"{self.max_frames / FRAME_SKIP:,.0f} steps"
@@ -38,7 +42,12 @@ def of_final_evaluation(run: Records) -> EvaluationRules:
     """The rules of `evaluation-final.json`, as it says them itself."""
     found = run.judged["final"]
     epsilon = found.get("eval_epsilon", found.get("epsilon"))  # as it was called before
-    return EvaluationRules(number(found["episodes"]), number(epsilon), number(found.get("eval_max_frames")))
+    return EvaluationRules(
+        number(found["episodes"]),
+        number(epsilon),
+        number(found.get("eval_max_frames")),
+        number(found.get("eval_steps")),
+    )
 
 
 def of_last_evaluation(run: Records) -> EvaluationRules:
