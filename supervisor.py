@@ -351,7 +351,9 @@ class Supervisor:
     @property
     def _to_be_saved(self) -> str:
         """What becomes of the run when it stops now: half a sentence."""
-        return "the last finished round is saved." if self._board.committed >= 0 else "there is nothing to save yet."
+        if self._board.committed >= 0:
+            return "the last finished round is saved."
+        return f"there is nothing {'to save yet' if self._plan.config.run.resume is None else 'new to save'}."
 
     @property
     def _out_of_patience(self) -> bool:

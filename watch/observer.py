@@ -106,7 +106,7 @@ class Observer:
             samples_per_step=updates * config.learn.batch_size / learning_steps
             if learning and learning_steps > 0
             else None,
-            can_be_saved=board.committed >= 0,
+            can_be_saved=board.committed >= 0 or self._restored is not None,
             learning=learning,
             learning_begins=sizes.learning_begins if sizes.updates_before(sizes.rounds) else None,
             epsilon=sizes.epsilon(steps // sizes.envs, config.explore),

@@ -116,7 +116,7 @@ class Status:
     samples_per_step: float | None = None
     """Achieved since learning began."""
     can_be_saved: bool = False
-    """True once there is a boundary that a stop saves."""
+    """True once there is a boundary that a stop saves, or that was saved before a resume."""
     learning: bool = False
     """Whether updates have begun."""
     learning_begins: int | None = None

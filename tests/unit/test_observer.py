@@ -205,6 +205,7 @@ def test_a_resumed_run_is_shown_as_it_was_before_anything_is_in_memory(clock: Cl
     watcher = Observer(memory, Restored(5, totals))
     found = watcher.look()
     assert (found.steps, found.committed, found.updates) == (200, 5, memory.sizes.updates_before(5))
+    assert found.can_be_saved
     assert found.epsilon == memory.sizes.epsilon(50, CONFIG.explore) < 1.0
     assert (found.episodes, found.mean_return_100, found.best_return) == (2, 4.0, 5.0)
     assert found.evaluation == EvaluationStatus(200, 3, 6.0, 7.0)

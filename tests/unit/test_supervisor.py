@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ import pytest
 
 import supervisor
 from shared.board import Phase, Role, Stop
+from shared.config import Config, Run
 from shared.obituary import beyond_reach
 from shared.parent import REAP_SECONDS, ended
 from shared.patience import SAVE_SECONDS, Patience
@@ -268,3 +270,20 @@ def test_who_hangs_says_where_before_it_is_killed(stopping: Supervisor, monkeypa
     assert b'File "<string>", line 1 in <module>' in said
     assert hung.returncode == -signal.SIGKILL
     assert notes == ["inference hangs; it is killed and replaced."]
+
+
+@pytest.mark.parametrize(
+    ("committed", "resume", "words"),
+    [
+        (-1, None, "there is nothing to save yet."),
+        (-1, Path("run"), "there is nothing new to save."),
+        (0, None, "the last finished round is saved."),
+    ],
+)
+def test_what_a_stop_saves_is_said_as_it_is(
+    stopping: Supervisor, committed: int, resume: Path | None, words: str
+) -> None:
+    made: Any = stopping
+    made._board.committed = committed
+    made._plan = SimpleNamespace(config=Config(run=Run(resume=resume)))
+    assert stopping._to_be_saved == words
