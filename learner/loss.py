@@ -11,9 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-RESCALING = 1e-3
-"""epsilon of the scale h (R2D2: Kapturowski et al. 2019, section 2.3)."""
-
 
 def bellman_target(reward: Tensor, discount: Tensor, next_q: Tensor) -> Tensor:
     """y float32[n] from r float32[n], gamma or 0 float32[n], and max_a' Q^(s', a') float32[n].

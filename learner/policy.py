@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 from learner.acting_noise import ActingNoise
 from learner.ahead import Graphs
 from learner.gather import BLOCK, GRID, select_to
-from learner.loss import RESCALING, unrescale
+from learner.loss import unrescale
 from learner.method import method_of
 from learner.model import SideInputs
 from learner.models import check_arithmetic, model_of
 from learner.network import CELL
 from shared.config import FRAME_SIDE, STACK, Extend
-from shared.parameters import Network
+from shared.parameters import RESCALING, Network
 
 
 class Policy:

@@ -4,6 +4,8 @@ A place is a transition of the window: `(tick % window_ticks) * envs + env`. Its
 point, a whole number of `QUANTUM`, and so are all sums. Whole numbers add up the same in any order and lose nothing:
 the least weight counts among millions of large ones, and a target below the total ends at a place with weight.
 
+A weight beyond `largest_weight` counts as that; settings that may reach it are refused (shared/combinations.py).
+
 The tree is on the CPU, whatever device learns: the errors of a chunk of updates come back while the next one is learnt
 from, and a chunk is drawn in far less time than it takes to learn from it. So a seed gives the same samples everywhere.
 
@@ -19,8 +21,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from learner.sum_tree import BITS, MOST, QUANTUM, draw, refresh, set_weights, weights_of
-from shared.sizes import MOST_PRIORITIES
+from learner.sum_tree import BITS, QUANTUM, draw, refresh, set_weights, weights_of
+from shared.sizes import MOST_PRIORITIES, largest_weight
 
 FIRST_MAXIMUM = 2**24
 """The running maximum before any error is known, in quanta: p = 1 (Schaul et al. 2016, algorithm 1)."""
@@ -47,6 +49,7 @@ class Priorities:
             raise ValueError(f"Priorities of {self.places} transitions; it must be 1 to {MOST_PRIORITIES}.")
         self.state_size = self.places + 1
         self._window_ticks, self._envs, self._alpha = window_ticks, envs, alpha
+        self._most = largest_weight(self.places)
         lengths = [_padded(self.places)]
         while lengths[-1] > 1:
             parents = lengths[-1] >> BITS
@@ -110,7 +113,7 @@ class Priorities:
             ValueError: an error is no size; nothing is changed then.
         """
         weights = np.empty(len(places), np.int64)
-        wrong = weights_of(td_error_abs, self._alpha, weights)
+        wrong = weights_of(td_error_abs, self._alpha, self._most, weights)
         if wrong >= 0:
             raise ValueError(
                 f"The TD error of place {int(places[wrong])} has the size {td_error_abs[wrong]}; a priority needs one "
@@ -143,7 +146,7 @@ class Priorities:
             raise ValueError(f"The state of priorities has {len(state)} numbers; {self.state_size} were expected.")
         quanta = state.astype(np.float64) / QUANTUM
         wrong = ~((quanta >= 0) & (quanta <= quanta[-1]) & (quanta == np.rint(quanta)))
-        wrong[-1] |= not 1 <= quanta[-1] <= MOST
+        wrong[-1] |= not 1 <= quanta[-1] <= self._most
         if wrong.any():
             place = int(wrong.argmax())
             raise ValueError(f"Number {place} of the state of priorities is {state[place]}, which is not a weight.")

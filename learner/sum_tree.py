@@ -8,12 +8,12 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from shared.sizes import WEIGHT_QUANTUM
+
 EPSILON = 1e-6
 """Added to |delta|, so that a transition without error is drawn again one day (the value of OpenAI Baselines)."""
-QUANTUM = 2.0**-24
+QUANTUM = WEIGHT_QUANTUM
 """Of weights. A float32 weight of 0.5 or more is a whole number of these; a smaller one is rounded, to one at least."""
-MOST = 2**38
-"""Largest weight in quanta, 16384; what is larger counts as this."""
 BITS = 3
 """log2 of the fan-out: siblings share a line of the CPU's cache."""
 
@@ -52,14 +52,14 @@ def draw(sums, offsets, uniform, targets, places, probability):  # type: ignore[
 
 
 @njit(error_model="numpy", cache=True, nogil=True)
-def weights_of(errors, alpha, weights):  # type: ignore[no-untyped-def]
-    """Write the weights of |delta|; returns the index of the first that is no size, or -1."""
+def weights_of(errors, alpha, most, weights):  # type: ignore[no-untyped-def]
+    """Write the weights of |delta|, `most` at most; returns the index of the first that is no size, or -1."""
     for i in range(errors.size):
         error = np.float64(errors[i])
         if not 0.0 <= error < np.inf:
             return i
         power = np.float64(np.float32((error + EPSILON) ** alpha))
-        weights[i] = max(1, np.int64(min(np.rint(power / QUANTUM), np.float64(MOST))))
+        weights[i] = max(1, np.int64(min(np.rint(power / QUANTUM), np.float64(most))))
     return -1
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from torch import Tensor
 
 from learner.chunk import Chunk
-from learner.loss import RESCALING, greedy_policy, munchausen_reward, rescale, soft_policy, unrescale
+from learner.loss import greedy_policy, munchausen_reward, rescale, soft_policy, unrescale
 from learner.method import Method, Successor
 from learner.model import Model, SideInputs
 from learner.replay import second_stack
+from shared.parameters import RESCALING
 
 
 class Targets:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 from shared.config import Config, ConfigError, Explore, Extend
-from shared.parameters import MOST_ATOMS
-from shared.sizes import sizes_of
+from shared.parameters import MOST_ATOMS, RESCALING, atoms_of
+from shared.sizes import WEIGHT_QUANTUM, largest_weight, sizes_of
 from shared.words import shown
+
+MOST_RAW_ERROR = 1e7
+"""An error of this size is taken for possible where rewards are not clipped: ten times the greatest score of
+published.json, 978,200 in Atlantis."""
 
 
 def check(config: Config) -> None:
@@ -20,6 +26,7 @@ def check(config: Config) -> None:
         raise ConfigError(
             f"--importance-start {extend.importance_start} is more than --importance-end {extend.importance_end}."
         )
+    _check_priorities(config)
     sizes = sizes_of(config)
     played_ticks = sizes.first_learning_round * sizes.round_ticks
     if extend.n_step > played_ticks:
@@ -63,6 +70,37 @@ def _check_distribution(extend: Extend) -> None:
         raise ConfigError(
             f"--v-min {extend.v_min} to --v-max {extend.v_max} must hold 0, the return after an episode's end."
         )
+
+
+def _check_priorities(config: Config) -> None:
+    """Refuse an exponent with which priorities may reach the largest that there is, beyond which all are the same."""
+    extend, transitions = config.extend, sizes_of(config).priorities
+    if not transitions or extend.method == "c51":  # whose priority is a divergence of probabilities
+        return
+    error = _greatest_error(config)
+    largest = largest_weight(transitions) * WEIGHT_QUANTUM
+    if error**extend.priority_exponent <= largest:
+        return
+    most = math.floor(100 * math.log(largest) / math.log(error)) / 100
+    clip = "" if config.learn.clip_rewards else ", or clip rewards"
+    raise ConfigError(
+        f"--priority-exponent {extend.priority_exponent:g} is too much for errors of up to {error:.2g}, which these "
+        f"settings allow: with --replay-size {config.learn.replay_size:_} all priorities beyond {largest:,.0f} would "
+        f"be the same. Say --priority-exponent {most:g} or less{clip}."
+    )
+
+
+def _greatest_error(config: Config) -> float:
+    """The greatest error of a transition, summed over its quantiles, as far as the values are those of some policy."""
+    learn, extend = config.learn, config.extend
+    error = MOST_RAW_ERROR
+    if learn.clip_rewards and learn.discount < 1:
+        reward = 1.0 + (-extend.munchausen_alpha * extend.munchausen_floor if extend.munchausen else 0.0)
+        error = min(error, 2 * reward / (1 - learn.discount))
+    if extend.value_rescaling:
+        error = math.sqrt(error + 1) - 1 + RESCALING * error
+    outputs = {"qr-dqn": atoms_of(extend), "iqn": extend.iqn_samples}
+    return error * outputs.get(extend.method, 1)
 
 
 def _check_exploration(explore: Explore, *, noisy: bool) -> None:

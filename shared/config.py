@@ -123,7 +123,7 @@ class Extend:
     noisy: bool = False
     """Explore by factorised noise on the weights of the linear layers (Fortunato et al. 2018)."""
     noisy_std: float = 0.5
-    """With --noisy: sigma_0, how strong the noise begins."""
+    """With --noisy: sigma_0, how strong the noise begins; Hessel et al. 2018: 0.5; dqn_zoo and Dopamine: 0.1."""
     n_step: int = 1
     """Rewards that are added up before the target network's value follows."""
     prioritised: bool = False
@@ -135,7 +135,8 @@ class Extend:
     importance_end: float = 1.0
     """With --prioritised: how far they correct it after --importance-steps."""
     importance_steps: int = 50_000_000
-    """With --prioritised: steps over which beta goes from the one to the other, in a straight line."""
+    """With --prioritised: steps over which beta goes from the one to the other, in a straight line, whatever the run's
+    --total-steps."""
     munchausen: bool = False
     """Add the policy's scaled logarithm to the reward (Vieillard et al. 2020)."""
     munchausen_alpha: float = 0.9

@@ -39,13 +39,15 @@ def doubts(config: Config) -> list[str]:
             f"is kept, every {span:_} steps."
         )
     moves = extend.prioritised and extend.importance_start != extend.importance_end
-    if moves and extend.importance_steps > 2 * config.learn.total_steps:
+    if moves and extend.importance_steps > config.learn.total_steps:
         end = extend.importance_at(config.learn.total_steps)
         found.append(
             f"The exponent of importance weights will only come from {extend.importance_start:g} to {end:.2g} in "
             f"{config.learn.total_steps:_} steps; --importance-steps {config.learn.total_steps:_} would bring it to "
             f"{extend.importance_end:g}."
         )
+    if sizes.updates_before(sizes.rounds):
+        found += _short_exploration(config)
     if config.explore.epsilon_ladder and config.play.envs == 1:
         found.append(f"--epsilon-ladder {config.explore.epsilon_ladder:g} has no effect with one emulator.")
     if extend.method == "c51" and not config.learn.clip_rewards and not _changed(extend, ("v_min", "v_max")):
@@ -60,6 +62,19 @@ def doubts(config: Config) -> list[str]:
             f"{extend.v_min:g} or --v-max {extend.v_max:g}; what is beyond counts as the support's end."
         )
     return found
+
+
+def _short_exploration(config: Config) -> list[str]:
+    """A run that ends in the first half of the way from the first epsilon to the last."""
+    explore, learn = config.explore, config.learn
+    left = learn.total_steps - learn.learning_starts
+    if explore.epsilon_start == explore.epsilon_end or not 0 < left < explore.epsilon_steps / 2:
+        return []
+    end = explore.epsilon_start + left / explore.epsilon_steps * (explore.epsilon_end - explore.epsilon_start)
+    return [
+        f"The chance of a random action will only come from {explore.epsilon_start:g} to {end:.2g} in "
+        f"{learn.total_steps:_} steps; --epsilon-steps {left:_} would bring it to {explore.epsilon_end:g}."
+    ]
 
 
 def _changed(extend: Extend, names: tuple[str, ...]) -> list[str]:

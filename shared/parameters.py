@@ -36,6 +36,9 @@ RESIDUALS = 2
 COSINES = 64
 """Cosines in which a quantile fraction is embedded (Dabney et al. 2018b, section 3.1)."""
 
+RESCALING = 1e-3
+"""epsilon of the scale h of rescaled values (R2D2: Kapturowski et al. 2019, section 2.3)."""
+
 METHOD_ATOMS = {"c51": 51, "qr-dqn": 200}
 """Outputs for each action, as published (Bellemare et al. 2017; Dabney et al. 2018a); of other methods one."""
 

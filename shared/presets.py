@@ -94,6 +94,8 @@ RAINBOW = Config(
         priority_exponent=0.5,
         importance_start=0.4,
         importance_end=1.0,
+        # The whole of the published training, 200 million frames; it does not follow --total-steps.
+        importance_steps=50_000_000,
     ),
     explore=Explore(epsilon_start=0.0, epsilon_end=0.0, epsilon_steps=0),
     evaluate=Evaluate(eval_epsilon=0.0, eval_max_frames=108_000),
@@ -104,9 +106,10 @@ steps, 51 atoms in [-10, 10]. Dopamine's rainbow_aaai.gin has the same periods a
 noisy nets, neither Double DQN nor two streams, and an importance exponent of 0.5.
 
 What differs: the paper's first footnote says that a sigma_0 of 0.1 may be helpful where the noise is made on a CPU, as
-it is here; dqn_zoo and Kaixhin/Rainbow have 0.1 (here: --noisy-std 0.1). Batches are drawn a chunk of eight updates
-ahead, so errors count from the second chunk after them on (docs/algorithms.md). dqn_zoo's also differs from the paper
-in Adam's epsilon (0.005/32), a thousandth of uniform draws, gradient norms clipped to 10 and noise clipped to 2, among
+it is here; dqn_zoo, Kaixhin/Rainbow and Dopamine's full_rainbow have 0.1, PFRL 0.5 (here: --noisy-std 0.1). Batches are
+drawn a chunk of eight updates ahead, so errors count from the second chunk after them on (docs/algorithms.md).
+dqn_zoo's also differs from the paper in Adam's epsilon (0.005/32), a thousandth of uniform draws, gradient norms
+clipped to 10 and noise clipped to 2, among
 others. Priorities are the Kullback-Leibler divergence, as in the paper, where both programs take the cross-entropy,
 whose least value is the target's entropy: their draws are the more even.
 

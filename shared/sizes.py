@@ -11,7 +11,17 @@ from dataclasses import dataclass
 from shared.config import STACK, Config, Explore
 
 MOST_PRIORITIES = 2**24
-"""Transitions that prioritised replay can keep, so that the total of their weights fits into 63 bits."""
+"""Transitions that prioritised replay can keep."""
+WEIGHT_QUANTUM = 2.0**-24
+"""Weights of transitions are whole numbers of these, so that their sums are exact."""
+
+
+def largest_weight(transitions: int) -> int:
+    """The largest weight, in quanta, of so many transitions: a power of two with which their total is at most 2^62.
+
+    2^38 quanta, a weight of 16,384, with `MOST_PRIORITIES`; 2^42, 262,144, with a million.
+    """
+    return 1 << (62 - (transitions - 1).bit_length())
 
 
 @dataclass(frozen=True)

@@ -146,6 +146,7 @@ PUBLISHED: dict[PresetName, dict[str, Any]] = {
     "rainbow": {"learning_starts": 20_000, "round_steps": 8_000, "learning_rate": 6.25e-5, "optimizer_epsilon": 1.5e-4}
     | {"method": "c51", "v_min": -10.0, "v_max": 10.0, "double": True, "dueling": True, "noisy": True, "noisy_std": 0.5}
     | {"n_step": 3, "prioritised": True, "priority_exponent": 0.5, "importance_start": 0.4, "importance_end": 1.0}
+    | {"importance_steps": 50_000_000}
     | {"epsilon_start": 0.0, "epsilon_end": 0.0, "epsilon_steps": 0, "eval_epsilon": 0.0}
     | LONG
     | ADAM,
@@ -256,6 +257,16 @@ def assert_sentence(text: str) -> None:
         ({"method": "c51", "v_max": 1e30}, "--v-max 1e+30 is beyond 1000000.0"),
         ({"noisy": True, "noisy_std": 1e12}, "--noisy-std 1000000000000.0 is beyond 100.0"),
         ({"method": "c51", "v_min": 2.0}, "--v-min 2.0 to --v-max 10.0 must hold 0"),
+        (
+            {"prioritised": True, "clip_rewards": False, "priority_exponent": 1.0},
+            "--priority-exponent 1 is too much for errors of up to 1e+07, which these settings allow: with "
+            "--replay-size 1_000_000 all priorities beyond 262,144 would be the same. Say --priority-exponent 0.77 or "
+            "less, or clip rewards.",
+        ),
+        (
+            {"prioritised": True, "method": "qr-dqn", "priority_exponent": 1.0, "discount": 0.999},
+            "errors of up to 4e+05",
+        ),
         ({"epsilon_start": 0.0, "epsilon_end": 0.0}, "Nothing would be explored"),
         ({"importance_start": 0.9, "importance_end": 0.4}, "--importance-start 0.9 is more than --importance-end 0.4"),
         (

@@ -37,6 +37,16 @@ def test_no_preset_is_doubted(preset: Any) -> None:
             "The exponent of importance weights will only come from 0.4 to 0.41 in 1_000_000 steps; --importance-steps "
             "1_000_000 would bring it to 1.",
         ),
+        (
+            {"prioritised": True, "total_steps": 30_000_000},
+            "The exponent of importance weights will only come from 0.4 to 0.76 in 30_000_000 steps; "
+            "--importance-steps 30_000_000 would bring it to 1.",
+        ),
+        (
+            {"total_steps": 500_000},
+            "The chance of a random action will only come from 1 to 0.59 in 500_000 steps; --epsilon-steps 450_000 "
+            "would bring it to 0.1.",
+        ),
         ({"noisy_std": 0.1}, "--noisy-std 0.1 has no effect without --noisy."),
         ({"munchausen_alpha": 0.5}, "--munchausen-alpha 0.5 has no effect without --munchausen."),
         ({"iqn_samples": 9}, "--iqn-samples 9 has no effect without --method iqn."),

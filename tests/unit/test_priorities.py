@@ -7,8 +7,11 @@ import pytest
 
 from learner.priorities import Priorities
 from learner.replay import draw_uniform
-from learner.sum_tree import EPSILON, MOST, QUANTUM
-from shared.sizes import MOST_PRIORITIES
+from learner.sum_tree import EPSILON, QUANTUM
+from shared.sizes import MOST_PRIORITIES, largest_weight
+
+MOST = 2**38
+"""The largest weight of `MOST_PRIORITIES`, in quanta."""
 
 ALMOST_ONE = float(np.nextafter(1.0, 0.0))
 
@@ -58,7 +61,8 @@ class Reference:
     def update(self, places: np.ndarray, errors: np.ndarray) -> None:
         for place, error in zip(places, errors, strict=True):
             exact = np.float32((float(error) + EPSILON) ** self.alpha)
-            weight = min(max(round(float(exact) / QUANTUM), 1), MOST) * QUANTUM
+            most = largest_weight(len(self.weights))
+            weight = min(max(round(float(exact) / QUANTUM), 1), most) * QUANTUM
             self.maximum = max(self.maximum, weight)
             if self.weights[place]:
                 self.weights[place] = weight
@@ -214,7 +218,7 @@ def test_a_state_that_is_none_is_refused() -> None:
     priorities = _make(5, 2)
     priorities.admit(0, np.ones((5, 2), bool))
     good = _state(priorities)
-    for place, value in ((3, -1.0), (3, np.nan), (3, np.inf), (3, 1e-9), (3, 2.0), (10, np.nan), (10, 0.0), (10, 2e9)):
+    for place, value in ((3, -1.0), (3, np.nan), (3, np.inf), (3, 1e-9), (3, 2.0), (10, np.nan), (10, 0.0), (10, 2e11)):
         bad = good.copy()
         bad[place] = value
         with pytest.raises(ValueError, match="which is not a weight"):
@@ -260,8 +264,20 @@ def test_mistakes_are_sentences() -> None:
         _make(5, 2).forget(0, 6)
 
 
-def test_the_largest_total_fits() -> None:
-    assert MOST * MOST_PRIORITIES < 2**63
+@pytest.mark.parametrize("places", [1, 2, 3, 10, 998_400, 1_000_000, 2**20, 2**20 + 1, MOST_PRIORITIES])
+def test_the_largest_total_fits(places: int) -> None:
+    assert 2**61 < 2 * largest_weight(places) * places <= 2**63
+    assert largest_weight(places) >= MOST
+
+
+def test_weights_beyond_those_of_the_largest_window_are_told_apart() -> None:
+    """With a million transitions: errors of 20,000 and 200,000 at exponent 1."""
+    priorities = _make(10_000, 100, alpha=1.0)
+    priorities.admit(0, np.ones((10_000, 100), bool))
+    priorities.update(np.arange(3), _errors(2e4, 2e5, 2e6))
+    found = _state(priorities)[[0, 1, 2, -1]]
+    np.testing.assert_array_equal(found, np.float32([2e4, 2e5, 262_144.0, 262_144.0]))
+    priorities.check_valid()
 
 
 def test_check_valid_sees_what_is_wrong() -> None:

@@ -16,9 +16,9 @@ from learner.method import Method, method_of
 from learner.model import Model, SideInputs
 from learner.models import model_of
 from learner.replay import second_stack
-from learner.targets import RESCALING, Targets
+from learner.targets import Targets
 from shared.config import Extend
-from shared.parameters import Network
+from shared.parameters import RESCALING, Network
 
 CPU = torch.device("cpu")
 ACTIONS, UPDATES, BATCH = 4, 3, 6
