@@ -74,7 +74,7 @@ def test_records_are_sent_under_the_names_of_the_dashboards(
     assert logged[0] == {"charts/episodic_return": 3.0, "charts/episodic_length": 50, "steps": 1_000}
     assert logged[1]["charts/SPS"] == 100.0
     assert logged[1]["losses/td_loss"] == 0.5
-    assert logged[4] == {"eval/mean_return": 5.0, "eval/episodes": 4, "steps": 2_000}
+    assert logged[4] == {"eval/mean_return": 5.0, "eval/episodes": 30, "steps": 2_000}
     assert of("summary", sent())[0]["weights_sha256"] == "0123456789abcdef"
     assert sent()[-1] == ["finish"]
 
