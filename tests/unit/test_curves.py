@@ -38,7 +38,7 @@ def test_what_is_new_is_told_once(tmp_path: Path) -> None:
     row = dict(zip(("steps", *SERIES["round"]), told["round"][0], strict=True))
     assert (row["steps"], row["loss"], row["epsilon"], row["mean_q"]) == (10, 0.5, 1, None)
     had = known(curves)
-    add(path, {"kind": "evaluation", "round": 1, "steps": 20, "mean_return": 2.5})
+    add(path, {"kind": "evaluation", "evaluation": 0, "round": 1, "steps": 20, "mean_return": 2.5})
     curves.read()
     told = curves.since(curves.edition, had)
     assert (told["round"], told["episode"], told["evaluation"]) == ([], [], [[20, 2.5]])
@@ -58,7 +58,7 @@ def test_half_a_line_waits_for_its_end_and_nonsense_is_left_out(tmp_path: Path) 
 
 def test_numbers_that_are_none_are_told_as_unknown(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    path.write_text('{"kind": "round", "round": 0, "steps": 10, "loss": null, "mean_q": true, "epsilon": 1e400}\n')
+    path.write_text('{"kind": "round", "round": 0, "steps": 10, "loss": null, "mean_q": true}\n')
     curves = Curves(path)
     curves.read()
     assert curves.since(0, [])["round"][0][1:] == [None] * len(SERIES["round"])
