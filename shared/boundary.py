@@ -65,7 +65,7 @@ def expected(memory: Memory) -> dict[str, tuple[str, tuple[int, ...]]]:
 
 
 def _check(memory: Memory, arrays: Mapping[str, NDArray[np.generic]]) -> None:
-    """Raise `CheckpointError` unless the arrays of differing length suit the others."""
+    """Raise `CheckpointError` unless the arrays suit each other, and hold what a run that goes on can have written."""
     lanes, lengths = arrays.get("lanes.bytes"), arrays["lanes.length"].tolist()
     most = memory.sizes.lane_envs * ENV_BYTES
     suitable = lanes is not None and lanes.dtype == np.uint8 and lanes.shape == (sum(lengths),)
@@ -77,6 +77,11 @@ def _check(memory: Memory, arrays: Mapping[str, NDArray[np.generic]]) -> None:
     queued, logged = arrays["evaluation.counts"].tolist()
     if not 0 <= logged <= queued <= logged + len(queue):
         raise CheckpointError(f"The checkpoint is damaged: {queued} evaluations were queued and {logged} written down.")
+    if min(arrays["evaluation.step"].tolist(), default=0) < 0:
+        raise CheckpointError("The checkpoint is damaged: a version to evaluate is of a step below 0.")
+    for name in (*state_lengths(memory.sizes, memory.plan.parameters.count), "evaluation.data"):
+        if not np.isfinite(arrays[name]).all():
+            raise CheckpointError(f"The checkpoint is damaged: {name!r} holds numbers that are not finite.")
 
 
 def restore(memory: Memory, boundary: int, arrays: Mapping[str, NDArray[np.generic]]) -> None:

@@ -51,7 +51,7 @@ from shared.manifest import (
 from shared.parameters import network_of, parameters_of
 from shared.segments import check_segment, segment_name, segment_shape, segment_ticks, segments_needed, write_segment
 from shared.sizes import Sizes
-from shared.weights_file import weights_metadata
+from shared.weights_file import WEIGHTS_SHA256, weights_metadata
 
 KEPT = 2
 """Checkpoints that stay: the newest, and the one before it should the newest be damaged."""
@@ -349,6 +349,7 @@ class CheckpointWriter:
             "eval_epsilon": self._config.evaluate.eval_epsilon,
             "eval_max_frames": self._config.evaluate.eval_max_frames,
             "version": version,
+            WEIGHTS_SHA256: hashlib.sha256(weights.tobytes()).hexdigest(),
         } | more
         return safetensors_save(self._spec.split(np.ascontiguousarray(weights)), weights_metadata(about))
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -35,6 +35,9 @@ BEST_FILE = "best.safetensors"
 """In there, the weights of the best evaluation beside training."""
 FORMER_BEST_FILE = "best-former.safetensors"
 """Those that were the best at the newest checkpoint, where better ones came after it."""
+
+MOST_REFUSALS = 3
+"""Manifests of which it is said what is wrong with them; of others, how many there are."""
 
 T = TypeVar("T")
 
@@ -207,7 +210,7 @@ def load_segments(
         alive: called before each segment.
 
     Raises:
-        CheckpointError: a segment is damaged or of other sizes; the rings' content is undefined then.
+        CheckpointError: a segment is damaged, of other sizes or of another run; the rings' content is undefined then.
     """
     if not manifest.has_replay:
         raise CheckpointError(
@@ -217,7 +220,7 @@ def load_segments(
         alive()
         # The segment's own checksum covers its content.
         path = check_piece(manifest.directory, manifest.piece(segment_name(index)), content=False)
-        read_segment_into(path, index, segment_shape(sizes), ring)
+        read_segment_into(path, index, segment_shape(sizes), ring, manifest.experiment)
 
 
 def newest_usable(path: Path, use: Callable[[Manifest], T]) -> T:
@@ -230,12 +233,18 @@ def newest_usable(path: Path, use: Callable[[Manifest], T]) -> T:
     refused: list[str] = []
     for _, candidate in _found_in(directory):
         try:
-            return _use_readable(candidate, lambda manifest: use(replace(manifest, refused=tuple(refused))))
+            return _use_readable(candidate, lambda manifest: use(replace(manifest, refused=_shortened(refused))))
         except CheckpointError as error:
             refused.append(f"{candidate.name} cannot be used: {error}")
     if refused:
-        raise CheckpointError(f"No checkpoint in {directory} is whole. " + " ".join(refused))
+        raise CheckpointError(f"No checkpoint in {directory} is whole. " + " ".join(_shortened(refused)))
     raise CheckpointError(f"There is no checkpoint in {directory}: its run ended before the first one. Name another.")
+
+
+def _shortened(refused: Sequence[str]) -> tuple[str, ...]:
+    """The first refusals and the number of the others: a stranger's directory may hold thousands of manifests."""
+    more = len(refused) - MOST_REFUSALS
+    return (*refused[:MOST_REFUSALS], *([f"{more} more cannot be used."] if more > 0 else []))
 
 
 def _use_one(path: Path, use: Callable[[Manifest], T]) -> T:

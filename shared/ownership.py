@@ -60,6 +60,11 @@ def require_writable_run(path: Path, flag: str) -> None:
         for file in _files_in(path):
             if os.path.lexists(file):
                 _require(file.lstat(), file, flag, directory=False)
+                if file.parent.name == LOGS and file.lstat().st_nlink > 1:
+                    raise ConfigError(
+                        f"{flag} cannot be used: {file} has another name elsewhere (a hard link) and would be written "
+                        "there, too; move it away."
+                    )
     except OSError as error:
         raise ConfigError(f"{flag} {path} cannot be used: {error.strerror}.") from error
 

@@ -193,16 +193,19 @@ def check_segment(path: Path, index: int, shape: SegmentShape, experiment: str) 
     _load_payload(path, index, shape, experiment)
 
 
-def read_segment_into(path: Path, index: int, shape: SegmentShape, ring: Mapping[str, np.ndarray]) -> None:
+def read_segment_into(
+    path: Path, index: int, shape: SegmentShape, ring: Mapping[str, np.ndarray], experiment: str | None = None
+) -> None:
     """Verify a segment file and decompress it straight into its slots of the ring.
 
     Args:
         ring: the ring's fields, [lanes, capacity, lane_envs, ...].
+        experiment: of the run that the segment must be of; None: of any.
 
     Raises:
         CheckpointError: a sentence; the slots' content is undefined then. OSError: as the system says it.
     """
-    payload = _load_payload(path, index, shape, None)
+    payload = _load_payload(path, index, shape, experiment)
     reader = zstandard.ZstdDecompressor(max_window_size=_WINDOW_LIMIT).stream_reader(payload)
     try:
         for span in _spans(ring, index, shape):

@@ -32,6 +32,8 @@ from shared.parameters import Network, parameters_of
 _METADATA = "ringside"
 _HEADER_BYTES = struct.Struct("<Q")
 """How a safetensors file begins: the length of its header."""
+WEIGHTS_SHA256 = "weights_sha256"
+"""SHA-256 (hex) of the parameters among what a weights file says of itself; older files do not have it."""
 _HEADER_LIMIT = 1 << 20
 """Bytes that a file may hold beside its parameters."""
 _FORMER_MAX_FRAMES = 108_000
@@ -112,6 +114,8 @@ def _weights_of(manifest: Manifest) -> StoredWeights:
     """The parameters that a manifest names."""
     piece = manifest.piece(weights_name(manifest.boundary))
     weights = _read_weights(check_piece(manifest.directory, piece, content=False), piece)
+    if weights.version != manifest.boundary:
+        raise CheckpointError(f"{piece.name} holds the weights of round {weights.version}, not {manifest.boundary}.")
     weights.require(network=manifest.network, actions=manifest.network.actions, game=manifest.game)
     return weights
 
@@ -191,6 +195,9 @@ def _read_weights(path: Path, piece: Piece | None = None) -> StoredWeights:
             found = f"{arrays[name].dtype}{arrays[name].shape}"
             raise CheckpointError(f"{where} has {found} for {name}; the network has float32{view.shape}.")
         view[...] = arrays[name]
+    checksum = _optional(about, WEIGHTS_SHA256, str, None, where)
+    if checksum is not None and hashlib.sha256(flat.tobytes()).hexdigest() != checksum:
+        raise CheckpointError(f"{where} is damaged: its parameters do not match their checksum.")
     if not np.isfinite(flat).all():
         raise CheckpointError(f"{where} holds parameters that are not finite.")
     return StoredWeights(network, game, protocol, version, flat, eval_epsilon, eval_max_frames)

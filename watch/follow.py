@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from shared.files import open_to_read
 from watch.metrics import parse_record
+
+READ_BYTES = 64 << 20
+"""Most that is read at once: far more than the records of one round."""
 
 
 class Follower:
@@ -37,10 +40,19 @@ class Follower:
                 status = os.fstat(file.fileno())
                 if status.st_ino != self._inode or status.st_size < self._offset:
                     self._inode, self._offset = status.st_ino, 0
-                file.seek(self._offset)
-                return self._whole(file.read())
+                return self._rest(file)
         except FileNotFoundError:
             return []
+
+    def _rest(self, file: BinaryIO) -> list[dict[str, Any]]:
+        """The records of all whole groups beyond the offset, read in parts: a stranger's file may hold no line."""
+        found: list[dict[str, Any]] = []
+        begin = -1
+        while self._offset > begin:
+            begin = self._offset
+            file.seek(begin)
+            found += self._whole(file.read(READ_BYTES))
+        return found
 
     def _whole(self, data: bytes) -> list[dict[str, Any]]:
         """The records of whole groups, and the offset moved behind them."""

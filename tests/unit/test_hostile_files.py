@@ -183,6 +183,15 @@ def test_a_run_directory_with_something_else_in_place_of_a_file_is_refused(
         require_writable_run(run, "--run-dir")
 
 
+def test_a_log_that_has_another_name_elsewhere_is_not_written(tmp_path: Path) -> None:
+    run, outside = tmp_path / "run", tmp_path / "outside"
+    (run / "logs").mkdir(parents=True)
+    outside.write_bytes(OUTSIDE)
+    os.link(outside, run / "logs" / "learner.log")
+    with pytest.raises(ConfigError, match=r"learner\.log has another name elsewhere \(a hard link\)"):
+        require_writable_run(run, "--run-dir")
+
+
 @pytest.mark.parametrize("make", [link, link_to_itself, pipe, socket_file])
 @pytest.mark.parametrize("name", ["checkpoints", "logs", "tensorboard", "report", "wandb"])
 def test_a_run_directory_with_something_else_in_place_of_a_folder_is_refused(
@@ -342,6 +351,21 @@ def test_the_older_checkpoint_is_used_where_the_newer_cannot_be_read(
     found = find_checkpoint(tmp_path)
     assert found.boundary == 3
     assert f"{name} cannot be read: Permission denied" in found.refused[0]
+
+
+def test_a_file_of_metrics_without_lines_is_not_read_whole(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b"")
+    os.truncate(path, 1 << 40)
+    assert Follower(path).new() == []
+
+
+def test_records_are_followed_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    records = write_records(tmp_path / "run") / "metrics.jsonl"
+    whole = Follower(records).new()
+    monkeypatch.setattr("watch.follow.READ_BYTES", 500)
+    assert Follower(records).new() == whole
+    assert records.stat().st_size > 1_000
 
 
 def test_a_file_of_proc_is_no_checkpoint() -> None:

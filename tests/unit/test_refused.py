@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +15,11 @@ import ringside
 from shared.boundary import expected, restore
 from shared.config import Config, ConfigError
 from shared.errors import CheckpointError
-from shared.manifest import FORMAT, find_checkpoint, load_boundary, load_segments, read_manifest
+from shared.manifest import FORMAT, Piece, find_checkpoint, load_boundary, load_segments, read_manifest
 from shared.memory import Memory, Plan
 from shared.parameters import Network, parameters_of
 from shared.weights_file import load_weights
-from tests.checkpoints import ACTIONS, CONFIG, SIZES, Fields, empty_ring, parameters, rewrite, write_run
+from tests.checkpoints import ACTIONS, CONFIG, SIZES, Fields, empty_ring, parameters, random_weights, rewrite, write_run
 
 
 def manifest_of(run: Path) -> Path:
@@ -318,6 +318,79 @@ def test_a_forged_boundary_is_refused_before_it_is_put_back(name: str, value: np
     restore(memory, 2, whole)
     assert memory.board.committed == 2
     memory.arena.close()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("name", ["online", "moment1", "evaluation.data"])
+def test_a_state_that_is_not_finite_is_refused(name: str, value: float) -> None:
+    evaluate = replace(CONFIG.evaluate, eval_every_steps=40, eval_episodes=1, eval_envs=1)
+    config = replace(CONFIG, machine=replace(CONFIG.machine, actors=1), evaluate=evaluate)
+    memory = Memory.create(Plan(config, ACTIONS))
+    there = boundary_of(memory) | {"evaluation.data": np.zeros_like(memory.evaluations.data)}
+    restore(memory, 2, there)
+    there[name].flat[-1] = value
+    with pytest.raises(CheckpointError, match=f"'{name}' holds numbers that are not finite"):
+        restore(memory, 2, there)
+    memory.arena.close()
+
+
+def test_a_version_to_evaluate_of_a_step_below_zero_is_refused() -> None:
+    memory = Memory.create(Plan(replace(CONFIG, machine=replace(CONFIG.machine, actors=1)), ACTIONS))
+    there = boundary_of(memory)
+    there["evaluation.step"][:1] = -1
+    with pytest.raises(CheckpointError, match="a step below 0"):
+        restore(memory, 2, there)
+    memory.arena.close()
+
+
+def swap_piece(run: Path, name: str, other: Path) -> None:
+    """Put another file in the place of the newest checkpoint's piece, and have its manifest describe that."""
+    manifest = find_checkpoint(run)
+    (manifest.directory / name).write_bytes(other.read_bytes())
+    pieces = manifest.pieces | {name: Piece.of(manifest.directory / name)}
+    rewrite(manifest.path, pieces=[asdict(piece) for piece in pieces.values()])
+
+
+def test_a_segment_of_another_run_is_refused(tmp_path: Path) -> None:
+    """Of the same sizes, and the manifest says that it belongs here."""
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    write_run(ours, 3)
+    write_run(theirs, 3, replace(CONFIG, run=replace(CONFIG.run, seed=2)))
+    swap_piece(ours, "segment-00000002.ring", theirs / "checkpoints" / "segment-00000002.ring")
+    with pytest.raises(CheckpointError, match="is of a run with another configuration"):
+        load_segments(find_checkpoint(ours), SIZES, empty_ring())
+
+
+def test_weights_of_another_round_are_refused(tmp_path: Path) -> None:
+    write_run(tmp_path, 3)
+    former = tmp_path / "checkpoints" / "weights-00000002.safetensors"
+    swap_piece(tmp_path, "weights-00000003.safetensors", former)
+    assert load_weights(tmp_path).version == 2, "of the checkpoint before"
+    with pytest.raises(CheckpointError, match="holds the weights of round 2, not 3"):
+        load_weights(manifest_of(tmp_path))
+
+
+def test_weights_without_a_manifest_are_checked_all_the_same(tmp_path: Path) -> None:
+    path = random_weights(tmp_path)
+    data = bytearray(path.read_bytes())
+    data[-2] ^= 1  # another number, as finite as before
+    path.write_bytes(data)
+    with pytest.raises(CheckpointError, match="its parameters do not match their checksum"):
+        load_weights(path)
+
+
+def test_of_many_damaged_manifests_the_newest_are_named_and_the_others_counted(tmp_path: Path) -> None:
+    write_run(tmp_path, 1)
+    for number in range(2, 102):
+        (tmp_path / "checkpoints" / f"checkpoint-{number:08d}.json").write_text("{}")
+    refused = find_checkpoint(tmp_path).refused
+    assert [sentence.split()[0] for sentence in refused] == [
+        *(f"checkpoint-{n:08d}.json" for n in (101, 100, 99)),
+        "97",
+    ]
+    (tmp_path / "checkpoints" / "checkpoint-00000001.json").unlink()
+    with pytest.raises(CheckpointError, match=r"checkpoint-00000099\.json cannot.* 97 more cannot be used\.$"):
+        find_checkpoint(tmp_path)
 
 
 def test_versions_that_a_future_had_queued_are_not_taken_for_ones_of_the_past() -> None:
