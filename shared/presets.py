@@ -165,11 +165,12 @@ BTR = Config(
         noisy=True,
         noisy_std=0.5,
         n_step=3,
-        # Agent.py: per_alpha. PER.py weighs losses with (N P(i))^-alpha; its beta is not read.
+        # Agent.py: per_alpha. PER.py weighs losses with (N P(i))^-alpha; its beta is not read. So nothing moves.
         prioritised=True,
         priority_exponent=0.2,
         importance_start=0.2,
         importance_end=0.2,
+        importance_steps=50_000_000,
         # Agent.py: alpha, entropy_tau, lo (Vieillard et al. 2020 have the same).
         munchausen=True,
         munchausen_alpha=0.9,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 
 import ringside
 from launch import main
+from shared.config import ProtocolName
+from shared.protocols import PROTOCOLS
 from shared.scores import REFERENCE, human_normalised
 from tests.checkpoints import random_weights
 from tests.conftest import Launch, Refused
@@ -50,6 +53,21 @@ def test_weights_are_judged_by_the_rules_of_their_run(tmp_path: Path) -> None:
     assert (judged["eval_epsilon"], judged["eval_max_frames"], judged["steps"]) == (0.5, 40, 30)
     given = ringside.evaluate(weights, env=catch, episodes=3, device="cpu", eval_epsilon=0.0, eval_max_frames=20)
     assert (given["eval_epsilon"], given["eval_max_frames"], given["steps"]) == (0.0, 20, 15)
+
+
+@pytest.mark.parametrize(("protocol", "episodes"), [("dopamine", 3), ("dqn_zoo", 2)])
+def test_a_protocol_may_count_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: ProtocolName, episodes: int
+) -> None:
+    """In the place of 125,000 steps 30, in falls of 12 each."""
+    monkeypatch.setitem(PROTOCOLS, protocol, replace(PROTOCOLS[protocol], eval_steps=30))
+    catch = "tests.pixel_game:factory"
+    weights = random_weights(tmp_path / "run", catch, actions=3, protocol=protocol)
+    judged = ringside.evaluate(weights, env=catch, device="cpu")
+    assert (judged["episodes"], judged["steps"], judged["eval_steps"]) == (episodes, 12 * episodes, 30)
+    told = ringside.evaluate(weights, env=catch, device="cpu", episodes=4)
+    assert (told["episodes"], told["eval_steps"]) == (4, None)
+    assert told["returns"][:episodes] == judged["returns"]
 
 
 @pytest.mark.parametrize(

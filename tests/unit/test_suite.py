@@ -24,8 +24,10 @@ words = sys.argv[1:]
 with open(os.environ["FAKE_LOG"], "a") as log: log.write(json.dumps(words) + "\\n")
 if words[0] == "eval":
     target = Path(words[words.index("--json") + 1])
-    judged = {"mean": 1.0, "sd": 0.0, "median": 1.0, "best": 1.0, "episodes": int(words[words.index("--episodes") + 1])}
-    target.write_text(json.dumps(judged | {"version": -1}))
+    judged = {"mean": 1.0, "sd": 0.0, "median": 1.0, "best": 1.0, "episodes": 7, "eval_steps": 125000, "version": -1}
+    if "--episodes" in words:
+        judged |= {"episodes": int(words[words.index("--episodes") + 1]), "eval_steps": None}
+    target.write_text(json.dumps(judged))
     sys.exit(0)
 sys.path[:0] = [os.environ["FAKE_ROOT"]]
 from tests.written_runs import write_run
@@ -43,6 +45,7 @@ if "--resume" in flags:
     __import__("shutil").rmtree(path)
 game, _, seed = path.name.rpartition("-")
 numbers = {"batch_size": int(flags.get("--batch-size", 32)), "learning_starts": 1000, "eval_episodes": 30}
+numbers["protocol"] = flags.get("--protocol", "nature")
 write_run(path, game, int(seed), [1.0, 2.0], [], **numbers)
 config = Config.from_json(json.loads((path / "config.json").read_text()))
 config = resolve(config.with_settings(device="cpu", precision="fp32", run_dir=path))
@@ -127,6 +130,16 @@ def test_a_total_that_rounds_up_to_the_same_boundary_is_done_already(program: Pr
     """A resume would be refused: there is nothing to play."""
     program()
     assert kinds(program("--total-steps", "1_990")[1]) == []
+
+
+def test_where_the_protocol_counts_steps_no_episodes_are_said(program: Program) -> None:
+    _, told = program("--protocol", "dopamine")
+    evaluations = [words for words in told if words[0] == "eval"]
+    assert len(evaluations) == 2
+    assert not any("--episodes" in words for words in evaluations)
+    assert program("--protocol", "dopamine") == (0, [])
+    _, told = program("--protocol", "dopamine", "--final-episodes", "5")
+    assert [words[words.index("--episodes") + 1] for words in told] == ["5", "5"]
 
 
 def test_a_broken_run_is_continued(program: Program) -> None:
