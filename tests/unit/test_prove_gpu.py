@@ -152,8 +152,8 @@ def test_a_command_ends_when_what_was_looked_for_is_there(tmp_path: Path) -> Non
 def test_the_round_that_reached_the_goal_is_found(tmp_path: Path) -> None:
     assert reached(tmp_path, 18.0) is None
     means = ((99, 20.0), (100, 17.9), (101, 18.0), (102, 19.0))
-    records = [{"kind": "episode", "round": 0, "return": 21.0}] + [
-        {"kind": "round", "round": i, "episodes": episodes, "mean_return_100": mean}
+    records = [{"kind": "episode", "round": 0, "steps": 1, "return": 21.0}] + [
+        {"kind": "round", "round": i, "steps": i, "episodes": episodes, "mean_return_100": mean}
         for i, (episodes, mean) in enumerate(means)
     ]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
@@ -216,7 +216,7 @@ def test_records_and_curve_of_what_was_trained_are_kept(tmp_path: Path, monkeypa
         commands.append(words)
         if run_dir is not None:
             run_dir.mkdir()
-            values = {"kind": "round", "round": 0, "episodes": 100, "mean_return_100": 18.0}
+            values = {"kind": "round", "round": 0, "steps": 1, "episodes": 100, "mean_return_100": 18.0}
             (run_dir / "metrics.jsonl").write_text(json.dumps(values) + "\n")
             assert look()
         return True
@@ -261,7 +261,13 @@ class Player:
         if self.saves:
             (run_dir / "checkpoints" / "checkpoint-00000007.json").touch()
         played = self.now - began + (before["seconds"] if before else 0.0)
-        values = {"kind": "round", "round": 7, "seconds": played, "mean_return_100": -20.5 if self.means else None}
+        values = {
+            "kind": "round",
+            "round": 7,
+            "steps": 8,
+            "seconds": played,
+            "mean_return_100": -20.5 if self.means else None,
+        }
         (run_dir / "metrics.jsonl").write_text(json.dumps(values) + "\n")
         return True
 
