@@ -176,8 +176,8 @@ def _shared_cores(run: Records) -> float:
     limit = (run.summary or {}).get("limit")
     found = limit if isinstance(limit, dict) else {}
     taken = [number(found.get(name)) for name in ("other_programs_cores", "stolen_cores")]
-    share = sum(cores for cores in taken if math.isfinite(cores)) / number(found.get("usable_cores"))
-    return share if math.isfinite(share) else 0.0
+    usable = number(found.get("usable_cores"))
+    return sum(cores for cores in taken if math.isfinite(cores)) / usable if usable > 0 else 0.0
 
 
 def _range(values: Sequence[float]) -> str:

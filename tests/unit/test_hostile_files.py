@@ -30,8 +30,10 @@ from tasks import report, suite
 from tests.checkpoints import ACTIONS, CONFIG, SHAPE, SIZES, random_weights, rewrite, write_run
 from tests.written_runs import write_run as write_records
 from watch.attach import newest_run, read_config
+from watch.comparison import compare
 from watch.follow import Follower
 from watch.metrics import MetricsLog, read_metrics
+from watch.notes import notes
 from watch.page.curves import Curves
 from watch.records import RecordsError, load
 from zoo.catalogue import find
@@ -446,6 +448,15 @@ def test_a_line_that_lacks_what_readers_need_is_no_record(line: bytes, tmp_path:
     assert load(run).steps > 0
     assert Follower(path).new()
     Curves(path).read()
+
+
+@pytest.mark.parametrize("cores", [0, -1, None, "two"])
+def test_a_summary_may_say_any_number_of_cores(cores: object, tmp_path: Path) -> None:
+    run = write_records(tmp_path / "run")
+    summary = json.loads((run / "summary.json").read_text())
+    summary["limit"] |= {"usable_cores": cores, "other_programs_cores": 1.5}
+    (run / "summary.json").write_text(json.dumps(summary))
+    assert not [sentence for sentence in notes(compare([load(run)], []), None) if "Other programs" in sentence]
 
 
 # --- commands
