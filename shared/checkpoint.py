@@ -262,12 +262,7 @@ class CheckpointWriter:
             piece = manifest.piece(segment_name(index))
             source, target = manifest.directory / piece.name, self.directory / piece.name
             check_segment(source, index, self._shape, self._experiment)
-            try:
-                os.link(source, target, follow_symlinks=False)
-            except OSError:
-                # Another file system, or one without hard links.
-                with open_to_read(source) as original:
-                    write_atomic(target, partial(shutil.copyfileobj, original))
+            _link_or_copy(source, target)
             self._segments[index] = Piece.of(target)
         sync(self.directory)
 
@@ -357,6 +352,16 @@ class CheckpointWriter:
         """Kind, number and path of every file named like a piece."""
         found = [(match, entry) for entry in self.directory.iterdir() if (match := _PIECE_NAME.fullmatch(entry.name))]
         return [(match[1], int(match[2]), entry) for match, entry in found]
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    """Give a piece a second name, or copy it: another user's could be changed by that user."""
+    if source.lstat().st_uid == os.geteuid():
+        with suppress(OSError):  # another file system, or one without hard links
+            os.link(source, target, follow_symlinks=False)
+            return
+    with open_to_read(source) as original:
+        write_atomic(target, partial(shutil.copyfileobj, original))
 
 
 def _is_whole(path: Path, pieces: list[Piece]) -> bool:
