@@ -43,6 +43,7 @@ from shared.manifest import (
     Piece,
     boundary_name,
     checksum_of,
+    identity_arrays,
     manifest_name,
     manifests_in,
     read_manifest,
@@ -189,8 +190,9 @@ class CheckpointWriter:
         if missing := self.missing_segments(boundary):
             raise ValueError(f"The segments {missing} of boundary {boundary} were not added.")
         needed = segments_needed(self._sizes, boundary) if self._config.run.checkpoint_replay else range(0)
+        held = {**arrays, **identity_arrays(boundary, self._experiment)}
         contents = {
-            boundary_name(boundary): safetensors_save({key: np.ascontiguousarray(a) for key, a in arrays.items()}),
+            boundary_name(boundary): safetensors_save({key: np.ascontiguousarray(a) for key, a in held.items()}),
             weights_name(boundary): self._weights_bytes(weights, boundary, {}),
         }
         pieces = [self._segments[index] for index in needed]

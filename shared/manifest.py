@@ -25,7 +25,7 @@ from shared.files import open_to_read, read_json, sha256_of
 from shared.parameters import Network
 from shared.segments import read_segment_into, segment_name, segment_shape, segments_needed
 from shared.sizes import Sizes
-from shared.words import PLAIN_NAME, flag_of
+from shared.words import PLAIN_NAME, flag_of, printable
 
 KIND = "ringside-checkpoint"
 FORMAT = 2
@@ -187,7 +187,7 @@ def load_boundary(
         expected: dtype and shape by name of arrays that must be there, compared.
 
     Raises:
-        CheckpointError: the piece is damaged or does not have what is expected.
+        CheckpointError: the piece is damaged, of another round or run, or does not have what is expected.
     """
     name = boundary_name(manifest.boundary)
     arrays = arrays_in(read_piece(manifest.directory, manifest.piece(name)), name)
@@ -197,7 +197,25 @@ def load_boundary(
         found = arrays[key]
         if found.dtype != np.dtype(dtype) or found.shape != tuple(shape):
             raise CheckpointError(f"{name} has {found.dtype}{found.shape} for {key!r}; this run needs {dtype}{shape}.")
+    for key, own in identity_arrays(manifest.boundary, manifest.experiment).items():
+        if not np.array_equal(arrays.pop(key, own), own):  # older files have none
+            raise CheckpointError(
+                f"{name} is of another run or another round: its {key!r} is not that of its manifest."
+            )
     return arrays
+
+
+def identity_arrays(boundary: int, experiment: str) -> dict[str, np.ndarray]:
+    """What a boundary's piece holds beside the arrays of the roles: the round and the run that it is of.
+
+    Args:
+        boundary: the round that is played next.
+        experiment: as of `Config.experiment`.
+    """
+    return {
+        "identity.boundary": np.array([boundary], np.int64),
+        "identity.experiment": np.frombuffer(bytes.fromhex(experiment), np.uint8),
+    }
 
 
 def load_segments(
@@ -421,4 +439,5 @@ def arrays_in(data: bytes, where: str) -> dict[str, np.ndarray]:
     try:
         return safetensors_load(data)
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
-        raise CheckpointError(f"{where} is damaged: {error}.") from error
+        words = printable(f"{error}")  # the library quotes the file
+        raise CheckpointError(f"{where} is damaged: {words:.200}.") from error

@@ -19,7 +19,18 @@ from shared.manifest import FORMAT, Piece, find_checkpoint, load_boundary, load_
 from shared.memory import Memory, Plan
 from shared.parameters import Network, parameters_of
 from shared.weights_file import load_weights
-from tests.checkpoints import ACTIONS, CONFIG, SIZES, Fields, empty_ring, parameters, random_weights, rewrite, write_run
+from tests.checkpoints import (
+    ACTIONS,
+    CONFIG,
+    SIZES,
+    Fields,
+    boundary_arrays,
+    empty_ring,
+    parameters,
+    random_weights,
+    rewrite,
+    write_run,
+)
 
 
 def manifest_of(run: Path) -> Path:
@@ -359,6 +370,31 @@ def test_a_segment_of_another_run_is_refused(tmp_path: Path) -> None:
     swap_piece(ours, "segment-00000002.ring", theirs / "checkpoints" / "segment-00000002.ring")
     with pytest.raises(CheckpointError, match="is of a run with another configuration"):
         load_segments(find_checkpoint(ours), SIZES, empty_ring())
+
+
+@pytest.mark.parametrize("other", ["ours/checkpoints/boundary-00000002", "theirs/checkpoints/boundary-00000003"])
+def test_the_state_of_another_round_or_run_is_refused(other: str, tmp_path: Path) -> None:
+    write_run(tmp_path / "ours", 3)
+    write_run(tmp_path / "theirs", 3, replace(CONFIG, run=replace(CONFIG.run, seed=2)))
+    assert load_boundary(find_checkpoint(tmp_path / "ours")).keys() == boundary_arrays(3).keys()
+    swap_piece(tmp_path / "ours", "boundary-00000003.safetensors", tmp_path / f"{other}.safetensors")
+    with pytest.raises(CheckpointError, match=r"boundary-00000003\.safetensors is of another run or another round"):
+        load_boundary(find_checkpoint(tmp_path / "ours"))
+
+
+@pytest.mark.parametrize("kind", ["\x1b[2J\x1b]0;mine\x07", "\u202egnp.exe", "x" * 100_000])
+def test_a_header_is_not_quoted_at_length_nor_as_a_terminal_would_obey_it(kind: str, tmp_path: Path) -> None:
+    path = random_weights(tmp_path)
+    data = path.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    header["conv1.bias"]["dtype"] = kind
+    head = json.dumps(header).encode()
+    path.write_bytes(len(head).to_bytes(8, "little") + head + data[8 + length :])
+    with pytest.raises(CheckpointError, match="is damaged") as refused:
+        load_weights(path)
+    assert str(refused.value).isprintable()
+    assert len(str(refused.value)) < 400
 
 
 def test_weights_of_another_round_are_refused(tmp_path: Path) -> None:
