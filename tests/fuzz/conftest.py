@@ -1,0 +1,48 @@
+"""The runs that are mutated, made once, and the tally of what became of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.drive import TALLIES, Tally
+from tests.fuzz.readers import ENV
+from tests.runs import finish, start
+
+SECONDS = 300.0
+"""How long a small run may take here before a test gives up, on a machine under load."""
+FLAGS = {
+    "total_steps": "2_400",
+    "replay_size": "960",
+    "eval_every_steps": "960",
+    "eval_episodes": "2",
+    "eval_envs": "2",
+    "checkpoint_every_minutes": "0.001",
+}
+"""Five rounds, of which two are in the replay; two checkpoints, and weights that did best in an evaluation."""
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with two whole runs: `breakout`, and `catch`, which plays an env of the user's own."""
+    directory = tmp_path_factory.mktemp("whole-runs")
+    for name, changes in (("breakout", {}), ("catch", {"env": ENV})):
+        finish(start(directory / name, **(FLAGS | changes)), SECONDS)
+        judged = {"mean": 1.5, "sd": 1.0, "median": 1.0, "best": 3.0, "episodes": 4, "version": 5}
+        (directory / name / "evaluation-final.json").write_text(json.dumps(judged))
+        assert len(list((directory / name / "checkpoints").glob("checkpoint-*.json"))) == 2
+    return directory
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many cases were tried, and how they ended."""
+    if not TALLIES:
+        return
+    terminalreporter.section("damaged and forged runs")
+    whole = Tally("in all")
+    for tally in TALLIES:
+        terminalreporter.line(str(tally))
+        whole.take(tally)
+    terminalreporter.line(str(whole))

@@ -1,0 +1,519 @@
+"""Mutations of a run directory: what a failing disk, a stranger or a forger may leave there. All follow from a seed.
+
+A forger computes the checksums anew, so that the reader comes to what lies behind them.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import json
+import math
+import os
+import random
+import shutil
+import socket
+import stat
+import struct
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import zstandard
+
+from shared.config import ConfigError, digest_of
+from shared.manifest import CHECKPOINTS, checksum_of
+from tests.fuzz.odd import NAMES, odd_json
+
+SPARSE_BYTES = 20 << 30
+"""Of a file that takes no room and may not be read."""
+MOST_SEALED = 64 << 20
+"""Bytes of a piece whose checksum a forger here computes."""
+_SEGMENT_PREFIX = struct.Struct("<8sIII")
+_DEVICES = {"zero": (1, 5), "null": (1, 3), "full": (1, 7), "tty": (5, 0)}
+
+
+@dataclass
+class Case:
+    """A copy of a run, and what was done to it."""
+
+    rng: random.Random
+    run: Path
+    other: Path
+    """Another run, whole, that pieces may come from."""
+    outside: Path
+    """Files that are not the run's: links may lead there."""
+    done: list[str] = field(default_factory=list)
+    """Words for what was done."""
+    touched: set[str] = field(default_factory=set)
+    """Names, in the run, of files that are not as they were."""
+    forged: bool = False
+    """True if checksums suit what was changed, so that a reader may take what the files say."""
+
+    def note(self, path: Path, words: str) -> None:
+        """Write down what was done to a file."""
+        self.touched.add(str(path.relative_to(self.run)))
+        self.done.append(f"{path.relative_to(self.run)}: {words}")
+
+
+def mutate(case: Case, places: Mapping[str, int]) -> None:
+    """Change one to three files among those that match the patterns `places`, by their weights."""
+    rng = case.rng
+    if rng.random() < 0.5:
+        _leave_one_checkpoint(case)
+    if rng.random() < 0.06:
+        _add(case)
+    for _ in range(rng.choices((1, 2, 3), (8, 1, 1))[0]):
+        pattern = rng.choices(list(places), list(places.values()))[0]
+        found = sorted(case.run.glob(pattern))
+        if found:
+            _mutate_one(case, rng.choice(found))
+
+
+def _leave_one_checkpoint(case: Case) -> None:
+    """Take all manifests but one away: no older checkpoint steps in for what is changed."""
+    manifests = sorted((case.run / CHECKPOINTS).glob("checkpoint-*.json"))
+    for path in manifests:
+        if path != manifests[-1]:
+            path.unlink()
+            case.note(path, "removed")
+
+
+def _mutate_one(case: Case, path: Path) -> None:
+    """Change one file or directory."""
+    ways: list[tuple[Callable[[Case, Path], None], int]] = [(_replace, 3)]
+    if path.is_symlink() or not path.is_file() or path.stat().st_size > MOST_SEALED:
+        ways = [(_replace, 1)]
+    elif path.suffix == ".json":
+        ways += [(_change_json, 7), (_change_bytes, 2)]
+    elif path.suffix == ".jsonl":
+        ways += [(_change_line, 7), (_change_bytes, 2)]
+    elif path.suffix == ".safetensors":
+        ways += [(_change_tensors, 6), (_change_bytes, 3)]
+    elif path.suffix == ".ring":
+        ways += [(_change_segment, 6), (_change_bytes, 3)]
+    else:
+        ways += [(_change_bytes, 2)]
+    rng = case.rng
+    change = rng.choices([way for way, _ in ways], [weight for _, weight in ways])[0]
+    try:
+        change(case, path)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, struct.error):
+        _change_bytes(case, path)  # it was changed before, and cannot be read any more
+
+
+def _add(case: Case) -> None:
+    """Add files that no run has, or none yet."""
+    rng = case.rng
+    victim = case.outside / "victim.txt"
+    checkpoints = case.run / CHECKPOINTS
+    if not checkpoints.is_dir():
+        return
+    kind = rng.choice(("manifest", "manifests", "temporaries", "pieces to come"))
+    if kind == "manifest":
+        number = rng.choice(("99999999", "9" * 200, "00000006", "\u0660" * 8, "00000005\u0661"))
+        path = checkpoints / f"checkpoint-{number}.json"
+        path.write_bytes(
+            rng.choice((b"{}", b"", rng.choice(sorted(checkpoints.glob("checkpoint-*.json"))).read_bytes()))
+        )
+        case.note(path, "added")
+    elif kind == "manifests":
+        for number in range(6, 306):
+            (checkpoints / f"checkpoint-{number:08d}.json").write_bytes(b"{}")
+        case.note(checkpoints, "300 manifests added")
+    elif kind == "temporaries":
+        for name in ("config.json", "metrics.jsonl", "live.json", "summary.json", "track.json"):
+            (case.run / f".{name}.tmp").symlink_to(victim)
+        for name in ("checkpoint-00000005.json", "weights-00000005.safetensors", "best.safetensors"):
+            (checkpoints / f".{name}.tmp").symlink_to(victim)
+        case.note(case.run, "temporaries that are links added")
+    else:
+        for name in ("checkpoint-00000006.json", "segment-00000005.ring", "best-former.safetensors"):
+            if not (checkpoints / name).exists():
+                (checkpoints / name).symlink_to(victim)
+        case.note(checkpoints, "pieces to come that are links added")
+
+
+# --- bytes
+
+
+def _change_bytes(case: Case, path: Path) -> None:
+    """Do to the content of a file what disks and transfers do."""
+    rng, data = case.rng, bytearray(path.read_bytes())
+    kind = rng.choice(("flip", "flip", "truncate", "extend", "exchange", "zero", "sparse", "empty", "insert", "noise"))
+    place = rng.randrange(len(data) + 1)
+    if kind == "flip":
+        for _ in range(rng.choice((1, 1, 2, 8))):
+            if data:
+                data[rng.randrange(min(len(data), rng.choice((16, 400, 1 << 30))))] ^= 1 << rng.randrange(8)
+    elif kind == "truncate":
+        del data[rng.choice((place, max(0, len(data) - 1), min(8, len(data)))) :]
+    elif kind == "extend":
+        data += rng.choice((b"\0", b"\n", b"{}", rng.randbytes(100), bytes(5_000)))
+    elif kind == "exchange":
+        half = len(data) // 2
+        data = data[half:] + data[:half]
+    elif kind == "zero":
+        data[place : place + 512] = bytes(len(data[place : place + 512]))
+    elif kind == "empty":
+        data.clear()
+    elif kind == "insert":
+        data[place:place] = rng.randbytes(rng.choice((1, 7, 64)))
+    elif kind == "noise":
+        data[:] = rng.randbytes(min(len(data), 5_000))
+    path.write_bytes(data)
+    if kind == "sparse":
+        os.truncate(path, SPARSE_BYTES)
+    case.note(path, f"{kind} at {place}")
+    if path.parent.name == CHECKPOINTS and kind in ("truncate", "extend", "empty", "noise") and rng.random() < 0.5:
+        _seal_pieces(case)
+
+
+# --- what stands in a file's place
+
+
+def _replace(case: Case, path: Path) -> None:
+    """Put something else in the place of a file or a directory, or take it away."""
+    rng = case.rng
+    kinds: dict[str, Callable[[Case, Path, bool], None]] = {
+        "link": _put_link,
+        "loop": lambda case, path, was: path.symlink_to(path.name),
+        "hard link": _put_hard_link,
+        "pipe": lambda case, path, was: os.mkfifo(path),
+        "socket": _put_socket,
+        "directory": lambda case, path, was: path.mkdir(),
+        "full directory": lambda case, path, was: shutil.copytree(case.other / "logs", path),
+        "nothing": lambda case, path, was: None,
+        "file": lambda case, path, was: path.write_bytes(rng.choice((b"", b"{}\n", b"[]", b"\xff\xfe{}", bytes(100)))),
+        "another": _put_another,
+        "other run's": _put_other_run,
+        "mode": _put_mode,
+        "device": _put_device,
+    }
+    kind = rng.choice(list(kinds))
+    was_directory, kept = path.is_dir(), case.run.parent / "replaced"
+    path.rename(kept)
+    try:
+        kinds[kind](case, path, was_directory)
+    finally:
+        if kind == "mode":
+            kept.rename(path)
+            _change_mode(rng, path)
+        elif kept.is_dir() and not kept.is_symlink():
+            shutil.rmtree(kept)
+        else:
+            kept.unlink()
+    case.note(path, f"replaced by {kind}")
+
+
+def _put_link(case: Case, path: Path, was_directory: bool) -> None:
+    """A symbolic link to the outside, to nowhere, to what has no end, or along many others."""
+    rng = case.rng
+    same = case.outside / "same"
+    kept = path.parent.parent / "replaced" if path.parent == case.run else case.run.parent / "replaced"
+    run = case.outside / "run"
+    targets = [case.outside / "victim.txt", case.outside / "gone", Path("/dev/zero"), same]
+    targets += [run if was_directory else run / "config.json"]
+    targets += [Path("/proc/self/mem"), Path("/dev/tty"), case.outside / "pipe", path.parent, Path("/")]
+    target = rng.choice(targets)
+    if target == same:
+        _copy(kept, same / path.name)
+        target = same / path.name
+    for number in range(rng.choice((0, 0, 0, 3, 60))):
+        link = case.run / f"link-{number}"
+        link.symlink_to(target)
+        target = link
+    path.symlink_to(target)
+
+
+def _put_hard_link(case: Case, path: Path, was_directory: bool) -> None:
+    """A second name of a file outside: whoever writes it in place writes there."""
+    os.link(case.outside / case.rng.choice(("victim.txt", "victim.json")), path)
+
+
+def _put_socket(case: Case, path: Path, was_directory: bool) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        former = os.getcwd()
+        os.chdir(path.parent)  # the address of a socket is short
+        try:
+            made.bind(path.name)
+        finally:
+            os.chdir(former)
+
+
+def _put_another(case: Case, path: Path, was_directory: bool) -> None:
+    """Another file of the same run, of the same kind more often than not."""
+    files = [each for each in sorted(case.run.rglob("*")) if each.is_file() and not each.is_symlink()]
+    alike = [each for each in files if each.suffix == path.suffix]
+    shutil.copyfile(case.rng.choice(alike if alike and case.rng.random() < 0.8 else files), path)
+    if case.rng.random() < 0.7:
+        _seal_pieces(case)
+
+
+def _put_other_run(case: Case, path: Path, was_directory: bool) -> None:
+    """What has that name in another run."""
+    source = case.other / path.relative_to(case.run)
+    if source.exists():
+        _copy(source, path)
+    if case.rng.random() < 0.5:
+        _seal_pieces(case)
+
+
+def _copy(source: Path, target: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, target, dirs_exist_ok=True)
+    else:
+        shutil.copyfile(source, target)
+
+
+def _put_mode(case: Case, path: Path, was_directory: bool) -> None:
+    """The file itself comes back, with other rights."""
+
+
+def _change_mode(rng: random.Random, path: Path) -> None:
+    if os.geteuid() == 0 and rng.random() < 0.5:
+        os.chown(path, 65_534, 65_534)
+    else:
+        path.chmod(rng.choice((0o000, 0o200, 0o444, 0o666, 0o777, 0o4755)))
+
+
+def _put_device(case: Case, path: Path, was_directory: bool) -> None:
+    """A device, which may have no end; it takes root to make one."""
+    if os.geteuid() == 0:
+        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(*case.rng.choice(list(_DEVICES.values()))))
+
+
+# --- JSON
+
+
+def _change_json(case: Case, path: Path) -> None:
+    """Change a value of a JSON file; a manifest's checksum is often made to suit."""
+    rng = case.rng
+    values = json.loads(path.read_bytes())
+    is_manifest = fnmatch.fnmatch(path.name, "checkpoint-*.json")
+    words, changed = _changed(rng, values)
+    text = changed.text
+    if is_manifest and rng.random() < 0.8:
+        case.forged = True
+        text = _with_checksum(changed, refresh_digest=rng.random() < 0.7)
+        words += ", forged"
+    if rng.random() < 0.05:
+        text = rng.choice(("\ufeff" + text, text + text, text + "x", f"[{text}]", "\n" * 3 + text))
+    encoding = "utf-16" if rng.random() < 0.02 else "utf-8"
+    path.write_bytes(text.encode(encoding, "surrogatepass"))
+    case.note(path, words)
+
+
+def _change_line(case: Case, path: Path) -> None:
+    """Change a record of a file that has one JSON object a line, or the order of its lines."""
+    rng = case.rng
+    lines = path.read_bytes().splitlines(keepends=True)
+    place = rng.randrange(len(lines))
+    if rng.random() < 0.25:
+        kind = rng.choice(("twice", "gone", "exchanged", "backwards", "blank"))
+        other = rng.randrange(len(lines))
+        if kind == "exchanged":
+            lines[place], lines[other] = lines[other], lines[place]
+        elif kind == "backwards":
+            lines.reverse()
+        else:
+            lines[place : place + 1] = {"twice": 2 * [lines[place]], "gone": [], "blank": [b"\n"]}[kind]
+        words = kind
+    else:
+        words, changed = _changed(rng, json.loads(lines[place]))
+        lines[place] = changed.text.encode("utf-8", "surrogatepass") + b"\n"
+    path.write_bytes(b"".join(lines))
+    case.note(path, f"line {place + 1}: {words}")
+
+
+@dataclass
+class _Changed:
+    """JSON values of which one is written as a text of its own."""
+
+    values: Any
+    mark: str
+    raw: str
+
+    @property
+    def text(self) -> str:
+        """The document."""
+        return json.dumps(self.values).replace(json.dumps(self.mark), self.raw)
+
+
+def _changed(rng: random.Random, values: Any) -> tuple[str, _Changed]:
+    """Change one value, name or order in a tree of JSON values; returns words for it, and the tree."""
+    mark, raw = f"mark-{rng.randrange(1 << 40)}", odd_json(rng)
+    if rng.random() < 0.03:
+        return f"all is {raw:.60}", _Changed(mark, mark, raw)
+    places = list(_places(values))
+    shallow = [place for place in places if place[0] is values]
+    container, key = rng.choice(shallow if rng.random() < 0.3 else places)
+    kind = rng.choice(("odd",) * 5 + ("near",) * 3 + ("gone", "renamed", "doubled", "added", "exchanged", "wrapped"))
+    value = container[key]
+    if kind == "near":
+        raw = json.dumps(_near(rng, value))
+    if kind in ("odd", "near"):
+        container[key] = mark
+    elif kind == "gone":
+        del container[key]
+    elif kind == "wrapped":
+        container[key] = rng.choice(([value], {"value": value}, str(value)))
+    elif kind == "exchanged":
+        other, name = rng.choice(places)
+        container[key], other[name] = other[name], container[key]
+        try:
+            json.dumps(values)
+        except ValueError:  # one was in the other
+            container[key], other[name] = None, None
+            return "exchanged", _Changed(None, mark, raw)
+    elif isinstance(container, list):
+        container.insert(key, mark)
+    elif kind == "added":
+        container[rng.choice((*NAMES, key + "_"))] = mark
+    elif kind == "renamed":
+        container[rng.choice(NAMES)] = container.pop(key)
+    else:  # the same name twice in one object
+        container[key] = mark
+        raw = f"{json.dumps(value)}, {json.dumps(key)}: {raw}"
+    return f"{key!s:.40} {kind} {raw:.60}", _Changed(values, mark, raw)
+
+
+def _places(values: Any) -> Any:
+    """Container and key of every value in a tree."""
+    items = values.items() if isinstance(values, dict) else enumerate(values) if isinstance(values, list) else ()
+    for key, value in items:
+        yield values, key
+        yield from _places(value)
+
+
+def _near(rng: random.Random, value: Any) -> Any:
+    """A value of the same kind that is almost right."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return rng.choice((value + 1, value - 1, value * 2, -value, value * (1 << 32), float(value), 0, int(value)))
+    if isinstance(value, str):
+        return rng.choice((value + "\n", value.upper(), value[:-1], value[::-1], f" {value}", value + "\u00e9"))
+    return rng.choice(({}, [], None)) if value is None else type(value)()
+
+
+def _with_checksum(changed: _Changed, *, refresh_digest: bool) -> str:
+    """A manifest's text with the checksum that its reader computes; as it is where it can be read by nobody."""
+    if not isinstance(changed.values, dict):
+        return changed.text
+    try:
+        read = json.loads(changed.text)
+        if refresh_digest and changed.values.get("config") != changed.mark:
+            changed.values["config_digest"] = read["config_digest"] = digest_of(read["config"])
+        del read["checksum"]
+        changed.values["checksum"] = checksum_of(read)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, ConfigError):
+        pass
+    return changed.text
+
+
+# --- pieces
+
+
+def _change_tensors(case: Case, path: Path) -> None:
+    """Change a file of tensors: names, shapes, kinds, offsets, what it says of itself, numbers that are none."""
+    rng, data = case.rng, path.read_bytes()
+    (length,) = struct.unpack_from("<Q", data)
+    head, body = data[8 : 8 + length], bytearray(data[8 + length :])
+    header = json.loads(head)
+    kind = rng.choice(("metadata",) * 4 + ("header",) * 5 + ("length", "numbers"))
+    if kind == "metadata" and "__metadata__" in header:
+        name = next(iter(header["__metadata__"]))
+        words, changed = _changed(rng, json.loads(header["__metadata__"][name]))
+        header["__metadata__"][name] = changed.text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+        head = json.dumps(header).encode()
+    elif kind == "numbers":
+        words = _spoil_number(rng, header, body)
+    elif kind != "length":
+        words, changed = _changed(rng, header)
+        head = changed.text.encode("utf-8", "surrogatepass")
+    head += b" " * (-len(head) % 8)
+    length = len(head)
+    if kind == "length":
+        length = rng.choice((0, 1, length - 1, length + 1, len(data), 1 << 32, 1 << 62, (1 << 64) - 1))
+        words = str(length)
+    path.write_bytes(struct.pack("<Q", length) + head + body)
+    case.note(path, f"{kind}: {words}")
+    if rng.random() < 0.9:
+        _seal_pieces(case)
+
+
+def _spoil_number(rng: random.Random, header: Mapping[str, Any], body: bytearray) -> str:
+    """Put a number that no run has into one of the tensors; returns words for it."""
+    spoilt = {
+        "F32": (struct.pack("<f", math.nan), struct.pack("<f", math.inf)),
+        "I64": (b"\xff" * 8, b"\xff" * 7 + b"\x7f"),
+    }
+    tensors = [(name, item) for name, item in header.items() if item.get("dtype") in spoilt]
+    name, item = rng.choice(tensors)
+    first, stop = item["data_offsets"]
+    number = rng.choice(spoilt[item["dtype"]])
+    if stop > first:
+        place = first + rng.randrange((stop - first) // len(number)) * len(number)
+        body[place : place + len(number)] = number
+    return f"{number.hex()} in {name}"
+
+
+def _change_segment(case: Case, path: Path) -> None:
+    """Change the header of a segment, with its checksum, or the words before it."""
+    rng, data = case.rng, path.read_bytes()
+    magic, number, length, _ = _SEGMENT_PREFIX.unpack_from(data)
+    head, body = data[_SEGMENT_PREFIX.size :][:length], data[_SEGMENT_PREFIX.size + length :]
+    kind = rng.choice(("header", "header", "header", "content", "prefix"))
+    words = kind
+    if kind == "header":
+        words, changed = _changed(rng, json.loads(head))
+        head = changed.text.encode("utf-8", "surrogatepass")
+    elif kind == "content":  # not what its checksums in the header say, unless it is sealed
+        body = rng.choice((body[: len(body) // 2], body + body, b"", _bomb(), rng.randbytes(len(body))))
+        values = json.loads(head)
+        values["compressed_bytes"], values["sha256"] = len(body), hashlib.sha256(body).hexdigest()
+        head = json.dumps(values).encode()
+    else:
+        number = rng.choice((number, number + 1, 0))
+        magic = rng.choice((magic, b"RINGSEGX"))
+    length, check = len(head), zlib.crc32(head)
+    if kind == "prefix":
+        length = rng.choice((length, 0, length + 1, (1 << 32) - 1))
+    path.write_bytes(_SEGMENT_PREFIX.pack(magic, number, length, check) + head + body)
+    case.note(path, f"{kind}: {words}")
+    if rng.random() < 0.9:
+        _seal_pieces(case)
+
+
+@cache
+def _bomb() -> bytes:
+    """Some kilobytes of zstd that hold 256 MiB."""
+    compressor = zstandard.ZstdCompressor().compressobj()
+    return b"".join([compressor.compress(bytes(1 << 20)) for _ in range(256)]) + compressor.flush()
+
+
+def _seal_pieces(case: Case) -> None:
+    """Make the sizes and checksums in all manifests suit the pieces as they are now."""
+    case.forged = True
+    for path in sorted((case.run / CHECKPOINTS).glob("checkpoint-*.json")):
+        if path.is_symlink() or not path.is_file() or path.stat().st_size > MOST_SEALED:
+            continue
+        try:
+            values = json.loads(path.read_bytes())
+            for piece in values["pieces"]:
+                _describe(piece, path.parent / piece["name"])
+            del values["checksum"]
+            path.write_text(json.dumps(values | {"checksum": checksum_of(values)}))
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OSError):
+            continue  # it is damaged itself
+
+
+def _describe(piece: dict[str, Any], path: Path) -> None:
+    """Have a piece's description suit the file, where that is one."""
+    if not path.is_symlink() and path.is_file() and path.stat().st_size < MOST_SEALED:
+        data = path.read_bytes()
+        piece["bytes"], piece["sha256"] = len(data), hashlib.sha256(data).hexdigest()

@@ -1,0 +1,379 @@
+"""The public readers of Ringside, each as a function from a run directory to parts of an answer.
+
+A part is a text, most often a digest of weights or of arrays. What a reader answers about a damaged run must consist of
+parts that it answers about a whole one, or an older checkpoint of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+import agent
+import ringside
+import zoo.catalogue
+from shared.boundary import expected, restore
+from shared.config import Config, ConfigError
+from shared.errors import CheckpointError, Unmendable
+from shared.files import json_object
+from shared.live import Live, withdraw
+from shared.manifest import find_checkpoint, load_boundary, load_segments
+from shared.memory import Memory, Plan
+from shared.weights_file import StoredWeights
+from tests.fuzz.workspace import Workspace
+from watch.records import RecordsError
+
+ENV = "tests.pixel_game:factory"
+"""Of the run `catch`, as its user names it."""
+MORE_STEPS = 4_800
+"""What a run is told to play when it goes on: more than the whole ones have."""
+MOST_MEMORY = 256 << 20
+"""Bytes of a run's memory that a case makes; a forger may ask for more, which is refused elsewhere."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A reader, and what may become of it."""
+
+    name: str
+    read: Callable[[Workspace, str], list[str]]
+    """From the workspace and the name of the whole run that was mutated to the parts of an answer."""
+    places: Mapping[str, int]
+    """Patterns of files that are mutated, with weights."""
+    errors: tuple[type[Exception], ...]
+    """What it may raise, with a sentence."""
+    cases: int
+    runs: Mapping[str, int] = field(default_factory=lambda: {"breakout": 4, "catch": 1})
+    """Whole runs that are mutated, with weights."""
+    unchecked: tuple[str, ...] = ()
+    """Patterns of files without a checksum: with what they hold an answer may change."""
+    also: Callable[[Workspace, str], list[str]] | None = None
+    """Another reader, of whose answers parts may come: what it reads may lie in the place of what this one reads."""
+    writes: bool = False
+    """True if it may write in the run directory."""
+    seconds: float = 10.0
+    """The longest that a case may take of a processor."""
+
+
+def _digest(data: Any) -> str:
+    return hashlib.sha256(np.ascontiguousarray(data).tobytes()).hexdigest()[:16]
+
+
+CHECKPOINT_PLACES = {
+    "checkpoints/checkpoint-*.json": 10,
+    "checkpoints/weights-*.safetensors": 8,
+    "checkpoints/boundary-*.safetensors": 4,
+    "checkpoints/segment-*.ring": 2,
+    "checkpoints": 1,
+    "*": 1,
+}
+RESUME_PLACES = CHECKPOINT_PLACES | {"checkpoints/boundary-*.safetensors": 8, "checkpoints/segment-*.ring": 8}
+RECORD_PLACES = {"config.json": 5, "metrics.jsonl": 6, "summary.json": 4, "evaluation-*.json": 3, "*": 1}
+
+
+def _env(whole: str) -> str | None:
+    """The env that a user of the run names, since no file may."""
+    return ENV if whole == "catch" else None
+
+
+# --- weights
+
+
+def _of_weights(weights: StoredWeights) -> list[str]:
+    return [_digest(weights.flat)]
+
+
+def read_weights(workspace: Workspace, whole: str) -> list[str]:
+    return _of_weights(agent.weights_at(workspace.run, _env(whole)))
+
+
+def read_weights_file(workspace: Workspace, whole: str) -> list[str]:
+    return _of_weights(agent.weights_at(workspace.run / "checkpoints" / "best.safetensors", _env(whole)))
+
+
+def read_one_manifest(workspace: Workspace, whole: str) -> list[str]:
+    return _of_weights(agent.weights_at(workspace.run / "checkpoints" / "checkpoint-00000005.json", _env(whole)))
+
+
+def read_agent(workspace: Workspace, whole: str) -> list[str]:
+    loaded = ringside.load_agent(workspace.run, device="cpu")
+    return [str(loaded.actions)]
+
+
+def read_to_evaluate(workspace: Workspace, whole: str) -> list[str]:
+    """What `ringside.evaluate` does before it plays."""
+    weights = agent.weights_at(workspace.run, _env(whole))
+    agent.require_actions(weights, agent.play_of(weights))
+    return _of_weights(weights)
+
+
+def read_to_begin(workspace: Workspace, whole: str) -> list[str]:
+    """A new run that begins with the weights."""
+    settings: dict[str, Any] = {"env": ENV} if whole == "catch" else {"game": "breakout"}
+    begin = ringside.starting_point(None, None).with_settings(
+        **settings, network="small", replay_size=10_000, run_dir=workspace.work / "new", init_from=workspace.run
+    )
+    ringside.plan(begin)
+    return ["begins"]
+
+
+# --- runs that go on
+
+
+def _plan(workspace: Workspace, whole: str) -> Plan:
+    env = _env(whole)
+    config = ringside.starting_point(None, workspace.run, env).with_settings(total_steps=MORE_STEPS)
+    return ringside.plan(config.with_settings(env=env) if env else config)
+
+
+def read_to_resume(workspace: Workspace, whole: str) -> list[str]:
+    """All that a resumed run reads, put where its processes find it."""
+    ready = _plan(workspace, whole)
+    assert ready.config.run.resume is not None
+    manifest = find_checkpoint(ready.config.run.resume)
+    manifest.require(ready.config)
+    if ready.layout().size > MOST_MEMORY:
+        return []
+    memory = Memory.create(ready)
+    try:
+        restore(memory, manifest.boundary, load_boundary(manifest, expected(memory)))
+        load_segments(manifest, memory.sizes, memory.ring.field)
+        return _of_memory(memory, manifest.boundary)
+    finally:
+        memory.arena.close()
+
+
+def _of_memory(memory: Memory, boundary: int) -> list[str]:
+    state = memory.learner_snapshots.read(boundary)
+    assert state is not None, "the learner's state is there"
+    lanes = [memory.lane_snapshots.read(lane, boundary) or b"" for lane in range(memory.sizes.lanes)]
+    window = [_digest(memory.ring.field[name]) for name in sorted(memory.ring.field)]
+    queue = memory.evaluations
+    return [
+        *(f"{name} {_digest(values)}" for name, values in state.items()),
+        *(f"lane {_digest(np.frombuffer(lane, np.uint8))}" for lane in lanes),
+        f"ring {' '.join(window)}",
+        f"queue {queue.queued[0]} {queue.done[0]} {_digest(queue.step)}",
+    ]
+
+
+def resume_and_write(workspace: Workspace, whole: str) -> list[str]:
+    """The launcher's and the scribe's part of a resumed run, which write in its directory."""
+    from shared.process import log_path
+    from watch.scribe import Scribe
+
+    ready = _plan(workspace, whole)
+    if ready.layout().size > MOST_MEMORY:
+        return []
+    memory = Memory.create(ready)
+    run_dir = ready.config.run.run_dir
+    assert run_dir is not None
+    try:
+        with ringside._owned(run_dir, ready.config):
+            Live.of_this_process(memory.arena.fd, ["NOOP"]).write(run_dir)
+            scribe = Scribe(memory, run_dir)
+            parts = _of_memory(memory, memory.board.committed)
+            memory.board.saved[0] = -1
+            scribe.save()
+            scribe.close()
+            scribe._files.metrics.close()
+            from shared import process
+
+            with open(process._open_log(log_path(run_dir, 0)), "ab") as log:
+                log.write(b"\n")
+            withdraw(run_dir)
+        return parts
+    finally:
+        memory.arena.close()
+
+
+# --- records
+
+
+def read_records(workspace: Workspace, whole: str) -> list[str]:
+    from watch.comparison import compare
+    from watch.records import load
+
+    records = load(workspace.run)
+    comparison = compare([records], [])
+    for columns in (records.rounds, records.episodes, records.evaluations):
+        assert all(column.dtype == np.float64 for column in columns.values())
+    assert math.isfinite(records.steps)
+    return [f"{records.game} {records.state} {len(comparison.games)}"]
+
+
+def read_report(workspace: Workspace, whole: str) -> list[str]:
+    from tasks.report import write_report
+
+    page, left_out = write_report([workspace.run], workspace.work / "report")
+    assert not left_out
+    assert "<script>mine" not in page.read_text()
+    figures = json_object((page.parent / "report.json").read_bytes())
+    assert figures is not None, "the figures of a report are strict JSON"
+    return []
+
+
+def read_metrics_file(workspace: Workspace, whole: str) -> list[str]:
+    """All that follow a file of metrics, and the writer that takes it up again."""
+    from watch.follow import Follower
+    from watch.metrics import MetricsLog, cut_metrics, read_metrics
+    from watch.page.curves import Curves
+
+    path = workspace.run / "metrics.jsonl"
+    if path.is_file() and path.stat().st_nlink > 1:
+        cut_metrics(path, MORE_STEPS)  # as before any run that writes it: the file outside is left to its other name
+    curves = Curves(path)
+    curves.read()
+    json.dumps(curves.since(0, []), allow_nan=False)
+    Follower(path).new()
+    errors = []
+    try:
+        list(read_metrics(path))
+    except Unmendable as error:
+        errors.append(error)
+    with MetricsLog(path) as log:
+        json.dumps([log.totals.best_return, log.totals.mean_return_100], allow_nan=False)
+    list(read_metrics(path))  # what was no record is gone
+    cut_metrics(path, 2)
+    list(read_metrics(path))
+    if errors:
+        raise errors[0]
+    return []
+
+
+# --- looking on
+
+
+def watch(workspace: Workspace, whole: str) -> list[str]:
+    """The page of a run that this process pretends to play."""
+    from watch.attach import newest_run
+    from watch.page.source import Source
+
+    assert newest_run(workspace.run.parent) == workspace.run
+    source = Source(workspace.run)
+    lives = source.lives
+    for _ in range(2):
+        source.refresh()
+        json.dumps(source.state(), default=str, allow_nan=False)
+        json.dumps(source.curves(0, []), allow_nan=False)
+        found = source.pictures(0, 96, 0)
+        if found is not None:
+            json.dumps(found[0], allow_nan=False)
+    if source.lives:
+        source._let_go()
+    return ["lives" if lives else "has ended"]
+
+
+# --- suites and the zoo
+
+
+def read_suite(workspace: Workspace, whole: str) -> list[str]:
+    """What a suite looks at before it goes on."""
+    from tasks.suite import jobs_of, weights_of
+
+    options = _suite_options(workspace)
+    (workspace.run.parent / "breakout-1").symlink_to(workspace.run)
+    (job,) = jobs_of(options, ["breakout"], workspace.run.parent)
+    parts = [f"finished {job.finished}", f"begun {job.begun}"]
+    for kind, (load, version) in weights_of(job.directory).items():
+        assert isinstance(version, int)
+        parts.append(f"{kind} {load.name}")
+    return parts
+
+
+def _suite_options(workspace: Workspace) -> Any:
+    from tasks.suite import Suite
+
+    config = Config.from_json(json.loads((workspace.runs / "breakout" / "config.json").read_bytes()))
+    sections = {name: getattr(config, name) for name in config.to_json()}
+    return Suite(**sections, games="breakout", seeds=1, out=workspace.run.parent)
+
+
+def add_to_zoo(workspace: Workspace, whole: str) -> list[str]:
+    """An entry of the zoo, made of the run; the evaluation itself is left out."""
+    from tasks import zoo as task
+
+    def evaluate(load: Path, *, env: str | None, device: str) -> dict[str, Any]:
+        weights = agent.weights_at(load, env)
+        plain = {"game": weights.game, "protocol": weights.protocol, "version": weights.version, "eval_epsilon": 0.0}
+        return plain | {"mean": 1.0, "sd": 0.0, "episodes": 1, "seed": 1}
+
+    place = workspace.work / "zoo"
+    place.mkdir()
+    with patch.object(zoo.catalogue, "ZOO", place), patch.object(ringside, "evaluate", evaluate):
+        task._add(workspace.run, _env(whole), "fuzzed", "cpu")
+        assert zoo.catalogue.names() == ("fuzzed",)
+        return _of_weights(agent.weights_at("fuzzed", _env(whole)))
+
+
+CONFIG_ERRORS = (ConfigError,)
+TARGETS = (
+    Target("weights", read_weights, CHECKPOINT_PLACES, CONFIG_ERRORS, 1_800),
+    Target(
+        "best weights",
+        read_weights_file,
+        {"checkpoints/best.safetensors": 9, "checkpoints": 1},
+        CONFIG_ERRORS,
+        900,
+        also=read_weights,
+    ),
+    Target("one manifest", read_one_manifest, CHECKPOINT_PLACES, CONFIG_ERRORS, 400),
+    Target("load_agent", read_agent, CHECKPOINT_PLACES, CONFIG_ERRORS, 300),
+    Target("evaluate", read_to_evaluate, CHECKPOINT_PLACES, CONFIG_ERRORS, 400),
+    Target("init_from", read_to_begin, CHECKPOINT_PLACES, CONFIG_ERRORS, 200),
+    Target("resume", read_to_resume, RESUME_PLACES, (ConfigError, CheckpointError), 1_200),
+    Target(
+        "resume and write",
+        resume_and_write,
+        RESUME_PLACES | {"logs": 1, "logs/*": 2, "tensorboard": 1, "tensorboard/*": 1, "metrics.jsonl": 4, "*": 4},
+        (Unmendable, OSError),
+        400,
+        unchecked=("metrics.jsonl", "checkpoints/best*", "."),
+        writes=True,
+    ),
+    Target("records", read_records, RECORD_PLACES, (RecordsError,), 1_700, unchecked=("*",)),
+    Target("report", read_report, RECORD_PLACES, CONFIG_ERRORS, 50, unchecked=("*",), seconds=100.0),
+    Target(
+        "metrics",
+        read_metrics_file,
+        {"metrics.jsonl": 1},
+        (Unmendable, OSError),
+        1_400,
+        unchecked=("*",),
+        writes=True,
+    ),
+    Target(
+        "watch",
+        watch,
+        {"live.json": 6, "config.json": 5, "metrics.jsonl": 2, "summary.json": 2, "*": 1},
+        CONFIG_ERRORS,
+        900,
+        runs={"living": 1},
+        unchecked=("*",),
+    ),
+    Target(
+        "suite",
+        read_suite,
+        {"config.json": 4, "summary.json": 4, "checkpoints/best.safetensors": 3, **CHECKPOINT_PLACES},
+        CONFIG_ERRORS,
+        300,
+        runs={"breakout": 1},
+        unchecked=("*",),
+    ),
+    Target(
+        "zoo",
+        add_to_zoo,
+        {"config.json": 5, "summary.json": 5, **CHECKPOINT_PLACES},
+        CONFIG_ERRORS,
+        300,
+        unchecked=("config.json", "summary.json"),
+    ),
+)

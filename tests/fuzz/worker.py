@@ -1,0 +1,246 @@
+"""A process that tries cases: each a run that is mutated, read, and compared with what a whole run reads as.
+
+    python -m tests.fuzz.worker ROOT TARGET FIRST STOP
+
+ROOT is a workspace (tests/fuzz/workspace.py) with whole runs. ROOT/results.jsonl gets JSON lines: one as a case begins,
+one as it ends. The worker limits itself: the processor time and the wall clock of a case, and its memory.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import fnmatch
+import gc
+import json
+import os
+import random
+import resource
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, BinaryIO
+
+from shared.manifest import CHECKPOINTS, manifests_in
+from tests.fuzz.mutate import Case, mutate
+from tests.fuzz.odd import MARKER
+from tests.fuzz.readers import TARGETS, Target
+from tests.fuzz.workspace import Signature, Workspace, contents, signature
+
+WALL_SECONDS = 20.0
+"""The longest that a case may wait; far more than any takes, for a machine under load."""
+MEMORY_BYTES = 2 << 30
+"""Address space that cases may take beside what is loaded."""
+MOST_CHARACTERS = 2_000
+"""Of a sentence."""
+ROOT = str(Path(__file__).resolve().parents[2])
+
+
+class OutOfTime(BaseException):
+    """A case took too long. No reader catches it."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a case ended: `same`, `refused`, or a `fault`."""
+
+    kind: str
+    words: str
+    """The sentence; or, of a fault, its cause and where."""
+
+
+@contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Raise `OutOfTime` where the body takes longer, of a processor or of the clock."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        kind = "processor" if number == signal.SIGPROF else "clock"
+        raise OutOfTime(kind)
+
+    signal.signal(signal.SIGPROF, stop)
+    signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_REAL, WALL_SECONDS + seconds)
+    faulthandler.dump_traceback_later(2 * (WALL_SECONDS + seconds), exit=True)  # code that lets no signal through
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+
+
+def flaw_of(sentence: str) -> str | None:
+    """Why a sentence is none for a user; None: it is one."""
+    if "Traceback" in sentence:
+        return "a traceback"
+    if len(sentence) > MOST_CHARACTERS:
+        return f"{len(sentence):,} characters"
+    if not sentence.strip():
+        return "nothing"
+    strange = next((sign for sign in sentence if not sign.isprintable()), None)
+    return None if strange is None else f"the character {strange!a}"
+
+
+def place_of(error: BaseException) -> str:
+    """Where in Ringside's own code an error came from: the innermost line that is ours."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if frame.filename.startswith(ROOT) and "/tests/" not in frame.filename]
+    if not ours:
+        return "tests"
+    return f"{os.path.relpath(ours[-1].filename, ROOT)}:{ours[-1].name}"
+
+
+def tried(target: Target, workspace: Workspace, whole: str) -> tuple[Outcome, list[str]]:
+    """Read the run as it is now; returns how that ended, and the parts of the answer."""
+    try:
+        with limited(target.seconds):
+            return Outcome("same", ""), target.read(workspace, whole)
+    except target.errors as error:
+        flaw = flaw_of(str(error))
+        if flaw is None or isinstance(error, OSError):
+            return Outcome("refused", str(error)), []
+        return Outcome("fault", f"a sentence with {flaw} from {place_of(error)}: {str(error)[:200]!a}"), []
+    except (Exception, OutOfTime, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001  (they are what is looked for)
+        return Outcome("fault", f"{type(error).__name__} from {place_of(error)}: {str(error)[:200]!a}"), []
+
+
+class Worker:
+    """Tries cases of one target."""
+
+    def __init__(self, root: Path, target: Target, results: BinaryIO) -> None:
+        self._target = target
+        self._workspace = Workspace(root)
+        self._results = results
+        self._workspace.make(self._workspace.runs / "catch")
+        sys.path.append(str(self._workspace.code))
+        tempfile.tempdir = str(self._workspace.temporary)
+        if "living" in target.runs:
+            self._living = _pretend(self._workspace)
+        self._known = {part for whole in target.runs for part in self._parts_of(whole)}
+        self._files = contents(self._workspace.outside / "run")
+        size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY_BYTES, resource.RLIM_INFINITY))
+
+    def _parts_of(self, whole: str) -> set[str]:
+        """The parts of what the target answers about a whole run, and about an older checkpoint of it."""
+        workspace, found = self._workspace, set[str]()
+        newest = manifests_in(workspace.runs / whole / CHECKPOINTS)[:1] if "living" not in whole else []
+        for without in [None, *(path.name for _, path in newest)]:
+            workspace.renew(whole)
+            if without is not None:
+                (workspace.run / CHECKPOINTS / without).unlink()
+            outcome, parts = tried(self._target, workspace, whole)
+            assert outcome.kind == "same" or without is not None, (self._target.name, whole, without, outcome)
+            found |= set(parts)
+            if self._target.also is not None:
+                found |= set(self._target.also(workspace, whole))
+        return found
+
+    def case(self, number: int) -> None:
+        """Try one case, and write down how it ended."""
+        begun = time.monotonic()
+        target, workspace = self._target, self._workspace
+        rng = random.Random(f"{target.name}/{number}")
+        whole = rng.choices(list(target.runs), list(target.runs.values()))[0]
+        workspace.renew(whole)
+        case = Case(rng, workspace.run, workspace.outside / "run", workspace.outside)
+        self._write({"case": number, "begun": True})
+        mutate(case, target.places)
+        before, beside, descriptors = signature(workspace.run), signature(workspace.outside), _descriptors()
+        outcome, parts = tried(target, workspace, whole)
+        outcome = self._judged(case, outcome, parts)
+        moved = _difference(before, signature(workspace.run))
+        if outcome.kind != "fault":
+            if moved and not target.writes:
+                outcome = Outcome("fault", f"the run was written to: {moved}")
+            elif moved := _difference(beside, signature(workspace.outside)):
+                outcome = Outcome("fault", f"a file outside was touched: {moved}")
+            elif workspace.mark.exists():
+                outcome = Outcome("fault", "foreign code was executed")
+            elif left := sorted(os.listdir(workspace.temporary)):
+                outcome = Outcome("fault", f"{left[0]} was left in the directory for temporary files")
+            elif not target.writes and (opened := _opened_since(descriptors)):
+                outcome = Outcome("fault", f"{len(opened)} descriptors were left open")
+        sys.modules.pop(MARKER, None)
+        seconds = time.monotonic() - begun
+        found = {"case": number, "run": whole, "done": case.done, "kind": outcome.kind, "words": outcome.words}
+        self._write(found | {"seconds": round(seconds, 3)})
+
+    def _judged(self, case: Case, outcome: Outcome, parts: list[str]) -> Outcome:
+        """A fault where an answer is of no whole run."""
+        if outcome.kind != "same":
+            return outcome
+        unchecked = any(fnmatch.fnmatch(name, each) for name in case.touched for each in self._target.unchecked)
+        strange = set(parts) - self._known
+        if strange and not unchecked:
+            return Outcome("fault", f"another answer than any whole checkpoint gives: {sorted(strange)[0]:.60}")
+        return outcome
+
+    def finish(self) -> None:
+        """Compare the contents outside: a write may have left times as they were."""
+        assert contents(self._workspace.outside / "run") == self._files, "a file outside was written to"
+
+    def _write(self, found: dict[str, Any]) -> None:
+        self._results.write(json.dumps(found).encode() + b"\n")
+        self._results.flush()
+
+
+def _opened_since(before: set[int]) -> set[int]:
+    """Descriptors that were opened and are held by more than what waits to be collected."""
+    if _descriptors() - before:
+        gc.collect()
+    return _descriptors() - before
+
+
+def _descriptors() -> set[int]:
+    """Open descriptors, but the one that it takes to list them."""
+    listed = os.open("/proc/self/fd", os.O_RDONLY)
+    try:
+        return {int(name) for name in os.listdir(listed)} - {listed}
+    finally:
+        os.close(listed)
+
+
+def _difference(before: Signature, after: Signature) -> str | None:
+    """The first file that is not as it was; None: all are."""
+    names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    return names[0] if names else None
+
+
+def _pretend(workspace: Workspace) -> Any:
+    """Pretend to play a run, whose directory goes to the whole ones."""
+    from tests.watched import Pretended
+
+    whole = workspace.runs / "living"
+    pretended = Pretended(whole)
+    pretended.play(30)
+    for name in ("metrics.jsonl", "summary.json"):
+        (whole / name).write_bytes((workspace.runs / "breakout" / name).read_bytes())
+    return pretended
+
+
+def main(words: list[str]) -> None:
+    """Try the cases [FIRST, STOP) of a target."""
+    root, name, first, stop = Path(words[0]), words[1], int(words[2]), int(words[3])
+    (target,) = (each for each in TARGETS if each.name == name)
+    os.umask(0o022)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (most, most)
+    )  # a writer that is refused leaves some to the end of its process
+    with open(root / "results.jsonl", "ab") as results:
+        worker = Worker(root, target, results)
+        for number in range(first, stop):
+            worker.case(number)
+        worker.finish()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

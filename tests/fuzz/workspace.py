@@ -1,0 +1,171 @@
+"""The directory in which cases are tried: a copy of a run, and everything beside it that no case may touch.
+
+runs/           whole runs, to copy from
+case/run/       the copy that is mutated
+case/work/      the current directory, for what a reader is asked to write
+outside/        canaries: files that links may lead to, and that must stay as they are
+code/           a module whose import leaves a mark
+mark            that mark
+tmp/            TMPDIR
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.fuzz.odd import MARKER
+
+_CODE = '''"""Code that a file of a run names: importing it, or calling anything of it, leaves a mark."""
+from pathlib import Path
+
+Path({mark!r}).write_text("executed")
+
+
+def factory(**settings):
+    raise RuntimeError("executed")
+'''
+
+VICTIMS = {"victim.txt": "This is nobody's run.\n", "victim.json": '{"format": 1}\n'}
+"""Files that links lead to, by their names."""
+
+Signature = dict[str, tuple[int, ...]]
+"""Kind and rights, size, times, number and owner of every file, by its path."""
+
+
+def signature(directory: Path) -> Signature:
+    """Everything about the files below a directory that a write would change, but their content and access times."""
+    found: Signature = {}
+    for at, directories, files in os.walk(directory):
+        for name in (".", *directories, *files):
+            path = os.path.join(at, name)
+            status = os.lstat(path)
+            found[os.path.relpath(path, directory)] = (
+                *(status.st_mode, status.st_size, status.st_mtime_ns),
+                *(status.st_ino, status.st_uid, status.st_gid),
+            )
+    return found
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    """The content of every plain file below a directory, by its path."""
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if stat.S_ISREG(path.lstat().st_mode)
+    }
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """The directory of one worker."""
+
+    root: Path
+    _copied: dict[str, Signature] = field(default_factory=dict)
+    """The signature of the run in `case`, as it was copied, by its name."""
+
+    @property
+    def case(self) -> Path:
+        """The directory of the run that is mutated."""
+        return self.root / "case"
+
+    @property
+    def runs(self) -> Path:
+        """Whole runs."""
+        return self.root / "runs"
+
+    @property
+    def run(self) -> Path:
+        """The run that is mutated."""
+        return self.case / "run"
+
+    @property
+    def work(self) -> Path:
+        """Where a reader may write."""
+        return self.case / "work"
+
+    @property
+    def outside(self) -> Path:
+        """What no case may touch."""
+        return self.root / "outside"
+
+    @property
+    def code(self) -> Path:
+        """A directory for the search path of Python."""
+        return self.root / "code"
+
+    @property
+    def mark(self) -> Path:
+        """There as soon as foreign code was executed."""
+        return self.root / "mark"
+
+    @property
+    def temporary(self) -> Path:
+        """Where temporary files go."""
+        return self.root / "tmp"
+
+    def make(self, run: Path) -> None:
+        """Make everything but the whole runs; `run` is copied to the outside, too."""
+        for directory in (self.work, self.outside / "same", self.code, self.temporary):
+            directory.mkdir(parents=True, exist_ok=True)
+        if not (self.outside / "run").exists():
+            shutil.copytree(run, self.outside / "run")
+            os.mkfifo(self.outside / "pipe")
+        (self.code / f"{MARKER}.py").write_text(_CODE.format(mark=str(self.mark)))
+
+    def renew(self, whole: str) -> None:
+        """Put a whole run, and nothing else, where cases are tried. What is still as it was copied stays."""
+        copied = self._copied.get(whole)
+        if copied is None or not self._mend(self.runs / whole, copied):
+            remove(self.case)
+            self.case.mkdir()
+            shutil.copytree(self.runs / whole, self.run)
+            self._copied.clear()
+            self._copied[whole] = signature(self.run)
+        for directory in (self.work, self.outside / "same", self.temporary):
+            if not directory.is_dir() or any(directory.iterdir()):
+                remove(directory)
+                directory.mkdir()
+        for name, content in VICTIMS.items():
+            path = self.outside / name
+            if not path.is_file() or path.read_text() != content or path.stat().st_nlink > 1:
+                remove(path)
+                path.write_text(content)
+        self.mark.unlink(missing_ok=True)
+
+    def _mend(self, whole: Path, copied: Signature) -> bool:
+        """Copy again what a case changed in the run; False: more than plain files is changed."""
+        found = signature(self.run)
+        beside = {path.name for path in self.case.iterdir()}
+        if beside != {self.run.name, self.work.name} or _directories(found) != _directories(copied):
+            return False
+        for name in copied.keys() | found.keys():
+            if copied.get(name) != found.get(name) and not (whole / name).is_dir():
+                path = self.run / name
+                path.unlink(missing_ok=True)
+                if name in copied:
+                    shutil.copy2(whole / name, path)
+        copied.clear()
+        copied.update(signature(self.run))
+        return True
+
+
+def _directories(found: Signature) -> set[tuple[str, int, int]]:
+    """The directories of a signature, with their rights and owners."""
+    return {(name, item[0], item[4]) for name, item in found.items() if stat.S_ISDIR(item[0])}
+
+
+def remove(directory: Path) -> None:
+    """Remove a file, or a directory that may hold anything; links are not followed."""
+    for at, directories, _ in os.walk(directory):
+        for name in directories:
+            path = Path(at, name)
+            if not path.is_symlink():
+                path.chmod(0o700)
+    if directory.is_dir():
+        shutil.rmtree(directory)
+    else:
+        directory.unlink(missing_ok=True)
