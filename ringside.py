@@ -245,9 +245,10 @@ def continues(ready: Plan) -> bool:
 
     Raises `ConfigError` when the checkpoint or the weights to begin with do not suit the plan, or the run is finished.
     """
-    from shared.errors import CheckpointError
+    from shared.errors import CheckpointError, FileError
     from shared.manifest import find_checkpoint
     from shared.weights_file import load_weights
+    from watch.metrics import require_readable
 
     config, run = ready.config, ready.config.run
     assert run.run_dir is not None
@@ -262,8 +263,9 @@ def continues(ready: Plan) -> bool:
                     f"new run from its weights with --init-from {run.resume}."
                 )
             own = os.path.isdir(run.run_dir) and run.run_dir.samefile(checkpoint.run_dir)
+            require_readable(checkpoint.run_dir / METRICS_FILE)
             _require_more_to_do(checkpoint, ready)
-    except CheckpointError as error:
+    except (CheckpointError, FileError) as error:
         raise ConfigError(f"--resume {run.resume} cannot be continued. {error}") from error
     if run.init_from is not None:
         try:

@@ -90,20 +90,20 @@ def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
         MetricsError: something in the middle is no record. FileError: it is no plain file, or too large.
     """
     pending: list[dict[str, Any]] = []
-    for _, record in _lines(path, limit=_FILE_LIMIT):
+    for _, record in _lines(path):
         pending.append(record)
         if record["kind"] != "episode":
             yield from pending
             pending = []
 
 
-def _lines(path: Path, *, damaged: bool = False, limit: int | None = None) -> Iterator[tuple[bytes, dict[str, Any]]]:
+def _lines(path: Path, *, damaged: bool = False) -> Iterator[tuple[bytes, dict[str, Any]]]:
     """Every line of the file that is a record, as bytes and parsed; what no record follows is left out.
 
-    `damaged`: so is what one follows, which otherwise is a `MetricsError`. `limit`: bytes of the file at most.
+    `damaged`: so is what one follows, which otherwise is a `MetricsError`.
     """
     unreadable = 0
-    with open_to_read(path, limit) as file:
+    with open_to_read(path, _FILE_LIMIT) as file:
         for number, line in enumerate(iter(partial(file.readline, _LINE_LIMIT), b""), start=1):
             record = parse_record(line)
             if record is None:
@@ -127,6 +127,16 @@ def parse_record(line: bytes) -> dict[str, Any] | None:
         return None
     whole = all(type(record.get(name)) in types for name, types in _NEEDED[kind].items())
     return record if whole else None
+
+
+def require_readable(path: Path) -> None:
+    """Refuse a metrics.jsonl that a run could not take up; it may not be there.
+
+    Raises:
+        FileError: it is no plain file, or too large. OSError: as the system says it.
+    """
+    if os.path.lexists(path):
+        open_to_read(path, _FILE_LIMIT).close()
 
 
 def evaluations_in(path: Path) -> set[int]:
@@ -201,7 +211,7 @@ class MetricsLog:
         What is no record is left out: a disk that fails may lose what it had taken.
 
         Raises:
-            OSError: as the system says it.
+            FileError: it is too large. OSError: as the system says it.
         """
         self._path = path
         self._fd = _open(path)

@@ -25,6 +25,7 @@ from typing import Any
 import zstandard
 
 from shared.config import ConfigError, digest_of
+from shared.live import LIVE_FILE, start_of
 from shared.manifest import CHECKPOINTS, checksum_of
 from tests.fuzz.odd import NAMES, odd_json
 
@@ -87,6 +88,8 @@ def _mutate_one(case: Case, path: Path) -> None:
     ways: list[tuple[Callable[[Case, Path], None], int]] = [(_replace, 3)]
     if path.is_symlink() or not path.is_file() or path.stat().st_size > MOST_SEALED:
         ways = [(_replace, 1)]
+    elif path.name == LIVE_FILE:
+        ways += [(_change_json, 6), (_change_bytes, 2), (_point_elsewhere, 3)]
     elif path.suffix == ".json":
         ways += [(_change_json, 7), (_change_bytes, 2)]
     elif path.suffix == ".jsonl":
@@ -305,6 +308,15 @@ def _change_json(case: Case, path: Path) -> None:
     encoding = "utf-16" if rng.random() < 0.02 else "utf-8"
     path.write_bytes(text.encode(encoding, "surrogatepass"))
     case.note(path, words)
+
+
+def _point_elsewhere(case: Case, path: Path) -> None:
+    """Have a run's announcement lead to a living process, and to any of its descriptors."""
+    process = case.rng.choice((os.getpid(), os.getpid(), os.getppid(), 1))
+    values = json.loads(path.read_bytes())
+    values |= {"process": process, "started": start_of(process), "descriptor": case.rng.randrange(16)}
+    path.write_text(json.dumps(values))
+    case.note(path, f"leads to {process}, {values['descriptor']}")
 
 
 def _change_line(case: Case, path: Path) -> None:

@@ -215,7 +215,7 @@ def _difference(before: Signature, after: Signature) -> str | None:
 
 
 def _pretend(workspace: Workspace) -> Any:
-    """Pretend to play a run, whose directory goes to the whole ones."""
+    """Pretend to play a run, whose directory goes to the whole ones, beside regions that are not whole."""
     from tests.watched import Pretended
 
     whole = workspace.runs / "living"
@@ -223,7 +223,15 @@ def _pretend(workspace: Workspace) -> Any:
     pretended.play(30)
     for name in ("metrics.jsonl", "summary.json"):
         (whole / name).write_bytes((workspace.runs / "breakout" / name).read_bytes())
-    return pretended
+    region = os.pread(pretended.memory.arena.fd, pretended.memory.arena.layout.size, 0)
+    return pretended, [_region(content) for content in (b"", bytes(4096), region[:4096], region[: len(region) // 2])]
+
+
+def _region(content: bytes) -> int:
+    """A descriptor of a region that is called like a run's, and is none."""
+    descriptor = os.memfd_create("ringside")
+    os.write(descriptor, content)
+    return descriptor
 
 
 def main(words: list[str]) -> None:

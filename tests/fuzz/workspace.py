@@ -29,7 +29,7 @@ def factory(**settings):
     raise RuntimeError("executed")
 '''
 
-VICTIMS = {"victim.txt": "This is nobody's run.\n", "victim.json": '{"format": 1}\n'}
+VICTIMS = {"victim.txt": b"This is nobody's run.\n", "victim.json": b'{"format": 1}\n'}
 """Files that links lead to, by their names."""
 
 Signature = dict[str, tuple[int, ...]]
@@ -131,9 +131,11 @@ class Workspace:
                 directory.mkdir()
         for name, content in VICTIMS.items():
             path = self.outside / name
-            if not path.is_file() or path.read_text() != content or path.stat().st_nlink > 1:
+            # A mutation of a link may have changed it, into a file of any size.
+            size, links = (path.stat().st_size, path.stat().st_nlink) if path.is_file() else (0, 0)
+            if (size, links) != (len(content), 1) or path.read_bytes() != content:
                 remove(path)
-                path.write_text(content)
+                path.write_bytes(content)
         self.mark.unlink(missing_ok=True)
 
     def _mend(self, whole: Path, copied: Signature) -> bool:

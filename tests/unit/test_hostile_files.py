@@ -7,6 +7,7 @@ import os
 import re
 import socket
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ from tests.written_runs import write_run as write_records
 from watch.attach import newest_run, read_config
 from watch.comparison import compare
 from watch.follow import Follower
-from watch.metrics import MetricsLog, read_metrics
+from watch.metrics import MetricsLog, cut_metrics, evaluations_in, read_metrics, require_readable, totals_before
 from watch.notes import notes
 from watch.page.curves import Curves
 from watch.records import RecordsError, load
@@ -360,6 +361,34 @@ def test_a_file_of_metrics_without_lines_is_not_read_whole(tmp_path: Path) -> No
     path.write_bytes(b"")
     os.truncate(path, 1 << 40)
     assert Follower(path).new() == []
+
+
+@pytest.mark.parametrize(
+    "take_up",
+    [
+        MetricsLog,
+        require_readable,
+        evaluations_in,
+        partial(cut_metrics, boundary=1),
+        partial(totals_before, boundary=1),
+    ],
+)
+def test_a_file_of_metrics_that_is_too_large_is_not_taken_up(take_up: Callable[[Path], object], tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b"")
+    os.truncate(path, 20 << 30)
+    with pytest.raises(FileError, match=r"metrics\.jsonl has 21,474,836,480 bytes; it may have at most"):
+        take_up(path)
+
+
+def test_a_run_whose_file_of_metrics_is_too_large_is_not_continued(tmp_path: Path) -> None:
+    write_run(tmp_path, 1, ringside.check(CONFIG).config)
+    (tmp_path / "metrics.jsonl").touch()
+    config = ringside.starting_point(None, tmp_path)
+    ringside.plan(config)
+    os.truncate(tmp_path / "metrics.jsonl", 20 << 30)
+    with pytest.raises(ConfigError, match=r"cannot be continued\. metrics\.jsonl has 21,474,836,480 bytes"):
+        ringside.plan(config)
 
 
 def test_records_are_followed_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
