@@ -141,8 +141,13 @@ def evaluation_of(
     seed: int,
     returns: Sequence[float],
     steps: int,
+    *,
+    eval_steps: int | None = None,
 ) -> dict[str, Any]:
-    """Episodes that were played to their ends by the rules of the protocol, judged: JSON values."""
+    """Episodes that were played by the rules of the protocol, judged: JSON values.
+
+    `eval_steps`: the steps that the episodes were to fill; None: a number of episodes was played.
+    """
     from shared import machine
     from shared.scores import SOURCE
     from watch.scores import summarise
@@ -156,6 +161,7 @@ def evaluation_of(
         "steps": steps,
         "eval_epsilon": rules.epsilon,
         "eval_max_frames": rules.max_frames,
+        "eval_steps": eval_steps,
         "seed": seed,
         "version": weights.version,
         "device": network.device,

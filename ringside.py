@@ -349,5 +349,6 @@ def evaluate(
         played = play_steps(play, rules, seed, 0, steps, stacks, ask, drops_last=protocol.drops_last_episode)
     else:
         played = play_episodes(play, rules, seed, 0, episodes or protocol.eval_episodes, stacks, ask)
-    judged = evaluation_of(weights, network, rules, seed, played.returns.tolist(), int(played.lengths.sum()))
-    return {**judged, "eval_steps": steps}
+    return evaluation_of(
+        weights, network, rules, seed, played.returns.tolist(), int(played.lengths.sum()), eval_steps=steps
+    )

@@ -59,12 +59,16 @@ def test_the_program_ends_with_the_code_and_the_sentence(launched: Launch) -> No
 def test_what_may_not_be_read_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """As root nothing is refused, so here it is by hand."""
 
-    def refuse(path: Path) -> bool:
+    def refuse(path: Path) -> None:
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
-    monkeypatch.setattr(Path, "is_file", refuse)
+    monkeypatch.setattr(Path, "iterdir", refuse)
     assert launch_py.main(["eval", "--load", str(ROOT)]) == 2
-    assert capsys.readouterr().err.startswith(f"launch.py: This user may not read or write {ROOT}")
+    told = f"launch.py: --load {ROOT} cannot be used. {ROOT} cannot be read: Permission denied.\n"
+    assert capsys.readouterr().err == told
+    monkeypatch.setattr("tasks.eval.main", lambda _: refuse(ROOT))
+    assert launch_py.main(["eval"]) == 2
+    assert capsys.readouterr().err == f"launch.py: This user may not read or write {ROOT}.\n"
 
 
 def test_no_value_is_said_as_help_shows_it() -> None:
