@@ -28,6 +28,7 @@ from shared.config import ConfigError, digest_of
 from shared.live import LIVE_FILE, start_of
 from shared.manifest import CHECKPOINTS, checksum_of
 from tests.fuzz.odd import NAMES, odd_json
+from tests.fuzz.workspace import remove
 
 SPARSE_BYTES = 20 << 30
 """Of a file that takes no room and may not be read."""
@@ -69,16 +70,27 @@ def mutate(case: Case, places: Mapping[str, int]) -> None:
         _add(case)
     for _ in range(rng.choices((1, 2, 3), (8, 1, 1))[0]):
         pattern = rng.choices(list(places), list(places.values()))[0]
-        found = sorted(case.run.glob(pattern))
+        found = sorted(path for path in case.run.glob(pattern) if _is_inside(case, path))
         if found:
             _mutate_one(case, rng.choice(found))
+
+
+def _is_own(path: Path) -> bool:
+    """True for a plain file of moderate size that nothing outside is another name of."""
+    status = path.lstat()
+    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and status.st_size <= MOST_SEALED
+
+
+def _is_inside(case: Case, path: Path) -> bool:
+    """True if a path is in the run itself, and not behind a link that an earlier mutation has put there."""
+    return path.parent.resolve() == case.run.resolve() / path.parent.relative_to(case.run)
 
 
 def _leave_one_checkpoint(case: Case) -> None:
     """Take all manifests but one away: no older checkpoint steps in for what is changed."""
     manifests = sorted((case.run / CHECKPOINTS).glob("checkpoint-*.json"))
     for path in manifests:
-        if path != manifests[-1]:
+        if path != manifests[-1] and _is_own(path):
             path.unlink()
             case.note(path, "removed")
 
@@ -86,7 +98,7 @@ def _leave_one_checkpoint(case: Case) -> None:
 def _mutate_one(case: Case, path: Path) -> None:
     """Change one file or directory."""
     ways: list[tuple[Callable[[Case, Path], None], int]] = [(_replace, 3)]
-    if path.is_symlink() or not path.is_file() or path.stat().st_size > MOST_SEALED:
+    if not _is_own(path):
         ways = [(_replace, 1)]
     elif path.name == LIVE_FILE:
         ways += [(_change_json, 6), (_change_bytes, 2), (_point_elsewhere, 3)]
@@ -113,15 +125,14 @@ def _add(case: Case) -> None:
     rng = case.rng
     victim = case.outside / "victim.txt"
     checkpoints = case.run / CHECKPOINTS
-    if not checkpoints.is_dir():
+    if checkpoints.is_symlink() or not checkpoints.is_dir():
         return
     kind = rng.choice(("manifest", "manifests", "temporaries", "pieces to come"))
     if kind == "manifest":
         number = rng.choice(("99999999", "9" * 200, "00000006", "\u0660" * 8, "00000005\u0661"))
         path = checkpoints / f"checkpoint-{number}.json"
-        path.write_bytes(
-            rng.choice((b"{}", b"", rng.choice(sorted(checkpoints.glob("checkpoint-*.json"))).read_bytes()))
-        )
+        manifests = [each for each in sorted(checkpoints.glob("checkpoint-*.json")) if _is_own(each)]
+        path.write_bytes(rng.choice((b"{}", b"", *(each.read_bytes() for each in manifests))))
         case.note(path, "added")
     elif kind == "manifests":
         for number in range(6, 306):
@@ -179,7 +190,10 @@ def _change_bytes(case: Case, path: Path) -> None:
 
 
 def _replace(case: Case, path: Path) -> None:
-    """Put something else in the place of a file or a directory, or take it away."""
+    """Put something else in the place of a file or a directory, or take it away.
+
+    The process may be root's, so nothing here follows a link that leads out of the run.
+    """
     rng = case.rng
     kinds: dict[str, Callable[[Case, Path, bool], None]] = {
         "link": _put_link,
@@ -193,22 +207,17 @@ def _replace(case: Case, path: Path) -> None:
         "file": lambda case, path, was: path.write_bytes(rng.choice((b"", b"{}\n", b"[]", b"\xff\xfe{}", bytes(100)))),
         "another": _put_another,
         "other run's": _put_other_run,
-        "mode": _put_mode,
+        "mode": _change_mode,
         "device": _put_device,
     }
     kind = rng.choice(list(kinds))
-    was_directory, kept = path.is_dir(), case.run.parent / "replaced"
-    path.rename(kept)
-    try:
+    was_directory, kept = path.is_dir() and not path.is_symlink(), case.run.parent / "replaced"
+    if kind == "mode":
+        _change_mode(case, path, was_directory)
+    else:
+        path.rename(kept)
         kinds[kind](case, path, was_directory)
-    finally:
-        if kind == "mode":
-            kept.rename(path)
-            _change_mode(rng, path)
-        elif kept.is_dir() and not kept.is_symlink():
-            shutil.rmtree(kept)
-        else:
-            kept.unlink()
+        remove(kept)
     case.note(path, f"replaced by {kind}")
 
 
@@ -216,13 +225,13 @@ def _put_link(case: Case, path: Path, was_directory: bool) -> None:
     """A symbolic link to the outside, to nowhere, to what has no end, or along many others."""
     rng = case.rng
     same = case.outside / "same"
-    kept = path.parent.parent / "replaced" if path.parent == case.run else case.run.parent / "replaced"
+    kept = case.run.parent / "replaced"
     run = case.outside / "run"
     targets = [case.outside / "victim.txt", case.outside / "gone", Path("/dev/zero"), same]
     targets += [run if was_directory else run / "config.json"]
-    targets += [Path("/proc/self/mem"), Path("/dev/tty"), case.outside / "pipe", path.parent, Path("/")]
+    targets += [Path("/proc/self/mem"), Path("/dev/tty"), case.outside / "pipe", path.parent, case.outside]
     target = rng.choice(targets)
-    if target == same:
+    if target == same and (was_directory or _is_own(kept)):
         _copy(kept, same / path.name)
         target = same / path.name
     for number in range(rng.choice((0, 0, 0, 3, 60))):
@@ -249,7 +258,9 @@ def _put_socket(case: Case, path: Path, was_directory: bool) -> None:
 
 def _put_another(case: Case, path: Path, was_directory: bool) -> None:
     """Another file of the same run, of the same kind more often than not."""
-    files = [each for each in sorted(case.run.rglob("*")) if each.is_file() and not each.is_symlink()]
+    files = [each for each in sorted(case.run.rglob("*")) if _is_own(each)]
+    if not files:
+        return
     alike = [each for each in files if each.suffix == path.suffix]
     shutil.copyfile(case.rng.choice(alike if alike and case.rng.random() < 0.8 else files), path)
     if case.rng.random() < 0.7:
@@ -272,15 +283,14 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def _put_mode(case: Case, path: Path, was_directory: bool) -> None:
-    """The file itself comes back, with other rights."""
-
-
-def _change_mode(rng: random.Random, path: Path) -> None:
-    if os.geteuid() == 0 and rng.random() < 0.5:
-        os.chown(path, 65_534, 65_534)
+def _change_mode(case: Case, path: Path, was_directory: bool) -> None:
+    """Another owner, or other rights; not of what another name outside leads to."""
+    if not was_directory and not _is_own(path):
+        return
+    if os.geteuid() == 0 and case.rng.random() < 0.5:
+        os.chown(path, 65_534, 65_534, follow_symlinks=False)
     else:
-        path.chmod(rng.choice((0o000, 0o200, 0o444, 0o666, 0o777, 0o4755)))
+        path.chmod(case.rng.choice((0o000, 0o200, 0o444, 0o666, 0o777, 0o4755)))
 
 
 def _put_device(case: Case, path: Path, was_directory: bool) -> None:
@@ -511,8 +521,10 @@ def _bomb() -> bytes:
 def _seal_pieces(case: Case) -> None:
     """Make the sizes and checksums in all manifests suit the pieces as they are now."""
     case.forged = True
+    if (case.run / CHECKPOINTS).is_symlink():
+        return
     for path in sorted((case.run / CHECKPOINTS).glob("checkpoint-*.json")):
-        if path.is_symlink() or not path.is_file() or path.stat().st_size > MOST_SEALED:
+        if not _is_own(path):
             continue
         try:
             values = json.loads(path.read_bytes())
@@ -526,6 +538,6 @@ def _seal_pieces(case: Case) -> None:
 
 def _describe(piece: dict[str, Any], path: Path) -> None:
     """Have a piece's description suit the file, where that is one."""
-    if not path.is_symlink() and path.is_file() and path.stat().st_size < MOST_SEALED:
+    if _is_own(path):
         data = path.read_bytes()
         piece["bytes"], piece["sha256"] = len(data), hashlib.sha256(data).hexdigest()

@@ -160,14 +160,14 @@ def _directories(found: Signature) -> set[tuple[str, int, int]]:
     return {(name, item[0], item[4]) for name, item in found.items() if stat.S_ISDIR(item[0])}
 
 
-def remove(directory: Path) -> None:
-    """Remove a file, or a directory that may hold anything; links are not followed."""
-    for at, directories, _ in os.walk(directory):
+def remove(path: Path) -> None:
+    """Remove a file, or a directory that may hold anything; links are removed, and not followed."""
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+        return
+    for at, directories, _ in os.walk(path):
         for name in directories:
-            path = Path(at, name)
-            if not path.is_symlink():
-                path.chmod(0o700)
-    if directory.is_dir():
-        shutil.rmtree(directory)
-    else:
-        directory.unlink(missing_ok=True)
+            inner = Path(at, name)
+            if not inner.is_symlink():
+                inner.chmod(0o700)
+    shutil.rmtree(path)
