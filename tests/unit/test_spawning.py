@@ -39,9 +39,11 @@ class Unpickled:
         return self._call
 
 
-def ended(pidfd: int) -> bool:
-    """Wait for the end of a process."""
-    return bool(select.select([pidfd], [], [], END_SECONDS)[0])
+def ended(pidfd: int, seconds: float = END_SECONDS) -> bool:
+    """Wait for the end of a process; `select` would refuse the high descriptors of a long test session."""
+    waiting = select.poll()
+    waiting.register(pidfd, select.POLLIN)
+    return bool(waiting.poll(1000 * seconds))
 
 
 def test_who_is_still_starting_ends_with_its_parent() -> None:
@@ -49,13 +51,14 @@ def test_who_is_still_starting_ends_with_its_parent() -> None:
         assert parent.stdout is not None
         pidfd = os.pidfd_open(int(parent.stdout.readline()))
         try:
-            assert not select.select([pidfd], [], [], 0)[0]
+            assert not ended(pidfd, 0)
             parent.kill()
             gone = ended(pidfd)
             if not gone:
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
             assert gone
         finally:
+            parent.kill()
             os.close(pidfd)
 
 
