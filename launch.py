@@ -31,21 +31,20 @@ ROOT = Path(__file__).resolve().parent
 
 def main(arguments: Sequence[str]) -> int:
     """Run one task; returns the exit code: 2 for a mistake in the arguments."""
-    from shared.config import ConfigError
-    from shared.errors import Unmendable
-    from shared.words import printable
-    from tasks import TASKS
-    from tasks.arguments import PROGRAM
+    from ringside.tasks import TASKS
+    from ringside.tasks.arguments import PROGRAM
+    from shared.errors import ConfigError, Unmendable
+    from shared.text import printable
 
     task, rest = "train", list(arguments)
     if rest and not rest[0].startswith("-"):
         task = rest.pop(0)
     try:
         if task not in TASKS:
-            from shared.words import nearest
+            from shared.text import nearest
 
             raise ConfigError(f"There is no task {task!r}{nearest(task, TASKS)}")
-        code: int = import_module(f"tasks.{task}").main(rest)
+        code: int = import_module(f"ringside.tasks.{task}").main(rest)
         return code
     except Unmendable as error:
         print(printable(f"{PROGRAM}: {error}"), file=sys.stderr)
@@ -85,7 +84,7 @@ def _have_streams() -> None:
 
 if __name__ == "__main__":
     _have_streams()
-    from shared.stacks import stacks_told
+    from shared.process.stack_dumps import stacks_told
 
     stacks_told()
     sys.exit(main(sys.argv[1:]))

@@ -2,6 +2,6 @@
 
 from pathlib import Path
 
-from shared import kernel_cache
+from shared.process import kernel_cache
 
 kernel_cache.prepare(Path(__file__).parent)

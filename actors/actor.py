@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from actors.env import make_env
 from actors.lanes import Lanes
-from shared.board import Phase, Role
-from shared.process import Birth, enter
-from shared.wait import Stopped
+from shared.memory.board import Phase, Role
+from shared.memory.wait import Stopped
+from shared.process.child import Birth, enter
 
 
 def main(birth: Birth) -> None:

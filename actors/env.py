@@ -1,7 +1,7 @@
 """What an actor asks of any environment, and the factory that makes one.
 
 An env draws nothing from a generator of its own: all that is random is a function of the seed, the env's global index
-and the tick (shared/random.py). So whoever plays a tick again plays the same.
+and the tick (shared/prng.py). So whoever plays a tick again plays the same.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from actors.film import Shot
-from shared.config import ConfigError, Play
+from actors.envs.film import Shot
+from shared.config.settings import Play
+from shared.errors import ConfigError
 
 Frame: TypeAlias = NDArray[np.uint8]
 """uint8[84, 84], C-contiguous: one ring slot's frame, written in place."""
@@ -63,7 +64,7 @@ class Env(ABC):
 
     @abstractmethod
     def snapshot(self) -> bytes:
-        """At most `shared.snapshot.SNAPSHOT_BYTES`, from which `restore` continues this episode bit for bit."""
+        """At most `shared.memory.snapshot.SNAPSHOT_BYTES`, from which `restore` continues this episode bit for bit."""
 
     @abstractmethod
     def restore(self, data: bytes, beat: Callable[[], None] = lambda: None) -> None:
@@ -93,11 +94,11 @@ def make_env(play: Play, seed: int, index: int, *, training: bool) -> Env:
     Raises `EnvError` when the game or environment is unknown or of the wrong kind.
     """
     if play.env is not None:
-        from actors.gymnasium_env import GymnasiumEnv
+        from actors.envs.gymnasium_env import GymnasiumEnv
 
         return GymnasiumEnv(play.env, seed, index)
-    from actors.atari import AtariEnv
-    from shared.protocols import PROTOCOLS
+    from actors.envs.atari import AtariEnv
+    from shared.config.protocols import PROTOCOLS
 
     protocol = PROTOCOLS[play.protocol]
     if not training:
@@ -108,12 +109,12 @@ def make_env(play: Play, seed: int, index: int, *, training: bool) -> Env:
 def action_names(play: Play) -> tuple[str, ...]:
     """The actions of `play`'s game or environment in words, in their order; raises `EnvError` as `make_env` does."""
     if play.env is not None:
-        from actors.gymnasium_env import GymnasiumEnv
+        from actors.envs.gymnasium_env import GymnasiumEnv
 
         with closing(GymnasiumEnv(play.env, seed=0, index=0)) as env:
             return env.action_names
-    from actors.atari import action_names
-    from shared.protocols import PROTOCOLS
+    from actors.envs.atari import action_names
+    from shared.config.protocols import PROTOCOLS
 
     return action_names(play.game, PROTOCOLS[play.protocol])
 

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from actors.env import Env, make_env
-from shared.config import STACK, Play
-from shared.protocols import EvalRules
-from shared.random import Stream, below, bits, uniform
+from shared.config.protocols import EvalRules
+from shared.config.settings import STACK, Play
+from shared.prng import Stream, below, bits, uniform
 
 EPISODE_TICKS = 1 << 20
 """Ticks set aside for one episode; the longest that can be asked for takes a million."""

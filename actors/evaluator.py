@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from actors.evaluation import play_episodes
-from shared.board import Phase, Role
-from shared.process import Birth, enter
-from shared.protocols import eval_rules
-from shared.wait import Stopped
+from shared.config.protocols import eval_rules
+from shared.memory.board import Phase, Role
+from shared.memory.wait import Stopped
+from shared.process.child import Birth, enter
 
 
 def main(birth: Birth) -> None:

@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from actors.env import Env, EnvError
-from shared.config import FRAME_SIDE, Explore
+from shared.config.settings import FRAME_SIDE, Explore
 from shared.errors import Unmendable
-from shared.memory import Memory
-from shared.random import Stream, below, uniform
-from shared.snapshot import SNAPSHOT_BYTES
+from shared.memory.run_memory import Memory
+from shared.memory.snapshot import SNAPSHOT_BYTES
+from shared.prng import Stream, below, uniform
 
 _ENV_HEADER = struct.Struct("<qqdq")  # env bytes, whether its next tick resets, return and steps of the episode
 _RESULTS = ("raw_reward", "terminated", "truncated", "life_lost", "episode_return", "episode_steps")

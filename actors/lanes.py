@@ -8,8 +8,8 @@ import numpy as np
 
 from actors.env import Env
 from actors.lane import Lane
-from shared.memory import Memory
-from shared.wait import Bell
+from shared.memory.run_memory import Memory
+from shared.memory.wait import Bell
 
 
 class Lanes:

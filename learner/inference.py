@@ -13,14 +13,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from learner.device import device_bytes_of, prepare_torch
-from learner.faults import device_faults_named
-from learner.policy import Policy, greedy
-from shared.board import Phase, Role
-from shared.mailbox import Mailbox
-from shared.memory import Memory
-from shared.process import Birth, enter
-from shared.wait import Stopped
+from learner.engine.device import device_bytes_of, prepare_torch
+from learner.engine.faults import device_faults_named
+from learner.networks.policy import Policy, greedy
+from shared.memory.board import Phase, Role
+from shared.memory.mailbox import Mailbox
+from shared.memory.run_memory import Memory
+from shared.memory.wait import Stopped
+from shared.process.child import Birth, enter
 
 
 class Server:

@@ -14,24 +14,27 @@ from contextlib import suppress
 import numpy as np
 import torch
 
-from learner.device import device_bytes_of, prepare_torch
-from learner.faults import device_faults_named
-from learner.feed import CHUNK_UPDATES
-from learner.nan_report import report
-from learner.update import NonFiniteError, RoundMetrics, Trainer
-from shared.board import METRIC_MEANS, METRIC_SPANS, Phase
-from shared.boundary import newest_boundary
-from shared.config import Config
+from learner.engine.device import device_bytes_of, prepare_torch
+from learner.engine.faults import device_faults_named
+from learner.engine.nan_report import report
+from learner.engine.trainer import NonFiniteError, RoundMetrics, Trainer
+from learner.replay.feed import CHUNK_UPDATES
+from shared.config.settings import Config
 from shared.errors import DeviceFault, Unmendable
-from shared.evaluation import evaluations_until
-from shared.memory import Memory
-from shared.process import Birth, enter
-from shared.wait import Bell, Stopped, Waiter
+from shared.memory.board import METRIC_MEANS, METRIC_SPANS, Phase
+from shared.memory.boundary import newest_boundary
+from shared.memory.evaluation_queue import evaluations_until
+from shared.memory.run_memory import Memory
+from shared.memory.wait import Bell, Stopped, Waiter
+from shared.process.child import Birth, enter
 
 SLICE_UPDATES = 16
 """Most updates of a slice: between two looks at the stop word; the granularity of `publish_every_updates`, too."""
 SLICE_SECONDS = 0.5
-"""About what a slice takes, by fewer updates where these are slow: signs of life must come often (shared/vigil.py)."""
+"""Aim for the length of a slice, reached by fewer updates where these are slow.
+
+Heartbeats must come often (ringside/supervisor/hang_detector.py).
+"""
 SLICES_AHEAD = 8
 """Slices that a GPU is asked for while it has not done the first of them: so many a stop waits for."""
 SLICES_LEFT = 2

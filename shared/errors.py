@@ -14,6 +14,10 @@ class FileError(Unmendable, ValueError):
     """A file is not what it should be: of another kind, too large, damaged. The message is a sentence for the user."""
 
 
+class ConfigError(Unmendable, ValueError):
+    """A setting that cannot work. The message is a sentence for the user."""
+
+
 class CheckpointError(Unmendable):
     """A checkpoint, or a piece of one, cannot be used. The message is a sentence for the user."""
 

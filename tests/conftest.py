@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import launch as launch_py
-from shared.cublas import choose_workspace
-from tests.runs import ROOT, STARTED, finish, start
+from shared.process.cublas import choose_workspace
+from tests.support.runs import ROOT, STARTED, finish, start
 
 Launch = Callable[..., "subprocess.CompletedProcess[str]"]
 Refused = Callable[..., str]
@@ -23,7 +23,7 @@ Refused = Callable[..., str]
 def pytest_configure() -> None:
     """Runs obey when they are told to ignore SIGINT, and a shell tells so to whatever it starts in the background.
 
-    A GPU gives the same bits again only where this was said before its libraries were loaded (`learner.device`).
+    A GPU gives the same bits again only where this was said before its libraries were loaded (`learner.engine.device`).
     """
     choose_workspace()
     signal.signal(signal.SIGINT, signal.default_int_handler)

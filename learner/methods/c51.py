@@ -6,11 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from learner.distribution import categorical_projection, cross_entropy, mean_of
-from learner.loss import select
-from learner.method import Method, Successor
-from shared.config import Extend
-from shared.parameters import Network
+from learner.losses.distributional_loss import categorical_projection, cross_entropy, mean_of
+from learner.losses.method import Method, Successor
+from learner.losses.scalar_loss import select
+from shared.config.settings import Extend
+from shared.network_spec import Network
 
 MOST_AT_ONCE = 1 << 24
 """Numbers in the largest intermediate of a projection; 256 transitions of 51 atoms take a twenty-fifth of it."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from learner.loss import bellman_target, clipped_error
-from learner.method import Learned, Method, Successor
+from learner.losses.method import Learned, Method, Successor
+from learner.losses.scalar_loss import bellman_target, clipped_error
 
 
 class Dqn(Method):

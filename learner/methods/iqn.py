@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 
 from learner.methods.qr_dqn import Quantiles
-from shared.config import Extend
-from shared.parameters import Network
+from shared.config.settings import Extend
+from shared.network_spec import Network
 
 
 class ImplicitQuantiles(Quantiles):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from learner.distribution import midpoints, quantile_huber
-from learner.method import Method, Successor
-from shared.config import Extend
-from shared.parameters import Network
+from learner.losses.distributional_loss import midpoints, quantile_huber
+from learner.losses.method import Method, Successor
+from shared.config.settings import Extend
+from shared.network_spec import Network
 
 
 class Quantiles(Method):
@@ -30,7 +30,7 @@ class Quantiles(Method):
 
     def loss(self, chosen: Tensor, target: Tensor, fractions: Tensor | None) -> tuple[Tensor, Tensor]:
         """The quantile Huber loss. The priority is the size of the errors, summed over quantiles, averaged over those
-        of the target, as in the program of BTR's authors (shared/presets.py)."""
+        of the target, as in the program of BTR's authors (shared/config/presets.py)."""
         loss = quantile_huber(chosen, self._midpoints if fractions is None else fractions, target)
         if not self.extend.prioritised:
             return loss, loss

@@ -18,8 +18,8 @@ from selenium.webdriver import ActionChains, Chrome, ChromeOptions, ChromeServic
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
-from tests.runs import finish, records, start, start_words, wait_until
-from tests.watched import Pretended
+from tests.support.runs import finish, records, start, start_words, wait_until
+from tests.support.watched import Pretended
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = [

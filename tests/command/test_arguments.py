@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import launch as launch_py
-from tasks.train import configuration
+from ringside.tasks.train import configuration
 from tests.conftest import Launch, Refused
-from tests.runs import ROOT
+from tests.support.runs import ROOT
 
 SMALL = ("--envs", "8", "--device", "cpu", "--run-dir", "run")
 
@@ -66,7 +66,7 @@ def test_what_may_not_be_read_is_said(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert launch_py.main(["eval", "--load", str(ROOT)]) == 2
     told = f"launch.py: --load {ROOT} cannot be used. {ROOT} cannot be read: Permission denied.\n"
     assert capsys.readouterr().err == told
-    monkeypatch.setattr("tasks.eval.main", lambda _: refuse(ROOT))
+    monkeypatch.setattr("ringside.tasks.eval.main", lambda _: refuse(ROOT))
     assert launch_py.main(["eval"]) == 2
     assert capsys.readouterr().err == f"launch.py: This user may not read or write {ROOT}.\n"
 

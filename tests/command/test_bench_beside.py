@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import balance, checkpoint, watch
+from ringside.bench import checkpoints, lane_moves, viewers
 from tests.command.test_bench_throughput import ROUNDS, WORDS
 from tests.conftest import Launch, Refused
 
 TWO_ACTORS = ("--envs", "8", "--lane-envs", "2", "--actors", "2", "--inference-batch", "2", "--network", "small")
 TWO_ACTORS += ("--learner-threads", "1", "--device", "cpu")
 CASES = {
-    "checkpoint": (("--seconds", "4", "--every", "1"), (*WORDS, *ROUNDS), checkpoint.WITH, checkpoint.WITHOUT),
-    "balance": (("--seconds", "4"), TWO_ACTORS, balance.MOVING, balance.ALONE),
-    "watch": (("--seconds", "2"), (*WORDS, *ROUNDS), watch.WATCHED, watch.ALONE),
+    "checkpoint": (("--seconds", "4", "--every", "1"), (*WORDS, *ROUNDS), checkpoints.WITH, checkpoints.WITHOUT),
+    "balance": (("--seconds", "4"), TWO_ACTORS, lane_moves.MOVING, lane_moves.ALONE),
+    "watch": (("--seconds", "2"), (*WORDS, *ROUNDS), viewers.WATCHED, viewers.ALONE),
 }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.presets import Options, _case, _plain_at_other_ratios
+from ringside.bench.preset_costs import Options, _case, _plain_at_other_ratios
 from tests.conftest import Launch, Refused
 
 WORDS = ("--envs", "4", "--actors", "1", "--inference-batch", "2", "--network", "small", "--learner-threads", "1")

@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from tests.conftest import Launch, Refused
-from tests.runs import ROOT, gone
-from tests.waiting import until
+from tests.support.runs import ROOT, gone
+from tests.support.waiting import until
 
 WORDS = ("--envs", "4", "--actors", "1", "--inference-batch", "2", "--network", "small", "--learner-threads", "1")
 ROUNDS = ("--round-steps", "120", "--replay-size", "600", "--learning-starts", "240", "--device", "cpu")

@@ -9,16 +9,14 @@ from pathlib import Path
 
 import pytest
 
-import doctor
 import ringside
-import selftest
-from shared import checks
-from shared.checks import Check
-from shared.config import Config, PresetName
-from shared.presets import PRESETS
-from tasks.train import configuration
+from ringside.doctor import checks, examination, selftest
+from ringside.doctor.checks import Check
+from ringside.tasks.train import configuration
+from shared.config.presets import PRESETS
+from shared.config.settings import Config, PresetName
 from tests.conftest import Launch, Refused
-from tests.runs import ROOT
+from tests.support.runs import ROOT
 
 SMALL = ("--game", "pong", "--network", "small", "--device", "cpu", "--replay-size", "20_000")
 NAMES = (
@@ -61,10 +59,10 @@ def test_a_machine_that_others_use_is_not_all_well(tmp_path: Path, monkeypatch: 
         stat.write_text("".join(f"cpu{cpu} {ticks} 0 0 500 0 0 0 0 0 0\n" for cpu, ticks in busy.items()))
 
     look(0.0)
-    monkeypatch.setattr(doctor.time, "sleep", look)
-    monkeypatch.setattr(doctor.time, "monotonic_ns", iter([10**9, 2 * 10**9]).__next__)
-    monkeypatch.setattr(doctor.time, "process_time_ns", lambda: 0)
-    found = doctor._contention(tmp_path)
+    monkeypatch.setattr(examination.time, "sleep", look)
+    monkeypatch.setattr(examination.time, "monotonic_ns", iter([10**9, 2 * 10**9]).__next__)
+    monkeypatch.setattr(examination.time, "process_time_ns", lambda: 0)
+    found = examination._contention(tmp_path)
     cores = len(os.sched_getaffinity(0))
     assert (found.colour, found.found) == ("yellow", checks.contention(0.9 * cores, 0.0, cores).found)
 
@@ -72,7 +70,7 @@ def test_a_machine_that_others_use_is_not_all_well(tmp_path: Path, monkeypatch: 
 def test_what_is_red_is_said_beside_the_rest_and_in_the_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("selftest.check", lambda plan: Check("self-test", "green", "It works."))
+    monkeypatch.setattr("ringside.doctor.selftest.check", lambda plan: Check("self-test", "green", "It works."))
     monkeypatch.setenv("COLUMNS", "80")
     config = Config().with_settings(
         device="cuda:99",
@@ -83,7 +81,7 @@ def test_what_is_red_is_said_beside_the_rest_and_in_the_exit_code(
         run_dir=tmp_path / "run",
     )
     words = ["--game", "pong", "--replay-size", "100_000_000_000", "--json=x", "--device", "cuda:99"]
-    assert doctor.examine(config, words, tmp_path / "found.json") == 1
+    assert examination.examine(config, words, tmp_path / "found.json") == 1
     found = json.loads((tmp_path / "found.json").read_text())
     colours = {each["name"]: each["colour"] for each in found["checks"]}
     assert [name for name, colour in colours.items() if colour == "red"] == ["GPU", "memory"]

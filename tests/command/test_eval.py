@@ -12,11 +12,12 @@ import pytest
 
 import ringside
 from launch import main
-from shared.config import ProtocolName
-from shared.protocols import PROTOCOLS
-from shared.scores import REFERENCE, human_normalised
-from tests.checkpoints import random_weights
+from ringside import api
+from ringside.recording.reference_scores import REFERENCE, human_normalised
+from shared.config.protocols import PROTOCOLS
+from shared.config.settings import ProtocolName
 from tests.conftest import Launch, Refused
+from tests.support.checkpoints import random_weights
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def test_eval_plays_and_says_how_well(launched: Launch, weights: Path, tmp_path:
 
 
 def test_the_same_seed_plays_the_same(tmp_path: Path) -> None:
-    catch = "tests.pixel_game:factory"
+    catch = "tests.support.pixel_game:factory"
     weights = random_weights(tmp_path / "run", catch, actions=3)
     found = [
         ringside.evaluate(weights, env=catch, episodes=20, seed=seed, device="cpu")["returns"] for seed in (1, 1, 2)
@@ -47,7 +48,7 @@ def test_the_same_seed_plays_the_same(tmp_path: Path) -> None:
 
 
 def test_weights_are_judged_by_the_rules_of_their_run(tmp_path: Path) -> None:
-    catch = "tests.pixel_game:factory"
+    catch = "tests.support.pixel_game:factory"
     weights = random_weights(tmp_path / "run", catch, actions=3, eval_epsilon=0.5, eval_max_frames=40)
     judged = ringside.evaluate(weights, env=catch, episodes=3, device="cpu")
     assert (judged["eval_epsilon"], judged["eval_max_frames"], judged["steps"]) == (0.5, 40, 30)
@@ -61,7 +62,7 @@ def test_a_protocol_may_count_steps(
 ) -> None:
     """In the place of 125,000 steps 30, in falls of 12 each."""
     monkeypatch.setitem(PROTOCOLS, protocol, replace(PROTOCOLS[protocol], eval_steps=30))
-    catch = "tests.pixel_game:factory"
+    catch = "tests.support.pixel_game:factory"
     weights = random_weights(tmp_path / "run", catch, actions=3, protocol=protocol)
     judged = ringside.evaluate(weights, env=catch, device="cpu")
     assert (judged["episodes"], judged["steps"], judged["eval_steps"]) == (episodes, 12 * episodes, 30)
@@ -106,9 +107,9 @@ def test_normalised_scores() -> None:
             "1 episode\n",
         ),
         (
-            {"game": "tests.pixel_game:factory", "episodes": 2, "eval_max_frames": 108_000},
-            "tests.pixel_game:factory, epsilon 0.05, at most 27,000 steps: mean 1.00 +- 0.00, median 1.00, best 1.00 "
-            "of 2 episodes\n",
+            {"game": "tests.support.pixel_game:factory", "episodes": 2, "eval_max_frames": 108_000},
+            "tests.support.pixel_game:factory, epsilon 0.05, at most 27,000 steps: mean 1.00 +- 0.00, median 1.00, "
+            "best 1.00 of 2 episodes\n",
         ),
     ],
 )
@@ -117,5 +118,5 @@ def test_the_rules_that_are_printed_are_those_that_were_played_by(
 ) -> None:
     figures = {"protocol": "nature", "eval_epsilon": 0.05, "human_normalised": None}
     figures |= dict.fromkeys(("mean", "median", "best"), 1.0) | {"sd": 0.0}
-    monkeypatch.setattr(ringside, "evaluate", lambda *positional, **options: figures | result)
+    monkeypatch.setattr(api, "evaluate", lambda *positional, **options: figures | result)
     assert launch("eval", "--load", "pong").stdout == says

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs import ROOT, SMALL
+from tests.support.runs import ROOT, SMALL
 
-ROOMS = ("actors", "learner", "shared", "tasks", "watch", "zoo")
+ROOMS = ("actors", "learner", "shared", "ringside")
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -59,7 +59,7 @@ def test_a_linked_file_and_a_preset_are_a_new_algorithm(program: Path, blocks: l
     mine = tmp_path / "log_cosh.py"
     mine.write_text(method)
     (program / "learner" / "methods" / "log_cosh.py").symlink_to(mine)
-    presets, config = program / "shared" / "presets.py", program / "shared" / "config.py"
+    presets, config = program / "shared" / "config" / "presets.py", program / "shared" / "config" / "settings.py"
     presets.write_text(f"{presets.read_text()}\n{preset}")
     config.write_text(config.read_text().replace('Literal["nature", "quick"', 'Literal["log-cosh", "nature", "quick"'))
     losses = trained(program, tmp_path / "run", "--preset", "log-cosh", "--device", "cpu")

@@ -9,13 +9,14 @@ import pytest
 import torch
 
 import ringside
-from agent import weights_at
-from learner.initial import initial_parameters
-from learner.policy import Policy
-from shared.checkpoint import CheckpointWriter
-from shared.config import Config
-from shared.parameters import network_of
-from shared.sizes import sizes_of
+from learner.engine.initialization import initial_parameters
+from learner.networks.policy import Policy
+from ringside import api
+from ringside.agents.agent import weights_at
+from shared.checkpoint.checkpoint_writer import CheckpointWriter
+from shared.config.run_schedule import sizes_of
+from shared.config.settings import Config
+from shared.network_spec import network_of
 from tests.conftest import Refused
 
 ACTIONS = 6
@@ -74,7 +75,7 @@ def test_weights_of_the_same_network_are_taken(tmp_path: Path, of: dict[str, obj
     config = Config().with_settings(
         game="pong", network="small", envs=8, device="cpu", run_dir=tmp_path / "new", init_from=file, **of
     )
-    assert not ringside.continues(ringside.check(config))
+    assert not api.continues(api.check(config))
 
 
 def test_an_agent_of_a_noisy_network_acts_without_noise(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from statistics import fmean
 
 import pytest
 
-from shared.machine import usable_cores
-from tests.runs import LAUNCH, finish, records, start, summary
+from shared.machine.facts import usable_cores
+from tests.support.runs import LAUNCH, finish, records, start, summary
 
 LIGHT = {
     "envs": "4",
@@ -25,17 +25,17 @@ LIGHT = {
 """One process of each kind on one core, so that two cores are not all in use, whatever is slow."""
 
 SLOWED = {
-    "actors": {"env": "tests.slowed:busy", "network": "small", "train_every": "50", "total_steps": "400"},
-    "learner": {"env": "tests.slowed:idle", "network": "nature", "train_every": "2", "batch_size": "96"}
+    "actors": {"env": "tests.support.slowed:busy", "network": "small", "train_every": "50", "total_steps": "400"},
+    "learner": {"env": "tests.support.slowed:idle", "network": "nature", "train_every": "2", "batch_size": "96"}
     | {"total_steps": "1_000"},
-    "inference": {"env": "tests.slowed:idle", "network": "nature", "train_every": "800", "round_steps": "800"}
+    "inference": {"env": "tests.support.slowed:idle", "network": "nature", "train_every": "800", "round_steps": "800"}
     | {"total_steps": "3_200"},
-    "scribe": {"env": "tests.slowed:idle", "network": "small", "train_every": "16", "batch_size": "4"}
+    "scribe": {"env": "tests.support.slowed:idle", "network": "small", "train_every": "16", "batch_size": "4"}
     | {"round_steps": "16", "replay_size": "96", "total_steps": "800"},
-    "evaluator": {"env": "tests.slowed:idle", "network": "small", "train_every": "50", "total_steps": "1_000"}
+    "evaluator": {"env": "tests.support.slowed:idle", "network": "small", "train_every": "50", "total_steps": "1_000"}
     | {"eval_every_steps": "100", "eval_episodes": "400"},
 }
-PROGRAMS = {"scribe": ("-m", "tests.slow_scribe")}
+PROGRAMS = {"scribe": ("-m", "tests.support.slow_scribe")}
 """What launches a run whose role an environment cannot slow down."""
 GROUPS = ("learner", "inference", "actors")
 

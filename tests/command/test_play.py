@@ -20,11 +20,11 @@ import ringside
 from actors.env import Outcome
 from actors.evaluation import Episode
 from launch import main
-from tests.checkpoints import random_weights
 from tests.conftest import Launch
-from tests.runs import ROOT
+from tests.support.checkpoints import random_weights
+from tests.support.runs import ROOT
 
-CATCH = "tests.pixel_game:factory"
+CATCH = "tests.support.pixel_game:factory"
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_record_writes_videos_and_what_they_return(
 def test_record_says_which_videos_are_cut(
     catch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("watch.video.GIF_SECONDS", 0.5)
+    monkeypatch.setattr("ringside.agents.video.GIF_SECONDS", 0.5)
     options = [
         "--load",
         str(catch),

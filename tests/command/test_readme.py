@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs import ROOT, SMALL, finish, memory_of, start, start_words, summary, wait_until
+from tests.support.runs import ROOT, SMALL, finish, memory_of, start, start_words, summary, wait_until
 
 README = (ROOT / "README.md").read_text()
 RUN = re.compile(r"runs/[a-z]+-20260101-120000")
@@ -30,7 +30,7 @@ MORE = {
     "launch.py suite --games atari5 --seeds 3 --out suites/atari5": None,
     "launch.py play --load RUN": "--video {out}.gif --seconds 1",
     "launch.py record --load pong --episodes 30 --out videos": "--episodes 1 --out {out}",
-    "launch.py --env tests.pixel_game:factory --network small --preset quick": SHORT,
+    "launch.py --env tests.support.pixel_game:factory --network small --preset quick": SHORT,
 }
 """By command, the words that make it small; None: a test of its own runs it (test_watch.py, test_suite.py)."""
 
@@ -60,7 +60,9 @@ def run(request: pytest.FixtureRequest, tmp_path: Path, five_rounds: Path) -> Pa
 
 def test_every_field_of_a_runs_files_is_explained(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    finish(start(run, env="tests.pixel_game:factory", total_steps="960", eval_every_steps="480", eval_episodes="1"))
+    finish(
+        start(run, env="tests.support.pixel_game:factory", total_steps="960", eval_every_steps="480", eval_episodes="1")
+    )
     explained = (ROOT / "docs" / "files.md").read_text()
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert {line["kind"] for line in lines} == {"episode", "round", "evaluation"}

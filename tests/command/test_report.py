@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Launch, Refused
-from tests.written_runs import write_run
+from tests.support.written_runs import write_run
 
 
 def test_a_report_of_one_run_lies_in_it_and_one_of_several_lies_here(launch: Launch, tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from shared.checkpoint import CheckpointWriter
-from shared.manifest import find_checkpoint
-from tasks.train import how_to_continue
-from tests.checkpoints import ACTIONS, CONFIG, SIZES, rewrite, write_run
-from tests.runs import finish, memory_of, records, start, summary, wait_until
+from ringside.tasks.train import how_to_continue
+from shared.checkpoint.checkpoint_writer import CheckpointWriter
+from shared.checkpoint.manifest import find_checkpoint
+from tests.support.checkpoints import ACTIONS, CONFIG, SIZES, rewrite, write_run
+from tests.support.runs import finish, memory_of, records, start, summary, wait_until
 
 
 def test_what_to_type_after_a_run_follows_from_what_was_saved(tmp_path: Path) -> None:

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 import ringside
-from shared.config import Config
-from shared.memory import Plan
-from tests.checkpoints import rewrite
+from ringside import api
+from ringside.recording.metrics import MetricsLog
+from shared.config.settings import Config
+from shared.memory.run_memory import Plan
 from tests.conftest import Refused
-from tests.runs import summary
-from watch.metrics import MetricsLog
+from tests.support.checkpoints import rewrite
+from tests.support.runs import summary
 
 PROMISED = {"steps", "frames", "updates", "samples_per_step", "rounds", "episodes", "mean_return_100", "seconds"} | {
     *("steps_per_second", "weights_sha256", "config_digest", "protocol", "seed", "machine"),
@@ -115,4 +116,4 @@ def test_another_run_is_not_overwritten(refused: Refused, five_rounds: Path, tmp
 def test_the_step_at_which_learning_begins_is_said_before_a_run(
     settings: dict[str, int], boundary: int, sentence: str | None
 ) -> None:
-    assert ringside.learning_begins(Plan(Config().with_settings(**settings), 4), boundary) == sentence
+    assert api.learning_begins(Plan(Config().with_settings(**settings), 4), boundary) == sentence

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from shared.config import Config
+from shared.config.settings import Config
 from tests.conftest import Refused
-from tests.runs import finish, gone, start, start_words, summary, wait_until
+from tests.support.runs import finish, gone, start, start_words, summary, wait_until
 
 
 def run_of(path: Path) -> Path:

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from tests.crash.storm import FLAGS, LONGEST_SECONDS, TALLIES, Result, Tally, Undisturbed, result_of
-from tests.runs import finish, start, summary
+from tests.support.runs import finish, start, summary
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from typing import Any
 import multiprocess
 import numpy as np
 
-from tests.pixel_game import Catch
+from tests.support.pixel_game import Catch
 
 MEAL = 4 << 30
 """Bytes."""

@@ -12,9 +12,9 @@ import sys
 from typing import Any
 
 import launch
-import supervisor
-from shared.board import Role
-from shared.process import Birth
+from ringside.supervisor import supervisor
+from shared.memory.board import Role
+from shared.process.child import Birth
 
 AFTER = 3
 """Calls of the first life that work before the one that fails. Later lives that fail do so at once: how much work is in
@@ -38,10 +38,11 @@ def faults() -> dict[str, RuntimeError]:
 
 def main(birth: Birth) -> None:
     """The role, which fails at its fourth piece of work."""
-    from learner import inference, learner, update
+    from learner import inference, learner
+    from learner.engine import trainer
 
     _, fault, often = os.environ["FAULT"].split()
-    owner: Any = update.Trainer if birth.process == Role.LEARNER else inference.Server
+    owner: Any = trainer.Trainer if birth.process == Role.LEARNER else inference.Server
     name = "run" if birth.process == Role.LEARNER else "answer"
     work, calls = getattr(owner, name), 0
 

@@ -20,9 +20,9 @@ from pathlib import Path
 
 import psutil
 
-from shared.board import Role
+from shared.memory.board import Role
 from tests.crash.storm import Storm, result_of
-from tests.runs import finish, start_command
+from tests.support.runs import finish, start_command
 
 LONGEST_SECONDS = 12 * 3600.0
 QUARTER = 4

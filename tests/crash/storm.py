@@ -15,12 +15,12 @@ from typing import Any
 
 import psutil
 
-from shared.board import Phase, Role
-from shared.proc import stat_fields
-from tests.runs import SPAWN_FLAG, finish, memory_of, records, start, summary, wait_until
+from shared.machine.proc_files import stat_fields
+from shared.memory.board import Phase, Role
+from tests.support.runs import SPAWN_FLAG, finish, memory_of, records, start, summary, wait_until
 
 FLAGS = {
-    "env": "tests.pixel_game:factory",
+    "env": "tests.support.pixel_game:factory",
     "eval_every_steps": "960",
     "eval_episodes": "6",
     "eval_envs": "4",

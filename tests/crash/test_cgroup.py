@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from shared import cgroup
-from tests.runs import finish, gone, start, summary
+from shared.machine import control_groups
+from tests.support.runs import finish, gone, start, summary
 
 LIMIT = 3 << 30
 """Bytes: enough for the run, and less than the meal of `tests.crash.failing.Hungry`."""
@@ -23,7 +23,7 @@ LIMIT = 3 << 30
 @pytest.fixture
 def group() -> Iterator[Path]:
     """A control group with a limit of memory."""
-    own = next(cgroup.groups(cgroup.ROOT, "memory"), None)
+    own = next(control_groups.groups(control_groups.ROOT, "memory"), None)
     if own is None:
         pytest.skip("no memory controller is mounted here")
     version_2 = (own / "cgroup.controllers").exists()

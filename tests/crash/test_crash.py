@@ -12,10 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-import selftest
-from shared.stacks import TELL_STACKS
+from ringside.doctor import selftest
+from shared.process.stack_dumps import TELL_STACKS
 from tests.crash.storm import FLAGS, Undisturbed, result_of
-from tests.runs import child, finish, gone, memory_of, spawning, start, summary, wait_until
+from tests.support.runs import child, finish, gone, memory_of, spawning, start, summary, wait_until
 
 ROLES = ("scribe", "learner", "inference", "actor 0", "actor 1")
 
@@ -59,7 +59,7 @@ def test_killing_the_launcher_takes_all_children_along_and_the_run_can_be_resume
 
 @pytest.mark.stress
 def test_roles_that_are_still_starting_go_on_when_asked_for_stacks_and_end_with_the_launcher(tmp_path: Path) -> None:
-    process = start(tmp_path / "run", program=("tests/starting.py",))
+    process = start(tmp_path / "run", program=("tests/support/starting.py",))
     children = psutil.Process(process.pid).children
     wait_until(process, lambda: sum(spawning(child) for child in children()) == len(ROLES))
     starting = children()

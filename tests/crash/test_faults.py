@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from learner.faults import device_faults_named
+from learner.engine.faults import device_faults_named
+from shared.checkpoint.manifest import find_checkpoint, load_boundary
 from shared.errors import DeviceFault
-from shared.manifest import find_checkpoint, load_boundary
 from tests.crash.failing_device import faults
 from tests.crash.storm import FLAGS, Undisturbed, result_of
-from tests.runs import finish, gone, kill, memory_of, start, summary, wait_until
+from tests.support.runs import finish, gone, kill, memory_of, start, summary, wait_until
 
 FAILING = ("-m", "tests.crash.failing_device")
 
@@ -89,7 +89,7 @@ def test_a_fault_of_the_gpu_that_does_not_come_again_changes_nothing(
 
 def test_a_batch_that_poisons_the_learner_is_written_down(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
-    process = start(run_dir, env="tests.pixel_game:factory", total_steps="1_000_000")
+    process = start(run_dir, env="tests.support.pixel_game:factory", total_steps="1_000_000")
     memory = memory_of(process, run_dir, actions=3)
     wait_until(process, lambda: memory.board.committed >= 2)
     memory.ring.field["raw_reward"][:] = np.nan  # as memory that fails would
@@ -120,7 +120,7 @@ def test_a_batch_that_poisons_the_learner_is_written_down(tmp_path: Path) -> Non
 def test_what_poisons_the_priorities_ends_the_run_and_none_is_saved(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     words = ("--prioritised", "--method", "c51")
-    process = start(run_dir, *words, env="tests.pixel_game:factory", total_steps="1_000_000")
+    process = start(run_dir, *words, env="tests.support.pixel_game:factory", total_steps="1_000_000")
     memory = memory_of(process, run_dir, actions=3)
     wait_until(process, lambda: memory.board.committed >= 4)
     memory.ring.field["raw_reward"][:] = np.nan

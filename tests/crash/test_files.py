@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from shared.manifest import find_checkpoint
-from shared.memory import Memory
-from tests.runs import child, finish, gone, memory_of, records, start, summary, wait_until
+from shared.checkpoint.manifest import find_checkpoint
+from shared.memory.run_memory import Memory
+from tests.support.runs import child, finish, gone, memory_of, records, start, summary, wait_until
 
 LARGEST = 2_000
 """Bytes of the largest file that fits: smaller than any segment."""

@@ -30,10 +30,10 @@ from pathlib import Path
 
 import pytest
 
-from shared.board import Phase, Role
-from shared.vigil import STOPPED_SECONDS
+from ringside.supervisor.hang_detector import STOPPED_SECONDS
+from shared.memory.board import Phase, Role
 from tests.crash.storm import FLAGS, Storm, Undisturbed, begin, result_of
-from tests.runs import finish, gone, start, summary
+from tests.support.runs import finish, gone, start, summary
 
 ACTORS = (Role.ACTORS, Role.ACTORS + 1)
 EVERYBODY = (Role.INFERENCE, Role.LEARNER, Role.SCRIBE, Role.EVALUATOR, *ACTORS)
@@ -120,7 +120,7 @@ def test_either_side_of_a_wait_may_freeze(
     undisturbed: Undisturbed, tmp_path: Path, frozen: tuple[int, ...], moment: Moment
 ) -> None:
     slow = moment is _the_learner_waits_for_lanes  # which else it may never do
-    env = "tests.slowed:catch" if slow else FLAGS["env"]
+    env = "tests.support.slowed:catch" if slow else FLAGS["env"]
     storm = begin(tmp_path / "run", f"{frozen} frozen, {moment.__name__}", eval_every_steps="480", env=env)
     storm.watch_for(lambda: moment(storm))
     storm.freeze(*frozen)

@@ -17,13 +17,13 @@ from typing import cast
 
 import pytest
 
-from shared.board import Role
-from shared.memory import Memory
-from shared.proc import stat_fields
-from spawning import ChildProcess
+from ringside.supervisor.spawning import ChildProcess
+from shared.machine.proc_files import stat_fields
+from shared.memory.board import Role
+from shared.memory.run_memory import Memory
 from tests.crash.storm import Storm, Tally, Undisturbed, begin
+from tests.support.waiting import until
 from tests.unit.test_spawning import Unpickled
-from tests.waiting import until
 
 BURST = 20
 """Kills within two seconds."""

@@ -12,10 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from shared.manifest import find_checkpoint
+from shared.checkpoint.manifest import find_checkpoint
 from tests.crash.storm import FLAGS
-from tests.runs import ROOT, SMALL, records, summary
-from tests.waiting import until
+from tests.support.runs import ROOT, SMALL, records, summary
+from tests.support.waiting import until
 
 STEPS, ROUNDS = "4_800", 10
 """Some seconds even of a quiet machine, so that the run is not over before the terminal is."""

@@ -7,7 +7,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from tests import pixel_game
+from tests.support import pixel_game
 
 
 class _Flipped(gymnasium.ObservationWrapper[Any, Any, Any]):

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.runs import finish, kill, memory_of, records, start, wait_until
+from tests.support.runs import finish, kill, memory_of, records, start, wait_until
 
 FLAGS = {
-    "env": "tests.pixel_game:factory",
+    "env": "tests.support.pixel_game:factory",
     "eval_every_steps": "960",
     "eval_episodes": "6",
     "eval_envs": "4",

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs import ROOT, SMALL, finish, kill, memory_of, records, start, summary, wait_until
+from tests.support.runs import ROOT, SMALL, finish, kill, memory_of, records, start, summary, wait_until
 
 
 @pytest.fixture(scope="module")

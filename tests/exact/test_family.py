@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.runs import finish, kill, memory_of, start, summary, wait_until
+from tests.support.runs import finish, kill, memory_of, start, summary, wait_until
 
 EVERYTHING = (
     *("--method", "iqn", "--iqn-samples", "4", "--iqn-policy-samples", "4", "--munchausen", "--dueling", "--noisy"),

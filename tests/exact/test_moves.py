@@ -12,8 +12,8 @@ from threading import Event, Thread
 import numpy as np
 import pytest
 
-from shared.memory import Memory
-from tests.runs import finish, kill, memory_of, start, summary, wait_until
+from shared.memory.run_memory import Memory
+from tests.support.runs import finish, kill, memory_of, start, summary, wait_until
 
 
 @pytest.fixture(scope="module")

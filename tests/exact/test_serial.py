@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-import ringside
-from benchmarks.serial import Serial
 from learner.learner import prepare
-from learner.policy import Policy
-from shared.config import CONFIG_FILE, Config
-from tests.runs import finish, start, summary
+from learner.networks.policy import Policy
+from ringside import api
+from ringside.bench.serial import Serial
+from shared.config.settings import CONFIG_FILE, Config
+from tests.support.runs import finish, start, summary
 
 
 def test_serial_loop_gives_the_weights_of_a_run(tmp_path: Path) -> None:
@@ -24,7 +24,7 @@ def test_serial_loop_gives_the_weights_of_a_run(tmp_path: Path) -> None:
     sizes = {"total_steps": "960", "learning_starts": "480", "snapshot_every_steps": "480", "replay_size": "720"}
     finish(start(run_dir, **settings, **sizes))
     config = Config.from_json(json.loads((run_dir / CONFIG_FILE).read_text()))
-    plan, threads = ringside.check(config), torch.get_num_threads()
+    plan, threads = api.check(config), torch.get_num_threads()
     prepare(plan.config)
     try:
         network = Policy(plan.network, torch.device(config.machine.device), config.machine.precision, 1)

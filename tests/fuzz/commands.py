@@ -15,7 +15,7 @@ from threading import Timer
 from tests.fuzz.mutate import Case, mutate
 from tests.fuzz.readers import ENV, MORE_STEPS, RECORD_PLACES, RESUME_PLACES
 from tests.fuzz.workspace import Workspace, signature
-from tests.runs import ROOT
+from tests.support.runs import ROOT
 
 SECONDS = 200.0
 """How long one command may take; far more than any does, for a machine under load."""

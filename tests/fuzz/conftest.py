@@ -9,7 +9,7 @@ import pytest
 
 from tests.fuzz.drive import TALLIES, Tally
 from tests.fuzz.readers import ENV
-from tests.runs import finish, start
+from tests.support.runs import finish, start
 
 SECONDS = 300.0
 """How long a small run may take here before a test gives up, on a machine under load."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.fuzz.readers import Target
-from tests.runs import ROOT
+from tests.support.runs import ROOT
 
 WORKERS = 2
 LONGEST_SECONDS = 1_500.0

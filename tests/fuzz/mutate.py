@@ -24,9 +24,10 @@ from typing import Any
 
 import zstandard
 
-from shared.config import ConfigError, digest_of
-from shared.live import LIVE_FILE, start_of
-from shared.manifest import CHECKPOINTS, checksum_of
+from shared.checkpoint.manifest import CHECKPOINTS, checksum_of
+from shared.config.settings import digest_of
+from shared.errors import ConfigError
+from shared.process.live import LIVE_FILE, start_of
 from tests.fuzz.odd import NAMES, odd_json
 from tests.fuzz.workspace import remove
 

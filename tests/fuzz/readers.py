@@ -17,21 +17,22 @@ from unittest.mock import patch
 
 import numpy as np
 
-import agent
 import ringside
-import zoo.catalogue
-from shared.boundary import expected, restore
-from shared.config import Config, ConfigError
-from shared.errors import CheckpointError, Unmendable
-from shared.files import json_object
-from shared.live import Live, withdraw
-from shared.manifest import find_checkpoint, load_boundary, load_segments
-from shared.memory import Memory, Plan
-from shared.weights_file import StoredWeights
+from ringside import api
+from ringside.agents import agent
+from ringside.report.records import RecordsError
+from ringside.zoo import catalogue
+from shared.checkpoint.manifest import find_checkpoint, load_boundary, load_segments
+from shared.checkpoint.weights_file import StoredWeights
+from shared.config.settings import Config
+from shared.errors import CheckpointError, ConfigError, Unmendable
+from shared.files.atomic import json_object
+from shared.memory.boundary import expected, restore
+from shared.memory.run_memory import Memory, Plan
+from shared.process.live import Live, withdraw
 from tests.fuzz.workspace import Workspace
-from watch.records import RecordsError
 
-ENV = "tests.pixel_game:factory"
+ENV = "tests.support.pixel_game:factory"
 """Of the run `catch`, as its user names it."""
 MORE_STEPS = 4_800
 """What a run is told to play when it goes on: more than the whole ones have."""
@@ -167,8 +168,8 @@ def _of_memory(memory: Memory, boundary: int) -> list[str]:
 
 def resume_and_write(workspace: Workspace, whole: str) -> list[str]:
     """The launcher's and the scribe's part of a resumed run, which write in its directory."""
-    from shared.process import log_path
-    from watch.scribe import Scribe
+    from ringside.recording.scribe import Scribe
+    from shared.process.child import log_path
 
     ready = _plan(workspace, whole)
     if ready.layout().size > MOST_MEMORY:
@@ -177,7 +178,7 @@ def resume_and_write(workspace: Workspace, whole: str) -> list[str]:
     run_dir = ready.config.run.run_dir
     assert run_dir is not None
     try:
-        with ringside._owned(run_dir, ready.config):
+        with api._owned(run_dir, ready.config):
             Live.of_this_process(memory.arena.fd, ["NOOP"]).write(run_dir)
             scribe = Scribe(memory, run_dir)
             parts = _of_memory(memory, memory.board.committed)
@@ -185,9 +186,9 @@ def resume_and_write(workspace: Workspace, whole: str) -> list[str]:
             scribe.save()
             scribe.close()
             scribe._files.metrics.close()
-            from shared import process
+            from shared.process import child
 
-            with open(process._open_log(log_path(run_dir, 0)), "ab") as log:
+            with open(child._open_log(log_path(run_dir, 0)), "ab") as log:
                 log.write(b"\n")
             withdraw(run_dir)
         return parts
@@ -199,8 +200,8 @@ def resume_and_write(workspace: Workspace, whole: str) -> list[str]:
 
 
 def read_records(workspace: Workspace, whole: str) -> list[str]:
-    from watch.comparison import compare
-    from watch.records import load
+    from ringside.report.comparison import compare
+    from ringside.report.records import load
 
     records = load(workspace.run)
     comparison = compare([records], [])
@@ -211,7 +212,7 @@ def read_records(workspace: Workspace, whole: str) -> list[str]:
 
 
 def read_report(workspace: Workspace, whole: str) -> list[str]:
-    from tasks.report import write_report
+    from ringside.tasks.report import write_report
 
     page, left_out = write_report([workspace.run], workspace.work / "report")
     assert not left_out
@@ -223,9 +224,9 @@ def read_report(workspace: Workspace, whole: str) -> list[str]:
 
 def read_metrics_file(workspace: Workspace, whole: str) -> list[str]:
     """All that follow a file of metrics, and the writer that takes it up again."""
-    from watch.follow import Follower
-    from watch.metrics import MetricsLog, cut_metrics, read_metrics
-    from watch.page.curves import Curves
+    from ringside.recording.follow import Follower
+    from ringside.recording.metrics import MetricsLog, cut_metrics, read_metrics
+    from ringside.watch.page.live_curves import Curves
 
     path = workspace.run / "metrics.jsonl"
     if path.is_file() and path.stat().st_nlink > 1:
@@ -254,8 +255,8 @@ def read_metrics_file(workspace: Workspace, whole: str) -> list[str]:
 
 def watch(workspace: Workspace, whole: str) -> list[str]:
     """The page of a run that this process pretends to play."""
-    from watch.attach import newest_run
-    from watch.page.source import Source
+    from ringside.watch.attach import newest_run
+    from ringside.watch.page.source import Source
 
     assert newest_run(workspace.case).is_relative_to(workspace.run)  # a link back is a run in there, too
     source = Source(workspace.run)
@@ -277,7 +278,7 @@ def watch(workspace: Workspace, whole: str) -> list[str]:
 
 def read_suite(workspace: Workspace, whole: str) -> list[str]:
     """What a suite looks at before it goes on."""
-    from tasks.suite import jobs_of, weights_of
+    from ringside.tasks.suite import jobs_of, weights_of
 
     options = _suite_options(workspace)
     (workspace.run.parent / "breakout-1").symlink_to(workspace.run)
@@ -290,7 +291,7 @@ def read_suite(workspace: Workspace, whole: str) -> list[str]:
 
 
 def _suite_options(workspace: Workspace) -> Any:
-    from tasks.suite import Suite
+    from ringside.tasks.suite import Suite
 
     config = Config.from_json(json.loads((workspace.runs / "breakout" / "config.json").read_bytes()))
     sections = {name: getattr(config, name) for name in config.to_json()}
@@ -299,7 +300,7 @@ def _suite_options(workspace: Workspace) -> Any:
 
 def add_to_zoo(workspace: Workspace, whole: str) -> list[str]:
     """An entry of the zoo, made of the run; the evaluation itself is left out."""
-    from tasks import zoo as task
+    from ringside.tasks import zoo as task
 
     def evaluate(load: Path, *, env: str | None, device: str) -> dict[str, Any]:
         weights = agent.weights_at(load, env)
@@ -308,9 +309,9 @@ def add_to_zoo(workspace: Workspace, whole: str) -> list[str]:
 
     place = workspace.work / "zoo"
     place.mkdir()
-    with patch.object(zoo.catalogue, "ZOO", place), patch.object(ringside, "evaluate", evaluate):
+    with patch.object(catalogue, "ZOO", place), patch.object(api, "evaluate", evaluate):
         task._add(workspace.run, _env(whole), "fuzzed", "cpu")
-        assert zoo.catalogue.names() == ("fuzzed",)
+        assert catalogue.names() == ("fuzzed",)
         return _of_weights(agent.weights_at("fuzzed", _env(whole)))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.live import Live
+from shared.process.live import Live
 from tests.fuzz.commands import COMMANDS, Command, try_command
 from tests.fuzz.drive import TALLIES, WORKERS, Tally
 from tests.fuzz.workspace import Workspace

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.checkpoints import write_run
 from tests.fuzz.mutate import Case, mutate
 from tests.fuzz.readers import RESUME_PLACES
 from tests.fuzz.worker import flaw_of
 from tests.fuzz.workspace import Workspace, contents, signature
+from tests.support.checkpoints import write_run
 
 
 def workspace_at(root: Path) -> Workspace:

@@ -27,7 +27,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, BinaryIO
 
-from shared.manifest import CHECKPOINTS, manifests_in
+from shared.checkpoint.manifest import CHECKPOINTS, manifests_in
 from tests.fuzz.mutate import Case, mutate
 from tests.fuzz.odd import MARKER
 from tests.fuzz.readers import TARGETS, Target
@@ -216,7 +216,7 @@ def _difference(before: Signature, after: Signature) -> str | None:
 
 def _pretend(workspace: Workspace) -> Any:
     """Pretend to play a run, whose directory goes to the whole ones, beside regions that are not whole."""
-    from tests.watched import Pretended
+    from tests.support.watched import Pretended
 
     whole = workspace.runs / "living"
     pretended = Pretended(whole)

@@ -6,7 +6,7 @@ from typing import Any
 
 import gymnasium
 
-from tests import pixel_game
+from tests.support import pixel_game
 
 
 class Shuffled(gymnasium.Wrapper[Any, Any, Any, Any]):

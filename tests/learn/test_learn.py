@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import ringside
-from shared.config import FRAME_SIDE, STACK
-from tests import pixel_game
-from tests.runs import finish, start, summary
+from shared.config.settings import FRAME_SIDE, STACK
+from tests.support import pixel_game
+from tests.support.runs import finish, start, summary
 
 PLAYED_WELL = 1.5
 """Mean return that only a paddle under the block gets: at random it is -0.2, at best 2.2."""
@@ -52,7 +52,7 @@ def played(run_dir: Path, episodes: int = 60) -> float:
 
 @pytest.mark.parametrize("seed", ["1", *(pytest.param(seed, marks=pytest.mark.stress) for seed in ("2", "3"))])
 def test_learns_the_pixel_game(tmp_path: Path, seed: str) -> None:
-    finish(start(tmp_path / "run", env="tests.pixel_game:factory", seed=seed, **SETTINGS))
+    finish(start(tmp_path / "run", env="tests.support.pixel_game:factory", seed=seed, **SETTINGS))
     assert played(tmp_path / "run") > PLAYED_WELL
     assert summary(tmp_path / "run")["updates"] == (12_800 - 640) // 4
 
@@ -84,7 +84,7 @@ QUANTILES = ("--method", "qr-dqn", "--atoms", "21", "--noisy", "--double", "--la
     ],
 )
 def test_combinations_learn_the_pixel_game(tmp_path: Path, words: tuple[str, ...]) -> None:
-    finish(start(tmp_path / "run", *words, env="tests.pixel_game:factory", **SETTINGS))
+    finish(start(tmp_path / "run", *words, env="tests.support.pixel_game:factory", **SETTINGS))
     assert played(tmp_path / "run") > PLAYED_WELL
 
 
@@ -99,7 +99,7 @@ RESIDUAL = (
 def test_a_residual_network_learns_the_pixel_game(tmp_path: Path) -> None:
     """Four minutes and more: an update takes 100 ms."""
     flags = SETTINGS | {"total_steps": "9_600"}
-    finish(start(tmp_path / "run", *RESIDUAL, env="tests.pixel_game:factory", **flags), seconds=1_200.0)
+    finish(start(tmp_path / "run", *RESIDUAL, env="tests.support.pixel_game:factory", **flags), seconds=1_200.0)
     assert played(tmp_path / "run") > PLAYED_WELL
 
 
@@ -107,5 +107,5 @@ def test_a_residual_network_learns_the_pixel_game(tmp_path: Path) -> None:
 @pytest.mark.parametrize("schedule", ["alternate", "free"])
 def test_every_schedule_learns(tmp_path: Path, schedule: str) -> None:
     flags = SETTINGS | {"schedule": schedule, "snapshot_every_steps": "640", "publish_every_updates": "40"}
-    finish(start(tmp_path / "run", env="tests.pixel_game:factory", **flags))
+    finish(start(tmp_path / "run", env="tests.support.pixel_game:factory", **flags))
     assert played(tmp_path / "run") > PLAYED_WELL

@@ -9,10 +9,10 @@ from ale_py.env import AtariEnv as GymnasiumAtari
 from gymnasium.wrappers import AtariPreprocessing
 from numpy.typing import NDArray
 
-from actors.atari import AtariEnv
-from shared.config import FRAME_SKIP
-from shared.protocols import Protocol
-from shared.random import Stream, below, bits
+from actors.envs.atari import AtariEnv
+from shared.config.protocols import Protocol
+from shared.config.settings import FRAME_SKIP
+from shared.prng import Stream, below, bits
 
 
 class _Chosen:

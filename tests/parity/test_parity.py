@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from actors.atari import games
-from shared.protocols import PROTOCOLS
+from actors.envs.atari import games
+from shared.config.protocols import PROTOCOLS
 from tests.parity.reference import compare
 
 NATURE = PROTOCOLS["nature"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.watched import Pretended
+from tests.support.watched import Pretended
 
 
 @pytest.fixture

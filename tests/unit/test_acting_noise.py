@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from learner.acting_noise import ActingNoise
-from learner.initial import initial_parameters
-from learner.policy import Policy
-from shared.parameters import Network
-from tests.played_ring import patches
+from learner.engine.initialization import initial_parameters
+from learner.networks.acting_noise import ActingNoise
+from learner.networks.policy import Policy
+from shared.network_spec import Network
+from tests.support.played_ring import patches
 
 NETWORK = Network("small", actions=6, dueling=True, noisy=0.5)
 ENVS = 16

@@ -15,9 +15,10 @@ import pytest
 import torch
 
 import ringside
-from agent import require_actions, weights_at
-from shared.config import Config, ConfigError
-from tests.checkpoints import random_weights
+from ringside.agents.agent import require_actions, weights_at
+from shared.config.settings import Config
+from shared.errors import ConfigError
+from tests.support.checkpoints import random_weights
 
 ROOT = Path(__file__).resolve().parents[2]
 STACKS = np.random.default_rng(2).integers(0, 256, (3, 4, 84, 84), np.uint8)
@@ -68,7 +69,7 @@ def test_its_env_follows_the_protocol(tmp_path: Path, protocol: str, actions: in
 
 
 def test_an_env_of_another_kind_has_no_gymnasium_twin(tmp_path: Path) -> None:
-    agent = ringside.load_agent(random_weights(tmp_path, "tests.pixel_game:factory", actions=3), device="cpu")
+    agent = ringside.load_agent(random_weights(tmp_path, "tests.support.pixel_game:factory", actions=3), device="cpu")
     with pytest.raises(ConfigError, match="make that environment yourself"):
         agent.env()
 
@@ -93,9 +94,9 @@ def test_the_snippet_of_plain_torch_is_the_network(tmp_path: Path, document: str
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
     (snippet,) = [block for block in blocks if "load_file" in block]
     assert len([line for line in snippet.splitlines() if line and not line.startswith(("import", "from"))]) == 5
-    assert "ringside" not in snippet
+    assert "import ringside" not in snippet
     names = {"observation": torch.from_numpy(STACKS)}
-    exec(snippet.replace("zoo/pong/weights.safetensors", str(weights)), names)
+    exec(snippet.replace("ringside/zoo/pong/weights.safetensors", str(weights)), names)
     expected = ringside.load_agent(weights, device="cpu").q_values(STACKS)
     np.testing.assert_allclose(names["q"].numpy(), expected, rtol=1e-3, atol=1e-4)
     assert np.abs(expected).max() > 0.1

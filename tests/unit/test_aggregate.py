@@ -9,7 +9,7 @@ from statistics import median as plain_median
 import numpy as np
 import pytest
 
-from watch.aggregate import STATISTICS, estimate, iqm, mean, median, optimality_gap
+from ringside.report.aggregate import STATISTICS, estimate, iqm, mean, median, optimality_gap
 
 
 def slowly(name: str, games: list[list[float]]) -> float:

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import torch
 
-from learner import ahead
-from learner.ahead import Ahead, Graphs
-from learner.aside import Aside
-from shared.cores import NICENESS
+from learner.engine import prefetcher
+from learner.engine.prefetcher import Ahead, Graphs
+from learner.engine.side_stream import Aside
+from shared.machine.cores import NICENESS
 
 CUDA = torch.device("cuda:0")
 
@@ -107,7 +107,7 @@ class _Graph:
 def cuda(monkeypatch: pytest.MonkeyPatch) -> _Cuda:
     """A stand-in for a GPU."""
     stand_in = _Cuda()
-    monkeypatch.setattr(ahead.torch, "cuda", stand_in)
+    monkeypatch.setattr(prefetcher.torch, "cuda", stand_in)
     return stand_in
 
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from ale_py import ALEInterface, LoggerMode, roms
 
-from actors.atari import REPLAYED, RESET_ANEW, AtariEnv, action_set, game_name, games
 from actors.env import EnvError, Outcome, action_count, action_names, make_env
-from actors.palette import grey_table
-from shared.config import Play
-from shared.protocols import PROTOCOLS
-from shared.snapshot import SNAPSHOT_BYTES
+from actors.envs.atari import REPLAYED, RESET_ANEW, AtariEnv, action_set, game_name, games
+from actors.pixels.palette import grey_table
+from shared.config.protocols import PROTOCOLS
+from shared.config.settings import Play
+from shared.memory.snapshot import SNAPSHOT_BYTES
 
 ROOT = Path(__file__).resolve().parents[2]
 NATURE = PROTOCOLS["nature"]
@@ -261,7 +261,9 @@ def test_an_unknown_colour_ends_the_run_with_a_sentence() -> None:
     env = AtariEnv("breakout", replace(NATURE, longest_episode_frames=60), 5, 0, training=True)
     env.reset(0, np.zeros((84, 84), np.uint8))
     env._greys = (env._greys + 1).astype(np.uint8)
-    with pytest.raises(EnvError, match=r"breakout shows colour \d+ in a grey that actors/palette.py does not list"):
+    with pytest.raises(
+        EnvError, match=r"breakout shows colour \d+ in a grey that actors/pixels/palette.py does not list"
+    ):
         play(env, range(1, 16))
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from shared.config import ConfigError
-from tests.watched import NAMES, Pretended
-from watch.attach import attach, newest_run, read_config
+from ringside.watch.attach import attach, newest_run, read_config
+from shared.errors import ConfigError
+from tests.support.watched import NAMES, Pretended
 
 NOBODY = 65534
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shared.balance import BUSY, GAIN, SPANS, Balancer, moves
-from shared.board import Role
-from shared.config import Config
-from shared.memory import Memory, Plan
+from ringside.supervisor.lane_balance import BUSY, GAIN, SPANS, Balancer, moves
+from shared.config.settings import Config
+from shared.memory.board import Role
+from shared.memory.run_memory import Memory, Plan
 
 
 def divisions(lanes: int, actors: int) -> Iterator[list[int]]:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from benchmarks import command
-from benchmarks.beside import Beside, Updates, answers, updates
-from benchmarks.report import WrongResult
-from shared.config import Config
-from shared.machine import cuda_devices
-from shared.resolve import resolve
+from ringside.bench import bench_command
+from ringside.bench.harness.tables import WrongResult
+from ringside.bench.parts.beside import Beside, Updates, answers, updates
+from shared.config.resolve import resolve
+from shared.config.settings import Config
+from shared.machine.facts import cuda_devices
 
 SMALL: dict[str, Any] = {
     "device": "cpu",
@@ -54,8 +54,8 @@ def test_answers_are_timed_beside_a_learner(config: Config) -> None:
 @pytest.mark.skipif(cuda_devices() > 0, reason="there is a GPU here, and it would be measured")
 def test_without_a_gpu_it_says_so_in_valid_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "gpu.json"
-    benchmark = command.find("gpu")
-    assert command.run(benchmark, benchmark.options(json=file), ["--json", str(file)]) == 0
+    benchmark = bench_command.find("gpu")
+    assert bench_command.run(benchmark, benchmark.options(json=file), ["--json", str(file)]) == 0
     told = json.loads(file.read_text())
     assert told["missing"].keys() == {"latency", "learner"}
     assert all("There is no device cuda" in reason for reason in told["missing"].values())

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from benchmarks.report import CannotRun, Report
-from benchmarks.turns import Contender, in_turn
+from ringside.bench.harness.tables import CannotRun, Report
+from ringside.bench.harness.turns import Contender, in_turn
 
 
 def answering(values: Iterable[float | BaseException]) -> Callable[[], float]:

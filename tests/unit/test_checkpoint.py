@@ -13,16 +13,24 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from shared import checkpoint, files
-from shared.checkpoint import KEPT, CheckpointWriter
-from shared.config import Learn, Run
+from shared.checkpoint import checkpoint_writer
+from shared.checkpoint.checkpoint_writer import KEPT, CheckpointWriter
+from shared.checkpoint.manifest import (
+    BEST_FILE,
+    FORMER_BEST_FILE,
+    find_checkpoint,
+    load_boundary,
+    load_segments,
+    read_manifest,
+)
+from shared.checkpoint.segments import segments_needed
+from shared.checkpoint.weights_file import load_weights
+from shared.config.run_schedule import sizes_of
+from shared.config.settings import Learn, Run
 from shared.errors import CheckpointError
-from shared.manifest import BEST_FILE, FORMER_BEST_FILE, find_checkpoint, load_boundary, load_segments, read_manifest
-from shared.parameters import Network, parameters_of
-from shared.segments import segments_needed
-from shared.sizes import sizes_of
-from shared.weights_file import load_weights
-from tests.checkpoints import (
+from shared.files import atomic
+from shared.network_spec import Network, parameters_of
+from tests.support.checkpoints import (
     ACTIONS,
     CONFIG,
     SIZES,
@@ -188,14 +196,14 @@ def test_a_full_disk_is_reported_as_it_is_and_the_older_checkpoint_stays(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(files.os, "rename", full)
+        patch.setattr(atomic.os, "rename", full)
         with pytest.raises(OSError, match="No space"):
             writer.add_segment(4, ring)
     assert writer.missing_segments(5) == [4]
     writer.add_segment(4, ring)
     with monkeypatch.context() as patch:
         # Only then it is told what could not be written long ago.
-        patch.setattr(checkpoint, "sync", lambda path: full() if path.is_file() else None)
+        patch.setattr(checkpoint_writer, "sync", lambda path: full() if path.is_file() else None)
         with pytest.raises(OSError, match="No space"):
             save(writer, 5)
     assert find_checkpoint(tmp_path).boundary == 4
@@ -293,7 +301,7 @@ def test_another_arithmetic_goes_on_in_the_same_directory(tmp_path: Path) -> Non
 
 def test_reading_and_writing_load_neither_torch_nor_an_emulator() -> None:
     code = (
-        "import sys, shared.checkpoint; "
+        "import sys, shared.checkpoint.checkpoint_writer; "
         "assert not {'torch', 'ale_py', 'numba', 'rich', 'learner', 'actors'} & sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=Path(__file__).parents[2])

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 import ringside
-from shared import checks, validate
-from shared.checks import GB, MB, Check
-from shared.config import Config, ConfigError
-from shared.machine import Gpu
-from shared.memory import Plan
+from ringside import api
+from ringside.doctor import checks, run_directories
+from ringside.doctor.checks import GB, MB, Check
+from shared.config.settings import Config
+from shared.errors import ConfigError
+from shared.machine.facts import Gpu
+from shared.memory.run_memory import Plan
 
 H200 = Gpu("NVIDIA H200", "570.1", 140 * GB, 139 * GB)
 
@@ -19,9 +21,7 @@ H200 = Gpu("NVIDIA H200", "570.1", 140 * GB, 139 * GB)
 @pytest.fixture(scope="module")
 def plan() -> Plan:
     """A run of 100,000 steps of replay (0.7 GB) with 12 actors."""
-    return ringside.check(
-        Config().with_settings(game="pong", replay_size=100_000, actors=12, device="cpu", run_dir="r")
-    )
+    return api.check(Config().with_settings(game="pong", replay_size=100_000, actors=12, device="cpu", run_dir="r"))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_other_programs_on_the_cores_are_warned_of() -> None:
 
 
 def test_memory(plan: Plan) -> None:
-    need = plan.layout().size + checks.validate.own_bytes(plan)
+    need = plan.layout().size + checks.memory_need.own_bytes(plan)
     assert checks.memory(plan, 2 * need, 64 * GB).colour == "green"
     tight = checks.memory(plan, need, None)
     assert (tight.colour, "--replay-size" in tight.advice) == ("yellow", True)
@@ -149,7 +149,7 @@ def test_disk(plan: Plan) -> None:
 
 def test_run_directory(tmp_path: Path) -> None:
     assert checks.run_directory(tmp_path / "a" / "b", continues=False).colour == "green"
-    assert validate.nearest_directory(tmp_path / "a" / "b") == tmp_path
+    assert run_directories.nearest_directory(tmp_path / "a" / "b") == tmp_path
     (tmp_path / "file").write_text("")
     assert checks.run_directory(tmp_path / "file", continues=False).colour == "red"
 
@@ -177,7 +177,7 @@ def test_the_first_red_refuses_a_start() -> None:
 
 def test_a_start_asks_the_same_checks(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = plan.config.with_settings(run_dir=tmp_path / "run", actors=2)
-    names = [answer.name for answer in checks.before_start(ringside.check(config), continues=False)]
+    names = [answer.name for answer in checks.before_start(api.check(config), continues=False)]
     assert names == [
         "settings",
         "processor",
@@ -188,6 +188,6 @@ def test_a_start_asks_the_same_checks(plan: Plan, tmp_path: Path, monkeypatch: p
         "run directory",
         "disk space",
     ]
-    monkeypatch.setattr(checks.machine, "descriptors", lambda: (20, 20))
+    monkeypatch.setattr(checks.facts, "descriptors", lambda: (20, 20))
     with pytest.raises(ConfigError, match="opens up to"):
         ringside.plan(config)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shared.scores import human_normalised
-from tests.written_runs import write_run
-from watch.comparison import Comparison, compare, differences
-from watch.notes import notes
-from watch.records import RecordsError, load
+from ringside.recording.reference_scores import human_normalised
+from ringside.report.comparison import Comparison, compare, differences
+from ringside.report.notes import notes
+from ringside.report.records import RecordsError, load
+from tests.support.written_runs import write_run
 
 
 def compared(tmp_path: Path, *runs: dict[str, Any]) -> Comparison:

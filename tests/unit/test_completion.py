@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks import TASKS
-from tasks.completion import script
+from ringside.tasks import TASKS
+from ringside.tasks.completion import script
 
 CASES = {
     "python launch.py pl": ["play"],
@@ -76,4 +76,4 @@ def test_the_shell_completes(scripts: Path, shell: str, program: str, line: str)
 def test_every_task_has_options() -> None:
     for task in TASKS:
         if task not in ("train", "bench"):  # the first is there without a word, the second has words of its own
-            assert isinstance(import_module(f"tasks.{task}").OPTIONS, type)
+            assert isinstance(import_module(f"ringside.tasks.{task}").OPTIONS, type)

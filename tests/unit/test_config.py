@@ -12,16 +12,20 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
-import ringside
-from shared import machine, resolve, validate
-from shared.config import CONFIG_FILE, MAY_CHANGE_ON_RESUME, Config, ConfigError, Play, PresetName
-from shared.memory import Plan
-from shared.parameters import Network, atoms_of, network_of
-from shared.presets import PRESETS
-from shared.protocols import EvalRules, eval_rules
-from shared.ring import ring_fields
-from shared.sizes import sizes_of
-from zoo.catalogue import WEIGHTS, ZOO
+from ringside import api
+from ringside.doctor import run_directories
+from ringside.zoo.catalogue import WEIGHTS, ZOO
+from shared.config import resolve, validate
+from shared.config.presets import PRESETS
+from shared.config.protocols import EvalRules, eval_rules
+from shared.config.run_schedule import sizes_of
+from shared.config.settings import CONFIG_FILE, MAY_CHANGE_ON_RESUME, Config, Play, PresetName
+from shared.errors import ConfigError
+from shared.machine import facts
+from shared.memory import memory_need
+from shared.memory.ring import ring_fields
+from shared.memory.run_memory import Plan
+from shared.network_spec import Network, atoms_of, network_of
 
 ROOT = Path(__file__).resolve().parents[2]
 FIELDS = [
@@ -95,7 +99,7 @@ def test_presets_are_sound(name: Any) -> None:
     config = PRESETS[name]
     validate.settings(config)
     assert Config.from_json(config.to_json()) == config
-    ready = ringside.check(config.with_settings(device="cpu", precision="fp32"))
+    ready = api.check(config.with_settings(device="cpu", precision="fp32"))
     assert Network.from_json(json.loads(json.dumps(ready.network.to_json()))) == ready.network
 
 
@@ -167,7 +171,7 @@ PUBLISHED: dict[PresetName, dict[str, Any]] = {
     | LONG
     | ADAM,
 }
-"""What differs from Mnih et al. 2015 by the papers and programs that shared/presets.py names."""
+"""What differs from Mnih et al. 2015 by the papers and programs that shared/config/presets.py names."""
 
 
 @pytest.mark.parametrize("preset", PUBLISHED)
@@ -301,11 +305,11 @@ def test_every_network_that_may_run_can_be_read_again(extreme: dict[str, Any]) -
 
 def test_a_run_may_begin_with_an_agent_of_the_zoo() -> None:
     for name in ("pong", "zoo/pong"):
-        found = ringside.check(Config().with_settings(game="pong", init_from=name, device="cpu"))
+        found = api.check(Config().with_settings(game="pong", init_from=name, device="cpu"))
         assert found.config.run.init_from is not None
         assert found.config.run.init_from.samefile(ZOO / "pong" / WEIGHTS)
     with pytest.raises(ConfigError, match=r"--init-from /no/such does not exist.*the zoo are pong"):
-        ringside.check(Config().with_settings(init_from="/no/such"))
+        api.check(Config().with_settings(init_from="/no/such"))
 
 
 def test_several_steps_go_with_rounds_of_one_tick() -> None:
@@ -318,15 +322,15 @@ def test_several_steps_go_with_rounds_of_one_tick() -> None:
 )
 def test_a_method_without_a_file_is_refused_and_the_nearest_named(name: str, nearest: str | None) -> None:
     with pytest.raises(ConfigError) as refused:
-        ringside.check(Config().with_settings(method=name))
+        api.check(Config().with_settings(method=name))
     says = f"--method {name} is not one of c51, dqn, iqn, qr-dqn"
     assert str(refused.value) == (f"{says}; did you mean {nearest}?" if nearest else f"{says}.")
 
 
 def test_looking_for_methods_loads_no_torch() -> None:
     code = (
-        "import sys, ringside; from shared.config import Config;"
-        "ringside.check(Config().with_settings(method='iqn', device='cpu')); sys.exit('torch' in sys.modules)"
+        "import sys; from ringside import api; from shared.config.settings import Config;"
+        "api.check(Config().with_settings(method='iqn', device='cpu')); sys.exit('torch' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=ROOT)
 
@@ -360,16 +364,16 @@ def test_settings_that_do_not_fit_together_are_refused(wrong: dict[str, Any], sa
 def test_memory_that_does_not_suffice_says_what_would_fit() -> None:
     plan = Plan(settled(envs=96, inference_batch=32), 4)
     with pytest.raises(ConfigError) as refused:
-        validate.memory(plan, 4_000_000_000)
+        memory_need.memory(plan, 4_000_000_000)
     said = str(refused.value)
     assert_sentence(said)
     match = re.search(r"--replay-size ([\d_]+) would fit", said)
     assert match
     fits = int(match[1])
     assert 250_000 < fits < 400_000
-    validate.memory(Plan(settled(envs=96, inference_batch=32, replay_size=fits), 4), 4_000_000_000)
+    memory_need.memory(Plan(settled(envs=96, inference_batch=32, replay_size=fits), 4), 4_000_000_000)
     with pytest.raises(ConfigError, match="no replay would fit"):
-        validate.memory(plan, 1_000_000_000)
+        memory_need.memory(plan, 1_000_000_000)
 
 
 def test_a_million_steps_take_at_most_7_2_gb() -> None:
@@ -379,20 +383,20 @@ def test_a_million_steps_take_at_most_7_2_gb() -> None:
 
 
 def test_run_directories(tmp_path: Path) -> None:
-    validate.run_directory(tmp_path / "new" / "run", continues=False)
+    run_directories.run_directory(tmp_path / "new" / "run", continues=False)
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="is a file"):
-        validate.run_directory(tmp_path / "file", continues=False)
+        run_directories.run_directory(tmp_path / "file", continues=False)
     with pytest.raises(ConfigError, match="cannot be written"):
-        validate.run_directory(tmp_path / "file" / "below", continues=False)
+        run_directories.run_directory(tmp_path / "file" / "below", continues=False)
     (tmp_path / CONFIG_FILE).write_text("{}")
-    validate.run_directory(tmp_path, continues=False)  # of a run that never came to a checkpoint
+    run_directories.run_directory(tmp_path, continues=False)  # of a run that never came to a checkpoint
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "checkpoint-00000000.json").write_text("{}")
     with pytest.raises(ConfigError, match="already holds a run"):
-        validate.run_directory(tmp_path, continues=False)
-    validate.run_directory(tmp_path, continues=True)
+        run_directories.run_directory(tmp_path, continues=False)
+    run_directories.run_directory(tmp_path, continues=True)
 
 
 # Answers
@@ -416,9 +420,9 @@ def test_actors_change_no_other_answer() -> None:
 
 def test_the_window_holds_an_observation_and_the_steps_behind_it() -> None:
     small = {"envs": 256, "round_steps": 1_024, "learning_starts": 1_024, "replay_size": 1_500, "device": "cpu"}
-    assert ringside.check(Config().with_settings(**small)).sizes.window_ticks == 4
+    assert api.check(Config().with_settings(**small)).sizes.window_ticks == 4
     with pytest.raises(ConfigError, match=r"holds 4 ticks .*the 6 that an observation with --n-step 3 needs; 1_536 is"):
-        ringside.check(Config().with_settings(**small, n_step=3))
+        api.check(Config().with_settings(**small, n_step=3))
 
 
 def test_what_the_user_said_stays() -> None:
@@ -434,7 +438,7 @@ def test_what_the_user_said_stays() -> None:
 
 
 def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "cuda_devices", lambda: 2)
+    monkeypatch.setattr(facts, "cuda_devices", lambda: 2)
     assert [resolve.device_of(asked) for asked in ("auto", "cpu", "cuda", "cuda:1")] == [
         "cuda:0",
         "cpu",
@@ -447,13 +451,13 @@ def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
         resolve.device_of("gpu")
     config = resolve.resolve(Config())
     assert (config.machine.precision, config.machine.inference_batch, config.machine.learner_threads) == ("tf32", 96, 1)
-    monkeypatch.setattr(machine, "cuda_devices", lambda: 0)
-    monkeypatch.setattr(machine, "has_nvidia_driver", lambda: False)
+    monkeypatch.setattr(facts, "cuda_devices", lambda: 0)
+    monkeypatch.setattr(facts, "has_nvidia_driver", lambda: False)
     assert resolve.device_of("auto") == "cpu"
     with pytest.raises(ConfigError, match="no NVIDIA driver"):
         resolve.device_of("cuda")
-    monkeypatch.setattr(machine, "has_nvidia_driver", lambda: True)
-    monkeypatch.setattr(machine, "torch_cuda_version", lambda: None)
+    monkeypatch.setattr(facts, "has_nvidia_driver", lambda: True)
+    monkeypatch.setattr(facts, "torch_cuda_version", lambda: None)
     with pytest.raises(ConfigError, match="built without CUDA"):
         resolve.device_of("cuda:0")
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.waiting import until
-from watch.page.connections import MOST_CONNECTIONS, MOST_KEYLESS, READ_SECONDS, REQUEST_SECONDS, Server
-from watch.page.server import listen
+from ringside.watch.page.connections import MOST_CONNECTIONS, MOST_KEYLESS, READ_SECONDS, REQUEST_SECONDS, Server
+from ringside.watch.page.server import listen
+from tests.support.waiting import until
 
 BODY = b"x" * 1_000_000
 """Seventeen unread answers are more than waitress holds without making a thread wait."""

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
-from shared.checks import within
-from tests.runs import ROOT
+from ringside.doctor.checks import within
+from tests.support.runs import ROOT
 
 KNOWN = {"ARG", "FROM", "RUN", "ENV", "USER", "WORKDIR", "COPY", "VOLUME", "ENTRYPOINT", "CMD"}
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from shared.contention import Contention, CpuTimes, cpu_time_of, cpu_times, in_words
-from tests.machines import tree, v1, v2
+from shared.machine.contention import Contention, CpuTimes, cpu_time_of, cpu_times, in_words
+from tests.support.machines import tree, v1, v2
 
 SECOND = 1_000_000_000
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from shared.cores import Claims, cores_of, cores_of_actors, threads_for_actors
-from tests.machines import v2
+from shared.machine.cores import Claims, cores_of, cores_of_actors, threads_for_actors
+from tests.support.machines import v2
 
 
 def machine(root: Path, cores: int, threads: int) -> Path:
@@ -92,7 +92,9 @@ def test_every_actor_gets_a_thread_that_no_other_run_has(
 ) -> None:
     machine(tmp_path, cores=8, threads=2)
     # Numbers far beyond this machine's, so that a run of its own cannot have claimed them.
-    monkeypatch.setattr("shared.cores.cores_of", lambda threads, root: [[9_000 + c, 9_008 + c] for c in range(8)])
+    monkeypatch.setattr(
+        "shared.machine.cores.cores_of", lambda threads, root: [[9_000 + c, 9_008 + c] for c in range(8)]
+    )
     see(monkeypatch, 16)
     assert cores_of_actors(4, claims, tmp_path) == [frozenset({9_000 + core}) for core in range(4)]
     other = Claims()
@@ -112,7 +114,7 @@ def test_no_fixed_places_under_a_quota(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claims: Claims, quota: str, bound: bool
 ) -> None:
     """A quota is of no certain cores: others may have theirs on the same."""
-    monkeypatch.setattr("shared.cores.cores_of", lambda threads, root: [[9_000 + core] for core in range(16)])
+    monkeypatch.setattr("shared.machine.cores.cores_of", lambda threads, root: [[9_000 + core] for core in range(16)])
     see(monkeypatch, 16)
     root = v2(tmp_path, "/box", {"box/cpu.max": quota})
     assert [cores is not None for cores in cores_of_actors(2, claims, root)] == [bound] * 2

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from watch.page import curves as module
-from watch.page.curves import MOST_POINTS, SERIES, Curves
+from ringside.watch.page import live_curves as module
+from ringside.watch.page.live_curves import MOST_POINTS, SERIES, Curves
 
 
 def add(path: Path, *records: dict[str, object]) -> None:
@@ -71,7 +71,7 @@ def test_a_file_that_was_cut_back_or_replaced_is_told_anew(tmp_path: Path) -> No
     curves.read()
     had, edition = known(curves), curves.edition
     add(tmp_path / "new", round_(10), round_(20, loss=0.1), round_(30), round_(40))
-    os.replace(tmp_path / "new", path)  # as a resume cuts it (watch/metrics.py)
+    os.replace(tmp_path / "new", path)  # as a resume cuts it (ringside/recording/metrics.py)
     curves.read()
     told = curves.since(edition, had)
     assert told["fresh"]

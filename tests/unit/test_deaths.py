@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from shared.deaths import Cause, Deaths, signal_name
+from ringside.supervisor.deaths import Cause, Deaths, signal_name
 
 
 @pytest.mark.parametrize("cause", list(Cause))

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
-from learner.device import prepare_torch
+from learner.engine.device import prepare_torch
 
 prepare_torch(torch.device("cpu"), "fp32", 1)
 

@@ -16,11 +16,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from watch.display import LiveDisplay, PlainDisplay, open_display
-from watch.line import clock, figure, line, short
-from watch.outlet import Outlet
-from watch.screen import render
-from watch.status import CheckpointStatus, EvaluationStatus, RoleStatus, Status, verdict
+from ringside.recording.bottleneck import RoleStatus, verdict
+from ringside.recording.evaluation_status import EvaluationStatus
+from ringside.watch.display import LiveDisplay, PlainDisplay, open_display
+from ringside.watch.line import clock, figure, line, short
+from ringside.watch.outlet import Outlet
+from ringside.watch.screen import render
+from ringside.watch.status import CheckpointStatus, Status
 
 ROOT = Path(__file__).parents[2]
 
@@ -280,7 +282,7 @@ STUCK = """
 import sys
 sys.path.insert(0, {tests!r})
 from test_display import status
-from watch.display import open_display
+from ringside.watch.display import open_display
 with open_display(plain={plain}) as display:
     for _ in range(300):
         display.note("x" * 200)
@@ -307,8 +309,8 @@ import sys
 sys.path.insert(0, {tests!r})
 from test_display import status
 from dataclasses import replace
-from watch.outlet import Outlet
-from watch.display import LiveDisplay, open_display
+from ringside.watch.outlet import Outlet
+from ringside.watch.display import LiveDisplay, open_display
 try:
     with open_display(plain=False) as display:
         assert isinstance(display, LiveDisplay)

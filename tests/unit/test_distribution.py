@@ -9,13 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from learner.distribution import (
-    categorical_projection,
-    cross_entropy,
-    mean_of,
-    midpoints,
-    quantile_huber,
-)
+from learner.losses.distributional_loss import categorical_projection, cross_entropy, mean_of, midpoints, quantile_huber
 
 Z = 11
 SUPPORT = torch.linspace(-5, 5, Z, dtype=torch.float64)

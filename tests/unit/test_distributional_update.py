@@ -15,13 +15,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from learner.feed import CHUNK_UPDATES
-from learner.initial import initial_parameters
-from learner.replay import draw
-from learner.update import STATE_NAMES, Trainer
-from shared.config import STACK, Extend
-from shared.parameters import Network, network_of, parameters_of
-from tests.played_ring import ACTIONS, PlayedRing, Transition, patches, small_config, trainer_of
+from learner.engine.initialization import initial_parameters
+from learner.engine.trainer import STATE_NAMES, Trainer
+from learner.replay.feed import CHUNK_UPDATES
+from learner.replay.sampling import draw
+from shared.config.settings import STACK, Extend
+from shared.network_spec import Network, network_of, parameters_of
+from tests.support.played_ring import ACTIONS, PlayedRing, Transition, patches, small_config, trainer_of
 from tests.unit.test_distribution import _slow_projection
 from tests.unit.test_methods import _quantile_loss
 from tests.unit.test_modular import Reference, _reference

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from shared import checks
-from shared.config import Config
-from shared.doubts import doubts
-from shared.presets import PRESETS
+from ringside.doctor import checks
+from shared.config.config_warnings import doubts
+from shared.config.presets import PRESETS
+from shared.config.settings import Config
 
 
 @pytest.mark.parametrize("preset", PRESETS)

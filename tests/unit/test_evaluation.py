@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from actors.evaluation import Returns, play_episodes, play_steps
-from shared.config import FRAME_SIDE, STACK, Play
-from shared.evaluation import evaluations_until
-from shared.protocols import EvalRules
-from tests.pixel_game import Catch
+from shared.config.protocols import EvalRules
+from shared.config.settings import FRAME_SIDE, STACK, Play
+from shared.memory.evaluation_queue import evaluations_until
+from tests.support.pixel_game import Catch
 
 
 @pytest.mark.parametrize("every", [1, 7, 10, 25, 480, 1_000])
@@ -26,9 +26,9 @@ def test_a_version_is_judged_after_each_round_that_reaches_a_multiple(round_step
 
 def test_envs_are_closed_when_they_have_played(monkeypatch: pytest.MonkeyPatch) -> None:
     open_ones: list[Catch] = []
-    monkeypatch.setattr("tests.pixel_game.factory", lambda: open_ones.append(Catch()) or open_ones[-1])
+    monkeypatch.setattr("tests.support.pixel_game.factory", lambda: open_ones.append(Catch()) or open_ones[-1])
     monkeypatch.setattr(Catch, "close", lambda self: open_ones.remove(self))
-    played = play_idly(Play(env="tests.pixel_game:factory"), EvalRules(0.05, 108_000), 5)
+    played = play_idly(Play(env="tests.support.pixel_game:factory"), EvalRules(0.05, 108_000), 5)
     assert (played.lengths > 0).all()
     assert not open_ones
 
@@ -40,7 +40,7 @@ def play_idly(play: Play, rules: EvalRules, episodes: int) -> Returns:
 
 @pytest.mark.parametrize(
     ("play", "frames"),
-    [(Play(game="pong"), 5), *((Play(env="tests.pixel_game:factory"), frames) for frames in (1, 4, 5, 40))],
+    [(Play(game="pong"), 5), *((Play(env="tests.support.pixel_game:factory"), frames) for frames in (1, 4, 5, 40))],
 )
 def test_an_episode_is_cut_after_so_many_frames_of_play(play: Play, frames: int) -> None:
     played = play_idly(play, EvalRules(0.0, frames), 4)
@@ -49,7 +49,7 @@ def test_an_episode_is_cut_after_so_many_frames_of_play(play: Play, frames: int)
 
 @pytest.mark.parametrize(("steps", "played", "kept"), [(12, 1, 1), (13, 2, 1), (1, 1, 1), (60, 5, 5), (61, 6, 5)])
 def test_so_many_steps_are_the_episodes_one_after_another(steps: int, played: int, kept: int) -> None:
-    play, rules = Play(env="tests.pixel_game:factory"), EvalRules(0.5, 108_000)
+    play, rules = Play(env="tests.support.pixel_game:factory"), EvalRules(0.5, 108_000)
     whole = play_idly(play, rules, 6).returns.tolist()
     for drops_last, number in ((False, played), (True, kept)):
         for rows in (1, 3):
@@ -60,7 +60,7 @@ def test_so_many_steps_are_the_episodes_one_after_another(steps: int, played: in
 
 
 def test_epsilon_is_that_of_the_rules() -> None:
-    play = Play(env="tests.pixel_game:factory")
+    play = Play(env="tests.support.pixel_game:factory")
     never, often = (play_idly(play, EvalRules(epsilon, 108_000), 30) for epsilon in (0.0, 1.0))
     assert (never.returns == play_idly(play, EvalRules(0.0, 108_000), 30).returns).all()
     assert (never.returns != often.returns).any()

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 import torch
 
-from learner import feed
-from learner.replay import DeviceFrames
-from shared.config import Config, ConfigError
-from shared.sizes import sizes_of
-from tests.played_ring import PlayedRing, small_config
+from learner.replay import feed
+from learner.replay.sampling import DeviceFrames
+from shared.config.run_schedule import sizes_of
+from shared.config.settings import Config
+from shared.errors import ConfigError
+from tests.support.played_ring import PlayedRing, small_config
 
 NEEDED = 1_000_000
 

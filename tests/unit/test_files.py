@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from shared import files
-from shared.files import write_atomic
+from shared.files import atomic
+from shared.files.atomic import write_atomic
 
 
 @pytest.mark.parametrize("layer", ["fsync", "rename", "write"])
@@ -23,7 +23,7 @@ def test_a_failing_write_leaves_the_old_file_and_no_temporary(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     if layer != "write":
-        monkeypatch.setattr(files.os, layer, fail)
+        monkeypatch.setattr(atomic.os, layer, fail)
     with pytest.raises(OSError, match="No space") as caught:
         write_atomic(path, fail if layer == "write" else b"new")
     assert caught.value.errno == errno.ENOSPC
@@ -37,10 +37,10 @@ def test_file_and_directory_are_forced_to_the_disk_around_the_rename(
     calls: list[str] = []
     fsync, rename = os.fsync, os.rename
     monkeypatch.setattr(
-        files.os,
+        atomic.os,
         "fsync",
         lambda fd: (calls.append("directory" if os.path.isdir(f"/proc/self/fd/{fd}") else "file"), fsync(fd)),
     )
-    monkeypatch.setattr(files.os, "rename", lambda a, b: (calls.append("rename"), rename(a, b)))
+    monkeypatch.setattr(atomic.os, "rename", lambda a, b: (calls.append("rename"), rename(a, b)))
     write_atomic(tmp_path / "file", lambda file: file.write(b"new") and None)
     assert calls == ["file", "rename", "directory"]

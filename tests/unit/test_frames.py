@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 import pytest
 
-from actors.frames import SCREEN_WIDTH, Shrinker, area_weights, pair_table, shrink_area
+from actors.pixels.frames import SCREEN_WIDTH, Shrinker, area_weights, pair_table, shrink_area
 
 ROOT = Path(__file__).resolve().parents[2]
 HEIGHTS = (210, 214, 220, 230, 250)
@@ -160,8 +160,8 @@ def test_kernels_are_cached_where_nothing_beside_the_code_or_at_home_can_be_writ
     program = (
         "import os, sys; real = os.access\n"
         f"os.access = lambda path, mode: str(path).startswith({str(temporary)!r}) and real(path, mode)\n"
-        "import learner.gather\n"  # which numba would refuse
-        "from actors.frames import _pool_and_shrink, compile_kernels\n"
+        "import learner.replay.gather\n"  # which numba would refuse
+        "from actors.pixels.frames import _pool_and_shrink, compile_kernels\n"
         "compile_kernels()\n"
         "print(sum(_pool_and_shrink.stats.cache_hits.values()), sum(_pool_and_shrink.stats.cache_misses.values()))"
     )

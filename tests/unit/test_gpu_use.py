@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import gpu_use
-from benchmarks.gpu_use import GpuSampler, GpuUse, seen_by_the_driver
-from tests.waiting import until
+from ringside.bench.harness import gpu_use
+from ringside.bench.harness.gpu_use import GpuSampler, GpuUse, seen_by_the_driver
+from tests.support.waiting import until
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     tool.chmod(0o700)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(gpu_use.machine, "has_nvidia_driver", lambda: True)
+    monkeypatch.setattr(gpu_use.facts, "has_nvidia_driver", lambda: True)
     return file
 
 

@@ -13,14 +13,15 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from learner import policy, update
-from learner.aside import Aside
-from learner.policy import Policy
-from learner.update import Trainer
-from shared.config import PresetName
-from shared.parameters import network_of
-from shared.presets import PRESETS
-from tests.played_ring import ACTIONS, PlayedRing
+from learner.engine import trainer as trainer_module
+from learner.engine.side_stream import Aside
+from learner.engine.trainer import Trainer
+from learner.networks import policy
+from learner.networks.policy import Policy
+from shared.config.presets import PRESETS
+from shared.config.settings import PresetName
+from shared.network_spec import network_of
+from tests.support.played_ring import ACTIONS, PlayedRing
 
 META = torch.device("meta")
 WAITING = {"_local_scalar_dense", "nonzero", "masked_select", "unique", "_pin_memory", "is_nonzero"}
@@ -63,7 +64,7 @@ class Watch(TorchDispatchMode):
 
 @pytest.fixture(autouse=True)
 def _no_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(update, "check_arithmetic", lambda *_, **__: None)
+    monkeypatch.setattr(trainer_module, "check_arithmetic", lambda *_, **__: None)
     monkeypatch.setattr(policy, "check_arithmetic", lambda *_, **__: None)
     monkeypatch.setattr(Tensor, "pin_memory", lambda self: self)
 
@@ -92,8 +93,8 @@ def _trainer(preset: PresetName, precision: str) -> Trainer:
 @pytest.mark.parametrize("precision", ["bf16", "fp32"])
 @pytest.mark.parametrize("preset", PRESETS)
 def test_updates_stay_on_the_gpu(monkeypatch: pytest.MonkeyPatch, preset: PresetName, precision: str) -> None:
-    monkeypatch.setattr(update, "Aside", lambda **_: Aside())
-    monkeypatch.setattr(update.torch.cuda, "Stream", lambda _: None)
+    monkeypatch.setattr(trainer_module, "Aside", lambda **_: Aside())
+    monkeypatch.setattr(trainer_module.torch.cuda, "Stream", lambda _: None)
     trainer = _trainer(preset, precision)
     trainer._feed.load(0)
     with torch.inference_mode(), Watch() as watch:

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete, MultiBinary
 
-import actors.gymnasium_env as module
 from actors.env import EnvError, action_count, action_names, make_env
-from actors.gymnasium_env import GymnasiumEnv
-from shared.config import Play
-from shared.snapshot import SNAPSHOT_BYTES
-from tests.pixel_game import FALL, Catch
+from actors.envs import gymnasium_env as module
+from actors.envs.gymnasium_env import GymnasiumEnv
+from shared.config.settings import Play
+from shared.memory.snapshot import SNAPSHOT_BYTES
+from tests.support.pixel_game import FALL, Catch
 
-CATCH = "tests.pixel_game:factory"
+CATCH = "tests.support.pixel_game:factory"
 
 
 class Painted(gymnasium.Env[Any, Any]):
@@ -133,7 +133,7 @@ def test_spaces_that_do_not_fit_are_refused(painted: ModuleType, arguments: dict
         (":factory", "names no module"),
         (".pixel_game:factory", "names no module"),
         ("json:loads", "json:loads could not make an environment: TypeError: loads"),
-        ("tests.pixel_game:nothing", "has no function 'nothing'"),
+        ("tests.support.pixel_game:nothing", "has no function 'nothing'"),
         ("builtins:dict", "it must return a gymnasium.Env"),
     ],
 )

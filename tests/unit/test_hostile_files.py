@@ -14,30 +14,39 @@ import pytest
 
 import launch
 import ringside
-from shared import validate
-from shared.best import BestWeights
-from shared.checkpoint import CheckpointWriter
-from shared.config import Config, ConfigError
-from shared.errors import CheckpointError, FileError
-from shared.files import json_object, open_to_write, read_bytes, read_json, remove_temporaries, write_atomic
-from shared.live import Live, LiveError
-from shared.lock import locked
-from shared.manifest import find_checkpoint
-from shared.ownership import require_writable_run
-from shared.results import written_file
-from shared.segments import check_segment
-from shared.weights_file import load_weights, read_weights_metadata
-from tasks import report, suite
-from tests.checkpoints import ACTIONS, CONFIG, SHAPE, SIZES, random_weights, rewrite, write_run
-from tests.written_runs import write_run as write_records
-from watch.attach import newest_run, read_config
-from watch.comparison import compare
-from watch.follow import Follower
-from watch.metrics import MetricsLog, cut_metrics, evaluations_in, read_metrics, require_readable, totals_before
-from watch.notes import notes
-from watch.page.curves import Curves
-from watch.records import RecordsError, load
-from zoo.catalogue import find
+from ringside import api
+from ringside.doctor import run_directories
+from ringside.recording.follow import Follower
+from ringside.recording.metrics import (
+    MetricsLog,
+    cut_metrics,
+    evaluations_in,
+    read_metrics,
+    require_readable,
+    totals_before,
+)
+from ringside.report.comparison import compare
+from ringside.report.notes import notes
+from ringside.report.records import RecordsError, load
+from ringside.tasks import report, suite
+from ringside.watch.attach import newest_run, read_config
+from ringside.watch.page.live_curves import Curves
+from ringside.zoo.catalogue import find
+from shared.checkpoint.best_weights import BestWeights
+from shared.checkpoint.checkpoint_writer import CheckpointWriter
+from shared.checkpoint.manifest import find_checkpoint
+from shared.checkpoint.segments import check_segment
+from shared.checkpoint.weights_file import load_weights, read_weights_metadata
+from shared.config import validate
+from shared.config.settings import Config
+from shared.errors import CheckpointError, ConfigError, FileError
+from shared.files.atomic import json_object, open_to_write, read_bytes, read_json, remove_temporaries, write_atomic
+from shared.files.lock import locked
+from shared.files.result_files import written_file
+from shared.process.live import Live, LiveError
+from shared.process.ownership import require_writable_run
+from tests.support.checkpoints import ACTIONS, CONFIG, SHAPE, SIZES, random_weights, rewrite, write_run
+from tests.support.written_runs import write_run as write_records
 
 OUTSIDE = b"somebody else's"
 
@@ -216,10 +225,10 @@ def test_a_run_begins_in_no_directory_with_links(name: str, tmp_path: Path) -> N
     run = tmp_path / "run"
     run.mkdir()
     link(run / name)
-    with pytest.raises(ConfigError, match="but a symbolic link"), ringside._owned(run, CONFIG):
+    with pytest.raises(ConfigError, match="but a symbolic link"), api._owned(run, CONFIG):
         pass
     with pytest.raises(ConfigError, match="but a symbolic link"):
-        validate.run_directory(run, continues=True)
+        run_directories.run_directory(run, continues=True)
     assert (run / "outside").read_bytes() == OUTSIDE
     assert {path.name for path in run.iterdir()} == {name, "outside"}
 
@@ -382,7 +391,7 @@ def test_a_file_of_metrics_that_is_too_large_is_not_taken_up(take_up: Callable[[
 
 
 def test_a_run_whose_file_of_metrics_is_too_large_is_not_continued(tmp_path: Path) -> None:
-    write_run(tmp_path, 1, ringside.check(CONFIG).config)
+    write_run(tmp_path, 1, api.check(CONFIG).config)
     (tmp_path / "metrics.jsonl").touch()
     config = ringside.starting_point(None, tmp_path)
     ringside.plan(config)
@@ -394,7 +403,7 @@ def test_a_run_whose_file_of_metrics_is_too_large_is_not_continued(tmp_path: Pat
 def test_records_are_followed_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     records = write_records(tmp_path / "run") / "metrics.jsonl"
     whole = Follower(records).new()
-    monkeypatch.setattr("watch.follow.READ_BYTES", 500)
+    monkeypatch.setattr("ringside.recording.follow.READ_BYTES", 500)
     assert Follower(records).new() == whole
     assert records.stat().st_size > 1_000
 
@@ -577,16 +586,18 @@ def test_pieces_of_absurd_size_are_not_hashed(tmp_path: Path, monkeypatch: pytes
     write_run(tmp_path, 1)
     path = find_checkpoint(tmp_path).path
     rewrite(path, pieces=[{"name": f"piece-{i}", "bytes": 16 << 30, "sha256": ""} for i in range(5)])
-    monkeypatch.setattr("shared.manifest.sha256_of", lambda *_: pytest.fail("read"))
+    monkeypatch.setattr("shared.checkpoint.manifest.sha256_of", lambda *_: pytest.fail("read"))
     with pytest.raises(CheckpointError, match="names pieces of 85,899,345,920 bytes"):
         find_checkpoint(path)
 
 
 def test_json_is_parsed_in_one_place() -> None:
-    """`json.loads` and its like know no bounds. In shared/config.py it reads what the line itself has written."""
-    allowed = {"shared/config.py", "shared/files.py"}
+    """`json.loads` and its like know no bounds. Settings read what their line has written."""
+    allowed = {"shared/config/settings.py", "shared/files/atomic.py"}
     root = Path(launch.__file__).parent
-    rooms = ("actors", "learner", "shared", "tasks", "watch", "zoo", "examples", ".")
+    rooms = ("actors", "learner", "shared", "ringside", "examples", ".")
     files = {file for room in rooms for file in (root / room).glob("*.py" if room == "." else "**/*.py")}
     parsing = re.compile(r"json\.loads?\(|JSONDecoder|safe_open")
-    assert {str(file.relative_to(root)) for file in files if parsing.search(file.read_text())} == allowed
+    assert {
+        str(file.relative_to(root)) for file in files if parsing.search(file.read_text()) and "bench" not in file.parts
+    } == allowed

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from learner.aside import Aside
-from tests.played_ring import PlayedRing, small_config, trainer_of
+from learner.engine.side_stream import Aside
+from tests.support.played_ring import PlayedRing, small_config, trainer_of
 
 VIEWS = {
     "alias",

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-import ringside
-from benchmarks import ladder
-from benchmarks.ladder import Options, Rung
-from benchmarks.report import CannotRun, Report, WrongResult
-from benchmarks.solve import Learnt, solve_run
-from shared.config import Config, ConfigError
-from tasks.train import configuration
+from ringside import api
+from ringside.bench import ladder
+from ringside.bench.harness.solve import Learnt, solve_run
+from ringside.bench.harness.tables import CannotRun, Report, WrongResult
+from ringside.bench.ladder import Options, Rung
+from ringside.tasks.train import configuration
+from shared.config.settings import Config
+from shared.errors import ConfigError
 
 RUNGS = ladder.rungs()
 SPEED = [*ladder.QUICKLY]
@@ -20,7 +21,7 @@ SPEED = [*ladder.QUICKLY]
 
 def config_of(rung: Rung, options: Options, *more: str) -> Config:
     words = [*ladder._game(rung, "pong"), *ladder._words(rung, options, "pong"), *more]
-    return ringside.check(configuration(words)).config
+    return api.check(configuration(words)).config
 
 
 @pytest.mark.parametrize("rung", RUNGS, ids=lambda rung: rung.name)
@@ -105,7 +106,18 @@ def test_unknown_rungs_and_games_are_refused() -> None:
 
 
 WORDS = (
-    *("--env", "tests.pixel_game:factory", "--envs", "8", "--lane-envs", "2", "--actors", "1", "--device", "cpu"),
+    *(
+        "--env",
+        "tests.support.pixel_game:factory",
+        "--envs",
+        "8",
+        "--lane-envs",
+        "2",
+        "--actors",
+        "1",
+        "--device",
+        "cpu",
+    ),
     *("--network", "small", "--round-steps", "480", "--learning-starts", "480", "--total-steps", "200_000"),
 )
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from actors.lane import Lane, RedoError
-from shared.config import Config
-from shared.memory import Memory, Plan
-from tests.counting_env import Counting
+from shared.config.settings import Config
+from shared.memory.run_memory import Memory, Plan
+from tests.support.counting_env import Counting
 
 TICKS = 30
 

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from actors.lanes import Lanes
-from shared.config import Config
-from shared.memory import Memory, Plan
-from shared.wait import Bell
-from tests.counting_env import Counting
+from shared.config.settings import Config
+from shared.memory.run_memory import Memory, Plan
+from shared.memory.wait import Bell
+from tests.support.counting_env import Counting
 
 ENVS, LANE_ENVS, ROUND_TICKS, ROUNDS = 8, 2, 6, 6
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.live import FORMAT, LIVE_FILE, Live, LiveError, start_of, withdraw
+from shared.process.live import FORMAT, LIVE_FILE, Live, LiveError, start_of, withdraw
 
 
 def test_what_is_written_is_read_while_the_process_lives(tmp_path: Path) -> None:

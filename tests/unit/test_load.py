@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shared.board import Phase, Role
-from shared.config import Config, Learn, Machine, Play, Run
-from shared.memory import Memory, Plan
-from shared.wait import TELL_NS, Bell, Waiter
-from watch.load import LEARNING, NEWEST, Sample, load_between
-from watch.metrics import MetricsLog
-from watch.summary import _load_of, summary_of
+from ringside.recording.load import LEARNING, NEWEST, Sample, load_between
+from ringside.recording.metrics import MetricsLog
+from ringside.recording.summary import _load_of, summary_of
+from shared.config.settings import Config, Learn, Machine, Play, Run
+from shared.memory.board import Phase, Role
+from shared.memory.run_memory import Memory, Plan
+from shared.memory.wait import TELL_NS, Bell, Waiter
 
 SECOND = 1_000_000_000
 CONFIG = Config(

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from learner.loss import (
+from learner.losses.scalar_loss import (
     bellman_target,
     clipped_error,
     greedy_policy,

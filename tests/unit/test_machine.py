@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from shared import machine
-from tests.machines import GB, V1_UNLIMITED, tree, v1, v2
+from shared.machine import facts
+from tests.support.machines import GB, V1_UNLIMITED, tree, v1, v2
 
 
 def test_affinity_alone(tmp_path: Path) -> None:
-    assert machine.usable_cores(tmp_path) == len(os.sched_getaffinity(0))
-    assert machine.usable_cores(tmp_path, affinity=5) == 5
+    assert facts.usable_cores(tmp_path) == len(os.sched_getaffinity(0))
+    assert facts.usable_cores(tmp_path, affinity=5) == 5
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def test_affinity_alone(tmp_path: Path) -> None:
 )
 def test_quota_of_version_2_is_rounded_up(tmp_path: Path, quota: str, cores: int) -> None:
     root = v2(tmp_path, "/user/run", {"user/run/cpu.max": quota})
-    assert machine.usable_cores(root, affinity=16) == cores
+    assert facts.usable_cores(root, affinity=16) == cores
 
 
 def test_the_tightest_ancestor_counts(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_the_tightest_ancestor_counts(tmp_path: Path) -> None:
         "/a/b/c",
         {"a/cpu.max": "300000 100000", "a/b/cpu.max": "max 100000", "a/b/c/cpu.max": "800000 100000"},
     )
-    assert machine.usable_cores(root, affinity=16) == 3
+    assert facts.usable_cores(root, affinity=16) == 3
 
 
 def test_quota_of_version_1(tmp_path: Path) -> None:
@@ -48,22 +48,22 @@ def test_quota_of_version_1(tmp_path: Path) -> None:
             "cpu,cpuacct/docker/cpu.cfs_period_us": "100000",
         },
     )
-    assert machine.usable_cores(root, affinity=16) == 3
+    assert facts.usable_cores(root, affinity=16) == 3
 
 
 def test_a_container_that_sees_its_own_group_as_the_top(tmp_path: Path) -> None:
     root = v2(tmp_path, "/docker/x", {"cpu.max": "200000 100000"}, mount_root="/docker/x")
-    assert machine.usable_cores(root, affinity=16) == 2
+    assert facts.usable_cores(root, affinity=16) == 2
 
 
 def test_a_container_whose_group_has_a_path_of_the_host(tmp_path: Path) -> None:
     root = v2(tmp_path, "/kubepods/x", {"cpu.max": "200000 100000"})
-    assert machine.usable_cores(root, affinity=16) == 2
+    assert facts.usable_cores(root, affinity=16) == 2
 
 
 def test_memory_of_the_machine(tmp_path: Path) -> None:
     root = tree(tmp_path, {"proc/meminfo": "MemTotal: 32000000 kB\nMemAvailable:   20000000 kB\nHugePages_Total: 0\n"})
-    assert machine.usable_memory(root) == 20_000_000 * 1024
+    assert facts.usable_memory(root) == 20_000_000 * 1024
 
 
 def test_memory_of_version_2_counts_cache_as_free(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_memory_of_version_2_counts_cache_as_free(tmp_path: Path) -> None:
         },
     )
     tree(root, {"proc/meminfo": "MemAvailable: 20000000 kB\n"})
-    assert machine.usable_memory(root) == 5 * GB
+    assert facts.usable_memory(root) == 5 * GB
 
 
 def test_memory_of_version_1(tmp_path: Path) -> None:
@@ -94,37 +94,37 @@ def test_memory_of_version_1(tmp_path: Path) -> None:
             "memory/a/memory.stat": f"inactive_file 7\ntotal_inactive_file {GB}\n",
         },
     )
-    assert machine.usable_memory(root) == 2 * GB
+    assert facts.usable_memory(root) == 2 * GB
 
 
 def test_a_group_over_its_limit_leaves_nothing(tmp_path: Path) -> None:
     root = v2(tmp_path, "/a", {"a/memory.max": str(GB), "a/memory.current": str(2 * GB)})
-    assert machine.usable_memory(root) == 0
+    assert facts.usable_memory(root) == 0
 
 
 def test_tasks_of_the_user_and_of_the_groups_above(tmp_path: Path) -> None:
     root = v2(tmp_path, "/a", {"a/pids.max": "100", "a/pids.current": "70"})
-    assert machine.free_tasks(root, limit=50, user=0) == 30  # root is free of ulimit -u
+    assert facts.free_tasks(root, limit=50, user=0) == 30  # root is free of ulimit -u
     for process, threads in (("17", 3), ("18", 2)):
         for thread in range(threads):
             (root / "proc" / process / "task" / str(thread)).mkdir(parents=True)
     me = os.getuid() or 1
     for process in ("17", "18"):
         os.chown(root / "proc" / process, me if os.getuid() == 0 else -1, -1)
-    assert machine.free_tasks(root, limit=25, user=me) == 20
-    assert machine.free_tasks(root, limit=1_000, user=me) == 30
-    assert machine.free_tasks(root, limit=3, user=me) == 0
-    assert machine.free_tasks(tmp_path / "bare", limit=resource.RLIM_INFINITY, user=me) is None
+    assert facts.free_tasks(root, limit=25, user=me) == 20
+    assert facts.free_tasks(root, limit=1_000, user=me) == 30
+    assert facts.free_tasks(root, limit=3, user=me) == 0
+    assert facts.free_tasks(tmp_path / "bare", limit=resource.RLIM_INFINITY, user=me) is None
 
 
 def test_gpus_as_the_driver_lists_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert machine.gpus() == []
+    assert facts.gpus() == []
     script = "echo 'WARNING: corrupted'; echo 'NVIDIA H200, 570.1, 143771, 143000'; echo 'NVIDIA T4, 570.1, [N/A], 10'"
     (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
-    first, second = machine.gpus()
-    assert first == machine.Gpu("NVIDIA H200", "570.1", 143771 << 20, 143000 << 20)
+    first, second = facts.gpus()
+    assert first == facts.Gpu("NVIDIA H200", "570.1", 143771 << 20, 143000 << 20)
     assert (second.memory, second.free) == (0, 10 << 20)
 
 
@@ -132,22 +132,22 @@ def test_amx_is_a_flag_of_the_processor(tmp_path: Path) -> None:
     root = tree(
         tmp_path, {"proc/cpuinfo": "processor : 0\nmodel name : X\nflags : fpu amx_bf16 sse\n\nprocessor : 1\n"}
     )
-    assert machine.has_amx_bf16(root)
+    assert facts.has_amx_bf16(root)
     tree(tmp_path, {"proc/cpuinfo": "flags : fpu amx_bf16_not sse\n"})
-    assert not machine.has_amx_bf16(root)
+    assert not facts.has_amx_bf16(root)
 
 
 def test_no_driver_no_device_and_no_process_to_find_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "output_of", None)
-    assert machine.cuda_devices(tmp_path) == 0
+    monkeypatch.setattr(facts, "output_of", None)
+    assert facts.cuda_devices(tmp_path) == 0
 
 
 def test_a_torch_without_cuda_sees_no_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree(tmp_path, {"proc/driver/nvidia/version": "NVRM"})
-    monkeypatch.setattr(machine, "torch_cuda_version", lambda: None)
-    monkeypatch.setattr(machine, "output_of", None)
-    assert machine.has_nvidia_driver(tmp_path)
-    assert machine.cuda_devices(tmp_path) == 0
+    monkeypatch.setattr(facts, "torch_cuda_version", lambda: None)
+    monkeypatch.setattr(facts, "output_of", None)
+    assert facts.has_nvidia_driver(tmp_path)
+    assert facts.cuda_devices(tmp_path) == 0
 
 
 @pytest.mark.parametrize(
@@ -166,14 +166,14 @@ def test_a_driver_older_than_the_build_of_torch_shows_it_no_device(
     library = SimpleNamespace(cuInit=lambda flags: 0, cuDriverGetVersion=answer(driver), cuDeviceGetCount=answer(2))
     monkeypatch.setattr("ctypes.CDLL", lambda name: library)
     monkeypatch.setattr("sys.argv", ["-c", str(build)])
-    exec(machine._COUNT_DEVICES, {})
+    exec(facts._COUNT_DEVICES, {})
     assert int(capsys.readouterr().out) == usable
 
 
 def test_torch_is_not_loaded_to_learn_its_build() -> None:
     import torch  # the truth that the reading of files is compared with
 
-    assert machine.torch_cuda_version() == torch.version.cuda
+    assert facts.torch_cuda_version() == torch.version.cuda
 
 
 def test_description_is_json_and_names_the_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,15 +185,15 @@ def test_description_is_json_and_names_the_gpu(tmp_path: Path, monkeypatch: pyte
             "proc/driver/nvidia/gpus/0000:01/information": "Model: \t NVIDIA H200\nIRQ: 1\n",
         },
     )
-    described = machine.describe(root)
+    described = facts.describe(root)
     assert (described["cpu"], described["threads_per_core"], described["gpus"]) == ("Fast", 2, ["NVIDIA H200"])
     assert described["gpu_driver"] is None
     assert json.loads(json.dumps(described)) == described
-    assert json.dumps(machine.describe())
+    assert json.dumps(facts.describe())
     for module in ("x86_64 Kernel Module  570.86.15  Thu Oct", "Open Kernel Module for x86_64  570.86.15  Release"):
         tree(tmp_path, {"proc/driver/nvidia/version": f"NVRM version: NVIDIA UNIX {module} ...\nGCC version: 12.2.0\n"})
-        assert machine.describe(root)["gpu_driver"] == "570.86.15"
+        assert facts.describe(root)["gpu_driver"] == "570.86.15"
     (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 'NVIDIA T4, 570.1, 15360, 15000'\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
-    in_container = machine.describe(tree(tmp_path / "container", {"dev/nvidiactl": ""}))
+    in_container = facts.describe(tree(tmp_path / "container", {"dev/nvidiactl": ""}))
     assert (in_container["gpus"], in_container["gpu_driver"]) == (["NVIDIA T4"], "570.1")

@@ -9,10 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from learner.method import Learned, Method, Successor, method_of
+from learner.losses.method import Learned, Method, Successor, method_of
 from learner.methods import c51
-from shared.config import ConfigError, Extend
-from shared.parameters import Network
+from shared.config.settings import Extend
+from shared.errors import ConfigError
+from shared.network_spec import Network
 
 CPU = torch.device("cpu")
 N, A, K = 40, 4, 4

@@ -15,10 +15,10 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams import metadata
 
-from shared.ring import SLOT_FIELDS
-from watch import metrics
-from watch.events import EventLog
-from watch.metrics import (
+from ringside.recording import metrics
+from ringside.recording.evaluation_status import EvaluationStatus
+from ringside.recording.events import EventLog
+from ringside.recording.metrics import (
     Episode,
     MetricsError,
     MetricsLog,
@@ -27,7 +27,7 @@ from watch.metrics import (
     read_metrics,
     totals_before,
 )
-from watch.status import EvaluationStatus
+from shared.memory.ring import SLOT_FIELDS
 
 
 def empty_ring(lanes: int, capacity: int, lane_envs: int) -> dict[str, np.ndarray]:
@@ -346,7 +346,7 @@ def test_a_resumed_run_replaces_what_it_plays_again(tmp_path: Path) -> None:
 
 def test_writing_down_loads_neither_torch_nor_tensorflow() -> None:
     code = (
-        "import sys, watch.metrics; "
+        "import sys, ringside.recording.metrics; "
         "assert not {'torch', 'tensorflow', 'tensorboardX', 'ale_py', 'rich'} & sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=Path(__file__).parents[2])

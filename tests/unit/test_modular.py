@@ -11,15 +11,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from learner.aside import Aside
-from learner.gather import GRID
-from learner.initial import initial_parameters
-from learner.model import SideInputs
-from learner.models import PlainModel, check_arithmetic, model_of
-from learner.modular import ModularModel
-from learner.network import CELL, blocks
-from shared.config import STACK, ConfigError
-from shared.parameters import CONVOLUTIONS, COSINES, Network, parameters_of
+from learner.engine.initialization import initial_parameters
+from learner.engine.side_stream import Aside
+from learner.networks.autograd import ModularModel
+from learner.networks.fused import CELL, blocks
+from learner.networks.model import SideInputs
+from learner.networks.models import PlainModel, check_arithmetic, model_of
+from learner.replay.gather import GRID
+from shared.config.settings import STACK
+from shared.errors import ConfigError
+from shared.network_spec import CONVOLUTIONS, COSINES, Network, parameters_of
 
 CPU = torch.device("cpu")
 ACTIONS, BATCH = 5, 4
@@ -79,7 +80,7 @@ class Normed(nn.Conv2d):
 
 
 class Reference(nn.Module):
-    """A network as its papers have it; modules are named as `shared.parameters` names them."""
+    """A network as its papers have it; modules are named as `shared.network_spec` names them."""
 
     def __init__(self, network: Network) -> None:
         super().__init__()
@@ -224,7 +225,7 @@ def _relative(actual: Tensor, expected: Tensor) -> float:
 
 
 def _outer(model: ModularModel, inner: Tensor) -> np.ndarray:
-    """A vector in the model's own order, in that of `shared.parameters`."""
+    """A vector in the model's own order, in that of `shared.network_spec`."""
     outer = np.zeros(parameters_of(model.network).count, np.float32)
     model.to_outer(inner, outer)
     return outer

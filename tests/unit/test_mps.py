@@ -15,12 +15,12 @@ from typing import Any, cast
 
 import pytest
 
-from shared import mps
-from shared.board import Role
-from shared.deaths import Cause
-from supervisor import Supervisor, _Child
-from tests.played_ring import small_config
-from tests.waiting import until
+from ringside.supervisor.deaths import Cause
+from ringside.supervisor.supervisor import Supervisor, _Child
+from shared.memory.board import Role
+from shared.process import mps
+from tests.support.played_ring import small_config
+from tests.support.waiting import until
 
 FAKE = Path(__file__).with_name("fake_mps.py")
 ROOT = Path(__file__).resolve().parents[2]
@@ -103,7 +103,7 @@ def test_the_program_is_found_beside_the_driver(record: Path, monkeypatch: pytes
 def test_nothing_is_left_when_the_run_dies(record: Path, death: signal.Signals) -> None:
     program = f"""
 import signal, sys
-from shared import mps
+from shared.process import mps
 mps.client = lambda index: [sys.executable, "-c", {_TRIAL!r}]
 with mps.service("on", "cuda:0", print):
     print("up", flush=True)
@@ -277,7 +277,7 @@ def test_a_role_is_given_its_environment_before_it_loads_anything(tmp_path: Path
     (tmp_path / "tells.py").write_text(_TELLS)
     program = f"""
 import os, pathlib, sys
-from shared.process import Bells, Birth, run_role
+from shared.process.child import Bells, Birth, run_role
 sys.path.append({str(tmp_path)!r})
 run_role("tells", Birth(plan=None, memory_fd=0, bells=Bells(()), process=1, incarnation=0, parent=os.getppid(),
     run_dir=pathlib.Path({str(tmp_path)!r}), cores=None, environment={{"CUDA_MPS_PIPE_DIRECTORY": "/there"}}))

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learner.nan_report import _do_again
-from shared.config import Config, Extend
-from shared.parameters import Network, parameters_of
-from shared.snapshot import state_lengths
-from tests.played_ring import ACTIONS, PlayedRing, small_config, trainer_of
+from learner.engine.nan_report import _do_again
+from shared.config.settings import Config, Extend
+from shared.memory.snapshot import state_lengths
+from shared.network_spec import Network, parameters_of
+from tests.support.played_ring import ACTIONS, PlayedRing, small_config, trainer_of
 
 NETWORK = Network("small", ACTIONS)
 EXTENDS = [Extend(), Extend(double=True, n_step=3, prioritised=True)]

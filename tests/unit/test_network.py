@@ -8,22 +8,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from learner.aside import Aside
-from learner.gather import GRID
-from learner.initial import initial_parameters
-from learner.models import check_arithmetic
-from learner.network import (
-    CELL,
-    Architecture,
-    Weights,
-    backward,
-    blocks,
-    forward,
-    network_input,
-)
-from learner.policy import Policy, greedy
-from shared.config import STACK, ConfigError
-from shared.parameters import CONVOLUTIONS, Network, parameters_of
+from learner.engine.initialization import initial_parameters
+from learner.engine.side_stream import Aside
+from learner.networks.fused import CELL, Architecture, Weights, backward, blocks, forward, network_input
+from learner.networks.models import check_arithmetic
+from learner.networks.policy import Policy, greedy
+from learner.replay.gather import GRID
+from shared.config.settings import STACK
+from shared.errors import ConfigError
+from shared.network_spec import CONVOLUTIONS, Network, parameters_of
 
 CPU = torch.device("cpu")
 ACTIONS = 6
@@ -42,7 +35,7 @@ def _input(stacks: np.ndarray, dtype: torch.dtype) -> Tensor:
 
 
 def _reference(network: str, flat: Tensor, stacks: np.ndarray) -> Tensor:
-    """Q values float64 by the layers of the paper, parameters in the order of `shared.parameters`."""
+    """Q values float64 by the layers of the paper, parameters in the order of `shared.network_spec`."""
     x = torch.from_numpy(stacks).double() / 255.0
     parts = dict(
         zip(

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from shared.published import FRAMES
-from tests.written_runs import write_run
-from watch.comparison import Comparison, compare
-from watch.notes import notes
-from watch.records import load
-from watch.rules import training_rules
+from ringside.report.comparison import Comparison, compare
+from ringside.report.notes import notes
+from ringside.report.published import FRAMES
+from ringside.report.records import load
+from ringside.report.rules import training_rules
+from tests.support.written_runs import write_run
 
-ENV = "tests.pixel_game:factory"
+ENV = "tests.support.pixel_game:factory"
 SEEDS = [{"seed": seed, "final": -5.0} for seed in (1, 2, 3)]
 OWN = {"env": ENV, "evaluations": [1.0], "eval_epsilon": 0.05, "eval_max_frames": 108_000, "eval_episodes": 30}
 

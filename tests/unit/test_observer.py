@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from shared.board import Phase, Role
-from shared.config import Config, Evaluate, Extend, Learn, Machine, Play, Run
-from shared.memory import Memory, Plan
-from shared.sizes import sizes_of
-from watch import observer
-from watch.line import line
-from watch.load import NEWEST, Sample
-from watch.observer import Observer, Restored
-from watch.status import EvaluationStatus
-from watch.totals import Totals
+from ringside.recording.evaluation_status import EvaluationStatus
+from ringside.recording.load import NEWEST, Sample
+from ringside.recording.totals import Totals
+from ringside.watch import observer
+from ringside.watch.line import line
+from ringside.watch.observer import Observer, Restored
+from shared.config.run_schedule import sizes_of
+from shared.config.settings import Config, Evaluate, Extend, Learn, Machine, Play, Run
+from shared.memory.board import Phase, Role
+from shared.memory.run_memory import Memory, Plan
 
 CONFIG = Config(
     play=Play(game="pong", envs=4, lane_envs=2),

@@ -13,12 +13,12 @@ import pytest
 import zstandard
 from werkzeug.test import Client, TestResponse
 
-from shared.config import ConfigError
-from tests.watched import NAMES, Pretended
-from watch.page import source as module
-from watch.page.budget import LEAST_SECONDS, MOST_SECONDS, SHARE, Budget
-from watch.page.server import HEADERS, STATIC, Page, listen
-from watch.page.source import Source
+from ringside.watch.page import source as module
+from ringside.watch.page.budget import LEAST_SECONDS, MOST_SECONDS, SHARE, Budget
+from ringside.watch.page.server import HEADERS, STATIC, Page, listen
+from ringside.watch.page.source import Source
+from shared.errors import ConfigError
+from tests.support.watched import NAMES, Pretended
 
 FRAME = 84 * 84
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from shared.parent import output_of
-from tests.runs import ROOT
-from tests.waiting import until
+from shared.machine.subprocesses import output_of
+from tests.support.runs import ROOT
+from tests.support.waiting import until
 
 
 def python(program: str) -> list[str]:
@@ -48,7 +48,7 @@ def test_a_command_ends_with_who_waits_for_it(tmp_path: Path) -> None:
     told = tmp_path / "told"
     child = f"echo $$ > {told}.part; mv {told}.part {told}; exec sleep 600"
     waiting = subprocess.Popen(
-        python(f"from shared.parent import output_of; output_of(['sh', '-c', {child!r}], 600)"), cwd=ROOT
+        python(f"from shared.machine.subprocesses import output_of; output_of(['sh', '-c', {child!r}], 600)"), cwd=ROOT
     )
     until(told.exists)
     command = psutil.Process(int(told.read_text()))

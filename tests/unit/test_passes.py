@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.passes import Passes
-from shared.config import Extend
-from shared.memory import Plan
-from shared.parameters import parameters_of
-from tests.played_ring import ACTIONS, small_config
+from ringside.bench.parts.passes import Passes
+from shared.config.settings import Extend
+from shared.memory.run_memory import Plan
+from shared.network_spec import parameters_of
+from tests.support.played_ring import ACTIONS, small_config
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 
-from benchmarks import command, outside, peer_environment, peers
-from benchmarks.outside import last_line
-from benchmarks.peer_environment import Environment
-from benchmarks.report import CannotRun, Report, WrongResult
-from benchmarks.turns import Contender, chosen, in_turn
-from shared.config import ConfigError
+from ringside.bench import bench_command, peer_comparison
+from ringside.bench.harness import programs
+from ringside.bench.harness.programs import last_line
+from ringside.bench.harness.tables import CannotRun, Report, WrongResult
+from ringside.bench.harness.turns import Contender, chosen, in_turn
+from ringside.bench.peers import peer_environment
+from ringside.bench.peers.peer_environment import Environment
+from shared.errors import ConfigError
 
 REFUSAL = "pip install torch failed: ERROR: No matching distribution found for torch"
 
@@ -35,7 +37,9 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("offline")
 def test_what_cannot_be_installed_is_named_and_the_rest_goes_on(tmp_path: Path) -> None:
     file = tmp_path / "peers.json"
-    assert command.run(command.find("peers"), peers.Options(json=file), ["--json", str(file)]) == 0
+    assert (
+        bench_command.run(bench_command.find("peers"), peer_comparison.Options(json=file), ["--json", str(file)]) == 0
+    )
     written = json.loads(file.read_text())
     assert written["rows"] == [], "without a peer there is nothing to compare Ringside with"
     vectors = ("AtariVectorEnv", "SyncVectorEnv", "AsyncVectorEnv")
@@ -47,14 +51,14 @@ def test_what_cannot_be_installed_is_named_and_the_rest_goes_on(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (peers.Options(only="sb4"), "--only sb4 is not one of sb3, pfrl"),
-        (peers.Options(only="sb3,ringside"), "--only ringside"),
-        (peers.Options(game="brakout"), "no game 'brakout'"),
+        (peer_comparison.Options(only="sb4"), "--only sb4 is not one of sb3, pfrl"),
+        (peer_comparison.Options(only="sb3,ringside"), "--only ringside"),
+        (peer_comparison.Options(game="brakout"), "no game 'brakout'"),
     ],
 )
-def test_impossible_options(options: peers.Options, says: str) -> None:
+def test_impossible_options(options: peer_comparison.Options, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        peers.measure(options, Report("peers", "title"))
+        peer_comparison.measure(options, Report("peers", "title"))
 
 
 def fake_python(directory: Path, script: str) -> Path:
@@ -103,7 +107,7 @@ def test_an_environment_that_cannot_be_made_is_a_sentence(tmp_path: Path, monkey
 
 
 def test_the_last_line_is_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outside, "ROOT", Path(os.sep))
+    monkeypatch.setattr(programs, "ROOT", Path(os.sep))
     assert last_line(["echo", 'chatter\n{"steps": 3}'], 10.0) == {"steps": 3}
     with pytest.raises(WrongResult, match="printed no result"):
         last_line(["echo", "chatter"], 10.0)
@@ -126,28 +130,30 @@ SEEN = {"package": "ale-py 0", "steps": 320, "seconds": 4.0, "looks": 10, "seen"
 
 
 def test_a_peer_that_learns_is_checked() -> None:
-    assert peers._peer_dqn(Telling(**DONE), "sb3", "pong", "cpu", 2, 400) == 100.0
+    assert peer_comparison._peer_dqn(Telling(**DONE), "sb3", "pong", "cpu", 2, 400) == 100.0
     for wrong in ({"updates": 98}, {"updates": 102}, {"steps": 399}, {"threads": 1}):
         with pytest.raises(WrongResult, match="were asked for"):
-            peers._peer_dqn(Telling(**(DONE | wrong)), "sb3", "pong", "cpu", 2, 400)
+            peer_comparison._peer_dqn(Telling(**(DONE | wrong)), "sb3", "pong", "cpu", 2, 400)
 
 
 def test_a_peer_that_plays_is_checked() -> None:
-    assert peers._peer_envs(Telling(**SEEN), "ale", "pong", 32, 2, 4.0) == 80.0
+    assert peer_comparison._peer_envs(Telling(**SEEN), "ale", "pong", 32, 2, 4.0) == 80.0
     for wrong in ({"seen": 9}, {"steps": 321}, {"looks": 0, "seen": 0}):
         with pytest.raises(WrongResult, match="played"):
-            peers._peer_envs(Telling(**(SEEN | wrong)), "ale", "pong", 32, 2, 4.0)
+            peer_comparison._peer_envs(Telling(**(SEEN | wrong)), "ale", "pong", 32, 2, 4.0)
 
 
 def test_ours_is_compared_with_the_better_setting_of_each_peer(monkeypatch: pytest.MonkeyPatch) -> None:
     speeds = {("sb3", 1): 50.0, ("sb3", 2): 60.0, ("sb3", 3): 100.0}
     speeds |= {("pfrl", 1): 60.0, ("pfrl", 2): 80.0, ("pfrl", 3): 40.0}
     monkeypatch.setattr(Environment, "install", lambda self, *packages: None)
-    monkeypatch.setattr(peers.machine, "usable_cores", lambda *_: 3)
-    monkeypatch.setattr(peers, "_peer_dqn", lambda env, name, game, device, threads, steps: speeds[name, threads])
-    monkeypatch.setattr(peers, "_ringside", lambda options, game, words: 200.0 if "fp32" in words else 400.0)
+    monkeypatch.setattr(peer_comparison.facts, "usable_cores", lambda *_: 3)
+    monkeypatch.setattr(
+        peer_comparison, "_peer_dqn", lambda env, name, game, device, threads, steps: speeds[name, threads]
+    )
+    monkeypatch.setattr(peer_comparison, "_ringside", lambda options, game, words: 200.0 if "fp32" in words else 400.0)
     report = Report("peers", "title")
-    peers.measure(peers.Options(only="sb3,pfrl", repeats=2), report)
+    peer_comparison.measure(peer_comparison.Options(only="sb3,pfrl", repeats=2), report)
     ratios = {row.name: row.values for row in report.rows if row.unit == "times"}
     assert ratios == {
         "Ringside : Stable-Baselines3 DQN, 3 threads": (4.0, 4.0),

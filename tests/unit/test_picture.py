@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from watch.picture import BAR, CHOSEN, GROUND, Montage, Painter, comfortable_scale
-from watch.scene import Scene, ValueRange
+from ringside.agents.picture import BAR, CHOSEN, GROUND, Montage, Painter, comfortable_scale
+from ringside.agents.scene import Scene, ValueRange
 
 NAMES = ("NOOP", "FIRE", "RIGHT", "LEFT")
 SCENE = Scene("breakout", 2, 120, 7.0, 1.0, NAMES, 2, False, (0.1, 0.2, 0.4, 0.3))

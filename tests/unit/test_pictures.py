@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learner.inference import Server
-from learner.policy import Policy
-from shared.mailbox import request_number
-from tests.watched import NAMES, Pretended
-from watch.page.pictures import LAST_ACTIONS, chosen, mosaic
+from learner.networks.policy import Policy
+from ringside.watch.page.pictures import LAST_ACTIONS, chosen, mosaic
+from shared.memory.mailbox import request_number
+from tests.support.watched import NAMES, Pretended
 
 
 def test_the_mosaic_shows_the_newest_frames_and_returns(run: Pretended) -> None:

@@ -11,17 +11,17 @@ import pytest
 from numpy.typing import NDArray
 
 import ringside
-from actors.atari import AtariEnv
-from actors.gymnasium_env import GymnasiumEnv
-from agent import weights_at
-from player import Player, Turn, pilot_rules, player_of, show, stop_heard
-from shared.config import Config
-from shared.protocols import PROTOCOLS
-from shared.requests import Requests
-from tests.checkpoints import random_weights
-from watch.scene import Canvas, Scene
+from actors.envs.atari import AtariEnv
+from actors.envs.gymnasium_env import GymnasiumEnv
+from ringside.agents.agent import weights_at
+from ringside.agents.player import Player, Turn, pilot_rules, player_of, show, stop_heard
+from ringside.agents.scene import Canvas, Scene
+from shared.config.protocols import PROTOCOLS
+from shared.config.settings import Config
+from shared.process.signals import Requests
+from tests.support.checkpoints import random_weights
 
-CATCH = "tests.pixel_game:factory"
+CATCH = "tests.support.pixel_game:factory"
 
 
 def player_at(weights: Path, env: str | None = None, seed: int = 3) -> Player:
@@ -163,7 +163,7 @@ def test_a_signal_asks_for_the_end_and_a_later_one_insists(monkeypatch: pytest.M
         signal.raise_signal(signal.SIGTERM)  # `timeout` sends two
         signal.raise_signal(signal.SIGHUP)
         assert stop.count == 1
-        monkeypatch.setattr("shared.requests.SECOND_AFTER_SECONDS", -1.0)
+        monkeypatch.setattr("shared.process.signals.SECOND_AFTER_SECONDS", -1.0)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGTERM) == before

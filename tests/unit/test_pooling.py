@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from learner.pooling import MaxPool, max_pool
+from learner.networks.pooling import MaxPool, max_pool
 
 
 @pytest.mark.parametrize("side", [84, 42, 21, 11, 3])

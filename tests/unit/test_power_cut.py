@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from shared import files
-from shared.checkpoint import CheckpointWriter
-from shared.manifest import find_checkpoint, load_segments
-from tests.checkpoints import ACTIONS, CONFIG, SIZES, Fields, empty_ring, play_round, save, write_run
+from shared.checkpoint.checkpoint_writer import CheckpointWriter
+from shared.checkpoint.manifest import find_checkpoint, load_segments
+from shared.files import atomic
+from tests.support.checkpoints import ACTIONS, CONFIG, SIZES, Fields, empty_ring, play_round, save, write_run
 
 CALLS = ("open", "fsync", "rename", "unlink", "link", "mkdir")
 """Of the module `os`: everything by which shared/ touches the disk, but for writing to an open file."""
@@ -61,7 +61,7 @@ class Disk:
         """Put itself between the writers and the disk."""
         for name in CALLS:
             patch.setattr(os, name, partial(self.call, name, getattr(os, name)))
-        patch.setattr(files, "open", self._open, raising=False)
+        patch.setattr(atomic, "open", self._open, raising=False)
 
 
 class Halves:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from learner.priorities import Priorities
-from learner.replay import draw_uniform
-from learner.sum_tree import EPSILON, QUANTUM
-from shared.sizes import MOST_PRIORITIES, largest_weight
+from learner.replay.priorities import Priorities
+from learner.replay.sampling import draw_uniform
+from learner.replay.sum_tree import EPSILON, QUANTUM
+from shared.config.run_schedule import MOST_PRIORITIES, largest_weight
 
 MOST = 2**38
 """The largest weight of `MOST_PRIORITIES`, in quanta."""

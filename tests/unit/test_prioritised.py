@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from learner.prioritised import Prioritised
-from learner.replay import Batch, HostFrames, Replay
-from learner.update import Trainer
-from shared.config import Config, Extend
+from learner.engine.trainer import Trainer
+from learner.replay.prioritized import Prioritised
+from learner.replay.sampling import Batch, HostFrames, Replay
+from shared.config.settings import Config, Extend
 from shared.errors import Unmendable
-from shared.parameters import Network, parameters_of
-from shared.snapshot import state_lengths
-from tests.played_ring import ACTIONS, PlayedRing, small_config, trainer_of
+from shared.memory.snapshot import state_lengths
+from shared.network_spec import Network, parameters_of
+from tests.support.played_ring import ACTIONS, PlayedRing, small_config, trainer_of
 
 UPDATES, BATCH = 4, 8
 EXTEND = Extend(prioritised=True, importance_start=0.4, importance_end=1.0)

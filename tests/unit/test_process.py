@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from shared.process import DEVICE_FAULT, FATAL
-from tests.runs import ROOT
+from shared.process.child import DEVICE_FAULT, FATAL
+from tests.support.runs import ROOT
 
 PROGRAM = """
 import os, sys
 from pathlib import Path
 from types import SimpleNamespace
-from shared.board import Role
-from shared.process import run_role
+from shared.memory.board import Role
+from shared.process.child import run_role
 directory = Path(sys.argv[1])
 sys.path.append(str(directory))
 words = dict(name="learner", process=Role.LEARNER, cores=None, environment={})

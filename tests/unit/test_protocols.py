@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import get_args
 
-from shared.config import Evaluate, Play, ProtocolName
-from shared.protocols import PROTOCOLS, EvalRules, eval_rules
+from shared.config.protocols import PROTOCOLS, EvalRules, eval_rules
+from shared.config.settings import Evaluate, Play, ProtocolName
 
 
 def test_every_name_of_the_configuration_has_its_protocol() -> None:
@@ -45,4 +45,4 @@ def test_what_is_said_comes_before_the_protocol() -> None:
 
 
 def test_frames_of_a_protocol_are_those_of_atari() -> None:
-    assert eval_rules(Play(env="tests.pixel_game:factory"), Evaluate()) == EvalRules(0.05, 108_000)
+    assert eval_rules(Play(env="tests.support.pixel_game:factory"), Evaluate()) == EvalRules(0.05, 108_000)

@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 import ringside
-from benchmarks import prove_gpu
-from benchmarks.prove_gpu import (
+from ringside.bench.gpu_proof import prove_gpu
+from ringside.bench.gpu_proof.prove_gpu import (
     FAMILY,
     FAMILY_VARIANTS,
     FEW_KERNELS,
@@ -29,7 +29,7 @@ from benchmarks.prove_gpu import (
     agree,
     prove,
 )
-from benchmarks.prove_training import (
+from ringside.bench.gpu_proof.prove_training import (
     CURVES_GAMES,
     CURVES_PRESETS,
     CURVES_SECONDS,
@@ -40,14 +40,14 @@ from benchmarks.prove_training import (
     reached,
     solve,
 )
-from benchmarks.report import ROOT
-from benchmarks.stage import END_SECONDS, Outcome, Stage
-from shared.machine import cuda_devices
-from shared.presets import PRESETS
-from shared.protocols import PROTOCOLS
-from shared.published_curves import curves_of
-from tasks.train import configuration
-from tests.waiting import until
+from ringside.bench.gpu_proof.stage import END_SECONDS, Outcome, Stage
+from ringside.bench.harness.tables import ROOT
+from ringside.report.published_curves import curves_of
+from ringside.tasks.train import configuration
+from shared.config.presets import PRESETS
+from shared.config.protocols import PROTOCOLS
+from shared.machine.facts import cuda_devices
+from tests.support.waiting import until
 
 
 def stage_at(out: Path, more: str = "") -> Stage:
@@ -109,7 +109,7 @@ def test_a_benchmark_that_measured_nothing_is_not_good(
 
 
 def test_a_late_command_and_all_that_it_started_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchmarks.stage.END_SECONDS", 0.2)
+    monkeypatch.setattr("ringside.bench.gpu_proof.stage.END_SECONDS", 0.2)
     program = "import signal; signal.signal(15, signal.SIG_IGN); signal.pause()"
     assert not stage_at(tmp_path).run(["-c", program], 0.5)
     (fact,) = done_in(tmp_path)
@@ -118,11 +118,15 @@ def test_a_late_command_and_all_that_it_started_end(tmp_path: Path, monkeypatch:
 
 
 def test_a_late_launch_says_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchmarks.stage.LAUNCH", "-c")
+    monkeypatch.setattr("ringside.bench.gpu_proof.stage.LAUNCH", "-c")
     there = tmp_path / "there"
-    program = "import signal; from pathlib import Path; from shared.stacks import stacks_told; stacks_told(); "
+    program = (
+        "import signal; from pathlib import Path; from shared.process.stack_dumps import stacks_told; stacks_told(); "
+    )
     program += f"Path({str(there)!r}).touch(); signal.pause()"
-    monkeypatch.setattr("benchmarks.stage.time", SimpleNamespace(monotonic=lambda: 30.0 if there.exists() else 0.0))
+    monkeypatch.setattr(
+        "ringside.bench.gpu_proof.stage.time", SimpleNamespace(monotonic=lambda: 30.0 if there.exists() else 0.0)
+    )
     assert not stage_at(tmp_path).run(["-c", program], 20.0)
     assert 'File "<string>", line 1 in <module>' in (tmp_path / "late.log").read_text()
 
@@ -131,7 +135,7 @@ def test_a_command_ends_with_the_proof(tmp_path: Path) -> None:
     mark = tmp_path / "pid"
     marking = f"import os, pathlib, signal; pathlib.Path({str(mark)!r}).write_text(str(os.getpid())); signal.pause()"
     program = (
-        "from pathlib import Path; from benchmarks.stage import Outcome, Stage; "
+        "from pathlib import Path; from ringside.bench.gpu_proof.stage import Outcome, Stage; "
         f"Stage('s', Outcome(Path({str(tmp_path / 'out')!r}), None, {{}})).run(['-c', {marking!r}], 60)"
     )
     with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT) as process:
@@ -223,7 +227,7 @@ def test_records_and_curve_of_what_was_trained_are_kept(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(Stage, "run", run)
     clock = iter((100.0, 112.5))
-    monkeypatch.setattr("benchmarks.prove_training.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr("ringside.bench.gpu_proof.prove_training.time", SimpleNamespace(monotonic=lambda: next(clock)))
     solve(stage_at(tmp_path, "--mps off"), seed=7)
     train, curve = commands
     assert " ".join(train).startswith("launch.py --plain --device cuda --game pong --preset quick")
@@ -240,8 +244,8 @@ class Player:
         self.out, self.now, self.commands = out, 0.0, list[list[str]]()
         self.saves, self.means = True, True
         clock = SimpleNamespace(monotonic=lambda: self.now)
-        monkeypatch.setattr("benchmarks.prove_training.time", clock)
-        monkeypatch.setattr("benchmarks.stage.time", clock)
+        monkeypatch.setattr("ringside.bench.gpu_proof.prove_training.time", clock)
+        monkeypatch.setattr("ringside.bench.gpu_proof.stage.time", clock)
         monkeypatch.setattr(Stage, "run", lambda _, *words, **more: self.run(*words, **more))
 
     def call(self, seconds: float) -> list[list[str]]:
@@ -287,7 +291,7 @@ def test_curves_train_all_and_another_call_goes_on(tmp_path: Path, monkeypatch: 
     assert " ".join(first).startswith(told)
     assert first[-4:] == ["--mps", "off", "--run-dir", str(tmp_path / "out-runs" / "prove-gpu" / "pong-nature")]
     assert picture == [
-        *("-m", "benchmarks.curve", f"nature={tmp_path / 'out-runs' / 'prove-gpu' / 'pong-nature'}"),
+        *("-m", "ringside.bench.curve", f"nature={tmp_path / 'out-runs' / 'prove-gpu' / 'pong-nature'}"),
         *("--published", "--out", str(out / "curves-pong.png")),
     ]
     pictures = [words for words in commands if words[0] == "-m"]
@@ -354,7 +358,7 @@ def test_presets_of_the_stages_are_all_but_the_plain_one() -> None:
 
 @pytest.mark.skipif(cuda_devices() > 0, reason="there is a GPU here, and everything would be measured")
 def test_without_a_gpu_it_refuses(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "benchmarks.prove_gpu", "--out", str(tmp_path)]
+    words = [sys.executable, "-m", "ringside.bench.gpu_proof.prove_gpu", "--out", str(tmp_path)]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, "no GPU here" in done.stderr) == (2, True)
     done = subprocess.run([*words, "latent"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)

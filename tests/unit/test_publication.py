@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shared.arena import Arena
-from shared.layout import Layout
-from shared.mailbox import Mailbox, mailbox_fields, request_number
-from shared.sizes import Sizes, sizes_of
-from shared.snapshot import LaneSnapshots, LearnerSnapshots, snapshot_fields
-from shared.weights import PublishedWeights, weights_fields
-from tests.played_ring import small_config
+from shared.config.run_schedule import Sizes, sizes_of
+from shared.memory.arena import Arena
+from shared.memory.layout import Layout
+from shared.memory.mailbox import Mailbox, mailbox_fields, request_number
+from shared.memory.publication import PublishedWeights, weights_fields
+from shared.memory.snapshot import LaneSnapshots, LearnerSnapshots, snapshot_fields
+from tests.support.played_ring import small_config
 
 PARAMETERS = 5
 

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from shared.protocols import PROTOCOLS
-from shared.published import comparable, published
-from shared.scores import REFERENCE, human_normalised
-from shared.suites import SUITES
+from ringside.recording.reference_scores import REFERENCE, human_normalised
+from ringside.report.published import comparable, published
+from ringside.tasks.game_lists import SUITES
+from shared.config.protocols import PROTOCOLS
 
 
 def test_every_agent_says_source_and_protocol_and_names_known_games() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shared.config import FRAME_SKIP
-from shared.published_curves import MOST_POINTS, PATH, curves_of, published_curves
-from shared.scores import REFERENCE
+from ringside.recording.reference_scores import REFERENCE
+from ringside.report.published_curves import MOST_POINTS, PATH, curves_of, published_curves
+from shared.config.settings import FRAME_SKIP
 
 
 def test_every_curve_says_source_and_rules_and_is_of_a_known_game() -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.written_runs import write_run
-from watch.follow import Follower
-from watch.metrics import Episode, MetricsLog, cut_metrics
-from watch.records import RecordsError, load, newest
+from ringside.recording.follow import Follower
+from ringside.recording.metrics import Episode, MetricsLog, cut_metrics
+from ringside.report.records import RecordsError, load, newest
+from tests.support.written_runs import write_run
 
 
 def test_everything_that_a_run_wrote_is_there(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_file_that_is_none_is_not_waited_for(tmp_path: Path) -> None:
 
 def test_too_long_records_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_run(tmp_path / "run")
-    monkeypatch.setattr("watch.metrics._FILE_LIMIT", 100)
+    monkeypatch.setattr("ringside.recording.metrics._FILE_LIMIT", 100)
     with pytest.raises(RecordsError, match="may have at most 100"):
         load(path)
 

@@ -12,14 +12,14 @@ import pytest
 from safetensors.numpy import save_file
 
 import ringside
-from shared.boundary import expected, restore
-from shared.config import Config, ConfigError
-from shared.errors import CheckpointError
-from shared.manifest import FORMAT, Piece, find_checkpoint, load_boundary, load_segments, read_manifest
-from shared.memory import Memory, Plan
-from shared.parameters import Network, parameters_of
-from shared.weights_file import load_weights
-from tests.checkpoints import (
+from shared.checkpoint.manifest import FORMAT, Piece, find_checkpoint, load_boundary, load_segments, read_manifest
+from shared.checkpoint.weights_file import load_weights
+from shared.config.settings import Config
+from shared.errors import CheckpointError, ConfigError
+from shared.memory.boundary import expected, restore
+from shared.memory.run_memory import Memory, Plan
+from shared.network_spec import Network, parameters_of
+from tests.support.checkpoints import (
     ACTIONS,
     CONFIG,
     SIZES,
@@ -169,7 +169,7 @@ def test_an_absurd_piece_is_refused_before_it_is_read(tmp_path: Path, monkeypatc
     path, piece = manifest_of(tmp_path), tmp_path / "checkpoints" / "boundary-00000001.safetensors"
     os.truncate(piece, 1 << 40)
     rewrite(path, pieces=[{"name": piece.name, "bytes": 1 << 40, "sha256": "0" * 64}])
-    monkeypatch.setattr("shared.manifest.sha256_of", lambda *_: pytest.fail("read"))
+    monkeypatch.setattr("shared.checkpoint.manifest.sha256_of", lambda *_: pytest.fail("read"))
     with pytest.raises(CheckpointError, match="they may have at most"):
         find_checkpoint(path)
 

@@ -6,11 +6,21 @@ import numpy as np
 import pytest
 import torch
 
-from learner.gather import GRID
-from learner.network import CELL, network_input
-from learner.replay import Batch, DeviceFrames, Frames, HostFrames, Replay, Starts, draw, frames_of, second_stack
-from shared.config import STACK, Config, Extend
-from tests.played_ring import PlayedRing, small_config
+from learner.networks.fused import CELL, network_input
+from learner.replay.gather import GRID
+from learner.replay.sampling import (
+    Batch,
+    DeviceFrames,
+    Frames,
+    HostFrames,
+    Replay,
+    Starts,
+    draw,
+    frames_of,
+    second_stack,
+)
+from shared.config.settings import STACK, Config, Extend
+from tests.support.played_ring import PlayedRing, small_config
 
 CPU = torch.device("cpu")
 

@@ -11,12 +11,12 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from shared.config import ConfigError
-from tasks import report as task
-from tests.written_runs import write_run
-from watch.curves import COLOURS, band_of, curve_of, style
-from watch.records import load
-from watch.words import amount, duration, score, setting
+from ringside.report.figures import amount, duration, score, setting
+from ringside.report.plots import COLOURS, band_of, curve_of, style
+from ringside.report.records import load
+from ringside.tasks import report as task
+from shared.errors import ConfigError
+from tests.support.written_runs import write_run
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
-from shared.requests import HEEDED, SECOND_AFTER_SECONDS, Requests, requests_heard
+from shared.process.signals import HEEDED, SECOND_AFTER_SECONDS, Requests, requests_heard
 
 
 def test_a_signal_sent_twice_at_once_is_one_request_and_a_later_one_another() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from learner.returns import End, n_step
+from learner.replay.returns import End, n_step
 
 GAMMA = 0.99
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shared.arena import Arena
-from shared.config import STACK, Config
-from shared.layout import Field, Layout, LayoutError
-from shared.ring import Ring, ring_fields
-from shared.sizes import sizes_of
+from shared.config.run_schedule import sizes_of
+from shared.config.settings import STACK, Config
+from shared.memory.arena import Arena
+from shared.memory.layout import Field, Layout, LayoutError
+from shared.memory.ring import Ring, ring_fields
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from learner import learner
-from learner.feed import CHUNK_UPDATES
 from learner.learner import SLICE_SECONDS, SLICE_UPDATES, SLICES_AHEAD, SLICES_LEFT, STUCK_SECONDS, Rounds
-from shared.board import METRIC_SPANS
+from learner.replay.feed import CHUNK_UPDATES
 from shared.errors import DeviceFault
+from shared.memory.board import METRIC_SPANS
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-import scope
-from scope import Limits, limits_of
-from shared.cgroup import InForce
-from shared.config import ConfigError
-from tests.runs import ROOT
-from tests.waiting import until
+from ringside.cgroup import scope
+from ringside.cgroup.scope import Limits, limits_of
+from shared.errors import ConfigError
+from shared.machine.control_groups import InForce
+from tests.support.runs import ROOT
+from tests.support.waiting import until
 
 GIB = 1 << 30
 
@@ -34,7 +34,8 @@ os.execvp(command[0], command)
 LAUNCH = """
 import sys
 from pathlib import Path
-import launch, scope
+import launch
+from ringside.cgroup import scope
 ask = scope.enter
 scope.enter = lambda limits, command: ask(limits, command, Path(sys.argv[1]))
 sys.exit(launch.main(list(sys.argv[2:])))
@@ -149,7 +150,7 @@ def test_what_is_left_in_the_scope_is_killed_when_the_launcher_has_ended(
     script = f'#!/bin/sh\n[ $2 = is-active ] || echo "$@" "{state}" > {told}\n'
     (tmp_path / "systemctl").write_text(script)
     (tmp_path / "systemctl").chmod(0o755)
-    enter = "import scope, sys, pathlib; scope.LEAVE_SECONDS = 0.2; "
+    enter = "import sys, pathlib; from ringside.cgroup import scope; scope.LEAVE_SECONDS = 0.2; "
     enter += "scope.enter(scope.Limits(None, None), ['cat'], pathlib.Path(sys.argv[1]))"
     process = subprocess.Popen([sys.executable, "-c", enter, str(tmp_path)], cwd=ROOT, stdin=subprocess.PIPE)
     with subprocess.Popen(["cat", str(told)], stdout=subprocess.PIPE, text=True) as reader:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shared.scores import REFERENCE, SOURCE, human_normalised
-from watch.scores import summarise
+from ringside.recording.episode_scores import summarise
+from ringside.recording.reference_scores import REFERENCE, SOURCE, human_normalised
 
 
 def test_random_play_is_zero_and_the_human_is_one_on_all_57_games() -> None:

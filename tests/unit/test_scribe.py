@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shared.boundary import Moved
-from watch import scribe
-from watch.scribe import Scribe
+from ringside.recording import scribe
+from ringside.recording.scribe import Scribe
+from shared.memory.boundary import Moved
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import zstandard
 
+from shared.checkpoint.segments import _PREFIX, SegmentShape, check_segment, read_segment_into, write_segment
 from shared.errors import CheckpointError
-from shared.ring import SLOT_FIELDS
-from shared.segments import _PREFIX, SegmentShape, check_segment, read_segment_into, write_segment
-from tests.checkpoints import SHAPE, empty_ring, play_round
+from shared.memory.ring import SLOT_FIELDS
+from tests.support.checkpoints import SHAPE, empty_ring, play_round
 
 
 def read_segment(path: Path, index: int, shape: SegmentShape) -> dict[str, np.ndarray]:
@@ -81,7 +81,7 @@ def test_a_segment_of_other_sizes_is_refused_before_memory_is_asked_for(
     def no_memory(*_: object) -> None:
         raise AssertionError("allocated")
 
-    monkeypatch.setattr("shared.segments.zstandard.ZstdDecompressor", no_memory)
+    monkeypatch.setattr("shared.checkpoint.segments.zstandard.ZstdDecompressor", no_memory)
     for other in (SegmentShape(2, 11, 2), SegmentShape(3, 10, 2), SegmentShape(2, 10, 1)):
         with pytest.raises(CheckpointError, match=r"of another run|at most"):
             read_segment(path, 3, other)

@@ -12,14 +12,15 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-import ringside
 from actors.env import make_env
-from benchmarks.report import WrongResult
-from benchmarks.serial import Layers, Serial, measure, solve
 from learner.learner import prepare
-from shared.config import FRAME_SIDE, STACK, Config, ConfigError
-from shared.memory import Plan
-from shared.random import Stream, below, uniform
+from ringside import api
+from ringside.bench.harness.tables import WrongResult
+from ringside.bench.serial import Layers, Serial, measure, solve
+from shared.config.settings import FRAME_SIDE, STACK, Config
+from shared.errors import ConfigError
+from shared.memory.run_memory import Plan
+from shared.prng import Stream, below, uniform
 
 TICKS = 260
 """Random Breakout ends an episode in some 200."""
@@ -46,7 +47,7 @@ def plan_of(**settings: Any) -> Plan:
         "epsilon_start": 0.3,
         "epsilon_end": 0.3,
     }
-    return ringside.check(Config().with_settings(**(small | settings)))
+    return api.check(Config().with_settings(**(small | settings)))
 
 
 @pytest.fixture(autouse=True)
@@ -169,7 +170,12 @@ def test_speed_is_of_whole_rounds_that_learn() -> None:
 
 
 def test_solved_is_a_mean_of_a_hundred_episodes() -> None:
-    catch = {"env": "tests.pixel_game:factory", "learning_starts": 3_000, "epsilon_start": 1.0, "epsilon_end": 1.0}
+    catch = {
+        "env": "tests.support.pixel_game:factory",
+        "learning_starts": 3_000,
+        "epsilon_start": 1.0,
+        "epsilon_end": 1.0,
+    }
     serial = Serial(plan_of(**catch), Looking(3))
     assert serial.mean_return is None
     learnt = solve(serial, bound=-5.0, minutes=1.0, begun=time.time())

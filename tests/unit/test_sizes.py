@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from shared.config import STACK, Config
-from shared.sizes import Sizes, sizes_of
+from shared.config.run_schedule import Sizes, sizes_of
+from shared.config.settings import STACK, Config
 
 
 def sizes(**settings: Any) -> Sizes:

@@ -13,13 +13,13 @@ from typing import Any
 from multiprocess import Pipe
 from multiprocess.connection import Connection
 
-from shared.stacks import TELL_STACKS, stacks_told
-from spawning import ChildProcess
-from tests.runs import ROOT
+from ringside.supervisor.spawning import ChildProcess
+from shared.process.stack_dumps import TELL_STACKS, stacks_told
+from tests.support.runs import ROOT
 
 PARENT = """
 import signal, sys
-from spawning import ChildProcess
+from ringside.supervisor.spawning import ChildProcess
 from tests.unit.test_spawning import Unpickled
 process = ChildProcess(target=print, args=(Unpickled(signal.pause),))
 process.start()
@@ -82,7 +82,9 @@ def test_who_is_asked_for_stacks_while_it_starts_goes_on() -> None:
 
 
 def test_who_can_write_no_stacks_goes_on() -> None:
-    program = "import os, signal; from shared.stacks import *; stacks_told(); os.kill(os.getpid(), TELL_STACKS)"
+    program = (
+        "import os, signal; from shared.process.stack_dumps import *; stacks_told(); os.kill(os.getpid(), TELL_STACKS)"
+    )
     subprocess.run(["sh", "-c", f"{sys.executable} -c '{program}' 2>&-"], cwd=ROOT, check=True, timeout=60)
 
 

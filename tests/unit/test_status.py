@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from watch.status import RoleStatus, Verdict, busy_by_group, verdict
+from ringside.recording.bottleneck import RoleStatus, Verdict, busy_by_group, verdict
 
 
 def roles(

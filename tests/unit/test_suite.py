@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from shared.config import ConfigError
-from shared.suites import SUITES
-from tasks import suite
-from tests.waiting import until
+from ringside.tasks import suite
+from ringside.tasks.game_lists import SUITES
+from shared.errors import ConfigError
+from tests.support.waiting import until
 
 FAKE = """
 import json, os, sys, time
@@ -30,9 +30,9 @@ if words[0] == "eval":
     target.write_text(json.dumps(judged))
     sys.exit(0)
 sys.path[:0] = [os.environ["FAKE_ROOT"]]
-from tests.written_runs import write_run
-from shared.config import Config
-from shared.resolve import resolve
+from tests.support.written_runs import write_run
+from shared.config.settings import Config
+from shared.config.resolve import resolve
 flags = dict(zip(words[::2], words[1::2]))
 path = Path(flags.get("--run-dir") or flags["--resume"])
 if path.name == os.environ.get("FAKE_FAILS"): sys.exit("it failed")
@@ -61,7 +61,7 @@ class Program:
         self.told_in = tmp_path / "told.jsonl"
         self.reported: list[str] | None = None
         (tmp_path / "fake.py").write_text(FAKE)
-        monkeypatch.setattr("tasks.suite.LAUNCHER", tmp_path / "fake.py")
+        monkeypatch.setattr("ringside.tasks.suite.LAUNCHER", tmp_path / "fake.py")
         monkeypatch.setenv("FAKE_LOG", str(self.told_in))
         monkeypatch.setenv("FAKE_ROOT", str(Path(__file__).parents[2]))
 
@@ -89,7 +89,7 @@ def program(drawn: Program, monkeypatch: pytest.MonkeyPatch) -> Program:
         drawn.reported = [path.name for path in runs]
         return out, ()
 
-    monkeypatch.setattr("tasks.report.write_report", note)
+    monkeypatch.setattr("ringside.tasks.report.write_report", note)
     return drawn
 
 
@@ -187,7 +187,7 @@ def test_runs_that_could_not_go_on_are_refused(program: Program) -> None:
 def test_a_signal_ends_the_present_run_and_begins_no_other(program: Program, tmp_path: Path, asked: int) -> None:
     environment = os.environ | {"FAKE_SLOW": "freeway-1"}
     code = (
-        f"import sys; from tasks import suite; suite.LAUNCHER = {str(tmp_path / 'fake.py')!r}; "
+        f"import sys; from ringside.tasks import suite; suite.LAUNCHER = {str(tmp_path / 'fake.py')!r}; "
         f"sys.exit(suite.main(['--games', 'pong,freeway', '--seeds', '2', '--total-steps', '2000', *{program.more!r}]))"
     )
     root = Path(__file__).parents[2]

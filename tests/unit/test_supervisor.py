@@ -15,17 +15,17 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-import supervisor
-from shared.board import Phase, Role, Stop
-from shared.config import Config, Run
-from shared.obituary import beyond_reach
-from shared.parent import REAP_SECONDS, ended
-from shared.patience import SAVE_SECONDS, Patience
-from shared.requests import Requests, requests_heard
-from shared.wait import Bell
-from supervisor import Supervisor, _Child
+from ringside.supervisor import supervisor
+from ringside.supervisor.crash_report import beyond_reach
+from ringside.supervisor.shutdown_timer import SAVE_SECONDS, Patience
+from ringside.supervisor.supervisor import Supervisor, _Child
+from shared.config.settings import Config, Run
+from shared.machine.subprocesses import REAP_SECONDS, ended
+from shared.memory.board import Phase, Role, Stop
+from shared.memory.wait import Bell
+from shared.process.signals import Requests, requests_heard
 
-SLEEPER = "import time; from shared.stacks import *; stacks_told(); print(flush=True); time.sleep(60)"
+SLEEPER = "import time; from shared.process.stack_dumps import *; stacks_told(); print(flush=True); time.sleep(60)"
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shared.config import Config
-from watch.support import outside_support
+from ringside.recording.support import outside_support
+from shared.config.settings import Config
 
 CAPACITY = 16
 

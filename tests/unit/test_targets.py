@@ -10,15 +10,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from learner.chunk import Chunk
-from learner.initial import initial_parameters
-from learner.method import Method, method_of
-from learner.model import Model, SideInputs
-from learner.models import model_of
-from learner.replay import second_stack
-from learner.targets import Targets
-from shared.config import Extend
-from shared.parameters import RESCALING, Network
+from learner.engine.initialization import initial_parameters
+from learner.losses.method import Method, method_of
+from learner.losses.td_targets import Targets
+from learner.networks.model import Model, SideInputs
+from learner.networks.models import model_of
+from learner.replay.chunk import Chunk
+from learner.replay.sampling import second_stack
+from shared.config.settings import Extend
+from shared.network_spec import RESCALING, Network
 
 CPU = torch.device("cpu")
 ACTIONS, UPDATES, BATCH = 4, 3, 6

@@ -14,8 +14,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from watch.scene import Scene
-from watch.terminal import Terminal, brief, changes, halves, paint
+from ringside.agents.scene import Scene
+from ringside.agents.terminal import Terminal, brief, changes, halves, paint
 
 NAMES = ("NOOP", "FIRE", "RIGHT", "LEFT")
 SCENE = Scene("breakout", 3, 120, 7.0, 1.0, NAMES, 2, False, (0.1, 0.2, 0.4, 0.3))

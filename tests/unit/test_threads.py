@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from shared.threads import ONE_THREAD, UNHEARD, threads_as_recorded
+from shared.process.thread_env import ONE_THREAD, UNHEARD, threads_as_recorded
 
 COUNT = "import os, numpy; print(len(os.listdir('/proc/self/task')), os.environ.get('OMP_PLACES'))"
 

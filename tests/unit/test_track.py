@@ -10,13 +10,14 @@ from typing import Any
 import psutil
 import pytest
 
-from shared.config import Config, ConfigError, Run
-from shared.validate import settings
-from tests.waiting import until
-from tests.written_runs import write_run
-from watch import track
-from watch.metrics import Episode, MetricsLog
-from watch.track import Tracker, tracking
+from ringside.recording import wandb_track
+from ringside.recording.metrics import Episode, MetricsLog
+from ringside.recording.wandb_track import Tracker, tracking
+from shared.config.settings import Config, Run
+from shared.config.validate import settings
+from shared.errors import ConfigError
+from tests.support.waiting import until
+from tests.support.written_runs import write_run
 
 FAKE = """
 import json, os, time
@@ -44,7 +45,7 @@ def sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[l
     log.touch()
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "fake"))
     monkeypatch.setenv("FAKE_LOG", str(log))
-    monkeypatch.setattr(track, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(wandb_track, "LOOK_SECONDS", 0.1)
     return lambda: [json.loads(line) for line in log.read_text().splitlines()]
 
 
@@ -124,7 +125,7 @@ def test_a_service_that_does_not_answer_is_not_waited_for(
     tmp_path: Path, sent: Callable[[], list[list[Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_SECONDS", "600")
-    monkeypatch.setattr(track, "FINISH_SECONDS", 1.0)
+    monkeypatch.setattr(wandb_track, "FINISH_SECONDS", 1.0)
     notes: list[str] = []
     tracker = Tracker(write_run(tmp_path / "run"), notes.append)
     child = psutil.Process(tracker._process.pid)

@@ -15,27 +15,28 @@ import gymnasium
 import pytest
 
 import ringside
-import zoo.catalogue as catalogue
 from actors.env import is_registered
-from shared.config import CONFIG_FILE, ConfigError, Play
-from shared.parameters import Network
-from shared.trust import compare_env, require_env
-from tasks import report, suite
-from tasks.arguments import parse_choices
-from tasks.train import configuration, how_to_continue
-from tests.checkpoints import CONFIG, random_weights, write_run
+from ringside.tasks import report, suite
+from ringside.tasks.arguments import parse_choices
+from ringside.tasks.train import configuration, how_to_continue
+from ringside.zoo import catalogue
+from shared.config.settings import CONFIG_FILE, Play
+from shared.config.trust import compare_env, require_env
+from shared.errors import ConfigError
+from shared.network_spec import Network
 from tests.conftest import Launch, Refused
-from tests.pixel_game import Catch
-from tests.runs import ROOT
-from tests.written_runs import write_run as write_records
+from tests.support.checkpoints import CONFIG, random_weights, write_run
+from tests.support.pixel_game import Catch
+from tests.support.runs import ROOT
+from tests.support.written_runs import write_run as write_records
 
 TRAIN = ringside.train
 MARKER = """
 from pathlib import Path
 import gymnasium
-from tests.pixel_game import factory
+from tests.support.pixel_game import factory
 Path({mark!r}).touch()
-gymnasium.register("Marked-v0", "tests.pixel_game:Catch")
+gymnasium.register("Marked-v0", "tests.support.pixel_game:Catch")
 """
 BROUGHT = "runs.pong-20260101-120000.checkpoints.brought"
 FOREIGN = (
@@ -43,7 +44,7 @@ FOREIGN = (
     "marker:Marked-v0",
     f"{BROUGHT}:factory",
     "ringside:train",
-    "tests.pixel_game:factory",
+    "tests.support.pixel_game:factory",
     "numpy:array",
     "ale_py:ALE/Pong-v5",
     "Unregistered-v0",
@@ -147,7 +148,7 @@ def test_a_report_imports_no_env(mark: Path, tmp_path: Path, refused: Refused, m
         "report", str(run), "--env", "other:factory"
     )
     assert f"{other} was trained on the game pong" in refused("report", str(run), str(other), "--env", "marker:factory")
-    monkeypatch.setattr("watch.report.write", lambda comparison, out, title: out)
+    monkeypatch.setattr("ringside.report.report_page.write", lambda comparison, out, title: out)
     for env in (None, "marker:factory"):
         assert report.write_report([run], tmp_path / "out", env=env) == (tmp_path / "out", ())
     assert not mark.exists()
@@ -178,8 +179,8 @@ def test_a_game_needs_no_flag_and_takes_none(load: str, tmp_path: Path, refused:
         "game": ["eval", "--load", str(random_weights(tmp_path / "agent"))],
         "run": ["--resume", str(run_of(tmp_path, game="pong"))],
     }[load]
-    said = refused(*words, "--env", "tests.pixel_game:factory")
-    assert "was trained on the game pong, not on an env: omit --env tests.pixel_game:factory." in said
+    said = refused(*words, "--env", "tests.support.pixel_game:factory")
+    assert "was trained on the game pong, not on an env: omit --env tests.support.pixel_game:factory." in said
 
 
 def test_another_env_than_the_files_is_refused_by_both_names(tmp_path: Path, refused: Refused) -> None:
@@ -253,7 +254,7 @@ def test_the_commands_of_the_document_show_the_rule(
     commands = re.findall(r"^    python launch\.py (.*?) +#", text, re.MULTILINE)
     monkeypatch.syspath_prepend(tmp_path)
     Path("marker.py").write_text(module)
-    exec(program.replace("zoo/pong", str(ROOT / "zoo" / "pong")), {})
+    exec(program.replace("ringside/zoo/pong", str(ROOT / "ringside" / "zoo" / "pong")), {})
     refused, imported = (launch(*command.split()) for command in commands)
     del sys.modules["marker"]
     assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)

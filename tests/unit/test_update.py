@@ -9,17 +9,17 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from learner.aside import Aside
-from learner.initial import initial_parameters
-from learner.models import PlainModel
-from learner.optimizer import Optimizer
-from learner.replay import draw
-from learner.update import STATE_NAMES, NonFiniteError, Trainer
-from shared.config import Config, Extend, Learn, PresetName
-from shared.parameters import Network, network_of, parameters_of
-from shared.presets import PRESETS
-from shared.snapshot import state_lengths
-from tests.played_ring import ACTIONS, PlayedRing, small_config, trainer_of
+from learner.engine.initialization import initial_parameters
+from learner.engine.optimizer import Optimizer
+from learner.engine.side_stream import Aside
+from learner.engine.trainer import STATE_NAMES, NonFiniteError, Trainer
+from learner.networks.models import PlainModel
+from learner.replay.sampling import draw
+from shared.config.presets import PRESETS
+from shared.config.settings import Config, Extend, Learn, PresetName
+from shared.memory.snapshot import state_lengths
+from shared.network_spec import Network, network_of, parameters_of
+from tests.support.played_ring import ACTIONS, PlayedRing, small_config, trainer_of
 
 CPU = torch.device("cpu")
 State = dict[str, np.ndarray]

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from shared.config import ConfigError
-from watch.video import GIF_SECONDS, Gif, Mp4, open_moving_picture, palette_of
+from ringside.agents.video import GIF_SECONDS, Gif, Mp4, open_moving_picture, palette_of
+from shared.errors import ConfigError
 
 COLOURS = [(200, 72, 72), (66, 72, 200), (236, 236, 236), (0, 0, 0), (144, 72, 17), (92, 186, 92)]
 

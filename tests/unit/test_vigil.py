@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from shared import vigil
-from shared.board import Phase
-from shared.vigil import Sight, Vigil, sight
-from tests.waiting import until
+from ringside.supervisor import hang_detector
+from ringside.supervisor.hang_detector import Sight, Vigil, sight
+from shared.memory.board import Phase
+from tests.support.waiting import until
 
 LOOK = 0.25
 
@@ -52,7 +52,7 @@ class _Process:
 def _known(every: float = LOOK) -> _Process:
     """A process whose pace is known."""
     process = _Process()
-    process.lives(every * (vigil.KNOWN_LOOKS + 2), every)
+    process.lives(every * (hang_detector.KNOWN_LOOKS + 2), every)
     process.lives(LOOK)
     return process
 
@@ -60,38 +60,40 @@ def _known(every: float = LOOK) -> _Process:
 def test_who_is_silent_for_a_multiple_of_its_pace_hangs() -> None:
     quick, slow = _known(), _known(every=3.0)
     assert "no sign of life" in (quick.silent(100) or "")
-    assert quick.seconds <= vigil.FLOOR_SECONDS + 2 * LOOK
+    assert quick.seconds <= hang_detector.FLOOR_SECONDS + 2 * LOOK
     assert "no sign of life" in (slow.silent(100) or "")
-    assert 3.0 * (vigil.MULTIPLE - 1) < slow.seconds <= 3.0 * vigil.MULTIPLE + 2 * LOOK
+    assert 3.0 * (hang_detector.MULTIPLE - 1) < slow.seconds <= 3.0 * hang_detector.MULTIPLE + 2 * LOOK
 
 
 def test_an_endless_loop_hangs_and_a_starving_process_does_not() -> None:
-    assert _known().silent(10 * vigil.FLOOR_SECONDS, "R", share=1.0)
-    assert not _known().silent(10 * vigil.FLOOR_SECONDS, "R", share=0.0)
+    assert _known().silent(10 * hang_detector.FLOOR_SECONDS, "R", share=1.0)
+    assert not _known().silent(10 * hang_detector.FLOOR_SECONDS, "R", share=0.0)
     overloaded = _known()
-    assert overloaded.silent(100 * vigil.FLOOR_SECONDS, "R", share=0.05)
-    assert overloaded.seconds > 10 * vigil.FLOOR_SECONDS
+    assert overloaded.silent(100 * hang_detector.FLOOR_SECONDS, "R", share=0.05)
+    assert overloaded.seconds > 10 * hang_detector.FLOOR_SECONDS
 
 
 def test_stopped_is_noticed_at_once_in_every_phase() -> None:
     for phase in (Phase.STARTING, Phase.WORKING, Phase.REDOING, Phase.WAITING):
         process = _Process()
         assert "SIGSTOP" in (process.silent(100, "T", phase=phase) or "")
-        assert process.seconds <= vigil.STOPPED_SECONDS + vigil.LATE_SECONDS + LOOK
+        assert process.seconds <= hang_detector.STOPPED_SECONDS + hang_detector.LATE_SECONDS + LOOK
 
 
 def test_a_stop_that_ends_in_time_counts_for_nothing() -> None:
     process = _known()
     for _ in range(20):
-        assert not process.silent(vigil.STOPPED_SECONDS - LOOK, "T")
-        assert not process.silent(vigil.FLOOR_SECONDS / 4)  # it goes on, and has not come to its next sign of life
+        assert not process.silent(hang_detector.STOPPED_SECONDS - LOOK, "T")
+        assert not process.silent(
+            hang_detector.FLOOR_SECONDS / 4
+        )  # it goes on, and has not come to its next sign of life
         process.lives(LOOK)
 
 
 @pytest.mark.parametrize("state", ["D", "t"])
 def test_what_is_not_in_its_hands_has_a_long_bound(state: str) -> None:
     process = _known()
-    assert not process.silent(vigil.BLOCKED_SECONDS - 1, state)
+    assert not process.silent(hang_detector.BLOCKED_SECONDS - 1, state)
     assert f"state {state}" in (process.silent(10, state) or "")
 
 
@@ -99,29 +101,29 @@ def test_a_start_and_work_done_again_have_a_longer_grace() -> None:
     for phase in (Phase.STARTING, Phase.REDOING):
         process = _known()
         process.lives(LOOK, phase=phase)
-        assert not process.silent(vigil.CEILING_SECONDS - 1, phase=phase)
+        assert not process.silent(hang_detector.CEILING_SECONDS - 1, phase=phase)
         assert process.silent(10, phase=phase)
 
 
 def test_until_the_pace_is_known_the_bound_is_the_ceiling() -> None:
     process = _Process()
     process.lives(2.0)
-    assert process.watch.bound(Phase.WORKING) == vigil.CEILING_SECONDS
-    process.lives(vigil.KNOWN_LOOKS * LOOK)
-    assert process.watch.bound(Phase.WORKING) == vigil.FLOOR_SECONDS
+    assert process.watch.bound(Phase.WORKING) == hang_detector.CEILING_SECONDS
+    process.lives(hang_detector.KNOWN_LOOKS * LOOK)
+    assert process.watch.bound(Phase.WORKING) == hang_detector.FLOOR_SECONDS
     slow = _known(every=40.0)
-    assert slow.watch.bound(Phase.WORKING) == vigil.CEILING_SECONDS
+    assert slow.watch.bound(Phase.WORKING) == hang_detector.CEILING_SECONDS
 
 
 def test_waiting_tells_nothing_of_the_pace_of_work() -> None:
     process = _Process()
-    process.lives(10 * vigil.KNOWN_LOOKS * LOOK, phase=Phase.WAITING)
-    assert process.watch.bound(Phase.WORKING) == vigil.CEILING_SECONDS
+    process.lives(10 * hang_detector.KNOWN_LOOKS * LOOK, phase=Phase.WAITING)
+    assert process.watch.bound(Phase.WORKING) == hang_detector.CEILING_SECONDS
     process.lives(LOOK, phase=Phase.WAITING)
-    for _ in range(vigil.KNOWN_LOOKS):
+    for _ in range(hang_detector.KNOWN_LOOKS):
         assert not process.silent(4.0)  # the wait was over without a sign of life
         process.lives(LOOK, phase=Phase.WAITING)
-    assert process.watch.bound(Phase.WORKING) == pytest.approx(4.0 * vigil.MULTIPLE)
+    assert process.watch.bound(Phase.WORKING) == pytest.approx(4.0 * hang_detector.MULTIPLE)
 
 
 def test_a_late_look_counts_little() -> None:
@@ -135,7 +137,7 @@ def test_a_late_look_counts_little() -> None:
 def test_a_clock_that_jumps_is_a_sign_of_life_like_any_other() -> None:
     process = _known()
     for beat in (10**18, 5, -(10**18)):
-        assert not process.silent(vigil.FLOOR_SECONDS - 1)
+        assert not process.silent(hang_detector.FLOOR_SECONDS - 1)
         process.beat = beat
         assert not process.silent(LOOK)
 
@@ -149,7 +151,7 @@ def test_who_was_called_hung_in_vain_has_longer_in_its_next_life() -> None:
         lived.append(process.seconds)
         process.watch.begin()
         process.lives(1.0)
-    assert lived[-1] <= vigil.CEILING_SECONDS + 2 * LOOK
+    assert lived[-1] <= hang_detector.CEILING_SECONDS + 2 * LOOK
 
 
 def test_a_process_that_is_gone_does_not_hang() -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shared import wait
-from shared.board import Phase
-from shared.wait import Bell, Stopped, Waiter
+from shared.memory import wait
+from shared.memory.board import Phase
+from shared.memory.wait import Bell, Stopped, Waiter
 
 ME = 1
 SECOND = 1_000_000_000

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from shared.config import ConfigError
-from watch.scene import Pace, Scene
-from watch.window import Window, action_for, has_display
+from ringside.agents.scene import Pace, Scene
+from ringside.agents.window import Window, action_for, has_display
+from shared.errors import ConfigError
 
 BREAKOUT = ("NOOP", "FIRE", "RIGHT", "LEFT")
 PONG = ("NOOP", "FIRE", "RIGHT", "LEFT", "RIGHTFIRE", "LEFTFIRE")
@@ -110,8 +110,8 @@ def test_pace_waits_for_each_screen_and_draws_no_more_than_can_be_seen(monkeypat
         nonlocal now
         now += seconds
 
-    monkeypatch.setattr("watch.scene.time.perf_counter", lambda: now)
-    monkeypatch.setattr("watch.scene.time.sleep", sleep)
+    monkeypatch.setattr("ringside.agents.scene.time.perf_counter", lambda: now)
+    monkeypatch.setattr("ringside.agents.scene.time.sleep", sleep)
     pace = Pace(60, most=30)
     drawn = [pace.wait() for _ in range(61)]
     assert now == pytest.approx(101.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.words import command
+from shared.text import command
 
 
 @pytest.mark.parametrize(

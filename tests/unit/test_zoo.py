@@ -10,18 +10,19 @@ import numpy as np
 import pytest
 
 import ringside
-import zoo.catalogue as catalogue
-from agent import play_of, rules_of, weights_at
 from launch import main
-from shared.config import Config, ConfigError
-from shared.presets import PRESETS
-from shared.protocols import PROTOCOLS
-from tasks.train import configuration
-from tasks.zoo import command_of
-from tests.checkpoints import random_weights
-from watch.scores import summarise
+from ringside.agents.agent import play_of, rules_of, weights_at
+from ringside.recording.episode_scores import summarise
+from ringside.tasks.train import configuration
+from ringside.tasks.zoo import command_of
+from ringside.zoo import catalogue
+from shared.config.presets import PRESETS
+from shared.config.protocols import PROTOCOLS
+from shared.config.settings import Config
+from shared.errors import ConfigError
+from tests.support.checkpoints import random_weights
 
-CATCH = "tests.pixel_game:factory"
+CATCH = "tests.support.pixel_game:factory"
 
 
 def check_entry(entry: Path, env: str | None = None) -> None:
@@ -106,14 +107,14 @@ def test_an_entry_is_made_of_a_run(empty_zoo: Path, tmp_path: Path, capsys: pyte
     assert {path.name for path in empty_zoo.iterdir()} == {"catch"}
     assert (entry / catalogue.WEIGHTS).read_bytes() == source.read_bytes()
     readme = (entry / catalogue.README).read_text()
-    assert "--preset quick --env tests.pixel_game:factory" in readme
+    assert "--preset quick --env tests.support.pixel_game:factory" in readme
     assert "--seed 9" in readme
     assert "--total-steps 7_168" in readme, "the version of the weights, in steps"
     assert "actors" not in readme
     assert readme.count(f"--load zoo/catch --env {CATCH}") == 2, "the commands of the entry work"
     capsys.readouterr()
     assert main(["zoo"]) == 0
-    assert capsys.readouterr().out.startswith("catch: tests.pixel_game:factory, protocol nature, mean ")
+    assert capsys.readouterr().out.startswith("catch: tests.support.pixel_game:factory, protocol nature, mean ")
     assert main(["zoo", "--add", str(source), "--env", CATCH, "--name", "catch"]) == 2
     assert "has a catch already" in capsys.readouterr().err
 

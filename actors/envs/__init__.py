@@ -1,0 +1,1 @@
+"""Environments: Atari games, any Gymnasium environment, and what both share. Read atari first."""

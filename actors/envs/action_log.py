@@ -1,0 +1,57 @@
+"""The actions of an episode, kept where only playing them again brings an env back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from actors.env import Env
+from shared.config.settings import FRAME_SIDE
+
+
+class ActionLog:
+    """One byte an action, of consecutive ticks.
+
+    Attributes:
+        reset_tick: the tick at which the episode began.
+        first_tick: the tick of its first action.
+        actions: the actions so far.
+    """
+
+    def __init__(self) -> None:
+        self.reset_tick = 0
+        self.first_tick = 0
+        self.actions = bytearray()
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+    def begin(self, tick: int) -> None:
+        """An episode begins at `tick`."""
+        self.reset_tick = tick
+        self.actions.clear()
+
+    def append(self, tick: int, action: int) -> None:
+        """Note the action of `tick`. Raises `ValueError` when a tick was left out: the replay would be another."""
+        if not self.actions:
+            self.first_tick = tick
+        elif tick != self.first_tick + len(self.actions):
+            raise ValueError(
+                f"Tick {tick} does not follow tick {self.first_tick + len(self.actions) - 1} of the episode."
+            )
+        self.actions.append(action)
+
+
+def replay(env: Env, reset_tick: int, first_tick: int, actions: bytes, beat: Callable[[], None]) -> None:
+    """Have an env play an episode again.
+
+    Args:
+        reset_tick, first_tick, actions: as in `ActionLog`.
+        beat: called after every step.
+    """
+    frame = np.empty((FRAME_SIDE, FRAME_SIDE), np.uint8)
+    env.reset(reset_tick, frame)
+    for tick, action in enumerate(actions, start=first_tick):
+        env.step(tick, action, frame)
+        beat()

@@ -1,0 +1,321 @@
+"""One Atari game under one protocol, played on the emulator directly.
+
+Where they overlap, the semantics are those of Gymnasium's `AtariPreprocessing` over `AtariEnv`, which the parity tests
+compare bit for bit. Two of them are easily overlooked: the frame skip stops at the frame in which the game ends, and
+the observation after an end is pooled from what its buffers hold then, that is the observation before, together with
+the step's third screen if the fourth ended it.
+
+Unlike there, an episode's start does not depend on the episodes before it. `reset_game` leaves traces of the past in
+the console's RAM in a quarter of the games, so an episode here opens from the state after the first reset of a freshly
+loaded game (what Gymnasium gives after `reset(seed=...)`), kept for every number of no-ops.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from ale_py import Action, ALEInterface, ALEState, LoggerMode, roms
+from numpy.typing import NDArray
+
+from actors.env import Env, EnvError, Frame, Outcome
+from actors.envs.action_log import ActionLog, replay
+from actors.envs.film import FilmedEmulator, Shot
+from actors.pixels.frames import SCREEN_WIDTH, Shrinker, pair_table, shrink_area
+from actors.pixels.palette import grey_table
+from shared.config.protocols import Protocol
+from shared.config.settings import FRAME_SKIP
+from shared.prng import Stream, below, bits
+from shared.text import nearest
+
+NOOP = 0
+FIRE = 1
+
+TWO_PLAYER_GAMES = frozenset({"combat", "joust", "maze_craze", "warlords"})
+"""ROMs of ale-py without a mode for one player; Gymnasium registers none of them either."""
+
+RESET_ANEW = frozenset({"qbert", "tetris", "tic_tac_toe_3d"})
+"""Games whose starts do not restore exactly; a real reset of theirs is always the same."""
+
+REPLAYED = RESET_ANEW | {"yars_revenge"}
+"""Games whose states do not restore exactly in another process (ale-py 0.12.1): an episode is played again instead."""
+
+_STATE = struct.Struct("<4sBB")
+_STATE_MAGIC = b"RSA1"
+_REPLAY = struct.Struct("<4sqq")
+_REPLAY_MAGIC = b"RSA2"
+
+
+@cache
+def games() -> tuple[str, ...]:
+    """Every game for one player that ale-py ships, by its snake_case name."""
+    return tuple(sorted(set(roms.get_all_rom_ids()) - TWO_PLAYER_GAMES))
+
+
+def game_name(name: str) -> str:
+    """The snake_case name of a game written `space_invaders`, `SpaceInvaders`, `ALE/SpaceInvaders-v5` or the like.
+
+    Raises `EnvError` with a sentence that names the nearest game when there is none.
+    """
+    known = {game.replace("_", ""): game for game in games()}
+    bare = re.sub(r"^ALE/|(NoFrameskip|Deterministic)?-v\d+$", "", name)  # as Gymnasium calls it
+    key = bare.replace("_", "").replace("-", "").lower()
+    if key in known:
+        return known[key]
+    if key in {game.replace("_", "") for game in TWO_PLAYER_GAMES}:
+        raise EnvError(f"The game {name!r} has no mode for one player; choose another.")
+    raise EnvError(f"There is no game {name!r}{nearest(key, known.values())}")
+
+
+def _load(game: str, protocol: Protocol) -> ALEInterface:
+    """An emulator with the game loaded, before its first reset (90 ms, mostly for a table that is not used here)."""
+    ALEInterface.setLoggerMode(LoggerMode.Error)
+    ale = ALEInterface()
+    ale.setFloat("repeat_action_probability", 0.0)  # sticky actions are drawn by `AtariEnv`
+    ale.setInt("random_seed", 0)  # no game shows it: states after a reset are equal under every seed
+    ale.setInt("max_num_frames_per_episode", protocol.longest_episode_frames)
+    path = roms.get_rom_path(game)
+    if path is None:
+        raise EnvError(f"ale-py knows the game {game!r}, but its ROM file is missing; install ale-py again.")
+    ale.loadROM(path)
+    return ale
+
+
+@cache
+def action_set(game: str, protocol: Protocol) -> tuple[int, ...]:
+    """The emulator's numbers of the actions; raises `EnvError` for an unknown game."""
+    return _action_numbers(_load(game_name(game), protocol), protocol)
+
+
+def action_names(game: str, protocol: Protocol) -> tuple[str, ...]:
+    """The emulator's names of the actions: NOOP, FIRE, UP, ...; raises `EnvError` for an unknown game."""
+    return _names_of(action_set(game, protocol))
+
+
+def _action_numbers(ale: ALEInterface, protocol: Protocol) -> tuple[int, ...]:
+    actions: list[Action] = ale.getLegalActionSet() if protocol.action_set == "full" else ale.getMinimalActionSet()
+    return tuple(action.value for action in actions)
+
+
+def _names_of(numbers: tuple[int, ...]) -> tuple[str, ...]:
+    """What the emulator calls actions: NOOP, FIRE, UPRIGHT, ..."""
+    return tuple(Action(number).name for number in numbers)
+
+
+@cache
+def _grey_pairs(height: int) -> NDArray[np.uint16]:
+    """The greys of pairs of pixels on a screen of `height` lines; one table for all envs of a process."""
+    return pair_table(grey_table(height))
+
+
+@dataclass(frozen=True)
+class _Start:
+    """Where an episode opens: after a reset and some no-ops."""
+
+    state: ALEState
+    screen: NDArray[np.uint8]
+    lives: int
+    """Kept beside the state: not every game restores them (atlantis2 does not) before its next frame."""
+
+
+_starts: dict[tuple[str, Protocol], list[_Start]] = {}
+"""The starts of a game after 0, 1, ... no-ops, shared by the envs of a process (1.5 MB)."""
+
+
+_UNEVENTFUL = Outcome(0, False, False, False)
+"""What most steps bring; making a tuple for each takes a third of a microsecond."""
+
+
+class AtariEnv(Env):
+    """One emulator with its preprocessing."""
+
+    screens_per_second = 60.0
+
+    def __init__(self, game: str, protocol: Protocol, seed: int, index: int, *, training: bool) -> None:
+        """Load `game`; raises `EnvError` when ale-py does not ship it.
+
+        Args:
+            game: as `game_name` takes it.
+            protocol: the rules.
+            seed: of the run.
+            index: global index of the env; with the seed and the tick it decides everything random.
+            training: whether lost lives are reported, where the protocol ends the return there.
+        """
+        self.game = game_name(game)
+        self._protocol = protocol
+        self._seed = seed
+        self._index = index
+        self._reports_lives = training and protocol.life_ends_return
+        self._ale: Any = _load(self.game, protocol)
+        self.numbers = _action_numbers(self._ale, protocol)
+        self.actions = len(self.numbers)
+        self.action_names = _names_of(self.numbers)
+        self._fires = protocol.fire_on_reset and FIRE in self.numbers
+        self._sticky = round(protocol.sticky * 65_536)
+
+        height, width = self._ale.getScreenDims()
+        if width != SCREEN_WIDTH:
+            raise EnvError(f"The screen of {self.game} is {width} pixels wide; only {SCREEN_WIDTH} can be shrunk.")
+        self._greys = grey_table(height)
+        self._shrink = Shrinker(height, _grey_pairs(height))
+        self._third, self._fourth = self._shrink.screens  # a step's last two screens, of which its frame is made
+        # The newest observation's pooled grey, where it is not that of the screens last shrunk; else None.
+        self._pooled: NDArray[np.uint8] | None = None
+        self._repeated = NOOP  # what a sticky action repeats
+        self._lives = 0
+        self._log = ActionLog() if self.game in REPLAYED else None
+        self._starts = [] if self.game in RESET_ANEW else self._recorded_starts()
+
+    @property
+    def lives(self) -> int:
+        """Lives left, as the emulator counts them; 0 in games without lives."""
+        return self._lives
+
+    def film(self) -> list[Shot]:
+        """Every emulator frame from now on: screens uint8[height, 160, 3]."""
+        shots: list[Shot] = []
+        self._ale = FilmedEmulator(self._ale, shots)
+        return shots
+
+    def reset(self, tick: int, frame: Frame) -> None:
+        """Begin an episode: the protocol's no-ops, as many as (seed, index, tick) say, and FIRE if it asks for it."""
+        noop_max = self._protocol.noop_max
+        noops = 1 + below(noop_max, self._seed, Stream.NOOPS, self._index, tick) if noop_max else 0
+        if self.game in RESET_ANEW:
+            self._reset_emulator(noops)
+            self._ale.getScreen(self._third)
+            self._lives = self._ale.lives()
+        else:
+            start = self._starts[noops]
+            self._ale.restoreState(start.state)
+            self._third[:] = start.screen
+            self._lives = start.lives
+        self._fourth[:] = self._third
+        self._pooled = None
+        self._repeated = FIRE if self._fires else NOOP
+        if self._log is not None:
+            self._log.begin(tick)
+        self._shrink(frame)
+
+    def _reset_emulator(self, noops: int) -> None:
+        """Reset for real. A game that ends within its no-ops is reset again, and the no-ops go on."""
+        ale = self._ale
+        ale.reset_game()
+        for action in [NOOP] * noops + [FIRE] * self._fires:
+            ale.act(action)
+            if ale.game_over():
+                ale.reset_game()
+
+    def _recorded_starts(self) -> list[_Start]:
+        """The starts of this game and protocol, recorded by the first env of the process from its fresh emulator."""
+        key = (self.game, self._protocol)
+        if key not in _starts:
+            ale = self._ale
+            recorded = []
+            ale.reset_game()
+            for _ in range(self._protocol.noop_max + 1):
+                state = ale.cloneState(include_rng=True)
+                if self._fires:
+                    ale.act(FIRE)
+                    recorded.append(_Start(ale.cloneState(include_rng=True), ale.getScreen(), ale.lives()))
+                    ale.restoreState(state)
+                else:
+                    recorded.append(_Start(state, ale.getScreen(), ale.lives()))
+                ale.act(NOOP)
+                if ale.game_over():
+                    ale.reset_game()
+            _starts[key] = recorded
+        return _starts[key]
+
+    def step(self, tick: int, action: int, frame: Frame) -> Outcome:
+        """Play `action` for four emulator frames, fewer if the game ends; raises `EnvError` on an unknown colour."""
+        ale = self._ale
+        number = self.numbers[action]
+        if self._log is not None:
+            self._log.append(tick, action)
+        first, second, third, fourth = self._stick(tick, number) if self._sticky else (number,) * FRAME_SKIP
+        act = ale.act
+        # The emulator plays nothing beyond an end, so one look tells of three frames.
+        reward = act(first) + act(second) + act(third)
+        if ale.game_over():
+            return self._end(reward, self._pooled_grey(), frame)
+        ale.getScreen(self._third)
+        reward += act(fourth)
+        if ale.game_over():
+            return self._end(reward, np.maximum(self._pooled_grey(), self._greys[self._third]), frame)
+        ale.getScreen(self._fourth)
+        self._shrink(frame)
+        self._pooled = None
+        lost = self._loses_life()
+        return Outcome(reward, False, False, lost) if reward or lost else _UNEVENTFUL
+
+    def _stick(self, tick: int, number: int) -> list[int]:
+        """The actions of a step's emulator frames where `number` is asked for, and actions are sticky."""
+        draws = bits(self._seed, Stream.STICKY, self._index, tick)  # 16 bits for each emulator frame
+        played = []
+        for frame in range(FRAME_SKIP):
+            if draws >> (16 * frame) & 0xFFFF >= self._sticky:
+                self._repeated = number
+            played.append(self._repeated)
+        return played
+
+    def _loses_life(self) -> bool:
+        """Count the lives; whether the return ends with one that was lost."""
+        before, self._lives = self._lives, self._ale.lives()
+        return self._reports_lives and self._lives < before
+
+    def _end(self, reward: int, pooled: NDArray[np.uint8], frame: Frame) -> Outcome:
+        """The outcome of a step that ended the episode; `pooled` is the last observation in grey."""
+        self._check_colours()
+        self._pooled = pooled
+        shrink_area(pooled, frame)
+        terminated = self._ale.game_over(with_truncation=False)
+        return Outcome(reward, terminated, self._ale.game_truncated(), self._loses_life())
+
+    def _pooled_grey(self) -> NDArray[np.uint8]:
+        """The newest observation before it is shrunk: uint8[height, 160]."""
+        if self._pooled is not None:
+            return self._pooled
+        first, second = self._shrink.shown
+        return np.maximum(self._greys[first], self._greys[second])
+
+    def _check_colours(self) -> None:
+        """Raise `EnvError` unless the emulator's own grey screen is what the table of greys says."""
+        screen = self._ale.getScreen()
+        wrong = self._greys[screen] != self._ale.getScreenGrayscale()
+        if wrong.any():
+            raise EnvError(
+                f"{self.game} shows colour {screen[wrong][0]} in a grey that actors/pixels/palette.py does not list; "
+                "the installed ale-py has other palettes than 0.12.1."
+            )
+
+    def snapshot(self) -> bytes:
+        """The emulator's state and the pooled screen, or what a replay needs: the tick of the reset and the actions."""
+        if self._log is not None:
+            return _REPLAY.pack(_REPLAY_MAGIC, self._log.reset_tick, self._log.first_tick) + self._log.actions
+        head = _STATE.pack(_STATE_MAGIC, self._repeated, self._lives)
+        return head + self._pooled_grey().tobytes() + self._ale.cloneState(include_rng=True).serialize()
+
+    def restore(self, data: bytes, beat: Callable[[], None] = lambda: None) -> None:
+        """Go on from a snapshot. A replayed game takes as long as the episode took, 0.5 ms a step."""
+        if self._log is not None:
+            self._replay(data, beat)
+            return
+        pixels = self._third.size
+        if len(data) <= _STATE.size + pixels or data[:4] != _STATE_MAGIC:
+            raise EnvError(f"The {len(data)} bytes to restore are not a snapshot of {self.game}.")
+        _, self._repeated, self._lives = _STATE.unpack_from(data)
+        state = _STATE.size + pixels
+        self._pooled = np.frombuffer(data[_STATE.size : state], np.uint8).reshape(self._third.shape)
+        self._ale.restoreState(ALEState(data[state:]))
+
+    def _replay(self, data: bytes, beat: Callable[[], None]) -> None:
+        if len(data) < _REPLAY.size or data[:4] != _REPLAY_MAGIC:
+            raise EnvError(f"The {len(data)} bytes to restore are not a snapshot of {self.game}.")
+        _, reset_tick, first_tick = _REPLAY.unpack_from(data)
+        replay(self, reset_tick, first_tick, data[_REPLAY.size :], beat)

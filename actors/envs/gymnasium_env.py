@@ -1,0 +1,183 @@
+"""Any Gymnasium environment with image observations, in the place of a game.
+
+The rule: one agent step is one step of the environment (no frame skip, no pooling, no sticky actions, no no-ops); the
+observation, uint8 of shape [h, w], [h, w, 1] or [h, w, 3], becomes grey (luma 0.299 R + 0.587 G + 0.114 B, rounded),
+and its area average of 84x84 is the frame. Rewards, ends and truncation are the environment's own, and an episode is
+truncated after 27,000 steps at the latest. The environment must be deterministic: `reset(seed=...)` at each episode's
+start decides it, so that a snapshot is the seed's tick and the actions since.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import struct
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+from numpy.typing import NDArray
+
+from actors.env import Env, EnvError, Frame, Outcome
+from actors.envs.action_log import ActionLog, replay
+from actors.envs.film import Shot, in_colour
+from actors.pixels.frames import shrink_area
+from shared.config.protocols import LONGEST_EPISODE_STEPS
+from shared.prng import Stream, bits
+
+MOST_ACTIONS = 256
+"""The ring keeps an action in one byte."""
+SCREENS_PER_SECOND = 15.0
+"""Shown where the environment does not say; as many as a game of Atari has steps."""
+
+_HEAD = struct.Struct("<4sqqI")
+_MAGIC = b"RSG1"
+
+
+def _make(name: str) -> gymnasium.Env[Any, Any]:
+    """The environment of an id of Gymnasium's, be it registered by a module that is named before it (`module:Env-v0`),
+    or what `module:factory` returns. Raises `EnvError` with a sentence."""
+    module_name, colon, factory_name = name.partition(":")
+    if not colon:
+        try:
+            return gymnasium.make(name, disable_env_checker=True)
+        except Exception as error:  # the environment's own code: it may raise anything
+            raise EnvError(f"Gymnasium cannot make the environment {name!r}: {_told(error)}") from error
+    if not module_name or module_name.startswith("."):
+        raise EnvError(f"--env {name!r} names no module: it is `module:factory`, or an id of Gymnasium.")
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:  # as above
+        raise EnvError(
+            f"The module of --env {name!r} cannot be imported: {_told(error)}. It is looked for beside launch.py, "
+            "among the installed packages and in the folders of PYTHONPATH."
+        ) from error
+    if factory_name in gymnasium.registry:  # `module:Env-v0`, as Gymnasium itself takes it
+        return _make(factory_name)
+    factory = getattr(module, factory_name, None)
+    if not callable(factory):
+        raise EnvError(f"The module {module_name!r} has no function {factory_name!r} that makes an environment.")
+    try:
+        env = factory()
+    except Exception as error:  # as above
+        raise EnvError(f"{name} could not make an environment: {_told(error)}") from error
+    if not isinstance(env, gymnasium.Env):
+        raise EnvError(f"{name} returned a {type(env).__name__}; it must return a gymnasium.Env.")
+    return env
+
+
+def _told(error: Exception) -> str:
+    """An error of somebody else's code, whose text alone may say little."""
+    return str(error) if isinstance(error, gymnasium.error.Error) else f"{type(error).__name__}: {error}"
+
+
+def _checked_spaces(name: str, env: gymnasium.Env[Any, Any]) -> tuple[Box, Discrete]:
+    """The spaces; raises `EnvError` unless observations are images in bytes and actions a few numbered ones."""
+    observations, actions = env.observation_space, env.action_space
+    if not isinstance(observations, Box) or observations.dtype != np.uint8 or not _is_image(observations.shape):
+        raise EnvError(
+            f"The observations of {name} are {observations}; "
+            "images are needed: a Box of uint8 with shape (h, w), (h, w, 1) or (h, w, 3)."
+        )
+    if not isinstance(actions, Discrete) or not 2 <= actions.n <= MOST_ACTIONS:
+        raise EnvError(f"The actions of {name} are {actions}; a Discrete of 2 to {MOST_ACTIONS} actions is needed.")
+    return observations, actions
+
+
+def _names(env: gymnasium.Env[Any, Any], first: int, actions: int) -> tuple[str, ...]:
+    """The environment's own names of its actions, where it has any; else their numbers, from `first` on."""
+    numbers = tuple(str(first + action) for action in range(actions))
+    meanings = getattr(env.unwrapped, "get_action_meanings", None)
+    names = tuple(str(name) for name in meanings()) if callable(meanings) else numbers
+    return names if len(names) == actions else numbers
+
+
+def _is_image(shape: tuple[int, ...]) -> bool:
+    return len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3))
+
+
+class GymnasiumEnv(Env):
+    """One Gymnasium environment, greyed and shrunk."""
+
+    def __init__(self, name: str, seed: int, index: int) -> None:
+        """Make the environment; raises `EnvError` when that fails or its spaces do not fit.
+
+        Args:
+            name: a Gymnasium id, `module:Id-v0` or `module:factory`.
+            seed: of the run.
+            index: global index of the env; with seed and tick it decides the seed of each episode.
+        """
+        self._name = name
+        self._env = _make(name)
+        observations, actions = _checked_spaces(name, self._env)
+        self._shape = observations.shape
+        self._first_action = int(actions.start)
+        self.actions = int(actions.n)
+        self.action_names = _names(self._env, self._first_action, self.actions)
+        self.screens_per_second = float(self._env.metadata.get("render_fps") or SCREENS_PER_SECOND)
+        self._seed = seed
+        self._index = index
+        self._log = ActionLog()
+        self._check = 0
+        self._shots: list[Shot] | None = None
+
+    def reset(self, tick: int, frame: Frame) -> None:
+        """Begin an episode with the seed of (seed, index, tick)."""
+        episode_seed = bits(self._seed, Stream.ENV_SEED, self._index, tick) & 0x7FFF_FFFF
+        observation, _ = self._env.reset(seed=episode_seed)
+        self._log.begin(tick)
+        self._write(observation, frame)
+
+    def step(self, tick: int, action: int, frame: Frame) -> Outcome:
+        """One step of the environment; truncates after `LONGEST_EPISODE_STEPS`."""
+        self._log.append(tick, action)
+        observation, reward, terminated, truncated, _ = self._env.step(action + self._first_action)
+        if not math.isfinite(reward):
+            raise EnvError(f"{self._name} gave the reward {reward}; rewards must be finite numbers.")
+        self._write(observation, frame)
+        if self._shots is not None:
+            self._shots.append(Shot(in_colour(np.array(observation)), float(reward)))
+        too_long = len(self._log) >= LONGEST_EPISODE_STEPS
+        return Outcome(float(reward), bool(terminated), bool(truncated) or too_long, False)
+
+    def close(self) -> None:
+        """Close the environment."""
+        self._env.close()
+
+    def film(self) -> list[Shot]:
+        """The observation of every step from now on, in colour where it has any."""
+        self._shots = []
+        return self._shots
+
+    def _write(self, observation: Any, frame: Frame) -> None:
+        """Grey and shrink an observation into `frame`."""
+        image: NDArray[np.uint8] = np.asarray(observation)
+        if image.dtype != np.uint8 or image.shape != self._shape:
+            raise EnvError(
+                f"{self._name} gave an observation of {image.dtype}{list(image.shape)}; "
+                f"its observation space promises uint8{list(self._shape)}."
+            )
+        if image.ndim == 3 and image.shape[2] == 3:
+            luma = image.astype(np.uint32) @ np.array([299, 587, 114], np.uint32)
+            image = ((luma + 500) // 1000).astype(np.uint8)
+        shrink_area(image.reshape(image.shape[:2]), frame)
+        self._check = zlib.crc32(frame.tobytes())
+
+    def snapshot(self) -> bytes:
+        """The tick of the reset, the actions since, and a sum over the newest frame that the replay must meet."""
+        return _HEAD.pack(_MAGIC, self._log.reset_tick, self._log.first_tick, self._check) + self._log.actions
+
+    def restore(self, data: bytes, beat: Callable[[], None] = lambda: None) -> None:
+        """Play the episode again. Raises `EnvError` for foreign bytes and when the replay ends in another frame."""
+        if len(data) < _HEAD.size or data[:4] != _MAGIC:
+            raise EnvError(f"The {len(data)} bytes to restore are not a snapshot of {self._name}.")
+        _, reset_tick, first_tick, check = _HEAD.unpack_from(data)
+        replay(self, reset_tick, first_tick, data[_HEAD.size :], beat)
+        if self._check != check:
+            raise EnvError(
+                f"{self._name} did not repeat its episode: the same seed and actions gave another frame. "
+                "Only deterministic environments can be restored."
+            )

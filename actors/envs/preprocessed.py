@@ -1,0 +1,61 @@
+"""A game as an ordinary Gymnasium env, made of Gymnasium's own wrappers, with the preprocessing of a protocol."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ale_py
+import gymnasium
+from ale_py.registration import rom_id_to_name
+from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
+
+from actors.env import EnvError
+from actors.envs.atari import FIRE, action_set
+from shared.config.protocols import PROTOCOLS
+from shared.config.settings import FRAME_SIDE, FRAME_SKIP, STACK, Play
+
+
+class FireOnReset(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Plays FIRE once after every reset: here for one whole step, four frames, and not for one."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], fire: int) -> None:
+        """`fire`: the action's number in the env."""
+        super().__init__(env)
+        self._fire = fire
+
+    def reset(self, **settings: Any) -> tuple[Any, dict[str, Any]]:
+        """As the env's, and the observation after FIRE."""
+        self.env.reset(**settings)
+        observation, _, _, _, info = self.env.step(self._fire)
+        return observation, info
+
+
+def gymnasium_env(play: Play, max_frames: int, settings: dict[str, Any]) -> gymnasium.Env[Any, Any]:
+    """The game of `play` under its protocol, as in an evaluation: lost lives end nothing, rewards are raw.
+
+    Args:
+        max_frames: emulator frames after which an episode is cut; unlike in an evaluation, no-ops are counted.
+        settings: more of them for `gymnasium.make`.
+
+    Raises:
+        EnvError: `play` is of another environment than ale-py's games.
+    """
+    if play.env is not None:
+        raise EnvError(
+            f"The agent was trained on {play.env}; make that environment yourself, in frames of 84x84 greys."
+        )
+    gymnasium.register_envs(ale_py)
+    protocol = PROTOCOLS[play.protocol]
+    env = gymnasium.make(
+        f"ALE/{rom_id_to_name(play.game)}-v5",
+        frameskip=1,
+        repeat_action_probability=protocol.sticky,
+        full_action_space=protocol.action_set == "full",
+        max_num_frames_per_episode=max_frames,
+        **settings,
+    )
+    env = AtariPreprocessing(env, noop_max=protocol.noop_max, frame_skip=FRAME_SKIP, screen_size=FRAME_SIDE)
+    numbers = action_set(play.game, protocol)
+    if protocol.fire_on_reset and FIRE in numbers:
+        env = FireOnReset(env, numbers.index(FIRE))
+    return FrameStackObservation(env, STACK, padding_type="zero")

@@ -1,0 +1,269 @@
+"""From the emulator's screens to the 84x84 frame in its ring slot, in one pass.
+
+The result equals, bit for bit, `cv2.resize(maximum(grey_a, grey_b), (84, 84), interpolation=INTER_AREA)`, where the
+greys are those of `ALEInterface.getScreenGrayscale`. OpenCV sums in float32: across, with the weight of every source
+column, and then down, with the weight of every source row; halves round to even. The kernel does the same sums in the
+same order, so ties fall alike; what it saves is work whose result is known:
+
+- a line of the frame whose rows of the screens did not change since the last call is the line of the last frame;
+- colour indices are looked up in pairs (65,536 pairs of indices -> pairs of greys), which also parts even columns
+  from odd ones, so that the sums across run over contiguous memory;
+- a row that equals the row above it in both screens keeps the sums of that row;
+- a row that is equal in both screens is looked up once.
+
+*Rows* are those of a screen, *lines* those of a frame.
+
+`fastmath` stays off: fused or reordered sums would round otherwise.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from math import ceil, floor
+from typing import TypeAlias
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from shared.config.settings import FRAME_SIDE
+
+SCREEN_WIDTH = 160
+_PERIOD = 21
+"""160 columns on 84 are 40 on 21, four times over: the weights across repeat with this period."""
+_COLUMNS = 24
+"""A period is computed in as many columns, with weight 0 beyond 21: whole vector registers of eight."""
+
+Bytes: TypeAlias = NDArray[np.uint8]
+Floats: TypeAlias = NDArray[np.float32]
+
+
+def area_weights(source: int, target: int) -> list[list[tuple[int, np.float32]]]:
+    """What each of `target` output pixels takes from a line of `source` pixels: (source pixel, float32 weight).
+
+    Weights are overlaps divided by the width of an output pixel; computed in double and rounded once, and overlaps
+    below 1e-3 dropped, as OpenCV documents INTER_AREA by its code (`computeResizeAreaTab`).
+    """
+    scale = source / target
+    table = []
+    for pixel in range(target):
+        low, high = pixel * scale, (pixel + 1) * scale
+        width = min(scale, source - low)
+        last = min(floor(high), source - 1)
+        first = min(ceil(low), last)
+        parts = []
+        if first - low > 1e-3:
+            parts.append((first - 1, np.float32((first - low) / width)))
+        parts += [(index, np.float32(1.0 / width)) for index in range(first, last)]
+        if high - last > 1e-3:
+            parts.append((last, np.float32(min(high - last, 1.0, width) / width)))
+        table.append(parts)
+    return table
+
+
+def _across() -> Floats:
+    """Weights of one period across: float32[4, 24], for columns 2k-2, 2k-1, 2k, 2k+1 of output pixel k."""
+    weights = np.zeros((4, _COLUMNS), np.float32)
+    for pixel, parts in enumerate(area_weights(SCREEN_WIDTH, FRAME_SIDE)[:_PERIOD]):
+        for column, weight in parts:
+            weights[column - 2 * pixel + 2, pixel] = weight
+    return weights
+
+
+_ACROSS = _across()
+"""Constant for the kernel, which is compiled with it."""
+
+
+@cache
+def _line(source: int) -> tuple[NDArray[np.int64], Floats]:
+    """`area_weights(source, 84)` as arrays: source pixels int64[84, n] and weights float32[84, n], at least 4 wide.
+
+    Beyond an output pixel's own parts the weight is 0 and the pixel is its last one.
+    """
+    table = area_weights(source, FRAME_SIDE)
+    widest = max(4, *map(len, table))
+    pixels = np.array([[parts[min(n, len(parts) - 1)][0] for n in range(widest)] for parts in table], np.int64)
+    weights = np.zeros((FRAME_SIDE, widest), np.float32)
+    for pixel, parts in enumerate(table):
+        weights[pixel, : len(parts)] = [weight for _, weight in parts]
+    return pixels, weights
+
+
+def pair_table(greys: Bytes) -> NDArray[np.uint16]:
+    """The table of pairs of pixels, uint16[65536], from a table of single ones, uint8[256]."""
+    pairs = np.empty((256, 256, 2), np.uint8)  # [second pixel, first pixel]: memory order of a little-endian uint16
+    pairs[..., 0] = greys[None, :]
+    pairs[..., 1] = greys[:, None]
+    return pairs.view("<u2").ravel().astype(np.uint16)
+
+
+@njit(cache=True, nogil=True)
+def _find_stale(screens, rows, apart, stale, needed):  # type: ignore[no-untyped-def]
+    """Mark the lines to be made anew, `stale`, and the rows that they are made of, `needed`.
+
+    A row stayed the same if both screens show in it what the shown ones both showed. So only the second of these is
+    read; lines whose rows differed between the two, `apart`, are always made anew.
+    """
+    first = screens[0].ravel()
+    second = screens[1].ravel()
+    shown = screens[3].ravel()
+    for line in range(84):
+        start = np.uint64(20 * rows[line, 0])
+        stop = np.uint64(20 * rows[line, 3] + 20)
+        differs = apart[line]
+        for k in range(start, stop):
+            differs |= (first[k] ^ second[k]) | (second[k] ^ shown[k])
+        stale[line] = differs != 0
+        if stale[line]:
+            needed[rows[line, 0] : rows[line, 3] + 1] = True
+            differs = np.uint64(0)
+            for k in range(start, stop):
+                differs |= first[k] ^ second[k]
+            apart[line] = differs
+
+
+@njit(cache=True, nogil=True)
+def _sum_across(screens, needed, pairs, sums, source):  # type: ignore[no-untyped-def]
+    """Sums across the `needed` rows, pooled: `source` says which row of `sums` stands for each. Keeps them as shown."""
+    low = np.uint16(255)
+    eight = np.uint16(8)
+    a, b, shown_a, shown_b = screens[0], screens[1], screens[2], screens[3]
+    pairs_a = a.view(np.uint16)
+    pairs_b = b.view(np.uint16)
+    grey = np.empty(80, np.uint16)
+    other = np.empty(80, np.uint16)
+    even = np.zeros(85, np.float32)  # pooled greys of a row, behind one zero and before zeros
+    odd = np.zeros(85, np.float32)
+    above = False
+    for y in range(a.shape[0]):
+        if not needed[y]:
+            above = False
+            continue
+        for k in range(20):
+            shown_a[y, k] = a[y, k]
+        for k in range(20):
+            shown_b[y, k] = b[y, k]
+        if above:
+            differs = np.uint64(0)
+            for k in range(20):
+                differs |= (a[y, k] ^ a[y - 1, k]) | (b[y, k] ^ b[y - 1, k])
+            if differs == 0:
+                source[y] = source[y - 1]
+                continue
+        above = True
+        source[y] = y
+        for k in range(80):
+            grey[k] = pairs[pairs_a[y, k]]
+        differs = np.uint64(0)
+        for k in range(20):
+            differs |= a[y, k] ^ b[y, k]
+        if differs == 0:
+            for k in range(80):
+                even[k + 1] = np.float32(np.uint16(grey[k] & low))
+                odd[k + 1] = np.float32(np.uint16(grey[k] >> eight))
+        else:
+            for k in range(80):
+                other[k] = pairs[pairs_b[y, k]]
+            for k in range(80):
+                even[k + 1] = np.float32(np.uint16(max(np.uint16(grey[k] & low), np.uint16(other[k] & low))))
+                odd[k + 1] = np.float32(np.uint16(max(np.uint16(grey[k] >> eight), np.uint16(other[k] >> eight))))
+        for period in range(4):
+            column = period * 20
+            pixel = period * 21
+            for k in range(24):  # columns 21, 22, 23 are junk, which the next period overwrites or nobody reads
+                sums[y, pixel + k] = (
+                    (even[column + k] * _ACROSS[0, k] + odd[column + k] * _ACROSS[1, k])
+                    + even[column + k + 1] * _ACROSS[2, k]
+                ) + odd[column + k + 1] * _ACROSS[3, k]
+
+
+@njit(cache=True, nogil=True)
+def _pool_and_shrink(screens, pairs, rows, down, apart, frame, out):  # type: ignore[no-untyped-def]
+    """Pool and shrink two screens.
+
+    Args:
+        screens: uint64[4, height, 20], eight pixels a word: two new screens, and the two that `frame` shows, which
+            become equal to the new ones.
+        pairs: uint16[65536], greys of a pair of pixels.
+        rows: int64[84, 4]; down: float32[84, 4]: which rows make a line, and their weights.
+        apart: uint64[84]: not 0 where the two shown screens differ in the rows of a line.
+        frame: uint8[84, 84]: the last frame, which becomes the new one.
+        out: uint8[84, 84]: where the new frame is wanted too.
+    """
+    height = screens.shape[1]
+    stale = np.empty(84, np.bool_)
+    needed = np.zeros(height, np.bool_)
+    _find_stale(screens, rows, apart, stale, needed)
+    sums = np.empty((height, 87), np.float32)
+    source = np.empty(height, np.int64)
+    _sum_across(screens, needed, pairs, sums, source)
+    for line in range(84):
+        if stale[line]:
+            row0 = source[rows[line, 0]]
+            row1 = source[rows[line, 1]]
+            row2 = source[rows[line, 2]]
+            row3 = source[rows[line, 3]]
+            weight0 = down[line, 0]
+            weight1 = down[line, 1]
+            weight2 = down[line, 2]
+            weight3 = down[line, 3]
+            for x in range(84):
+                total = ((sums[row0, x] * weight0 + sums[row1, x] * weight1) + sums[row2, x] * weight2) + (
+                    sums[row3, x] * weight3
+                )
+                frame[line, x] = np.uint8(np.int32(np.rint(total)))
+        for x in range(84):
+            out[line, x] = frame[line, x]
+
+
+class Shrinker:
+    """Pools two screens of one emulator and shrinks them to 84x84; keeps those of the last frame (140 KB)."""
+
+    def __init__(self, height: int, pairs: NDArray[np.uint16]) -> None:
+        """`pairs` is the `pair_table` of the screens' colours; `height` is 84 to 250 lines."""
+        screens = np.zeros((4, height, SCREEN_WIDTH), np.uint8)
+        self.screens = screens[:2]
+        """The two screens of the next frame, to be written: uint8[2, height, 160]."""
+        self.shown = screens[2:]
+        """The two screens of the last frame, to be read: uint8[2, height, 160]."""
+        rows, down = _line(height)
+        apart = np.zeros(FRAME_SIDE, np.uint64)
+        frame = np.full((FRAME_SIDE, FRAME_SIDE), pairs[0] & 0xFF, np.uint8)  # what screens of zeros become
+        self._parts = (screens.view(np.uint64), pairs, rows, down, apart, frame)
+
+    def __call__(self, out: Bytes) -> None:
+        """Write the frame of `screens` into `out` (uint8[84, 84])."""
+        _pool_and_shrink(*self._parts, out)
+
+
+@njit(cache=True, nogil=True)
+def _shrink_area(grey, rows, down, columns, across, out):  # type: ignore[no-untyped-def]
+    """Area average of an image of any size: uint8[height, width] -> uint8[84, 84], halves to even."""
+    for y in range(84):
+        for x in range(84):
+            total = np.float32(0.0)
+            for i in range(rows.shape[1]):
+                row = np.float32(0.0)
+                for j in range(columns.shape[1]):
+                    row += grey[rows[y, i], columns[x, j]] * across[x, j]
+                total += row * down[y, i]
+            out[y, x] = np.uint8(np.int32(np.rint(total)))
+
+
+def shrink_area(grey: Bytes, out: Bytes) -> None:
+    """Write an image of any size (uint8[height, width]) as its area average into `out` (uint8[84, 84]).
+
+    Every output pixel is the mean of the part of the image that it covers; smaller ones grow by that rule too.
+    """
+    if grey.shape == out.shape:
+        out[:] = grey
+        return
+    height, width = grey.shape
+    _shrink_area(grey, *_line(height), *_line(width), out)
+
+
+def compile_kernels() -> None:
+    """Compile what actors run and leave it in numba's cache on disk, so that they only load it."""
+    out = np.empty((FRAME_SIDE, FRAME_SIDE), np.uint8)
+    Shrinker(210, np.zeros(65_536, np.uint16))(out)
+    shrink_area(np.zeros((210, SCREEN_WIDTH), np.uint8), out)

@@ -1,0 +1,74 @@
+"""What a process does before its first tensor operation, so that it computes the same bits every time."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from functools import partial
+
+import torch
+
+from shared.errors import ConfigError
+from shared.process.cublas import SAME_BITS, WORKSPACE
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
+_LARGEST_HEAP_BLOCK = 32 << 20
+"""The most that the C library lets `_M_MMAP_THRESHOLD` be; activations of a chunk stay below it."""
+
+
+def prepare_torch(device: torch.device, precision: str, threads: int, *, deterministic: bool = True) -> None:
+    """Make this process compute the same bits every time. Call it before the first tensor operation.
+
+    `threads` is part of the result: sums are split by it, so it is never left to the library. On CUDA the
+    environment must hold a workspace of `shared.process.cublas` already when the process starts. Without
+    `deterministic` the libraries take whichever kernels they prefer, or find fastest by trying.
+
+    Raises:
+        ConfigError: the environment does not hold it.
+    """
+    # Optimiser moments of unused weights decay into denormals, which cost a hundred times a normal number. Set
+    # before the threads of the pool exist, which inherit it.
+    torch.set_flush_denormal(True)
+    torch.set_num_threads(threads)
+    _keep_freed_memory()
+    # The same switch as use_deterministic_algorithms, which would import torch's compiler for it: 1.5 s.
+    torch.set_deterministic_debug_mode("error" if deterministic else "default")
+    # Deterministic mode also fills every fresh tensor, to expose reads of unwritten memory: a pass over memory
+    # for each temporary, which changes no result here.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    if device.type == "cuda":
+        workspace = os.environ.get(WORKSPACE)
+        if workspace not in SAME_BITS:
+            raise ConfigError(
+                f"{WORKSPACE} is {workspace!r} in the environment; only {' and '.join(SAME_BITS)} give the same bits "
+                "every time. Unset it: it is then set before CUDA starts."
+            )
+        torch.backends.cudnn.benchmark = not deterministic
+        torch.backends.cudnn.deterministic = deterministic
+        torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+        torch.backends.cudnn.allow_tf32 = precision == "tf32"
+        torch.cuda.set_device(device)
+
+
+def dtype_of(precision: str) -> torch.dtype:
+    """What matrices are multiplied in: bfloat16 with bf16, float32 with fp32 and tf32."""
+    return torch.bfloat16 if precision == "bf16" else torch.float32
+
+
+def device_bytes_of(device: torch.device) -> Callable[[], int] | None:
+    """What tells the memory that PyTorch holds on `device` for this process, without the context; None on a CPU."""
+    return partial(torch.cuda.memory_reserved, device) if device.type == "cuda" else None
+
+
+def _keep_freed_memory() -> None:
+    """Have the C library keep what is freed, where it can.
+
+    Every update allocates and frees the same megabytes; given back to the system, they return as page faults. Threads
+    share one heap, because the library always gives back what is free at the end of another one.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _LARGEST_HEAP_BLOCK)
+        mallopt(_M_TRIM_THRESHOLD, 1 << 30)
+        mallopt(_M_ARENA_MAX, 1)

@@ -1,0 +1,48 @@
+"""Fresh parameters."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from shared.network_spec import Network, parameters_of
+from shared.prng import Stream, bits
+
+POWER_ITERATIONS = 15
+"""From a random vector, before the first pass."""
+
+
+def initial_parameters(network: Network, seed: int) -> NDArray[np.float32]:
+    """Fresh parameters float32[P]: weights and biases uniform in +-1/sqrt(fan-in), as PyTorch's layers begin.
+
+    Torch7, in which the DQN of 2015 was written, begins its layers the same way; so do noisy layers, whose sigma is
+    sigma_0/sqrt(fan-in) (Fortunato et al. 2018, section 3.2). Drawn on the CPU, so that all devices begin alike.
+    """
+    generator = torch.Generator().manual_seed(bits(seed, Stream.NETWORK) >> 1)
+    vectors = torch.Generator().manual_seed(bits(seed, Stream.POWER_ITERATION) >> 1)
+    pieces, bound = [], 0.0
+    for name, shape in parameters_of(network).shapes:
+        kind, count = name.rpartition(".")[2], math.prod(shape)
+        if "_norm." in name:
+            pieces.append(torch.full((count,), float(kind == "weight")))
+        elif kind in ("weight_sigma", "bias_sigma"):
+            pieces.append(torch.full((count,), network.noisy * bound))
+        elif kind == "u":
+            pieces.append(_singular_vector(pieces[-2].view(count, -1), torch.randn(count, generator=vectors)))
+        else:
+            bound = 1.0 / math.sqrt(math.prod(shape[1:])) if kind == "weight" else bound
+            pieces.append((torch.rand(count, generator=generator) * 2.0 - 1.0) * bound)
+    return torch.cat(pieces).numpy()
+
+
+def _singular_vector(matrix: Tensor, u: Tensor) -> Tensor:
+    """Near the left singular vector of the largest singular value; so begins PyTorch's `spectral_norm`, too."""
+    exact, u = matrix.double(), u.double()
+    for _ in range(POWER_ITERATIONS):
+        u = F.normalize(exact @ (exact.t() @ u), dim=0)
+    return u.float()

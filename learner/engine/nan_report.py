@@ -1,0 +1,96 @@
+"""What is left for a person when numbers cease to be finite: the update that did it, with all that went into it.
+
+A round is looked at when it ends, since looking costs a GPU its pace. So the updates since the learner's newest
+snapshot are done again, one by one, which gives the same numbers, until one after which something is not finite.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import save
+
+from learner.engine.trainer import NonFiniteError, Trainer
+from shared.files.atomic import write_atomic
+from shared.memory.board import Phase
+from shared.memory.run_memory import Memory
+from shared.memory.wait import Waiter
+
+SAVED = "nan-report-{round}-{update}"
+"""Name of the two files in the run directory, .json and .safetensors."""
+
+Arrays = dict[str, NDArray[np.generic]]
+
+
+def report(memory: Memory, waiter: Waiter, trainer: Trainer, run_dir: Path, found: NonFiniteError) -> str:
+    """Write down what made the numbers of the present round cease to be finite; what is in memory stays as it is.
+
+    Args:
+        trainer: of the learner; its state is of no use any more, and afterwards neither.
+        found: what was noticed.
+
+    Returns:
+        A sentence that says where to look.
+
+    Raises:
+        Stopped: the run is to end.
+    """
+    memory.board.phase[waiter.process] = Phase.REDOING
+    found_again, arrays, update = _do_again(memory, waiter, trainer, found.round)
+    config = memory.plan.config
+    content = {
+        "said": str(found),
+        "found_again": found_again,
+        "round": found.round if not found_again else trainer.round,
+        "update_of_round": update,
+        "sums": found.sums,
+        "not_finite": {name: int((~np.isfinite(array)).sum()) for name, array in arrays.items()},
+        "learning_rate": config.learn.learning_rate,
+        "optimizer": config.learn.optimizer,
+        "network": str(memory.plan.network),
+        "precision": config.machine.precision,
+        "device": config.machine.device,
+        "config_digest": config.digest(),
+        "last_good_boundary": max(0, memory.board.committed),
+    }
+    path = run_dir / SAVED.format(round=content["round"], update=update)
+    try:
+        write_atomic(path.with_suffix(".safetensors"), save(arrays))
+        write_atomic(path.with_suffix(".json"), json.dumps(content, indent=1).encode() + b"\n")
+    except OSError as error:
+        return f"A report could not be written ({error.strerror})."
+    if not found_again:
+        return f"Done again, the same updates stayed finite: the machine's arithmetic cannot be trusted ({path}.json)."
+    return f"{path}.json says which update did it; .safetensors beside it holds its batch and the parameters before."
+
+
+def _do_again(memory: Memory, waiter: Waiter, trainer: Trainer, last: int) -> tuple[bool, Arrays, int]:
+    """The updates from the newest snapshot to the end of round `last`, until one is not finite.
+
+    Returns:
+        Whether one was; the arrays of that update, or of the last one; its number in its round, from 0.
+    """
+    sizes = memory.sizes
+    before = np.zeros(memory.plan.parameters.count, np.float32)
+    boundary, update = memory.learner_snapshots.newest(), 0
+    state = memory.learner_snapshots.read(boundary) if boundary >= 0 else None
+    if state is None:
+        trainer.initialise()
+    else:
+        trainer.load(state)
+    for round_ in range(max(0, boundary), last + 1):
+        for update in range(trainer.begin_round(round_, sizes.window_end(round_))):
+            trainer.store({"online": before})
+            trainer.run(1)
+            waiter.beat()
+            try:
+                trainer.check()
+            except NonFiniteError:
+                return True, trainer.last_update() | {"parameters_before": before}, update
+        trainer.end_round()  # which teaches the priorities
+        if sizes.target_changes_after(round_):
+            trainer.update_target()
+    return False, trainer.last_update() | {"parameters_before": before}, update

@@ -1,0 +1,224 @@
+"""The optimisers, on flat vectors: centred RMSProp as in Mnih et al. 2015, and Adam (Kingma & Ba 2015).
+
+On a CPU a step is one pass over memory, compiled: it reads the gradient as it comes (float32, or bfloat16 bits), moves
+parameters and moments, and writes the bfloat16 copy that the next forward pass reads. The same in PyTorch's operations
+reads and writes the vectors several times (docs/performance.md has the figures). On other devices it is a handful of
+PyTorch operations, fit for capture into a graph: the number of the step is a tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import torch
+from numba import njit
+from numpy.typing import NDArray
+from torch import Tensor
+
+from learner.engine.side_stream import Aside
+from learner.networks.model import Model
+from shared.config.settings import Learn
+
+ADAM_MEAN_DECAY = 0.9
+"""Adam's beta1; beta2 is `Learn.optimizer_decay`."""
+
+_Vectors = tuple[NDArray, NDArray, NDArray, NDArray, NDArray, NDArray]
+_TINY = 1e-6
+_ONE = np.float32(1.0)
+_HALF = np.uint32(16)
+_ROUND = np.uint32(0x7FFF)
+_ODD = np.uint32(1)
+_PARTS = 1024
+
+
+@njit(inline="always", error_model="numpy")
+def _widen(half):  # type: ignore[no-untyped-def]
+    """The float32 of a bfloat16's bits."""
+    return np.uint32(np.uint32(half) << _HALF).view(np.float32)
+
+
+@njit(inline="always", error_model="numpy")
+def _narrow(x):  # type: ignore[no-untyped-def]
+    """The bits of the bfloat16 nearest to a float32, ties to even. The NaN that arithmetic makes stays one."""
+    b = np.float32(x).view(np.uint32)
+    odd = np.uint32(np.uint32(b >> _HALF) & _ODD)
+    return np.uint16(np.uint32(np.uint32(b + np.uint32(_ROUND + odd)) >> _HALF))
+
+
+@njit(error_model="numpy", cache=True, nogil=True)
+def _sum_of_squares(half):  # type: ignore[no-untyped-def]
+    """Of bfloat16 bits, in parts that a processor adds up side by side."""
+    parts = np.zeros(_PARTS, np.float32)
+    whole = half.size - half.size % _PARTS
+    for first in range(0, whole, _PARTS):
+        for part in range(_PARTS):
+            g = _widen(half[first + part])
+            parts[part] += g * g
+    for i in range(whole, half.size):
+        g = _widen(half[i])
+        parts[i - whole] += g * g
+    total = 0.0
+    for share in parts:
+        total += float(share)
+    return total
+
+
+# The loops below work on float32[P]. With bfloat16, `half` and `shadow` are uint16[P], the bits of the gradient and of
+# the parameters' copy, and `gradient` is [0]; else these two are [0] and `gradient` is float32[P].
+
+
+@njit(error_model="numpy", cache=True, nogil=True)
+def _rmsprop(x, shadow, gradient, half, mean, square, scale, decay, rate, epsilon):  # type: ignore[no-untyped-def]
+    """x -= rate * g / sqrt(E[g^2] - E[g]^2 + epsilon) (Graves 2013, equations 38 to 41, without momentum)."""
+    narrow = half.size > 0
+    for i in range(x.size):
+        g = scale * (_widen(half[i]) if narrow else gradient[i])
+        m = decay * mean[i] + (_ONE - decay) * g
+        n = decay * square[i] + (_ONE - decay) * (g * g)
+        mean[i] = m
+        square[i] = n
+        moved = x[i] - rate * g / np.sqrt(n - m * m + epsilon)
+        x[i] = moved
+        if narrow:
+            shadow[i] = _narrow(moved)
+
+
+@njit(error_model="numpy", cache=True, nogil=True)
+def _adam(  # type: ignore[no-untyped-def]
+    x, shadow, gradient, half, mean, square, scale, decay, rate, epsilon, mean_decay, correction
+):
+    """x -= rate * m / (sqrt(n * correction) + epsilon), where rate holds the correction of m."""
+    narrow = half.size > 0
+    for i in range(x.size):
+        g = scale * (_widen(half[i]) if narrow else gradient[i])
+        m = mean_decay * mean[i] + (_ONE - mean_decay) * g
+        n = decay * square[i] + (_ONE - decay) * (g * g)
+        mean[i] = m
+        square[i] = n
+        moved = x[i] - rate * m / (np.sqrt(n * correction) + epsilon)
+        x[i] = moved
+        if narrow:
+            shadow[i] = _narrow(moved)
+
+
+def _bits(vector: Tensor) -> NDArray[np.uint16]:
+    """The bits of a bfloat16 vector, as a view; nothing of a float32 one."""
+    if vector.dtype == torch.bfloat16:
+        return vector.view(torch.uint16).numpy()
+    return np.empty(0, np.uint16)
+
+
+class Optimizer:
+    """Moments and steps for one set of weights.
+
+    Attributes:
+        gradient: float32[Q] or bfloat16[Q], as the weights' shadow (learner/networks/model.py); what `step` takes.
+        mean, square: float32[Q], moments of the gradient.
+        gradient_scale: what the gradient of a sum over the batch is to be multiplied with before it comes here.
+    """
+
+    def __init__(self, weights: Model, learn: Learn, clip: float | None = None) -> None:
+        """`clip` is the greatest norm of the gradient of the batch's mean; None: unbounded."""
+        self.gradient = torch.zeros_like(weights.shadow)
+        self.mean = torch.zeros_like(weights.master)
+        self.square = torch.zeros_like(weights.master)
+        # The epsilon of 2015 belongs to gradients summed over the batch (DeepMind's dqn_zoo, which averages, divides
+        # it by 32 ** 2); the values of Adam's in use belong to averaged ones.
+        self.gradient_scale = 1.0 if learn.optimizer == "rmsprop" else 1.0 / learn.batch_size
+        self._weights = weights
+        self._learn = learn
+        self._steps = torch.zeros((), device=weights.master.device)
+        self._compiled = weights.master.device.type == "cpu"
+        # As a bound for the gradient that comes here, which may be that of the batch's sum.
+        self._bound = None if clip is None else clip * self.gradient_scale * learn.batch_size
+        cut = weights.cut
+        self._parts = [self._vectors(part) for part in (slice(0, cut), slice(cut, None))] if self._compiled else []
+
+    def begin(self, steps: int) -> None:
+        """State how many steps were done before; Adam corrects its moments by it."""
+        self._steps.fill_(steps)
+
+    def step(self, aside: Aside) -> None:
+        """Move the weights by the gradient and bring their shadow up to date.
+
+        On a CPU, those behind the convolutions are moved aside: nobody reads them until `aside.settle()`.
+        """
+        if self._learn.optimizer == "adam":
+            self._steps += 1
+        if self._compiled:
+            convolutions, matrices = self._parts
+            move = self.compiled_step()
+            aside.do(partial(move, matrices))
+            move(convolutions)
+            self._weights.refresh()
+        else:
+            self.torch_step()
+
+    def norm(self) -> Tensor:
+        """float32: the gradient's, before it is clipped."""
+        if self._compiled and self.gradient.dtype == torch.bfloat16:  # PyTorch's own would widen all of it first
+            return torch.tensor(_sum_of_squares(_bits(self.gradient)) ** 0.5, dtype=torch.float32)
+        return torch.linalg.vector_norm(self.gradient, dtype=torch.float32)
+
+    def _scale(self) -> Tensor:
+        """float32: what clips the gradient by its norm (Pascanu et al. 2013, algorithm 1)."""
+        return torch.ones(()) if self._bound is None else (self._bound / (self.norm() + _TINY)).clamp_(max=1.0)
+
+    def compiled_step(self) -> Callable[[_Vectors], None]:
+        """The step in one pass over memory: what moves a part of the weights."""
+        learn = self._learn
+        scale = np.float32(self._scale().item())
+        rate, epsilon = learn.learning_rate, np.float32(learn.optimizer_epsilon)
+        decay = np.float32(learn.optimizer_decay)
+        if learn.optimizer == "rmsprop":
+            return lambda part: _rmsprop(*part, scale, decay, np.float32(rate), epsilon)
+        t = self._steps.item()
+        rate /= 1.0 - ADAM_MEAN_DECAY**t
+        correction = np.float32(1.0 / (1.0 - learn.optimizer_decay**t))
+        rest = (scale, decay, np.float32(rate), epsilon, np.float32(ADAM_MEAN_DECAY), correction)
+        return lambda part: _adam(*part, *rest)
+
+    def _vectors(self, part: slice) -> _Vectors:
+        """What the compiled loops read and write of a part of the weights: views, good for ever."""
+        weights = self._weights
+        narrow = self.gradient.dtype == torch.bfloat16
+        return (
+            weights.master[part].numpy(),
+            _bits(weights.shadow[part]),
+            np.empty(0, np.float32) if narrow else self.gradient[part].numpy(),
+            _bits(self.gradient[part]),
+            self.mean[part].numpy(),
+            self.square[part].numpy(),
+        )
+
+    def torch_step(self) -> None:
+        """The step in PyTorch's operations."""
+        weights, learn = self._weights, self._learn
+        gradient = self.gradient.float()
+        if self._bound is not None:
+            gradient = gradient * self._scale()
+        decay = learn.optimizer_decay
+        if learn.optimizer == "rmsprop":
+            self.square.mul_(decay).addcmul_(gradient, gradient, value=1.0 - decay)
+            self.mean.lerp_(gradient, 1.0 - decay)
+            root = torch.addcmul(self.square, self.mean, self.mean, value=-1.0).add_(learn.optimizer_epsilon).sqrt_()
+            weights.master.addcdiv_(gradient, root, value=-learn.learning_rate)
+        else:
+            torch._fused_adam_(
+                [weights.master],
+                [gradient],
+                [self.mean],
+                [self.square],
+                [],
+                [self._steps],
+                lr=learn.learning_rate,
+                beta1=ADAM_MEAN_DECAY,
+                beta2=decay,
+                weight_decay=0.0,
+                eps=learn.optimizer_epsilon,
+                amsgrad=False,
+                maximize=False,
+            )
+        weights.cast()

@@ -1,0 +1,120 @@
+"""Working ahead: a second thread, and on a GPU a second stream and graphs captured beforehand.
+
+Nothing here waits for a GPU but `Graphs.capture`, at the start. Order is kept by events, for which the GPU waits: what
+is begun ahead comes after everything asked for until then, or only after what was begun ahead before; what is asked for
+after `settle` comes after it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import torch
+
+from shared.machine.cores import NICENESS
+
+
+class Ahead:
+    """One piece of work at a time, beside what the caller's thread (and, on a GPU, its stream) does."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._thread = ThreadPoolExecutor(1, "ahead", self._enter, (torch.get_num_threads(),))
+        self._next: Future[torch.cuda.Event | None] | None = None
+
+    def begin(self, work: Callable[[], None], *, after_all: bool = True) -> None:
+        """Do `work` in the second thread; on a GPU, after all that was asked of it so far. Settles the former work.
+
+        Without `after_all`, only after what was begun here before: it must touch nothing that the caller's stream does.
+        """
+        self.settle()
+        before = None
+        if self.stream is not None and after_all:
+            before = torch.cuda.Event()
+            before.record()
+        self._next = self._thread.submit(self._do, work, before)
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is work that is not settled."""
+        return self._next is not None
+
+    def settle(self) -> None:
+        """Let the work finish, if there is any. On a GPU, whatever is asked of it from here on comes after it."""
+        if self._next is None:
+            return
+        begun, self._next = self._next, None  # what it raises is raised once
+        done = begun.result()
+        if done is not None:
+            torch.cuda.current_stream().wait_event(done)
+
+    def _enter(self, threads: int) -> None:
+        """PyTorch keeps the number of threads, and CUDA the device, by thread; so does Linux the niceness.
+
+        On a CPU the caller and what it has done aside wait for each other in every update, and must not wait for this.
+        """
+        torch.set_num_threads(threads)
+        if self.stream is None:
+            os.nice(NICENESS)
+        else:
+            torch.cuda.set_device(self._device)
+
+    @torch.inference_mode()
+    def _do(self, work: Callable[[], None], before: torch.cuda.Event | None) -> torch.cuda.Event | None:
+        if self.stream is None:
+            work()
+            return None
+        with torch.cuda.stream(self.stream):
+            if before is not None:
+                self.stream.wait_event(before)
+            work()
+            done = torch.cuda.Event()
+            done.record()
+        return done
+
+
+class Graphs:
+    """Bodies of operations on tensors that stay where they are, each captured into a CUDA graph.
+
+    All of one object's graphs share their temporary memory, so they may run in any order, but never two at a time:
+    an object for each stream. They must be dropped together, too: with the first of them PyTorch gives back cuBLAS's
+    workspace of their stream, which the others still use. They are captured before anything runs beside them, since a
+    capture forbids much to other threads.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device  # which need not be the current one
+        self._graphs: dict[Hashable, torch.cuda.CUDAGraph] = {}
+        self._pool = torch.cuda.graph_pool_handle()
+        # A stream of its own, because libraries keep their workspace by stream, and a graph refers to it for ever.
+        self._stream = torch.cuda.Stream(device)
+
+    @torch.inference_mode()
+    def capture(self, name: Hashable, body: Callable[[], object]) -> None:
+        """Capture `body`. It is done once before: libraries set themselves up in a first pass, which no graph holds."""
+        self._stream.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(self._stream):
+            body()
+        self._stream.synchronize()
+        graph, failed = torch.cuda.CUDAGraph(), None
+        try:
+            with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
+                try:
+                    body()
+                except RuntimeError as error:
+                    failed = error
+                    raise
+        except RuntimeError as error:
+            # To end a capture in which something failed is an error, too, and would hide the one that says what.
+            raise (failed or error) from None
+        self._graphs[name] = graph
+
+    def __contains__(self, name: Hashable) -> bool:
+        return name in self._graphs
+
+    def replay(self, name: Hashable) -> None:
+        """Do what the body of this name does, in the current stream. Under `inference_mode`, as it was captured."""
+        self._graphs[name].replay()

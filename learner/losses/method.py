@@ -1,0 +1,108 @@
+"""What a method is: what outputs say of the return, and how they learn. Each is a file of `learner/methods`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from importlib import import_module
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from learner.losses.distributional_loss import midpoints
+from learner.methods import method_names
+from shared.config.settings import Extend
+from shared.errors import ConfigError
+from shared.network_spec import Network
+
+
+class Successor(NamedTuple):
+    """What follows n transitions, as the target network has it."""
+
+    outputs: Tensor
+    """float32[n, actions, atoms] in s'."""
+    policy: Tensor
+    """float32[n, actions]: how the outputs of the actions are mixed; one-hot of the best, or a soft policy."""
+    bonus: Tensor | None
+    """float32[n, actions], which is added to every output: the entropy of a soft policy; None: nothing."""
+    reward: Tensor
+    """float32[n]: R, of one step or more."""
+    discount: Tensor
+    """float32[n]: gamma^steps, or 0 where the return ended."""
+
+
+class Learned(NamedTuple):
+    """What one batch gives."""
+
+    loss: Tensor
+    """float32[n]."""
+    priority: Tensor
+    """float32[n]: how wrong each was, for prioritised replay."""
+    gradient: Tensor
+    """float32[n, actions, atoms]: of the sum of the losses by the outputs."""
+
+
+class Method(ABC):
+    """A method for one network. Its file says `METHOD = ...`, the class."""
+
+    samples = 0
+    """Fractions at which the return is learnt, the same number for both sides; 0: outputs have no fractions."""
+    policy_samples = 0
+    """Fractions whose mean is an action's value, evenly spaced."""
+    mixes = True
+    """Whether the outputs of several actions may be averaged, as a soft policy does."""
+    rescales = True
+    """Whether outputs are returns, which may be learnt on another scale."""
+    scalar = False
+    """Whether a transition's target is one number."""
+
+    def __init__(self, network: Network, extend: Extend, device: torch.device) -> None:
+        """`network` is one whose outputs mean what this method says."""
+        self.network, self.extend, self.device = network, extend, device
+
+    def policy_fractions(self, n: int, more: int = 0) -> Tensor:
+        """Fractions float32[n, policy_samples + more] that choose actions, the same in every row, and room for more."""
+        fractions = torch.zeros(n, self.policy_samples + more, device=self.device)
+        if self.policy_samples:
+            fractions[:, : self.policy_samples] = midpoints(self.policy_samples)
+        return fractions
+
+    @abstractmethod
+    def values(self, outputs: Tensor) -> Tensor:
+        """Q(s, .) float32[n, actions], on the scale that is learnt, of outputs [n, actions, atoms]."""
+
+    @abstractmethod
+    def target(self, successor: Successor) -> Tensor:
+        """What the chosen outputs move to, float32[n] or [n, atoms]."""
+
+    @abstractmethod
+    def loss(self, chosen: Tensor, target: Tensor, fractions: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Loss and priority float32[n] each, of the chosen action's outputs [n, atoms] at fractions [n, atoms]."""
+
+    def learn(self, outputs: Tensor, action: Tensor, target: Tensor, fractions: Tensor | None) -> Learned:
+        """Loss, priority and gradient of outputs [n, actions, atoms], the action as a one-hot [n, actions]."""
+        with torch.inference_mode(False), torch.enable_grad():
+            leaf = outputs.detach().clone().requires_grad_()
+            chosen = (leaf * action[:, :, None]).sum(1)
+            loss, priority = self.loss(chosen, target.clone(), fractions)
+            (gradient,) = torch.autograd.grad(loss.sum(), leaf)
+        return Learned(loss.detach(), priority.detach(), gradient)
+
+
+def method_of(network: Network, extend: Extend, device: torch.device) -> Method:
+    """The method of a network: `learner/methods/NAME.py`, with - as _.
+
+    Raises:
+        ConfigError: there is no such file, or it cannot do what `extend` asks for.
+    """
+    if network.method not in method_names():  # a file may name any
+        raise ConfigError(f"There is no method {network.method!r:.40} here: learner/methods lacks it.")
+    module = import_module(f"learner.methods.{network.method.replace('-', '_')}")
+    method: type[Method] = module.METHOD
+    for asked, may, flag in (
+        (extend.munchausen, method.mixes, "--munchausen"),
+        (extend.value_rescaling, method.rescales, "--value-rescaling"),
+    ):
+        if asked and not may:
+            raise ConfigError(f"{flag} makes no sense with --method {network.method} (docs/algorithms.md).")
+    return method(network, extend, device)

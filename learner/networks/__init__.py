@@ -1,0 +1,1 @@
+"""Networks: Q-values, their gradients, and actions. Read model first."""

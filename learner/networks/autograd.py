@@ -1,0 +1,293 @@
+"""Networks put together from parts, differentiated by PyTorch: residual, dueling, noisy, implicit.
+
+Parameters stand in the order of `shared.network_spec`. With bfloat16 the last layer of a stream and the normalisation
+of layers are computed in float32, from the master itself, as in plain networks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from learner.engine.device import dtype_of
+from learner.engine.host_transfer import Passage
+from learner.engine.side_stream import Aside
+from learner.networks.fused import CELL, PIXEL, frames_in, network_input
+from learner.networks.linear import Affine, linear
+from learner.networks.model import SideInputs
+from learner.networks.pooling import max_pool
+from learner.replay.gather import BLOCK
+from shared.config.settings import STACK
+from shared.network_spec import CONVOLUTIONS, COSINES, IMPALA, RESIDUALS, Network, ParameterSpec, parameters_of
+
+_TINY = 1e-12
+ALIGNED = 64
+"""Parameters begin at multiples of so many: kernels for matrices want addresses that are multiples of 16 bytes."""
+SIGMA = "_sigma"
+"""Ends the names of what scales the noise."""
+
+
+class Pass(NamedTuple):
+    """What a forward pass leaves for the backward pass: its graph."""
+
+    outputs: Tensor
+
+
+class ModularModel:
+    """Any network. See `learner.networks.model.Model`."""
+
+    def __init__(self, network: Network, device: torch.device, precision: str) -> None:
+        self.network = network
+        self._dtype = dtype_of(precision)
+        self._spec = parameters_of(network)
+        self._passage = Passage(self._spec.count, device)
+        self._places, size = _places(self._spec)
+        self.master = torch.zeros(size, device=device)
+        self.shadow = self.master if self._dtype == torch.float32 else self.master.to(self._dtype)
+        masters, shadows = self._views(self.master), self._views(self.shadow)
+        self._leaves = {name: (masters if _in_float32(name) else shadows)[name].detach() for name in self._places}
+        torso = [place.stop for name, place in self._places.items() if name.startswith(("conv", "block"))]
+        self.cut = max(torso)
+        self._noisy = self._noisy_layers()
+        self.noise = sum(count for pair in self._noisy.values() for count in pair)
+        self._layers = {name: self._affine(self._leaves, name) for name in self._linear_layers()}
+        self._cosines = math.pi * torch.arange(COSINES, device=device, dtype=torch.float32)
+        # Where gradients go: those of linear layers by themselves, the others from PyTorch's way back.
+        self._into: dict[str, Affine] = {}
+        self._others: tuple[list[Tensor], list[Tensor]] = [], []
+        self._aside = Aside()
+        # What power iteration found, to be kept after the backward pass, which needs all parameters as they were.
+        self._iterated: list[tuple[Tensor, Tensor]] = []
+
+    def to_inner(self, outer: NDArray[np.float32], inner: Tensor) -> None:
+        """See `Model`."""
+        views = self._views(inner)
+        inner.zero_()  # between parameters, too: a gradient that was not finite leaves no zeros there
+        for name, part in self._outer_parts(self._passage.to_device(outer)).items():
+            views[name].copy_(part)
+
+    def to_outer(self, inner: Tensor, outer: NDArray[np.float32]) -> None:
+        """See `Model`."""
+        views, vector = self._views(inner), torch.empty(self._spec.count, device=inner.device)
+        for name, part in self._outer_parts(vector).items():
+            part.copy_(views[name])
+        self._passage.to_host(vector, outer)
+
+    def _outer_parts(self, outer: Tensor) -> dict[str, Tensor]:
+        """The parameters in a vector [P] in outer order, by name and in their shapes."""
+        parts = outer.split([math.prod(shape) for _, shape in self._spec.shapes])
+        return {name: part.view(shape) for (name, shape), part in zip(self._spec.shapes, parts, strict=True)}
+
+    def cast(self) -> None:
+        """See `Model`."""
+        if self.shadow is not self.master:
+            self.shadow.copy_(self.master)
+
+    def refresh(self) -> None:
+        """See `Model`: nothing else follows from the master."""
+
+    def gradient_into(self, flat: Tensor) -> None:
+        """See `Model`."""
+        flat.zero_()  # what no pass writes has no gradient: the vectors of power iteration
+        views = self._views(flat)
+        self._into = {name: self._affine(views, name) for name in self._layers}
+        alone = {id(tensor) for layer in self._layers.values() for tensor in layer}
+        others = [name for name, leaf in self._leaves.items() if id(leaf) not in alone and not name.endswith(".u")]
+        self._others = [self._leaves[name].requires_grad_() for name in others], [views[name] for name in others]
+
+    def forward(
+        self,
+        blocks: Tensor,
+        first: int,
+        beside: SideInputs,
+        settle: Callable[[], None] | None = None,
+        *,
+        learns: bool = False,
+    ) -> Pass:
+        """See `Model`."""
+        if not learns:
+            return Pass(self._outputs(blocks, first, beside, settle, learns=False))
+        with torch.inference_mode(False), torch.enable_grad():
+            return Pass(self._outputs(blocks, first, beside, settle, learns=True))
+
+    def backward(self, past: Pass, gradient: Tensor, aside: Aside) -> None:
+        """See `Model`."""
+        self._aside = aside
+        others, into = self._others
+        with torch.inference_mode(False):
+            gradients = torch.autograd.grad(past.outputs, others, gradient.clone())
+        torch._foreach_copy_(into, gradients)
+        for u, found in self._iterated:
+            u.copy_(found)
+        self._iterated.clear()
+
+    def _views(self, flat: Tensor) -> dict[str, Tensor]:
+        """The parameters in a flat vector, by name and in their shapes."""
+        found = {}
+        for name, shape in self._spec.shapes:
+            part = flat[self._places[name]]
+            if _channels_last(name, shape):
+                out, inputs, height, width = shape
+                found[name] = part.view(out, height, width, inputs).permute(0, 3, 1, 2)
+            else:
+                found[name] = part.view(shape)
+        return found
+
+    # --- the parts
+
+    def _outputs(
+        self, blocks: Tensor, first: int, beside: SideInputs, settle: Callable[[], None] | None, *, learns: bool
+    ) -> Tensor:
+        """float32[n, actions, atoms]."""
+        if self.network.name in CONVOLUTIONS:
+            x = self._convolutions(network_input(blocks, first, self._dtype))
+        else:
+            frames = frames_in(blocks[..., first * CELL : (first + STACK) * CELL])
+            x = self._impala(frames.to(self._dtype, memory_format=torch.channels_last), learns)
+        if self.network.pooling:
+            x = max_pool(x)
+        features = x.flatten(1)
+        if settle is not None:
+            settle()
+        if beside.fractions is not None:
+            features = self._embedded(features, beside.fractions)
+        noise = self._noise_of(beside.noise, features)
+        value = self._stream("hidden", "value", features, noise)
+        if not self.network.dueling:
+            return value
+        advantage = self._stream("advantage_hidden", "advantage", features, noise)
+        return value + advantage - advantage.mean(1, keepdim=True)  # Wang et al. 2016, equation 9
+
+    def _stream(self, hidden: str, last: str, features: Tensor, noise: dict[str, tuple[Tensor, Tensor]]) -> Tensor:
+        """float32[n, actions or 1, atoms] of features [n, features], or of one row for every fraction."""
+        x = self._linear(hidden, features, noise.get(hidden)).float()
+        if self.network.layer_norm:
+            leaves = self._leaves
+            x = F.layer_norm(x, x.shape[-1:], leaves[f"{hidden}_norm.weight"], leaves[f"{hidden}_norm.bias"])
+        y = self._linear(last, x.relu(), noise.get(last))
+        return y.transpose(1, 2) if y.dim() == 3 else y.view(len(y), -1, self.network.atoms)
+
+    def _linear(self, name: str, x: Tensor, noise: tuple[Tensor, Tensor] | None) -> Tensor:
+        """A linear layer; a noisy one adds sigma * f(e_out) f(e_in)^T to its weights (Fortunato et al. 2018)."""
+
+        def layer(name: str, x: Tensor) -> Tensor:
+            into = self._into.get(name) if torch.is_grad_enabled() else None
+            return linear(x, self._layers[name], into, lambda: self._aside)
+
+        y = layer(name, x)
+        if noise is None:
+            return y
+        inner, outer = noise
+        return y + outer.to(x.dtype) * layer(name + SIGMA, x * inner.to(x.dtype))
+
+    def _convolutions(self, x: Tensor) -> Tensor:
+        for i, (out, kernel, stride) in enumerate(CONVOLUTIONS[self.network.name][0], start=1):
+            weight, bias = self._leaves[f"conv{i}.weight"], self._leaves[f"conv{i}.bias"]
+            if i == 1:  # of frames cut into blocks: learner/networks/fused.py
+                k = kernel // BLOCK
+                cut = weight.view(out, STACK, k, BLOCK, k, BLOCK).permute(0, 1, 3, 5, 2, 4)
+                weight, stride = cut.reshape(out, STACK * CELL, k, k) * PIXEL, 1
+            x = F.conv2d(x, weight, bias, stride).relu()
+        return x
+
+    def _impala(self, x: Tensor, learns: bool) -> Tensor:
+        """Espeholt et al. 2018, figure 3, right: blocks of a convolution, pooling and residual parts."""
+        x = x * PIXEL
+        for i in range(1, len(IMPALA) + 1):
+            x = max_pool(self._padded(f"block{i}.conv", x, learns))
+            for j in range(1, RESIDUALS + 1):
+                y = self._padded(f"block{i}.residual{j}.conv1", x.relu(), learns)
+                x = x + self._padded(f"block{i}.residual{j}.conv2", y.relu(), learns)
+        return x.relu()
+
+    def _padded(self, name: str, x: Tensor, learns: bool) -> Tensor:
+        weight, bias = self._leaves[f"{name}.weight"], self._leaves[f"{name}.bias"]
+        if f"{name}.u" in self._leaves:
+            weight = weight / self._largest_singular_value(name, weight, learns).to(weight.dtype)
+        return F.conv2d(x, weight, bias, padding=1)
+
+    def _largest_singular_value(self, name: str, weight: Tensor, learns: bool) -> Tensor:
+        """u^T W v by one step of power iteration (Miyato et al. 2018, algorithm 1); what learns keeps the new u.
+
+        u is kept among the parameters, so that it is published, saved and restored with them.
+        """
+        u, matrix = self._leaves[f"{name}.u"], weight.flatten(1).float()
+        with torch.no_grad():
+            if learns:
+                v = F.normalize(matrix.t() @ u, dim=0, eps=_TINY)
+                found = F.normalize(matrix @ v, dim=0, eps=_TINY)
+                self._iterated.append((u, found))
+                u = found
+            v = F.normalize(matrix.t() @ u, dim=0, eps=_TINY)
+        return torch.dot(u, matrix @ v)
+
+    def _embedded(self, features: Tensor, fractions: Tensor) -> Tensor:
+        """[n, fractions, features]: features times those of the fractions (Dabney et al. 2018b, equation 4)."""
+        cosines = (fractions[..., None] * self._cosines).cos().to(self._dtype)
+        embedding = F.linear(cosines, self._leaves["embedding.weight"], self._leaves["embedding.bias"]).relu()
+        return features[:, None] * embedding
+
+    # --- linear layers
+
+    def _linear_layers(self) -> list[str]:
+        """Those of the streams; the sigmas of a noisy one are a layer of their own."""
+        streams = ("hidden", "value", "advantage_hidden", "advantage")
+        names = [name + part for name in streams for part in ("", SIGMA)]
+        return [name for name in names if _weight(name) in self._leaves]
+
+    @staticmethod
+    def _affine(tensors: dict[str, Tensor], name: str) -> Affine:
+        weight = _weight(name)
+        return Affine(tensors[weight], tensors[weight.replace(".weight", ".bias")])
+
+    # --- noise
+
+    def _noisy_layers(self) -> dict[str, tuple[int, int]]:
+        """Inputs and outputs of every noisy layer."""
+        found = {}
+        for name, shape in parameters_of(self.network).shapes:
+            if name.endswith(".weight_sigma"):
+                found[name.removesuffix(".weight_sigma")] = (shape[1], shape[0])
+        return found
+
+    def _noise_of(self, noise: Tensor | None, features: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
+        """f(e_in) and f(e_out) of every noisy layer, f(x) = sgn(x) sqrt|x|, a row for every row of the features."""
+        if noise is None or not self._noisy:
+            return {}
+        scaled = noise.sign() * noise.abs().sqrt()
+        rows = scaled[:, None].expand(-1, len(features) // len(noise), -1).flatten(0, 1)
+        if features.dim() == 3:
+            rows = rows[:, None]
+        counts = [count for pair in self._noisy.values() for count in pair]
+        parts = iter(rows.split(counts, -1))
+        return {name: (next(parts), next(parts)) for name in self._noisy}
+
+
+def _places(spec: ParameterSpec) -> tuple[dict[str, slice], int]:
+    """Where each parameter lies in a flat vector, and the vector's length. What lies between them is and stays 0."""
+    places, offset = {}, 0
+    for name, shape in spec.shapes:
+        places[name] = slice(offset, offset + math.prod(shape))
+        offset = -(-places[name].stop // ALIGNED) * ALIGNED
+    return places, offset
+
+
+def _channels_last(name: str, shape: tuple[int, ...]) -> bool:
+    """Whether a parameter is a convolution's weight, kept as images are; the first one is cut into blocks anyway."""
+    return len(shape) == 4 and name != "conv1.weight"
+
+
+def _weight(layer: str) -> str:
+    """The name of a linear layer's weights."""
+    return f"{layer.removesuffix(SIGMA)}.weight{SIGMA if layer.endswith(SIGMA) else ''}"
+
+
+def _in_float32(name: str) -> bool:
+    return name.startswith(("value.", "advantage.")) or "_norm." in name or name.endswith(".u")

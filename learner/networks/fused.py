@@ -1,0 +1,287 @@
+"""Plain networks: parameters in the order that is fast, forward and backward passes written out.
+
+Outside, parameters are one float32 vector in the order of `shared.network_spec`, which is PyTorch's (weights of
+convolutions [out, in, y, x], features flattened as (channel, y, x)). Inside, they stand in another order, the *inner*
+one, so that nothing has to be moved around in an update:
+
+* Frames are cut into blocks of 4x4 pixels, which become channels. The first convolution, 8x8 with stride 4 on 4
+  channels of 84x84, is then one of 2x2 with stride 1 on 64 channels of 21x21: the same sums, in a shape for which
+  processors are made.
+* Everything is channels-last: weights [out, y, x, in], features flattened as (y, x, channel).
+* Pixels go in as integers 0..255, which bfloat16 holds exactly; the division by 255 is in the first weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from learner.engine.device import dtype_of
+from learner.engine.host_transfer import Passage
+from learner.engine.side_stream import Aside
+from learner.replay.gather import BLOCK, GRID
+from shared.config.settings import FRAME_SIDE, STACK
+from shared.network_spec import CONVOLUTIONS, Network, parameters_of
+
+CELL = BLOCK * BLOCK
+"""Pixels of a block."""
+PIXEL = 1.0 / 255.0
+
+# Bound once: finding an operator's overload anew costs as much as a small operation.
+_convolution_backward = torch.ops.aten.convolution_backward.default
+_threshold_backward = torch.ops.aten.threshold_backward.default
+
+
+def blocks(frames: Tensor, out: Tensor) -> Tensor:
+    """Cut frames uint8[n, k, 84, 84], contiguous, into blocks uint8[n, 21, 21, k * 16]: k frames of 4x4 pixels each.
+
+    Returns:
+        `out`.
+    """
+    n, k = frames.shape[:2]
+    # Four pixels of a line travel as one 32-bit word: four times fewer elements to place.
+    words = frames.view(torch.int32).view(n, k, GRID, BLOCK, GRID).permute(0, 2, 4, 1, 3)
+    out.view(torch.int32).view(n, GRID, GRID, k, BLOCK).copy_(words)
+    return out
+
+
+def frames_in(block: Tensor) -> Tensor:
+    """The frames uint8[n, k, 84, 84] of `blocks`: its inverse."""
+    k = block.shape[-1] // CELL
+    cut = block.reshape(-1, GRID, GRID, k, BLOCK, BLOCK).permute(0, 3, 1, 4, 2, 5)
+    return cut.reshape(-1, k, FRAME_SIDE, FRAME_SIDE)
+
+
+def network_input(block: Tensor, first: int, dtype: torch.dtype) -> Tensor:
+    """The stack that begins with frame `first` of `blocks`, as dtype[n, 64, 21, 21], channels-last, values 0..255."""
+    stack = block[..., first * CELL : (first + STACK) * CELL]
+    return stack.permute(0, 3, 1, 2).to(dtype, memory_format=torch.channels_last)
+
+
+class Views(NamedTuple):
+    """The layers' parts of one flat vector in inner order."""
+
+    convolutions: list[tuple[Tensor, Tensor]]
+    """(weight [out, in, k, k] in channels-last memory, bias [out]) of each; the first is [out, 64, 2, 2]."""
+    hidden: tuple[Tensor, Tensor]
+    """weight [hidden, features], bias [hidden]."""
+    value: tuple[Tensor, Tensor]
+    """weight [actions * atoms, hidden], bias [actions * atoms]."""
+
+
+class _Way(NamedTuple):
+    """Between the outer and the inner order of parameters."""
+
+    order: Tensor
+    """For places of the inner order those of the outer one, int32[P]."""
+    places: Tensor
+    """For places of the outer order those of the inner one, int32[P]."""
+    passage: Passage
+
+
+class Architecture:
+    """Shapes of a network and the way between the outer and the inner order of its parameters."""
+
+    def __init__(self, network: Network) -> None:
+        layers, _ = CONVOLUTIONS[network.name]
+        self.network = network
+        self.spec = parameters_of(network)
+        self.strides = [1] + [stride for _, _, stride in layers[1:]]
+        self._kernels = [kernel // stride if i == 0 else kernel for i, (_, kernel, stride) in enumerate(layers)]
+        if layers[0][2] != BLOCK or layers[0][1] % BLOCK:
+            raise ValueError(f"The first convolution of network {network.name} must have stride {BLOCK}.")
+        self._order = self._inner_order()
+        self._on_device: dict[torch.device, _Way] = {}
+        self.convolution_parameters = sum(math.prod(shape) for name, shape in self.spec.shapes if name[:4] == "conv")
+
+    def _inner_order(self) -> NDArray[np.int64]:
+        """For every place of the inner order, its place in the outer one."""
+        places = self.spec.split(np.arange(self.spec.count))  # type: ignore[arg-type]
+        order = []
+        for name, place in places.items():
+            if name == "conv1.weight":
+                out, k = place.shape[0], self._kernels[0]
+                cut = place.reshape(out, STACK, k, BLOCK, k, BLOCK)  # [out, frame, y, dy, x, dx]
+                place = cut.transpose(0, 2, 4, 1, 3, 5)
+            elif place.ndim == 4:
+                place = place.transpose(0, 2, 3, 1)
+            elif name == "hidden.weight":
+                channels = self.spec.shapes[2 * len(self._kernels) - 1][1][0]
+                side = math.isqrt(place.shape[1] // channels)
+                place = place.reshape(-1, channels, side, side).transpose(0, 2, 3, 1)
+            order.append(place.reshape(-1))
+        return np.concatenate(order)
+
+    def to_inner(self, outer: NDArray[np.float32], inner: Tensor) -> None:
+        """Write parameters of the outer order into a vector of the inner one, float32[P] both."""
+        way = self._way(inner.device)
+        inner.copy_(way.passage.to_device(outer).index_select(0, way.order))
+
+    def to_outer(self, inner: Tensor, outer: NDArray[np.float32]) -> None:
+        """Write parameters of the inner order into an array of the outer one, float32[P] both."""
+        way = self._way(inner.device)
+        way.passage.to_host(inner.index_select(0, way.places), outer)
+
+    def _way(self, device: torch.device) -> _Way:
+        """The way between the orders, on a device: everybody waits while a GPU's parameters are published."""
+        if device not in self._on_device:
+            places = np.empty(len(self._order), np.int32)
+            places[self._order] = np.arange(len(places))
+            order = torch.from_numpy(self._order.astype(np.int32))
+            passage = Passage(len(places), device)
+            self._on_device[device] = _Way(order.to(device), torch.from_numpy(places).to(device), passage)
+        return self._on_device[device]
+
+    def views(self, flat: Tensor) -> Views:
+        """The layers' parts of a vector [P] in inner order."""
+        pairs: list[Tensor] = []
+        offset = 0
+        for name, shape in self.spec.shapes:
+            part = flat[offset : offset + math.prod(shape)]
+            offset += math.prod(shape)
+            if name.startswith("conv") and name.endswith("weight"):
+                kernel = self._kernels[len(pairs) // 2]
+                pairs.append(part.view(shape[0], kernel, kernel, -1).permute(0, 3, 1, 2))
+            else:
+                pairs.append(part.view(shape))
+        layers = list(zip(pairs[::2], pairs[1::2], strict=True))
+        return Views(layers[:-2], layers[-2], layers[-1])
+
+
+class Weights:
+    """One set of parameters, ready for the arithmetic of `precision`.
+
+    Attributes:
+        master: float32[P] in inner order; the truth.
+        shadow: the same in bfloat16[P]; with fp32 and tf32 it is `master` itself.
+    """
+
+    def __init__(self, architecture: Architecture, device: torch.device, precision: str) -> None:
+        self.architecture = architecture
+        self.dtype = dtype_of(precision)
+        self.master = torch.zeros(architecture.spec.count, device=device)
+        self.shadow = self.master if self.dtype == torch.float32 else self.master.to(self.dtype)
+        masters, shadows = architecture.views(self.master), architecture.views(self.shadow)
+        self._first_master, first_bias = masters.convolutions[0][0], shadows.convolutions[0][1]
+        self._first = torch.zeros_like(self._first_master, dtype=self.dtype)
+        self.layers = Views([(self._first, first_bias), *shadows.convolutions[1:]], shadows.hidden, masters.value)
+
+    def cast(self) -> None:
+        """Bring the shadow up to date with the master."""
+        if self.shadow is not self.master:
+            self.shadow.copy_(self.master)
+        self.scale_first()
+
+    def scale_first(self) -> None:
+        """Bring the first weights, which divide the pixels by 255, up to date with the master."""
+        torch.mul(self._first_master, PIXEL, out=self._first)
+
+    def load(self, outer: NDArray[np.float32]) -> None:
+        """Take parameters float32[P] in outer order."""
+        self.architecture.to_inner(outer, self.master)
+        self.cast()
+
+
+class Pass(NamedTuple):
+    """What a forward pass leaves for the backward pass."""
+
+    inputs: list[Tensor]
+    """The input of each convolution, and the last one's output."""
+    hidden: Tensor
+    """float32[n, hidden]."""
+    outputs: Tensor
+    """float32[n, actions, atoms]; with one atom they are Q(s, .)."""
+
+
+def forward(weights: Weights, x: Tensor, settle: Callable[[], None] | None = None) -> Pass:
+    """The outputs for `network_input`; the last layer is computed in float32.
+
+    Args:
+        settle: called before the weights behind the convolutions are read; until it returns they may still change.
+    """
+    inputs = [x]
+    for (weight, bias), stride in zip(weights.layers.convolutions, weights.architecture.strides, strict=True):
+        inputs.append(F.conv2d(inputs[-1], weight, bias, stride).relu_())
+    if settle is not None:
+        settle()
+    hidden = F.linear(_features(inputs[-1]), *weights.layers.hidden).relu_().float()
+    network = weights.architecture.network
+    return Pass(inputs, hidden, F.linear(hidden, *weights.layers.value).view(-1, network.actions, network.atoms))
+
+
+def backward(weights: Weights, past: Pass, gradient: Tensor, out: Views, aside: Aside) -> None:
+    """Write the gradient of sum(gradient * outputs) by all parameters into the views of a flat vector.
+
+    The way back through the layers is one chain; the gradients of the weights hang on it and are done aside, except
+    for the last ones.
+
+    Args:
+        past: of the forward pass with the same weights.
+        gradient: float32[n, actions, atoms].
+        out: views of a vector [P] of the weights' dtype; whole after `aside.settle()`.
+    """
+    layers, hidden, features = weights.layers, past.hidden, _features(past.inputs[-1])
+    last = gradient.view(len(gradient), -1)
+    grad = _relu_backward(last @ layers.value[0], hidden).to(weights.dtype)
+
+    def of_matrices(grad: Tensor) -> None:
+        if out.value[0].dtype == last.dtype:
+            torch.mm(last.t(), hidden, out=out.value[0])
+            torch.sum(last, 0, out=out.value[1])
+        else:
+            out.value[0].copy_(last.t() @ hidden)
+            out.value[1].copy_(last.sum(0))
+        torch.mm(grad.t(), features, out=out.hidden[0])
+        torch.sum(grad, 0, out=out.hidden[1])
+
+    def of_convolution(i: int, grad: Tensor) -> None:
+        _, weight, bias = _backward_of(weights, past, i, grad, inputs=False)
+        if i:
+            torch._foreach_copy_(out.convolutions[i], (weight, bias))
+        else:
+            torch.mul(weight, PIXEL, out=out.convolutions[0][0])
+            out.convolutions[0][1].copy_(bias)
+
+    aside.do(partial(of_matrices, grad))
+    top = past.inputs[-1]
+    grad = (grad @ layers.hidden[0]).view(len(top), *top.shape[2:], top.shape[1]).permute(0, 3, 1, 2)
+    for i in reversed(range(1, len(layers.convolutions))):
+        grad = _relu_backward(grad, past.inputs[i + 1])
+        aside.do(partial(of_convolution, i, grad))
+        grad, _, _ = _backward_of(weights, past, i, grad, inputs=True)
+    of_convolution(0, _relu_backward(grad, past.inputs[1]))  # nobody asks for the gradient of the pixels
+
+
+def _backward_of(weights: Weights, past: Pass, i: int, grad: Tensor, *, inputs: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradient of convolution `i` by its inputs, or else that by its weight and bias, from that of its output."""
+    stride = weights.architecture.strides[i]
+    return _convolution_backward(
+        grad,
+        past.inputs[i],
+        weights.layers.convolutions[i][0],
+        [grad.shape[1]],
+        [stride, stride],
+        [0, 0],
+        [1, 1],
+        False,
+        [0, 0],
+        1,
+        [inputs, not inputs, not inputs],
+    )
+
+
+def _features(last: Tensor) -> Tensor:
+    """The channels-last output of the last convolution as [n, y * x * channels], without a copy."""
+    return last.permute(0, 2, 3, 1).reshape(len(last), -1)
+
+
+def _relu_backward(gradient: Tensor, output: Tensor) -> Tensor:
+    return _threshold_backward(gradient, output, 0)

@@ -1,0 +1,130 @@
+"""The models there are, and a check of the arithmetic that they are given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from learner.engine.initialization import initial_parameters
+from learner.engine.side_stream import Aside
+from learner.networks import fused as plain
+from learner.networks.autograd import ModularModel
+from learner.networks.model import Model, SideInputs
+from learner.replay.gather import GRID
+from shared.config.settings import STACK
+from shared.errors import ConfigError
+from shared.network_spec import Network, parameters_of
+
+WRONG = 0.4
+"""Relative error that rounding does not explain: it reaches 0.15 in gradients of fresh networks, a wrong kernel 0.5."""
+CHECKED_ROWS = 8
+"""Of a batch, that are compared; a large network takes a CPU long in float32."""
+
+
+class PlainModel(plain.Weights):
+    """A plain network, with passes written out."""
+
+    def __init__(self, network: Network, device: torch.device, precision: str) -> None:
+        super().__init__(plain.Architecture(network), device, precision)
+        self.network = network
+        self.cut = self.architecture.convolution_parameters
+        self.to_inner, self.to_outer = self.architecture.to_inner, self.architecture.to_outer
+        self.noise = 0
+
+    def forward(
+        self,
+        blocks: Tensor,
+        first: int,
+        beside: SideInputs,
+        settle: Callable[[], None] | None = None,
+        *,
+        learns: bool = False,
+    ) -> plain.Pass:
+        """See `Model`; nothing beside frames is looked at."""
+        return plain.forward(self, plain.network_input(blocks, first, self.dtype), settle)
+
+    def refresh(self) -> None:
+        """See `Model`."""
+        self.scale_first()
+
+    def gradient_into(self, flat: Tensor) -> None:
+        """See `Model`."""
+        self._gradient = self.architecture.views(flat)
+
+    def backward(self, past: plain.Pass, gradient: Tensor, aside: Aside) -> None:
+        """See `Model`."""
+        plain.backward(self, past, gradient, self._gradient, aside)
+
+
+def model_of(network: Network, device: torch.device, precision: str) -> Model:
+    """The model of a network, with parameters that are still to be set."""
+    return PlainModel(network, device, precision) if network.plain else ModularModel(network, device, precision)
+
+
+def check_arithmetic(network: Network, device: torch.device, precision: str, batch: int, *, learns: bool) -> None:
+    """Compare this machine's arithmetic with a CPU's float32 in a batch of the size that will be used: forward, and
+    backward where it `learns`.
+
+    Libraries choose kernels by processor and shape, and some have been wrong without a word (oneDNN 3.12 with AMX:
+    convolutions of 16 channels with stride 4; cuDNN on Hopper, pytorch/pytorch#150700). The first rows stand for all.
+
+    Raises:
+        ConfigError: what it gives is further from float32 than rounding explains.
+    """
+    cpu = torch.device("cpu")
+    if (device, precision) == (cpu, "fp32"):
+        return
+    generator = torch.Generator().manual_seed(0)
+    pixels = torch.randint(0, 256, (batch, GRID, GRID, STACK * plain.CELL), generator=generator, dtype=torch.uint8)
+    fractions = torch.rand(batch, 2, generator=generator) if network.method == "iqn" else None
+    atoms = network.atoms if fractions is None else 2
+    gradient = torch.randn(batch, network.actions, atoms, generator=generator)
+    gradient[CHECKED_ROWS:] = 0
+    wanted, found = (
+        _numbers(
+            network,
+            at,
+            kind,
+            pixels[:rows],
+            None if fractions is None else fractions[:rows],
+            gradient[:rows] if learns else None,
+        )
+        for at, kind, rows in ((cpu, "fp32", CHECKED_ROWS), (device, precision, batch))
+    )
+    for exact, computed in zip(wanted, found, strict=True):
+        off = float(np.linalg.norm(computed - exact)) / max(float(np.linalg.norm(exact)), 1e-30)
+        if not off < WRONG:
+            raise ConfigError(
+                f"On {device}, {precision} gives network {network} values that are {off:.0%} off: a kernel of PyTorch "
+                f"{torch.__version__} is wrong on this processor. Use "
+                f"{'--precision fp32' if precision != 'fp32' else '--device cpu'}."
+            )
+
+
+def _numbers(
+    network: Network,
+    device: torch.device,
+    precision: str,
+    pixels: Tensor,
+    fractions: Tensor | None,
+    gradient: Tensor | None,
+) -> list[NDArray[np.float32]]:
+    """The first outputs of a fresh network, and where there is a gradient of its outputs that by each parameter."""
+    model = model_of(network, device, precision)
+    model.to_inner(initial_parameters(network, 0), model.master)
+    model.cast()
+    beside = SideInputs(None if fractions is None else fractions.to(device))
+    if gradient is None:
+        with torch.no_grad():
+            return [model.forward(pixels.to(device), 0, beside).outputs[:CHECKED_ROWS].numpy(force=True)]
+    vector, outer = torch.zeros_like(model.shadow), np.zeros(parameters_of(network).count, np.float32)
+    model.gradient_into(vector)
+    past = model.forward(pixels.to(device), 0, beside, learns=True)
+    model.backward(past, gradient.to(device), Aside())
+    model.to_outer(vector.float(), outer)
+    outputs = past.outputs.detach()[:CHECKED_ROWS].numpy(force=True)
+    return [outputs, *parameters_of(network).split(outer).values()]

@@ -1,0 +1,147 @@
+"""Networks that answer: values of actions in batches of a fixed shape, and the best action."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from learner.engine.prefetcher import Graphs
+from learner.losses.method import method_of
+from learner.losses.scalar_loss import unrescale
+from learner.networks.acting_noise import ActingNoise
+from learner.networks.fused import CELL
+from learner.networks.model import SideInputs
+from learner.networks.models import check_arithmetic, model_of
+from learner.replay.gather import BLOCK, GRID, select_to
+from shared.config.settings import FRAME_SIDE, STACK, Extend
+from shared.network_spec import RESCALING, Network
+
+
+class Policy:
+    """A network that answers a fixed number of stacks with the values of their actions.
+
+    Attributes:
+        batch: how many.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        device: torch.device,
+        precision: str,
+        batch: int,
+        *,
+        explore_seed: int | None = None,
+        captured: bool = True,
+    ) -> None:
+        """The policy of a network, which is to be loaded.
+
+        Args:
+            explore_seed: explore with the network's noise, if it has any, drawn from this seed; None: no noise.
+            captured: answer by a graph on a GPU. A capture forbids much to other threads, so a guest in somebody
+                else's process makes none.
+        """
+        check_arithmetic(network, device, precision, batch, learns=False)
+        self._model = model_of(network, device, precision)
+        self._method = method_of(network, Extend(), device)
+        self._rescaled = network.rescaled
+        self._fractions = self._method.policy_fractions(batch)
+        self._acting_noise: ActingNoise | None = None
+        if explore_seed is not None and self._model.noise:
+            self._acting_noise = ActingNoise(explore_seed, self._model.noise)
+        self.batch = batch
+        actions = network.actions
+        cuda = device.type == "cuda"
+        self._host = torch.zeros(batch, GRID, GRID, STACK * CELL, dtype=torch.uint8, pin_memory=cuda)
+        self._words = self._host.numpy().view(np.uint32).reshape(batch, GRID, GRID, STACK, BLOCK)
+        self._values = torch.zeros(batch, actions, pin_memory=cuda)
+        self._blocks = torch.zeros_like(self._host, device=device) if cuda else self._host
+        self._drawn = torch.zeros(batch, self._model.noise if self._acting_noise else 0, pin_memory=cuda)
+        self._noise = torch.zeros_like(self._drawn, device=device) if cuda else self._drawn
+        self._graphs = Graphs(device) if cuda and captured else None
+        if self._graphs is not None:
+            self._graphs.capture("answer", self._answer)
+
+    @torch.inference_mode()
+    def load(self, flat: NDArray[np.float32]) -> None:
+        """Take a new version of the parameters, float32[P] in the order of `shared.network_spec`."""
+        self._model.to_inner(flat, self._model.master)
+        self._model.cast()
+
+    def rehearse(self) -> None:
+        """Answer once for nobody: what a first answer compiles or loads is there before anybody waits for it."""
+        places = np.arange(self.batch)
+        rows = np.zeros((self.batch, STACK), np.int64)
+        blank = np.zeros((1, FRAME_SIDE, FRAME_SIDE), np.uint8)
+        self.q_values_of(blank, rows, np.zeros(rows.shape, bool), places, (places, np.zeros_like(places)))
+
+    @torch.inference_mode()
+    def q_values(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Q(s, .) float32[batch, actions] of stacks uint8[batch, 4, 84, 84].
+
+        Raises:
+            ValueError: the batch has another shape; results may depend on the shape, so it never changes.
+        """
+        if stacks.shape != (self.batch, STACK, FRAME_SIDE, FRAME_SIDE):
+            raise ValueError(f"The policy answers batches of {self.batch} stacks; this one has shape {stacks.shape}.")
+        places = np.arange(self.batch)
+        rows = np.arange(self.batch * STACK).reshape(self.batch, STACK)
+        frames = np.ascontiguousarray(stacks).reshape(-1, FRAME_SIDE, FRAME_SIDE)
+        return self.q_values_of(frames, rows, np.ones(rows.shape, bool), places)
+
+    @torch.inference_mode()
+    def q_values_of(
+        self,
+        frames: NDArray[np.uint8],
+        rows: NDArray[np.int64],
+        keep: NDArray[np.bool_],
+        places: NDArray[np.int64],
+        acting: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+    ) -> NDArray[np.float32]:
+        """Q(s, .) float32[batch, actions] of a batch in which some rows are new, gathered in one pass over memory.
+
+        Args:
+            frames: uint8[R, 84, 84], of which the new stacks are `rows`, int64[n, 4]; where `keep`, bool[n, 4], is
+                False, a frame counts as zeros.
+            places: int64[n], the rows of the batch that are new; the others hold what they held.
+            acting: env and tick, int64[n] each, of which the noise is a function where the policy explores by noise.
+        """
+        if self._acting_noise is not None:
+            assert acting is not None, "who explores by noise says who acts, and when"
+            envs, ticks = acting
+            for tick in np.unique(ticks):
+                those = ticks == tick
+                self._drawn.numpy()[places[those]] = self._acting_noise.of(int(tick), envs[those])
+        select_to(frames.view(np.uint32), rows, keep, places, self._words)
+        if self._graphs is None:
+            self._answer()
+        else:
+            self._graphs.replay("answer")
+        if self._blocks is not self._host:
+            torch.cuda.current_stream(self._blocks.device).synchronize()
+        return self._values.numpy().copy()
+
+    def _answer(self) -> None:
+        """From the buffer of blocks to that of values: the body of the graph."""
+        if self._blocks is not self._host:
+            self._blocks.copy_(self._host, non_blocking=True)
+            self._noise.copy_(self._drawn, non_blocking=True)
+        outputs = self._model.forward(self._blocks, 0, SideInputs.of(self._fractions, self._noise)).outputs
+        if self._rescaled:
+            outputs = unrescale(outputs, RESCALING)
+        self._values.copy_(self._method.values(outputs), non_blocking=True)
+
+
+def greedy(q: NDArray[np.float32]) -> NDArray[np.int64]:
+    """The first best action int64[n] of each row of q float32[n, actions].
+
+    Raises:
+        FloatingPointError: a value is not a number or infinite; argmax alone would pick it silently.
+    """
+    finite = np.isfinite(q).all(axis=1)
+    if not finite.all():
+        row = int(np.flatnonzero(~finite)[0])
+        raise FloatingPointError(f"The network answered row {row} with {q[row].tolist()}; its parameters are broken.")
+    best: NDArray[np.int64] = q.argmax(axis=1)
+    return best

@@ -1,0 +1,281 @@
+"""Which transitions a round samples, and how they are gathered from the ring or from its copy on the device."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from learner.engine.host_transfer import Pinned
+from learner.networks.fused import blocks
+from learner.replay.gather import BLOCK, GRID, select
+from learner.replay.returns import End, n_step
+from shared.config.settings import FRAME_SIDE, STACK
+from shared.memory.ring import Ring
+from shared.prng import Stream, bits
+
+
+def frames_of(n_step: int) -> int:
+    """Frames of a transition: with one step t-3 ... t+1 hold both stacks; with more, each has four of its own."""
+    return STACK + 1 if n_step == 1 else 2 * STACK
+
+
+def second_stack(n_step: int) -> int:
+    """The frame of a transition with which s' begins."""
+    return frames_of(n_step) - STACK
+
+
+STAGING_BYTES = 16 << 20
+"""Size of each of the two pinned buffers through which frames go to a device."""
+
+
+class Starts:
+    """The samplable transitions of the window, as ascending ids `tick * envs + env`.
+
+    A first-in first-out list: a round appends the ticks that were committed since, and forgets those that left the
+    window. The order, by tick and then env, depends neither on the capacity of the ring nor on who played what.
+    """
+
+    def __init__(self, ring: Ring) -> None:
+        self._valid = ring.field["valid"]
+        self._envs = ring.sizes.envs
+        self._window_ticks = ring.sizes.window_ticks
+        self._n_step = ring.sizes.n_step
+        self._ids = np.empty(2 * self._window_ticks * self._envs, np.int64)
+        self._head = self._tail = self._end = 0
+
+    def advance(self, window_end: int) -> NDArray[np.int64]:
+        """The ids of the window that ends before tick `window_end`; a view, good until the next call."""
+        first, window_end = self.samplable(window_end)
+        if window_end < self._end or first > self._end:
+            self._head = self._tail = 0
+            self._end = min(first, window_end)
+        new = self._acted(self._end, window_end)
+        if self._tail + len(new) > len(self._ids):
+            kept = self._tail - self._head
+            self._ids[:kept] = self._ids[self._head : self._tail]
+            self._head, self._tail = 0, kept
+        self._ids[self._tail : self._tail + len(new)] = new
+        self._tail += len(new)
+        self._end = window_end
+        self._head += int(np.searchsorted(self._ids[self._head : self._tail], first * self._envs))
+        return self._ids[self._head : self._tail]
+
+    def samplable(self, window_end: int) -> tuple[int, int]:
+        """The ticks [first, end) that can be sampled if they were acted in.
+
+        The four frames of a stack lie in the window; before tick 0 there is nothing, which counts as zeros. So do the
+        steps whose rewards are added up.
+        """
+        oldest = max(0, window_end - self._window_ticks)
+        return oldest + STACK - 1 if oldest > 0 else 0, max(0, window_end + 1 - self._n_step)
+
+    def acted(self, begin: int, end: int) -> NDArray[np.bool_]:
+        """bool[end - begin, envs]: where an action was taken."""
+        slots = np.arange(begin, end) % self._valid.shape[1]
+        return self._valid[:, slots].transpose(1, 0, 2).reshape(-1, self._envs) != 0
+
+    def _acted(self, begin: int, end: int) -> NDArray[np.int64]:
+        """Ids of the valid slots of ticks [begin, end)."""
+        return np.flatnonzero(self.acted(begin, end)) + begin * self._envs
+
+
+def draw(limit: int, count: int, batch: int, seed: int, round_: int) -> NDArray[np.int64]:
+    """Uniform int64[count, batch] in [0, limit): a function of (seed, round) alone, by Philox counters."""
+    generator = np.random.Generator(np.random.Philox(key=[bits(seed, Stream.REPLAY), round_]))
+    return generator.integers(0, limit, size=(count, batch))
+
+
+def draw_uniform(count: int, batch: int, seed: int, round_: int, chunk: int) -> NDArray[np.float64]:
+    """Uniform float64[count, batch] in [0, 1), for `Priorities.sample`: a function of (seed, round, chunk) alone."""
+    generator = np.random.Generator(np.random.Philox(key=[bits(seed, Stream.REPLAY, round_), chunk]))
+    return generator.random((count, batch))
+
+
+class Batch(NamedTuple):
+    """Transitions (s, a, r, s') without their frames; each tensor's first dimension is the transition."""
+
+    rows: Tensor
+    """int64[n, k]: where the frames of both stacks lie, k = `frames_of(n_step)`."""
+    keep: Tensor
+    """uint8[n, k, 1, 1]: 0 for frames from before the episode, which count as zeros."""
+    action: Tensor
+    """int64[n]."""
+    reward: Tensor
+    """float32[n]: the discounted sum of one reward or more, each clipped to its sign unless told otherwise."""
+    discount: Tensor
+    """float32[n]: gamma^steps, or 0 where the return ends (a terminal state, or a lost life that counts)."""
+
+    def part(self, begin: int, end: int) -> Batch:
+        """The transitions [begin, end), as views."""
+        return Batch(*(field[begin:end] for field in self))
+
+
+class Frames(Protocol):
+    """Where the learner reads frames from."""
+
+    device: torch.device
+    """Where `select` wants its rows."""
+
+    def advance(self, window_end: int) -> None:
+        """Hold the frames of all ticks of the window, and of tick `window_end` itself."""
+
+    def rows(self, env: NDArray[np.int64], tick: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where the frames of (env, tick) lie; the arguments broadcast."""
+
+    def select(self, batch: Batch, out: Tensor) -> None:
+        """Write the batch's frames as blocks uint8[n, 21, 21, k * 16] on the learner's device."""
+
+
+class HostFrames:
+    """The frames of the ring in shared memory, for a learner on the CPU or a window that does not fit on the GPU."""
+
+    def __init__(self, ring: Ring) -> None:
+        self.device = torch.device("cpu")
+        self._lines = ring.flat["frame"].view(np.uint32)
+        self._pinned: list[Pinned] = []
+        self.rows = ring.rows
+
+    def advance(self, window_end: int) -> None:
+        """Nothing to do: the ring holds what the actors wrote."""
+
+    def select(self, batch: Batch, out: Tensor) -> None:
+        """Write the batch's frames as blocks; to a GPU through pinned memory, without waiting for the copy."""
+        if out.device.type == "cpu":
+            self._gather(batch, out)
+            return
+        if not self._pinned:  # two: one is filled while the other travels
+            self._pinned = [Pinned(out.shape, out.device) for _ in range(2)]
+        self._pinned.reverse()
+        self._pinned[0].send(partial(self._gather, batch), out)
+
+    def _gather(self, batch: Batch, out: Tensor) -> None:
+        words = out.numpy().view(np.uint32).reshape(len(out), GRID, GRID, -1, BLOCK)
+        select(self._lines, batch.rows.numpy(), batch.keep.numpy()[:, :, 0, 0], words)
+
+
+class DeviceFrames:
+    """A copy of the window on the device, to which a round adds what was played since.
+
+    It lies as the rings do, [lanes, ticks, lane_envs, 84, 84], so that what a lane played since is one piece. A round
+    more than the window fits, so that the next round's frames can come while this one's are sampled.
+    """
+
+    def __init__(self, ring: Ring, device: torch.device) -> None:
+        sizes = ring.sizes
+        self.device = device
+        self._ring = ring.field["frame"]
+        self._lane_envs = sizes.lane_envs
+        self._window = sizes.window_ticks
+        self._ticks = self._ticks_of(ring)
+        shape = (sizes.lanes, self._ticks, sizes.lane_envs, FRAME_SIDE, FRAME_SIDE)
+        self._frames = torch.zeros(shape, dtype=torch.uint8, device=device)
+        per_tick = sizes.lane_envs * FRAME_SIDE * FRAME_SIDE
+        staged = max(1, min(STAGING_BYTES // per_tick, sizes.round_ticks + 1))
+        self._staging = [Pinned((staged, *shape[2:]), device) for _ in range(2)]
+        self._end = 0  # frames of ticks before this one are here
+
+    @staticmethod
+    def _ticks_of(ring: Ring) -> int:
+        return ring.sizes.window_ticks + ring.sizes.round_ticks + 1
+
+    @classmethod
+    def nbytes(cls, ring: Ring) -> int:
+        """Device memory that the copy takes."""
+        return cls._ticks_of(ring) * ring.sizes.envs * FRAME_SIDE * FRAME_SIDE
+
+    def advance(self, window_end: int) -> None:
+        """Copy the ticks up to and including `window_end` that are not here yet, without waiting for the copies."""
+        oldest = max(0, window_end - self._window)
+        # Going back happens when a round is done again; what lies in the overwritten slots is then copied anew.
+        begin = oldest if window_end < self._end - 1 else max(oldest, self._end)
+        capacity, most = self._ring.shape[1], len(self._staging[0])
+        for lane in range(len(self._ring)):
+            tick = begin
+            while tick <= window_end:
+                source, place = tick % capacity, tick % self._ticks
+                count = min(window_end + 1 - tick, most, capacity - source, self._ticks - place)
+                frames = torch.from_numpy(self._ring[lane, source : source + count])
+                self._staging.reverse()
+                self._staging[0].send(partial(_fill, frames), self._frames[lane, place : place + count])
+                tick += count
+        self._end = window_end + 1
+
+    def rows(self, env: NDArray[np.int64], tick: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where the frames of (env, tick) lie; the arguments broadcast."""
+        lane, j = np.divmod(env, self._lane_envs)
+        return (lane * self._ticks + tick % self._ticks) * self._lane_envs + j
+
+    def select(self, batch: Batch, out: Tensor) -> None:
+        """Write the batch's frames as blocks."""
+        # In words of eight bytes: a million steps have more bytes than 32-bit indices reach, for which a GPU's kernels
+        # are made, but not more words.
+        frames = self._frames.view(-1, FRAME_SIDE * FRAME_SIDE).view(torch.int64)
+        chosen = frames.index_select(0, batch.rows.view(-1)).view(*batch.rows.shape, -1)
+        kept = chosen.mul_(batch.keep[..., 0]).view(torch.uint8)
+        blocks(kept.view(*batch.rows.shape, FRAME_SIDE, FRAME_SIDE), out)
+
+
+def _fill(source: Tensor, out: Tensor) -> None:
+    out.copy_(source)
+
+
+class Replay:
+    """The transitions of a round: drawn at its start, all at once, since the window does not change within it."""
+
+    def __init__(
+        self, ring: Ring, frames: Frames, *, batch: int, discount: float, seed: int, clip: bool = True
+    ) -> None:
+        """`clip`: of a reward counts its sign alone."""
+        self.starts = Starts(ring)
+        self._ring = ring
+        self._frames = frames
+        self._batch = batch
+        self._discount = discount
+        self._clip = clip
+        self._seed = seed
+
+    def plan(self, round_: int, window_end: int, updates: int, padded: int) -> Batch:
+        """The transitions of all updates of a round, n = padded * batch, on the CPU, drawn uniformly.
+
+        Those of update u are [u * batch, (u + 1) * batch); what pads them to `padded` updates repeats the first ones.
+
+        Raises:
+            ValueError: the window holds no transition.
+        """
+        starts = self.starts.advance(window_end)
+        if len(starts) == 0:
+            raise ValueError(f"The window that ends at tick {window_end} holds no transition to sample.")
+        self._frames.advance(window_end)
+        ids = starts[draw(len(starts), updates, self._batch, self._seed, round_)]
+        tick, env = np.divmod(np.resize(ids, (padded, self._batch)).reshape(-1), self._ring.sizes.envs)
+        return self.transitions(tick, env)
+
+    def transitions(self, tick: NDArray[np.int64], env: NDArray[np.int64]) -> Batch:
+        """Transitions that begin with tick `tick` of env `env`, int64[n] both, on the CPU."""
+        flat, steps = self._ring.flat, self._ring.sizes.n_step
+        now = self._ring.rows(env[:, None], tick[:, None] + np.arange(steps))
+        # A tick that ended more than once ended by the stronger word: a terminal state, or a lost life that counts.
+        ends = np.where(flat["truncated"][now] != 0, End.TRUNCATED, End.NONE)
+        ends[(flat["terminated"][now] | flat["life_lost"][now]) != 0] = End.TERMINAL
+        reward = flat["raw_reward"][now]
+        value, discount, length = n_step(np.sign(reward) if self._clip else reward, ends, self._discount)
+        keep = self._ring.stack_rows(env, tick)[1]
+        if steps == 1:  # the frame of t + 1 belongs to the episode of every t that was acted in
+            ticks = tick[:, None] + np.arange(1 - STACK, 2)
+            keep = np.concatenate([keep, np.ones_like(keep[:, :1])], axis=1)
+        else:
+            reach = np.arange(1 - STACK, 1)
+            ticks = np.concatenate([tick[:, None] + reach, (tick + length)[:, None] + reach], axis=1)
+            keep = np.concatenate([keep, self._ring.stack_rows(env, tick + length)[1]], axis=1)
+        return Batch(
+            rows=torch.from_numpy(self._frames.rows(env[:, None], ticks)),
+            keep=torch.from_numpy(keep.astype(np.uint8)[:, :, None, None]),
+            action=torch.from_numpy(flat["action"][now[:, 0]].astype(np.int64)),
+            reward=torch.from_numpy(value),
+            discount=torch.from_numpy(discount),
+        )

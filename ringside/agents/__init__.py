@@ -1,0 +1,1 @@
+"""Trained agents outside of training: loaded, asked, played, shown. Read agent first."""

@@ -1,0 +1,253 @@
+"""Files of moving pictures: .mp4 by PyAV, whose package brings its encoder along, and .gif by Pillow."""
+
+from __future__ import annotations
+
+import zlib
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from ringside.agents.picture import Painter, comfortable_scale
+from ringside.agents.scene import Canvas, Scene
+from shared.errors import ConfigError
+
+VIDEO_RATE = 60.0
+"""Pictures a second in a video: every frame of the emulator."""
+GIF_RATE = 20.0
+"""In a GIF, which counts in hundredths of a second. Every third frame: what flickers every other frame still shows."""
+GIF_SECONDS = 60.0
+"""The longest GIF: it is put together in memory, and a larger one is of no use."""
+GIF_IS_FULL = "a GIF is not made longer, an .mp4 has no end"
+
+SUFFIXES = (".mp4", ".gif")
+
+_BT709 = 1
+_LIMITED = 1
+_COLOURS = 255
+_EXACT = 191
+"""Of a GIF's colours, those that are the pictures' own; Atari shows 128 at most, the rest is letters."""
+
+
+class MovingPicture(ABC):
+    """A file that is written picture by picture, and is whole after `__exit__`, however that is reached."""
+
+    rate: float
+    """Pictures a second in the file."""
+
+    def __init__(self, path: Path, source_rate: float) -> None:
+        """For pictures that come `source_rate` a second: the file repeats some or leaves some out to have its rate."""
+        try:
+            self._out = path.open("wb")
+        except OSError as error:
+            raise _unwritable(path, error) from error
+        self.path = path
+        self.frames = 0
+        self._given = 0
+        self._source_rate = source_rate
+
+    @property
+    def seconds(self) -> float:
+        """How long the file takes to show."""
+        return self.frames / self.rate
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more fits."""
+        return False
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the next picture will be in the file, as far as rates say."""
+        return self._due(self._given + 1) > self.frames and not self.full
+
+    def _due(self, given: int) -> int:
+        """How many pictures the file has when so many were given."""
+        return round(given * self.rate / self._source_rate)
+
+    def add(self, picture: NDArray[np.uint8] | None) -> None:
+        """The next picture uint8[h, w, 3], of even height and width, all of one size; it is copied.
+
+        It may be None where it is not `wanted`.
+        """
+        self._given += 1
+        while self.frames < self._due(self._given) and not self.full:
+            assert picture is not None
+            try:
+                self._write(picture)
+            except OSError as error:
+                raise _unwritable(self.path, error) from error
+            self.frames += 1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            with self._out:
+                self._end()
+        except OSError as problem:
+            raise _unwritable(self.path, problem) from problem
+
+    @abstractmethod
+    def _write(self, picture: NDArray[np.uint8]) -> None: ...
+
+    @abstractmethod
+    def _end(self) -> None: ...
+
+
+def _unwritable(path: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"{path} cannot be written: {error.strerror or error}.")
+
+
+class Mp4(MovingPicture):
+    """H.264 in MP4, nearly without loss, in colours that every player shows."""
+
+    rate = VIDEO_RATE
+
+    def __init__(self, path: Path, source_rate: float) -> None:
+        try:
+            import av
+        except ImportError as error:
+            raise ConfigError(
+                f"{path} needs the package av, which brings the encoder of videos along: make install, or choose .gif."
+            ) from error
+        if "libx264" not in av.codecs_available:
+            raise ConfigError(
+                f"{path} needs an encoder that the installed package av lacks: make install, or choose .gif."
+            )
+        super().__init__(path, source_rate)
+        self._av = av
+        # Through a file of Python's: FFmpeg's own answers a full disk with a fault of the whole process (av 18.1).
+        self._file = av.open(self._out, "w", format="mp4")
+        self._stream = self._file.add_stream(
+            "libx264", rate=Fraction(self.rate), options={"crf": "16", "preset": "veryfast", "tune": "animation"}
+        )
+        context = self._stream.codec_context
+        context.pix_fmt, context.thread_count = "yuv420p", 1
+        context.colorspace = context.color_primaries = context.color_trc = _BT709
+        context.color_range = _LIMITED
+
+    def _write(self, picture: NDArray[np.uint8]) -> None:
+        if not self.frames:
+            self._stream.height, self._stream.width = picture.shape[:2]
+        from av.video.reformatter import ColorRange, Colorspace, Interpolation
+
+        # The colour of two by two pixels is one: that of a pixel of the game, where its scale is even.
+        frame = self._av.VideoFrame.from_ndarray(picture, format="rgb24").reformat(
+            format="yuv420p",
+            dst_colorspace=Colorspace.ITU709,
+            dst_color_range=ColorRange.MPEG,
+            interpolation=Interpolation.AREA,
+        )
+        frame.pts, frame.time_base = self.frames, Fraction(1, round(self.rate))
+        self._file.mux(self._stream.encode(frame))
+
+    def _end(self) -> None:
+        try:
+            if self.frames:
+                self._file.mux(self._stream.encode(None))
+        finally:
+            self._file.close()
+
+
+class Gif(MovingPicture):
+    """A GIF in one palette of 255 colours: equal pictures are shown longer, and of each only what changed is kept."""
+
+    rate = GIF_RATE
+
+    def __init__(self, path: Path, source_rate: float) -> None:
+        super().__init__(path, source_rate)
+        self._shape: tuple[int, ...] = ()
+        self._pictures: list[bytes] = []
+        self._milliseconds: list[int] = []
+        self._last = b""
+        self._pixels: Counter[int] = Counter()
+
+    @property
+    def full(self) -> bool:
+        return self.seconds >= GIF_SECONDS
+
+    def _write(self, picture: NDArray[np.uint8]) -> None:
+        content = picture.tobytes()
+        if content != self._last:
+            self._last, self._shape = content, picture.shape
+            self._pictures.append(zlib.compress(content, 1))
+            self._milliseconds.append(0)
+            packed = picture.astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], np.uint32)
+            colours, counts = np.unique(packed, return_counts=True)
+            self._pixels.update(dict(zip(colours.tolist(), counts.tolist(), strict=True)))
+        self._milliseconds[-1] += round(1000 / self.rate)
+
+    def _end(self) -> None:
+        if not self._pictures:
+            return
+        palette = palette_of(self._pixels)
+
+        def images() -> Iterator[Image.Image]:
+            for content in self._pictures:
+                picture = np.frombuffer(zlib.decompress(content), np.uint8).reshape(self._shape)
+                yield Image.fromarray(picture).quantize(palette=palette, dither=Image.Dither.NONE)
+
+        first, *others = images()
+        first.save(self._out, "GIF", save_all=True, append_images=others, duration=self._milliseconds, loop=0)
+
+
+def palette_of(pixels: Counter[int]) -> Image.Image:
+    """An image whose palette has the most frequent colours exactly, and what is nearest to all others.
+
+    Args:
+        pixels: how often each colour, 0xRRGGBB, is seen.
+    """
+    ranked = np.array([colour for colour, _ in pixels.most_common()], np.uint32)
+    colours = (ranked[:, None] >> np.array([16, 8, 0], np.uint32) & 0xFF).astype(np.uint8)
+    exact, others = colours[:_EXACT], colours[_EXACT:]
+    palette = exact.tobytes()
+    if len(others):
+        quantised = Image.fromarray(others[None]).quantize(_COLOURS - _EXACT)
+        palette += bytes(quantised.getpalette() or [])[: 3 * (_COLOURS - _EXACT)]
+    image = Image.new("P", (1, 1))
+    image.putpalette(palette)
+    return image
+
+
+def open_moving_picture(path: Path, source_rate: float) -> MovingPicture:
+    """A new file of the kind that its suffix, one of `SUFFIXES`, says.
+
+    Raises `ConfigError` when the file cannot be written, or what writes it is not installed.
+    """
+    return (Gif if path.suffix.lower() == ".gif" else Mp4)(path, source_rate)
+
+
+class VideoCanvas(Canvas):
+    """A file as a canvas: screens with what is told beside them."""
+
+    def __init__(self, path: Path, source_rate: float, scale: int | None) -> None:
+        """As `open_moving_picture`; `scale`: pixels for each pixel of the screen, None: for about 500 lines."""
+        self.file = open_moving_picture(path, source_rate)
+        self._scale = scale
+        self._painter: Painter | None = None
+
+    @property
+    def closed(self) -> bool:
+        return self.file.full
+
+    def show(self, screen: NDArray[np.uint8], scene: Scene) -> None:
+        if self._painter is None:
+            height, width = screen.shape[:2]
+            self._painter = Painter(height, width, self._scale or comfortable_scale(height))
+        self.file.add(self._painter.paint(screen, scene) if self.file.wanted else None)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.file.__exit__(kind, error, trace)

@@ -1,0 +1,135 @@
+"""A window in which episodes are shown, and the keys that are held in it. By SDL, which pygame brings along."""
+
+from __future__ import annotations
+
+import os
+from types import ModuleType, TracebackType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ringside.agents.picture import Painter, comfortable_scale
+from ringside.agents.scene import Canvas, Pace, Scene
+from shared.errors import ConfigError
+
+DRAWN_PER_SECOND = 60.0
+_SHARE = 0.8
+"""Of the screen's height that a window takes at most."""
+_DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
+_KEYS = {
+    "up": ("K_UP", "K_w"),
+    "down": ("K_DOWN", "K_s"),
+    "left": ("K_LEFT", "K_a"),
+    "right": ("K_RIGHT", "K_d"),
+    "fire": ("K_SPACE", "K_RETURN"),
+}
+"""What keys mean, by the names that pygame has for them."""
+
+
+def has_display() -> bool:
+    """Whether the environment names a screen that a window could be opened on."""
+    return any(os.environ.get(name) for name in _DISPLAYS)
+
+
+def action_for(held: frozenset[str], names: tuple[str, ...]) -> int:
+    """Which of a game's actions the held directions and `fire` mean; the nearest that it has, else the first.
+
+    Where a game knows no up and down, as Pong, whose paddle's knob turns right and left, these mean right and left.
+    """
+    vertical = "UP" * ("up" in held) or "DOWN" * ("down" in held)
+    level = "RIGHT" * ("right" in held) or "LEFT" * ("left" in held)
+    if vertical and not level and not any("UP" in name for name in names):
+        vertical, level = "", {"UP": "RIGHT", "DOWN": "LEFT"}[vertical]
+    fire = "FIRE" * ("fire" in held)
+    wishes = (vertical + level + fire, vertical + level, level + fire, level, vertical + fire, vertical, fire)
+    for wish in wishes:
+        if wish and wish in names:
+            return names.index(wish)
+    return names.index("NOOP") if "NOOP" in names else 0
+
+
+class Window(Canvas):
+    """A window; closed by its button, Escape or Q (not Q where a person plays: their hand is near it)."""
+
+    def __init__(self, title: str, rate: float, *, scale: int | None, people: bool = False) -> None:
+        """Open the window when the first screen comes.
+
+        Args:
+            rate: screens a second.
+            scale: pixels for each pixel of the screen; None: as many as suit the display.
+            people: whether a person plays.
+
+        Raises:
+            ConfigError: there is no display, or pygame is not installed.
+        """
+        self._pygame = _pygame()
+        self._title, self._scale = title, scale
+        self._pace = Pace(rate, DRAWN_PER_SECOND)
+        self._ends = {self._pygame.K_ESCAPE} if people else {self._pygame.K_ESCAPE, self._pygame.K_q}
+        self._meaning = {getattr(self._pygame, key): word for word, keys in _KEYS.items() for key in keys}
+        self._touched: set[str] = set()
+        self._closed = False
+        self._painter: Painter | None = None
+        try:
+            self._pygame.display.init()
+        except self._pygame.error as error:
+            raise ConfigError(
+                f"No window can be opened ({error}); play in the terminal with --screen terminal, or write a video "
+                "with --video FILE.mp4."
+            ) from error
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def held(self) -> frozenset[str]:
+        """The words of `_KEYS` whose keys are down, or were since this was asked last: a tap counts."""
+        self._look()
+        pressed = self._pygame.key.get_pressed()
+        now = {word for key, word in self._meaning.items() if pressed[key]}
+        held, self._touched = frozenset(now | self._touched), set()
+        return held
+
+    def show(self, screen: NDArray[np.uint8], scene: Scene) -> None:
+        if self._painter is None:
+            self._painter = self._open(*screen.shape[:2])
+        self._look()
+        if self._pace.wait():
+            picture = self._painter.paint(screen, scene)
+            size = (self._painter.width, self._painter.height)
+            surface = self._pygame.image.frombuffer(picture.tobytes(), size, "RGB")
+            self._pygame.display.get_surface().blit(surface, (0, 0))
+            self._pygame.display.flip()
+
+    def _open(self, height: int, width: int) -> Painter:
+        lines = round(_SHARE * self._pygame.display.get_desktop_sizes()[0][1])
+        painter = Painter(height, width, self._scale or comfortable_scale(height, max(lines, height)))
+        self._pygame.display.set_mode((painter.width, painter.height))
+        self._pygame.display.set_caption(self._title)
+        return painter
+
+    def _look(self) -> None:
+        """See what was pressed and closed since."""
+        for event in self._pygame.event.get():
+            if event.type == self._pygame.QUIT:
+                self._closed = True
+            elif event.type == self._pygame.KEYDOWN:
+                self._closed |= event.key in self._ends
+                if event.key in self._meaning:
+                    self._touched.add(self._meaning[event.key])
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pygame.display.quit()
+
+
+def _pygame() -> ModuleType:
+    os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+    try:
+        import pygame
+    except ImportError as error:
+        raise ConfigError(
+            "A window needs the package pygame-ce: make install, or play in the terminal with --screen terminal."
+        ) from error
+    return pygame

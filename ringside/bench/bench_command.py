@@ -1,0 +1,118 @@
+"""`launch.py bench NAME`: which benchmarks there are, and how one is run."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ringside.bench.harness.tables import Report
+from ringside.bench.harness.turns import INTERRUPTED
+from shared.errors import ConfigError
+from shared.files.result_files import written_file
+from shared.text import flag_of, nearest
+
+BENCHMARKS = {
+    "limits": "what the parts can do: emulator, frames, memory, network, each against the limit above it",
+    "throughput": "a whole run at steady state against its actors alone and its learner alone",
+    "presets": "the learner and a short run with each preset against plain DQN, and where an update's time goes",
+    "scaling": "actors alone with 1, 2, 4, ... processes",
+    "checkpoint": "a run that writes checkpoints often against one that writes none",
+    "balance": "one core slowed down: lanes that move to faster actors against lanes that stay",
+    "memory": "an actor's start, and the memory of a run's processes over time",
+    "watch": "a run with one viewer of its page against the same run without",
+    "gpu": "a GPU's learner by setting, and inference beside a busy learner, in turns and under MPS",
+    "ladder": "concurrent or not, synchronised or not, one env or many, parallel or not: the classical tables",
+    "peers": "other systems on the same game at the same ratio",
+}
+"""Each is the module of its name in this package, or the one below, with `Options` and `measure`."""
+MODULES = {
+    "balance": "lane_moves",
+    "checkpoint": "checkpoints",
+    "peers": "peer_comparison",
+    "presets": "preset_costs",
+    "watch": "viewers",
+}
+RETURNS = frozenset({"bound"})
+"""Options that are returns of a game, and may be negative."""
+
+
+@dataclass(frozen=True)
+class Common:
+    """Options of every benchmark; `Options` of a benchmark's module are a subclass."""
+
+    repeats: int = 3
+    """How often everything is measured; what is compared is measured in turn."""
+    json: Path | None = None
+    """Write rows, machine and command to this file, too."""
+
+
+def check_numbers(options: Common) -> None:
+    """Raise `ConfigError` unless every number of the options measures something."""
+    for item in fields(options):
+        value, flag = getattr(options, item.name), flag_of(item.name)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{flag} {value} must be a finite number.")
+        if isinstance(value, float) and value <= 0 and item.name not in RETURNS:
+            raise ConfigError(f"{flag} {value} must be above 0.")
+        if isinstance(value, int) and not isinstance(value, bool) and value < 1:
+            raise ConfigError(f"{flag} {value} must be at least 1.")
+
+
+class Benchmark(NamedTuple):
+    """One benchmark."""
+
+    name: str
+    explanation: str
+    options: type[Common]
+    measure: Callable[[Any, Report], None]
+
+
+def find(name: str) -> Benchmark:
+    """The benchmark of this name. Raises `ConfigError` when there is none."""
+    if name not in BENCHMARKS:
+        raise ConfigError(f"There is no benchmark {name!r}{nearest(name, BENCHMARKS)}")
+    module = importlib.import_module(f"ringside.bench.{MODULES.get(name, name)}")
+    return Benchmark(name, (module.__doc__ or "").strip(), module.Options, module.measure)
+
+
+def run(benchmark: Benchmark, options: Common, words: Sequence[str]) -> int:
+    """Measure, print the table, write the file; returns the exit code.
+
+    What was measured is shown and written even when it is interrupted, or when the program fails. Raises `ConfigError`
+    for a file that cannot be written.
+    """
+    check_numbers(options)
+    if options.json is not None:
+        written_file("--json", options.json, replaces=True)
+    # Told to end, it ends what it started, as when interrupted.
+    for request in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(request) is not signal.SIG_IGN:  # as nohup has it
+            signal.signal(request, signal.default_int_handler)
+    report = Report(benchmark.name, benchmark.explanation.splitlines()[0], [benchmark.name, *words])
+    try:
+        with report.noting("all"):
+            benchmark.measure(options, report)
+    except KeyboardInterrupt:
+        report.missing[INTERRUPTED] = "It was interrupted."
+    except ConfigError:
+        raise
+    except Exception as error:
+        report.missing["all"] = f"The benchmark itself failed: {error!r}."
+        _tell(report, options.json)
+        raise
+    _tell(report, options.json)
+    return report.code
+
+
+def _tell(report: Report, file: Path | None) -> None:
+    report.print()
+    if file is not None:
+        try:
+            report.write(file)
+        except OSError as error:
+            raise ConfigError(f"--json {file} cannot be written: {error.strerror}.") from error

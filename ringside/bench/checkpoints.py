@@ -1,0 +1,90 @@
+"""What checkpoints cost: a run that writes them often against one that writes none.
+
+Two runs in turn, of the same settings: one keeps its replay on the disk, a segment a round, and writes a checkpoint
+every --every seconds; the other writes nothing but metrics. Both checkpoints and segments are counted, and the run with
+them must have written one before its end. What follows -- goes to launch.py:
+
+  python launch.py bench checkpoint --seconds 120 --every 30 -- --actors 4
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import tyro
+
+from ringside.bench.bench_command import Common
+from ringside.bench.harness.measured_runs import Throughput, plan_of, rounds_that_fit, tell_rounds
+from ringside.bench.harness.measured_runs import measure as run
+from ringside.bench.harness.tables import Report, WrongResult
+from ringside.bench.harness.turns import Contender, in_turn
+from ringside.bench.parts import segment_files
+from shared.checkpoint.segments import SegmentShape
+from shared.errors import ConfigError
+
+WITHOUT, WITH = "without checkpoints", "with checkpoints"
+NEVER_MINUTES = "100_000"
+SEGMENT_SHAPE = SegmentShape(lanes=12, ticks=104, lane_envs=2)
+"""A quarter of the envs of the default settings, for as long as their round."""
+PROBE_SHARE = 0.25
+"""Of the seconds of a run, for the pace by which the length of its rounds is chosen."""
+
+
+@dataclass(frozen=True)
+class Options(Common):
+    """Options of `launch.py bench checkpoint`."""
+
+    words: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Flags of launch.py for both runs, after --."""
+    game: str = "breakout"
+    """Atari game."""
+    seconds: float = 60.0
+    """Seconds of each run, after its start."""
+    every: float = 20.0
+    """Seconds between two checkpoints; a run writes one every 600 by default."""
+
+
+def measure(options: Options, report: Report) -> None:
+    """Measure segments, then the two runs. Raises `ConfigError` before anything runs when a setting cannot work."""
+    if options.every > options.seconds:
+        raise ConfigError(f"--every {options.every} must be at most --seconds {options.seconds}.")
+    words = list(options.words)
+    own = plan_of(options.game, words)
+    with report.measuring("segments"):
+        segment_files.measure(report, options.game, SEGMENT_SHAPE, options.repeats)
+    with report.measuring("settings"):
+        probe = run(options.game, PROBE_SHARE * options.seconds, [*words, *_never()])
+        words = rounds_that_fit(own, words, options.seconds, probe.steps_per_second)
+        tell_rounds(report, own, plan_of(options.game, words), options.seconds)
+    if "settings" in {*report.missing, *report.wrong}:
+        return
+    found = in_turn(
+        report,
+        [
+            Contender(WITHOUT, lambda: run(options.game, options.seconds, [*words, *_never()])),
+            Contender(WITH, lambda: _with_checkpoints(options, words)),
+        ],
+        options.repeats,
+    )
+    for name, runs in found.items():
+        newest = [each.summary["checkpoint"] for each in runs]
+        report.add(
+            name,
+            "steps/s",
+            [each.steps_per_second for each in runs],
+            limit=WITHOUT if name == WITH and WITHOUT in found else None,
+            note=f"{newest[-1]['bytes'] / 1e6:.0f} MB in {newest[-1]['seconds']:.1f} s" if name == WITH else "",
+        )
+
+
+def _never() -> list[str]:
+    """Flags of a run that writes a checkpoint at its end only, and no segments."""
+    return ["--no-checkpoint-replay", "--checkpoint-every-minutes", NEVER_MINUTES]
+
+
+def _with_checkpoints(options: Options, words: list[str]) -> Throughput:
+    """One run that writes checkpoints. Raises `WrongResult` when it wrote none before its end."""
+    result = run(options.game, options.seconds, [*words, "--checkpoint-every-minutes", f"{options.every / 60:.6f}"])
+    if result.summary["checkpoint"] is None or result.summary["checkpoint"]["count"] < 2:
+        raise WrongResult("It wrote no checkpoint but the last.")
+    return result

@@ -1,0 +1,127 @@
+"""Learning curves as a picture: returns over steps and over wall-clock time, of one run or of several side by side.
+
+    python -m ringside.bench.curve runs/pong --out docs/pong.png
+    python -m ringside.bench.curve quick=runs/pong rainbow=runs/pong-rainbow --out docs/pong-family.png
+    python -m ringside.bench.curve rainbow=runs/pong-rainbow --published --out pong.png
+
+A run alone is shown with its training episodes; several with the mean of their last hundred, and their evaluations.
+`--published` draws beside them, over steps alone and as far as the runs came, what published agents reached on their
+game (`shared/published_curves.json`): the legend says whose it is, and whether actions were sticky.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from ringside.recording.totals import MEAN_OVER
+from ringside.report.plots import MARKERS, colour_of, style
+from ringside.report.published_curves import PublishedCurve, curves_of
+from ringside.report.records import Records, load
+
+LABELS = ("thousand steps (4 frames each)", "minutes")
+
+
+class Curve(NamedTuple):
+    """A run, and what it is called here."""
+
+    name: str
+    run: Records
+
+    @property
+    def title(self) -> str:
+        """What was played, and how."""
+        run = self.run
+        return f"{run.game}, protocol {run.protocol}, {run.settings['schedule']}, seed {run.seed}"
+
+    def at(self, steps: NDArray[np.float64], which: int) -> NDArray[np.float64]:
+        """Where steps lie on the axis `which`: in thousands (0), or in minutes (1)."""
+        if which == 0:
+            return steps / 1e3
+        known = np.isfinite(self.run.rounds["seconds"])
+        return np.interp(steps, self.run.rounds["steps"][known], self.run.rounds["seconds"][known]) / 60
+
+
+def curve_in(word: str) -> Curve:
+    """The curve of `RUN`, or of `NAME=RUN`. Raises `RecordsError`."""
+    name, _, path = ("", "", word) if Path(word).exists() else word.partition("=")
+    return Curve(name or Path(path).name, load(Path(path)))
+
+
+def draw(axis: Axes, curve: Curve, colour: str, which: int, *, alone: bool) -> None:
+    """One curve over steps (`which` 0) or minutes (1)."""
+    rounds, episodes, evaluations = curve.run.rounds, curve.run.episodes, curve.run.evaluations
+    if alone:
+        axis.plot(curve.at(episodes["steps"], which), episodes["return"], ".", color="#9ab", ms=3, label="episode")
+    label = f"mean of {MEAN_OVER}" if alone else curve.name
+    axis.plot(curve.at(rounds["steps"], which), rounds["mean_return_100"], color=colour, lw=2, label=label)
+    if not alone:
+        x = curve.at(evaluations["steps"], which)
+        axis.plot(x, evaluations["mean_return"], "o", color=colour, mfc="white", ms=6)
+
+
+def draw_published(axis: Axes, curve: PublishedCurve, last_step: float) -> None:
+    """One published curve over steps, to the last of the runs, but at least its first point."""
+    shown = max(1, int(np.searchsorted(curve.steps, last_step, side="right")))
+    look: dict[str, Any] = {"color": "#777777", "marker": MARKERS.get(curve.agent, "v"), "mfc": "white", "ms": 3.5}
+    axis.plot(curve.steps[:shown] / 1e3, curve.returns[:shown], "--", lw=0.9, label=curve.label, **look)
+
+
+def published_beside(curves: Sequence[Curve]) -> tuple[PublishedCurve, ...]:
+    """What is published of the one game of some runs.
+
+    Raises:
+        ValueError: they are of several games, or there is nothing. The message is a sentence.
+    """
+    games = list(dict.fromkeys(curve.run.game for curve in curves))
+    if len(games) > 1:
+        raise ValueError(f"--published needs runs of one game; these are of {', '.join(games)}")
+    found = curves_of(games[0])
+    if not found:
+        raise ValueError(f"there is no published curve of {games[0]} here; omit --published")
+    return found
+
+
+def main() -> None:
+    """Draw over steps and over time."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", metavar="RUN or NAME=RUN")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--published", action="store_true", help="draw what published agents reached on the game, too")
+    options = parser.parse_args()
+    try:
+        curves = [curve_in(word) for word in options.runs]
+        published = published_beside(curves) if options.published else ()
+    except ValueError as error:
+        parser.error(str(error))
+    for curve in curves:
+        if not np.isfinite(curve.run.rounds["mean_return_100"]).any():
+            parser.error(f"no episode of {curve.name} has ended yet")
+    alone = len(curves) == 1
+    with style():
+        figure = Figure(figsize=(10, 4.2 if published else 3.6), layout="constrained")
+        axes = figure.subplots(1, 2, sharey=True)
+        for which, axis in enumerate(axes):
+            for i, curve in enumerate(curves):
+                draw(axis, curve, colour_of(i), which, alone=alone)
+            axis.set_xlabel(LABELS[which])
+        for each in published:
+            draw_published(axes[0], each, max(curve.run.steps for curve in curves))
+        axes[0].set_ylabel("raw return of training episodes" if alone else f"mean of {MEAN_OVER}; circles: evaluations")
+        if published:  # as many names as would hide the curves
+            figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower left", ncols=4)
+        else:
+            axes[0].legend(loc="upper left")
+        figure.suptitle("; ".join(dict.fromkeys(curve.title for curve in curves)))
+        figure.savefig(options.out, dpi=110)
+
+
+if __name__ == "__main__":
+    main()

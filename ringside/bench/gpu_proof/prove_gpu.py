@@ -1,0 +1,279 @@
+"""Everything that is to be shown on a machine with a GPU, in stages that fail alone, what matters most first.
+
+    python -m ringside.bench.gpu_proof.prove_gpu --out results --within 1500  all stages, as many as fit into 25 minutes
+    python -m ringside.bench.gpu_proof.prove_gpu --out results latency exact          these
+
+  first        doctor, a small run, the same stopped and resumed; nothing else is worth a try where these fail
+  exact        the same weights for other numbers of actors, replay on the host, other launches, with and without MPS
+  breakout     bench throughput with 96 and 192 envs
+  solve-1      Pong with the preset quick and seed 1, until the mean of the last 100 training episodes is 18
+  quick        bench throughput on Pong with that preset, as it comes, with more lanes and with more envs
+  learner      bench gpu: updates a second, by precision, place of the replay, determinism, length of a launch
+  latency      bench gpu: how long inference takes beside a busy learner, in turns and under MPS
+  tests        the tests of exactness, resumes among them, on this device
+  family       as exact, with methods, noise, priorities and residual networks
+  presets      bench presets, end to end, too: those whose update is made of few kernels
+  kills        the tests in which processes are killed, and those of the schedule alternate
+  solve-2      Pong with seed 2
+  solve-3      seed 3
+  pong         bench throughput on Pong
+  scaling      bench scaling
+  limits       bench limits, what a GPU has to do with
+  large        bench presets, those whose update is made of many kernels
+  settings     Breakout end to end, with and without evaluation, by setting: MPS, place of replay, precision, kernels
+  ways         Pong again, seed 1, with other settings than the preset's: perhaps it is solved in less time
+  returns      Breakout with the published numbers for some minutes: return against wall-clock
+  machine      bench limits, the emulator and the actors on ten games
+  curves       four games with nature, rainbow, iqn and btr, beside published curves; say it again to go on with all
+
+Every stage leaves STAGE.log with all that was said, the logs of runs that failed, and JSON or pictures; outcome.json
+says which commands did what in which time, and is whole after each; --archive keeps all of it in one file besides.
+The runs of stage curves lie in a directory of their own, where another call with the same --out finds them. A
+command that is late writes its stacks, is asked to stop, then killed, and the next one goes on, while its stage has
+time. MPS is tried once, first: where it cannot be had, runs are told so, and do not try.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+
+from ringside.bench.gpu_proof.prove_training import curves, returns, solve, ways
+from ringside.bench.gpu_proof.stage import END_SECONDS, LONG, STAGE_SECONDS, Outcome, Stage, room
+from ringside.bench.harness.tables import commit
+from shared.config.settings import SUMMARY_FILE
+from shared.errors import Unmendable
+from shared.machine import facts
+from shared.process import mps
+
+RUN_SECONDS = 90
+"""Of a small run."""
+FIRST_SECONDS = 240
+"""Of one that is the first on its machine: PyTorch is read from the disk, and kernels are compiled."""
+LEAST_STAGE_SECONDS = 90.0
+"""A stage that has less is left out."""
+KILLS = "killed_processes or alternate"
+"""Tests of the stage of that name; the others are of `tests`."""
+FEW_KERNELS = "quick,double,dueling,c51,qr-dqn"
+MANY_KERNELS = "rainbow,iqn,btr"
+QUICK = {"as-it-comes": "", "more-lanes": "--lane-envs 1", "more-envs": "--envs 64"}
+SETTINGS = {
+    "as-it-comes": "",
+    "without-mps": "--mps off",
+    "replay-on-the-host": "--replay-on host",
+    "fp32": "--precision fp32",
+    "any-kernels": "--deterministic off",
+}
+SMALL_RUN = "--game breakout --envs 8 --lane-envs 2 --round-steps 480 --learning-starts 960 --total-steps 9_600 \
+--replay-size 2_400 --epsilon-steps 2_000"
+VARIANTS = {
+    "without MPS": "--actors 2 --mps off",
+    "as it comes": "--actors 2",
+    "1 actor": "--actors 1",
+    "4 actors": "--actors 4",
+    "replay on the host": "--actors 2 --replay-on host",
+    "one update in a launch": "--actors 2 --graph-updates 1",
+    "no graphs": "--actors 2 --graph-updates 0",
+}
+"""Runs that must end with the same weights."""
+FAMILY = {
+    "everything": "--method iqn --iqn-samples 8 --iqn-policy-samples 8 --munchausen --dueling --noisy --n-step 3 \
+--prioritised",
+    "categorical": "--method c51 --double --prioritised",
+    "residual": "--method qr-dqn --atoms 32 --network impala --pooling --spectral-norm --layer-norm --train-every 40",
+}
+"""Combinations that between them use every part of learner/networks/autograd.py."""
+FAMILY_VARIANTS = ("as it comes", "4 actors", "replay on the host", "one update in a launch")
+
+
+def first(stage: Stage) -> None:
+    """Whether anything works at all; the doctor comes second, whose small run leaves no logs."""
+    with tempfile.TemporaryDirectory(prefix="ringside-prove-") as scratch:
+        run_dir = Path(scratch) / "run"
+        words = f"--plain --device cuda {SMALL_RUN} --mps off --run-dir {run_dir}"
+        if stage.launch(words, FIRST_SECONDS, run_dir):
+            stage.launch(f"--plain --resume {run_dir} --total-steps 12_000", RUN_SECONDS, run_dir)
+            stage.note({"summary": json.loads((run_dir / SUMMARY_FILE).read_text())})
+    stage.launch(f"doctor --device cuda {stage.more}", FIRST_SECONDS)
+
+
+def latency(stage: Stage) -> None:
+    """Inference beside a busy learner."""
+    stage.bench("gpu --parts latency --repeats 1", "gpu-latency.json", LONG)
+
+
+def learner(stage: Stage) -> None:
+    """Updates by setting."""
+    stage.bench("gpu --parts learner --repeats 1", "gpu-learner.json", LONG)
+
+
+def exact(stage: Stage) -> None:
+    """Runs that must agree."""
+    agree(stage, "", VARIANTS)
+
+
+def tests(stage: Stage, which: str) -> None:
+    """The tests of exactness on this device, the long ones, too; each names itself before it begins."""
+    stage.run(["-m", "pytest", "-v", "-o", "timeout=300", "-k", which, "tests/exact/test_exact.py"], LONG)
+
+
+def family(stage: Stage) -> None:
+    """The same for combinations of the family."""
+    for words in FAMILY.values():
+        agree(stage, words, {name: VARIANTS[name] for name in FAMILY_VARIANTS})
+
+
+def presets(stage: Stage, names: str) -> None:
+    """What presets cost."""
+    words = f"presets --presets {names} --end-to-end --repeats 1 --seconds 5"
+    stage.bench(words, f"{stage.name}.json", LONG, f"-- --device cuda {room()} {stage.more}")
+
+
+def agree(stage: Stage, words: str, variants: Mapping[str, str]) -> None:
+    """Run a small game with `words` once for every variant, and note whether all ended with the same weights."""
+    found: dict[str, str] = {}
+    with tempfile.TemporaryDirectory(prefix="ringside-prove-") as scratch:
+        for name, more in variants.items():
+            run_dir = Path(scratch) / name.replace(" ", "-")
+            told = f"--plain --device cuda {SMALL_RUN} {words} {stage.more} {more} --run-dir {run_dir}"
+            if stage.launch(told, RUN_SECONDS if found else FIRST_SECONDS, run_dir):
+                found[name] = json.loads((run_dir / SUMMARY_FILE).read_text())["weights_sha256"]
+    stage.note(
+        {"words": words, "weights": found, "good": len(set(found.values())) == 1 and len(found) == len(variants)}
+    )
+
+
+def limits(stage: Stage) -> None:
+    """What the parts can do that a GPU has to do with."""
+    stage.bench("limits --parts inference,update --repeats 1", "limits.json", LONG)
+
+
+def throughput(stage: Stage, game: str) -> None:
+    """End to end."""
+    for envs in (96, 192):
+        words = f"throughput --game {game} --parts speed,evaluation --repeats 1 --seconds 20"
+        more = f"-- --device cuda --envs {envs} {room()} {stage.more}"
+        stage.bench(words, f"throughput-{game}-{envs}.json", LONG / 2, more)
+
+
+def quick(stage: Stage) -> None:
+    """Whether the preset has lanes enough to hide a GPU's answers from its actors."""
+    for name, words in QUICK.items():
+        told = "throughput --game pong --parts speed --repeats 1 --seconds 8"
+        more = f"-- --device cuda --preset quick {words} {stage.more}"
+        stage.bench(told, f"throughput-quick-{name}.json", LONG / len(QUICK), more)
+
+
+def settings(stage: Stage) -> None:
+    """What settings are worth in a whole run, and what evaluation costs with each."""
+    for name, words in SETTINGS.items():
+        told = "throughput --game breakout --parts evaluation --repeats 1 --seconds 10"
+        more = f"-- --device cuda {room()} {stage.more} {words}"
+        stage.bench(told, f"throughput-settings-{name}.json", LONG / 2, more)
+
+
+def actor_side(stage: Stage) -> None:
+    """What emulators and actors do on the cores beside a GPU."""
+    stage.bench("limits --parts emulator,actors --games ten --repeats 1", "limits-actors.json", LONG)
+
+
+def scaling(stage: Stage) -> None:
+    """More actors."""
+    stage.bench("scaling --repeats 1", "scaling.json", LONG, f"-- --device cuda {room()} {stage.more}")
+
+
+STAGES: dict[str, Callable[[Stage], None]] = {
+    "first": first,
+    "exact": exact,
+    "breakout": partial(throughput, game="breakout"),
+    "solve-1": partial(solve, seed=1),
+    "quick": quick,
+    "learner": learner,
+    "latency": latency,
+    "tests": partial(tests, which=f"not ({KILLS})"),
+    "family": family,
+    "presets": partial(presets, names=FEW_KERNELS),
+    "kills": partial(tests, which=KILLS),
+    "solve-2": partial(solve, seed=2),
+    "solve-3": partial(solve, seed=3),
+    "pong": partial(throughput, game="pong"),
+    "scaling": scaling,
+    "limits": limits,
+    "large": partial(presets, names=MANY_KERNELS),
+    "settings": settings,
+    "ways": ways,
+    "returns": returns,
+    "machine": actor_side,
+    "curves": curves,
+}
+
+
+def prove(names: Sequence[str], outcome: Outcome, more: str, seconds: float) -> bool:
+    """Run stages within so many seconds in all; returns whether all that they did was good.
+
+    `more` is what every run is told.
+    """
+    end = time.monotonic() + seconds
+    for name in names:
+        left = min(STAGE_SECONDS, end - time.monotonic())
+        stage = Stage(name, outcome, more, left)
+        if left < LEAST_STAGE_SECONDS + END_SECONDS:
+            stage.note({"good": False, "error": "Left out: the time of the proof was over."})
+            continue
+        try:
+            STAGES[name](stage)
+        except (OSError, ValueError, KeyError, Unmendable) as error:  # a file that a command should have left, whole
+            stage.note({"good": False, "error": f"{type(error).__name__}: {error}"})
+    return outcome.good
+
+
+def main() -> int:
+    """Parse the command line and run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("stages", nargs="*", metavar="STAGE", help="default: all, in the order above")
+    parser.add_argument("--out", type=Path, required=True, help="directory of all files; what it holds is gone on with")
+    parser.add_argument(
+        "--archive", type=Path, help="keep all of them in this .tar.gz, too, written after each command"
+    )
+    parser.add_argument(
+        "--runs", type=Path, help="directory of the runs of stage curves, outside of --out; default: OUT-runs"
+    )
+    parser.add_argument("--within", type=float, default=float("inf"), metavar="SECONDS", help="end in time")
+    parser.add_argument("--commit", default=commit(), help="of this code, where it cannot be asked for")
+    options = parser.parse_args()
+    for name in options.stages:
+        if name not in STAGES:
+            parser.error(f"there is no stage {name}; there are {', '.join(STAGES)}")
+    out = options.out.resolve()
+    if options.archive and out in options.archive.resolve().parents:
+        parser.error(f"--archive {options.archive} lies in --out {options.out}, and would be packed into itself")
+    if options.runs and out in (options.runs.resolve(), *options.runs.resolve().parents):
+        parser.error(f"--runs {options.runs} lies in --out {options.out}, and its checkpoints would be packed")
+    if not facts.cuda_devices():
+        parser.error("there is no GPU here that this installation can use (launch.py doctor says more)")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and what was started ends, too
+    began, refused = time.monotonic(), list[str]()
+    about = {
+        "commit": options.commit,
+        "machine": facts.describe(),
+        "gpus": [asdict(gpu) for gpu in facts.gpus()],
+        "usable_memory": facts.usable_memory(),
+    }
+    outcome = Outcome(options.out, options.archive, about, options.runs)
+    with mps.service("auto", "cuda:0", refused.append):
+        pass
+    outcome.note({"stage": "mps", "refused": " ".join(refused) or None, "seconds": round(time.monotonic() - began, 1)})
+    left = options.within - (time.monotonic() - began)
+    return 0 if prove(options.stages or list(STAGES), outcome, "--mps off" if refused else "", left) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,197 @@
+"""Stages of a proof: commands that must end in time, what became of each, and everything they left in one archive."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ringside.bench.harness.programs import logs_of
+from ringside.bench.harness.tables import ROOT
+from shared.files.atomic import write_atomic
+from shared.machine import facts
+from shared.machine.subprocesses import die_with, killed
+from shared.process.stack_dumps import TELL_STACKS, stacks_told_later
+
+STAGE_SECONDS = 560.0
+"""Of a stage with all its commands."""
+LONG = 500.0
+"""Of a command that has its stage for itself."""
+ROOMY_BYTES = 16_000_000_000
+"""Of free memory: a default run needs 10 GB of it."""
+SMALLER_REPLAY = "--replay-size 300_000"
+"""What large runs are told where there is less."""
+END_SECONDS = 45.0
+"""How long a command that was asked to stop may take to end; part of its stage's time."""
+STACKS_SECONDS = 1.0
+"""How long the processes of a late command have to say where they are."""
+TALKATIVE = {"PYTHONFAULTHANDLER": "1", "PYTHONUNBUFFERED": "1"}
+"""So that a crash leaves its stacks, and a kill what was said before."""
+OUTCOME = "outcome.json"
+LAUNCH = "launch.py"
+
+
+class Outcome:
+    """What became of all commands: a file that is whole after each of them, and an archive of all files after each."""
+
+    def __init__(self, out: Path, archive: Path | None, about: dict[str, Any], runs: Path | None = None) -> None:
+        """Goes on with what `out` holds already.
+
+        Args:
+            out: directory of all files.
+            archive: of these, as .tar.gz, written anew each time; None: none.
+            about: commit, machine and the like.
+            runs: directory of the runs that another call goes on with, which are too large for the archive; None:
+                beside `out`, by its name and "-runs".
+        """
+        out.mkdir(parents=True, exist_ok=True)
+        self.out, self._archive, self._about = out.resolve(), archive, about
+        self.runs = runs.resolve() if runs else self.out.with_name(f"{self.out.name}-runs")
+        path = out / OUTCOME
+        self._before: list[dict[str, Any]] = json.loads(path.read_text())["done"] if path.exists() else []
+        self.done: list[dict[str, Any]] = []
+        self._write()
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing was bad since this began."""
+        return all(fact.get("good", True) for fact in self.done)
+
+    def note(self, fact: dict[str, Any]) -> None:
+        """Add to it and write it down."""
+        self.done.append(fact)
+        print(json.dumps(fact), flush=True)
+        self._write()
+
+    def _write(self) -> None:
+        """Outcome and archive as of now."""
+        whole = {**self._about, "done": self._before + self.done}
+        write_atomic(self.out / OUTCOME, json.dumps(whole, indent=1).encode() + b"\n")
+        if self._archive is not None:
+            unfinished = self._archive.with_name(self._archive.name + ".part")
+            with tarfile.open(unfinished, "w:gz") as archive:
+                archive.add(self.out, self.out.name)
+            unfinished.replace(self._archive)
+
+
+class Stage:
+    """One stage: its commands and their log."""
+
+    def __init__(self, name: str, outcome: Outcome, more: str = "", seconds: float = STAGE_SECONDS) -> None:
+        """A stage that begins now.
+
+        Args:
+            outcome: where what its commands did is noted.
+            more: what every run is told here.
+            seconds: it has for all its commands.
+        """
+        self.name = name
+        self.out = outcome.out
+        self.runs = outcome.runs
+        self.more = more
+        self._outcome = outcome
+        self._deadline = time.monotonic() + seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds that its commands still have, before the last of them is asked to stop."""
+        return self._deadline - END_SECONDS - time.monotonic()
+
+    def launch(self, words: str, seconds: float, run_dir: Path | None = None) -> bool:
+        """`launch.py` with these words. Returns whether it ended well, in time."""
+        return self.run([LAUNCH, *shlex.split(words)], seconds, run_dir=run_dir)
+
+    def bench(self, words: str, file: str, seconds: float, more: str = "") -> bool:
+        """`launch.py bench`, with its result in `file`. Good only if nothing of it is missing and nothing wrong."""
+        path = self.out / file
+        path.unlink(missing_ok=True)
+        ended = self.launch(f"bench {words} --json {shlex.quote(str(path))} {more}", seconds)
+        if not path.exists():
+            return False
+        found = json.loads(path.read_text())
+        if found["missing"] or found["wrong"]:
+            self.note({"file": file, "missing": found["missing"], "wrong": found["wrong"], "good": False})
+            return False
+        return ended
+
+    def run(
+        self,
+        words: Sequence[str],
+        seconds: float,
+        look: Callable[[], bool] = lambda: False,
+        run_dir: Path | None = None,
+    ) -> bool:
+        """A Python program, asked to stop after `seconds`, at the end of its stage, or as soon as `look` is satisfied.
+
+        One that is late first says where all its threads are. If it is a run, and fails, what its processes wrote in
+        `run_dir` is added to the log. It ends with this process.
+
+        Returns whether it ended well: by itself with code 0, or satisfied.
+        """
+        began = time.monotonic()
+        end = began + min(seconds, self.left)
+        if began >= end:
+            self.note({"command": " ".join(words), "good": False, "error": "The time of the stage was over."})
+            return False
+        with (self.out / f"{self.name}.log").open("ab") as log:
+            log.write(f"\n$ python {' '.join(words)}\n".encode())
+            log.flush()
+            with stacks_told_later():
+                process = subprocess.Popen(
+                    [sys.executable, *words],
+                    cwd=ROOT,
+                    env=os.environ | TALKATIVE,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    preexec_fn=partial(die_with, os.getpid(), signal.SIGTERM),
+                )
+            satisfied = late = False
+            try:
+                while not satisfied and not late and process.poll() is None:
+                    with suppress(subprocess.TimeoutExpired):
+                        process.wait(0.2)
+                    satisfied, late = look(), time.monotonic() > end
+                if process.poll() is None:
+                    if late and words[0] == LAUNCH:
+                        _tell_stacks(process)
+                    process.send_signal(signal.SIGTERM)
+                    with suppress(subprocess.TimeoutExpired):
+                        process.wait(END_SECONDS)
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                killed(process)
+        good = satisfied or (process.returncode == 0 and not late)
+        if not good and run_dir is not None:
+            with (self.out / f"{self.name}.log").open("ab") as log:
+                log.write(logs_of(run_dir).encode())
+        took = round(time.monotonic() - began, 1)
+        self.note({"command": " ".join(words), "code": process.returncode, "seconds": took, "late": late, "good": good})
+        return good
+
+    def note(self, fact: dict[str, Any]) -> None:
+        """Add to the outcome."""
+        self._outcome.note({"stage": self.name, **fact})
+
+
+def _tell_stacks(process: subprocess.Popen[bytes]) -> None:
+    """Have a late `launch.py` and all that it started write where their threads are."""
+    with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+        os.killpg(process.pid, TELL_STACKS)
+        process.wait(STACKS_SECONDS)
+
+
+def room() -> str:
+    """Words with which a run of default size fits into the memory."""
+    return "" if facts.usable_memory() >= ROOMY_BYTES else SMALLER_REPLAY

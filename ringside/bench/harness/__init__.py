@@ -1,0 +1,1 @@
+"""What benchmarks share: interleaved repeats, runs at steady state, tables."""

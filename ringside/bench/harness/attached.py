@@ -1,0 +1,77 @@
+"""A run beside this process, which looks into its memory while it goes on."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ringside.bench.harness.measured_runs import LEARNING_STARTS, SILENT_SECONDS
+from ringside.bench.harness.programs import last_words, running
+from ringside.bench.harness.tables import CannotRun
+from ringside.watch.attach import attach, read_config
+from shared.memory.run_memory import Memory
+from shared.process.live import LIVE_FILE
+
+LOOK_SECONDS = 0.02
+WARM_ROUNDS = 2
+"""Rounds with updates before anything is measured."""
+LASTING = ("--learning-starts", str(LEARNING_STARTS), "--total-steps", "1_000_000_000")
+"""Words of a run that learns early, and goes on for as long as anybody looks."""
+
+
+@dataclass
+class Beside:
+    """A run that was started, and its memory, for reading."""
+
+    process: subprocess.Popen[bytes]
+    """Its launcher."""
+    directory: Path
+    errors: Path
+    """Where its standard error goes."""
+    memory: Memory
+
+    def until(self, condition: Callable[[], object]) -> None:
+        """Wait until it is true. Raises `CannotRun` when the run ends before, or that takes too long."""
+        _until(condition, self.process, self.errors)
+
+    def until_it_learns(self) -> None:
+        """Wait until `WARM_ROUNDS` are committed. Raises as `until`."""
+        board, learns = self.memory.board, self.memory.sizes.first_learning_round + WARM_ROUNDS
+        self.until(lambda: board.committed >= learns)
+
+
+def _until(condition: Callable[[], object], process: subprocess.Popen[bytes], errors: Path) -> None:
+    deadline = time.monotonic() + SILENT_SECONDS
+    while not condition():
+        try:
+            process.wait(LOOK_SECONDS)
+        except subprocess.TimeoutExpired:
+            if time.monotonic() > deadline:
+                raise CannotRun(f"The run did nothing of what was waited for within {SILENT_SECONDS:.0f} s.") from None
+        else:
+            raise _ended(errors)
+
+
+def _ended(errors: Path) -> CannotRun:
+    return CannotRun(f"The run ended: {last_words(errors)}")
+
+
+@contextmanager
+def run_beside(game: str, words: list[str]) -> Iterator[Beside]:
+    """A run of `launch.py`, as soon as its memory is there; it ends with the block. Raises `CannotRun`."""
+    with tempfile.TemporaryDirectory(prefix="ringside-bench-") as scratch:
+        run_dir, errors = Path(scratch) / "run", Path(scratch) / "errors"
+        with running(["launch.py", "--plain", "--game", game, *words, "--run-dir", str(run_dir)], errors) as process:
+            _until((run_dir / LIVE_FILE).exists, process, errors)
+            found = attach(run_dir, read_config(run_dir))
+            if found is None:
+                raise _ended(errors)
+            try:
+                yield Beside(process, run_dir, errors, found[0])
+            finally:
+                found[0].arena.close()

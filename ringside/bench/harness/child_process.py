@@ -1,0 +1,100 @@
+"""Work in a process of its own, set up as a role of a run is, and what it sends."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import Any
+
+from multiprocess import Pipe
+from multiprocess.connection import Connection
+
+from ringside.bench.harness.tables import CannotRun, WrongResult
+from ringside.supervisor.spawning import ChildProcess
+from shared.errors import DeviceFault
+from shared.machine.subprocesses import REAP_SECONDS
+from shared.memory.arena import ArenaError
+from shared.process.cublas import choose_workspace
+from shared.process.stack_dumps import stacks_told
+from shared.process.thread_env import threads_as_recorded
+
+START_SECONDS = 120.0
+"""Most that a process may take beyond the time that it was given."""
+END_SECONDS = 10.0
+"""Most that it may take to end by itself."""
+
+
+class Child:
+    """A process that sends what a function returns, or the exception to be raised. Its end is that of the block."""
+
+    def __init__(
+        self, work: Callable[..., None], arguments: tuple[Any, ...], environment: Mapping[str, str] | None = None
+    ) -> None:
+        choose_workspace()
+        self._ours, theirs = Pipe()
+        self._process = ChildProcess(
+            target=_child, args=(theirs, work, arguments, dict(environment or {})), daemon=True
+        )
+        with threads_as_recorded():  # as the processes of the runs that it is compared with
+            self._process.start()
+        theirs.close()
+
+    def ask(self, word: str) -> Any:
+        """What it sends to an answer. Raises as `answer`."""
+        try:
+            self._ours.send(word)
+        except OSError as error:
+            raise CannotRun("Its process ended early.") from error
+        return self.answer()
+
+    def finish(self, word: str) -> None:
+        """Tell it to end by itself, and wait for it; not for long."""
+        with suppress(OSError):  # it has ended
+            self._ours.send(word)
+        self._process.join(END_SECONDS)
+
+    def answer(self, seconds: float = 0.0) -> Any:
+        """What it sends next. Raises the exception that it sends, or `CannotRun` when it sends nothing."""
+        try:
+            told = self._ours.recv() if self._ours.poll(seconds + START_SECONDS) else None
+        except EOFError:
+            told = None
+        if told is None:
+            raise CannotRun("Its process ended early, or did not answer.")
+        if isinstance(told, Exception):
+            raise told
+        return told
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ours.close()
+        self._process.kill()
+        self._process.join(REAP_SECONDS)
+
+
+def _child(connection: Connection, work: Callable[..., None], arguments: tuple[Any, ...], env: dict[str, str]) -> None:
+    """The process."""
+    os.environ.update(env)
+    stacks_told()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the benchmark decides what it means
+    from learner.engine.faults import device_faults_named
+    from learner.engine.trainer import NonFiniteError
+
+    try:
+        with device_faults_named():
+            work(connection, *arguments)
+    except (CannotRun, WrongResult) as error:
+        connection.send(error)
+    except ArenaError as error:
+        connection.send(CannotRun(f"There is too little memory: {error}"))
+    except DeviceFault as error:
+        connection.send(CannotRun(str(error)))
+    except NonFiniteError as error:
+        connection.send(WrongResult(str(error)))

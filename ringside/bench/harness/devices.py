@@ -1,0 +1,62 @@
+"""What the parts that compute with networks need of a device: settings, waiting, graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from learner.engine.device import prepare_torch
+from learner.engine.prefetcher import Graphs
+from ringside.bench.harness.tables import Report
+from shared.config.resolve import precision_of
+from shared.config.settings import Precision
+from shared.machine import facts
+from shared.process.cublas import choose_workspace
+
+
+@dataclass(frozen=True)
+class Device:
+    """One device and the arithmetic to be measured on it."""
+
+    torch: torch.device
+    precisions: list[Precision]
+    """What a run would take, and float32."""
+
+    def prepare(self, precision: str, threads: int) -> None:
+        """The settings of a run for this process, before what is measured is built."""
+        choose_workspace()
+        prepare_torch(self.torch, precision, threads)
+
+    def named(self, row: str) -> str:
+        """A row's name with the device, unless that is the CPU."""
+        return row if self.torch.type == "cpu" else f"{row}, CUDA"
+
+    def settle(self) -> None:
+        """Wait until what was begun is done."""
+        if self.torch.type == "cuda":
+            torch.cuda.synchronize(self.torch)
+
+    def captured(self, body: Callable[[], object]) -> Callable[[], object]:
+        """`body` as a run does it: on CUDA, captured into a graph."""
+        if self.torch.type == "cpu":
+            return body
+        graphs = Graphs(self.torch)
+        graphs.capture("body", body)
+        return torch.inference_mode()(partial(graphs.replay, "body"))
+
+
+def devices(part: str, report: Report) -> list[Device]:
+    """The CPU, and a GPU if there is one; if not, the report says why."""
+    names = ["cpu"]
+    if facts.cuda_devices():
+        names.append("cuda:0")
+    elif not facts.has_nvidia_driver():
+        report.missing[f"{part} on CUDA"] = "No NVIDIA driver is loaded."
+    elif facts.torch_cuda_version() is None:
+        report.missing[f"{part} on CUDA"] = "The installed torch was built without CUDA."
+    else:
+        report.missing[f"{part} on CUDA"] = "The NVIDIA driver shows no device to this process."
+    return [Device(torch.device(name), list(dict.fromkeys((precision_of("auto", name), "fp32")))) for name in names]

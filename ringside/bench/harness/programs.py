@@ -1,0 +1,90 @@
+"""Commands in processes of their own, and what they say."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ringside.bench.harness.tables import ROOT, CannotRun, WrongResult
+from shared.config.settings import LOGS
+from shared.machine.subprocesses import die_with, killed, output_of
+from shared.process.stack_dumps import stacks_told_later
+
+END_SECONDS = 300.0
+"""Longest time from asking a run to stop to its end."""
+
+
+def last_line(command: Sequence[str], seconds: float) -> dict[str, Any]:
+    """The JSON object in the last line that a command prints.
+
+    Raises:
+        CannotRun: it failed, or took longer than `seconds`.
+        WrongResult: its last line is something else.
+    """
+    said = said_by(command, seconds)
+    try:
+        result: dict[str, Any] = json.loads(said.splitlines()[-1])
+    except (IndexError, ValueError):
+        raise WrongResult(f"{Path(command[0]).name} {' '.join(command[1:])} printed no result.") from None
+    return result
+
+
+def said_by(command: Sequence[str], seconds: float) -> str:
+    """What a command prints. Raises `CannotRun` with the last thing that it complains about, or for a longer time."""
+    try:
+        return output_of(command, seconds, directory=ROOT)
+    except subprocess.TimeoutExpired:
+        raise CannotRun(f"{' '.join(command[1:])} did not end within {seconds:.0f} s.") from None
+    except OSError as error:
+        raise CannotRun(f"{command[0]} cannot be started: {error.strerror}.") from error
+    except subprocess.CalledProcessError as error:
+        complaints = [line.strip() for line in error.stderr.splitlines() if line.strip()] or ["it said nothing"]
+        errors = [line for line in complaints if line.startswith("ERROR")] or complaints
+        raise CannotRun(f"{' '.join(command[1:])} failed: {errors[-1]}") from None
+
+
+@contextmanager
+def running(command: Sequence[str], errors: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A Python program of ours that is asked to stop, and has ended, when the block is left, however that is.
+
+    It is asked, too, should this process be killed.
+
+    Args:
+        command: its file and arguments.
+        errors: where its standard error goes.
+    """
+    with open(errors, "wb") as file, stacks_told_later():
+        process = subprocess.Popen(
+            [sys.executable, *command],
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=file,
+            preexec_fn=partial(die_with, os.getpid(), signal.SIGTERM),
+        )
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            killed(process)  # its children die with it
+
+
+def logs_of(run_dir: Path) -> str:
+    """What the processes of a run wrote, each under its name; the run's directory may not last."""
+    logs = sorted((run_dir / LOGS).glob("*.log"))
+    return "".join(f"--- {log.name}\n{log.read_text(errors='replace')}" for log in logs)
+
+
+def last_words(errors: Path) -> str:
+    """The last line of what a program complained about."""
+    return (errors.read_text(errors="replace").strip().splitlines() or ["it said nothing"])[-1]

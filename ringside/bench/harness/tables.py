@@ -1,0 +1,234 @@
+"""What a benchmark says: rows with their spread and their ratio to the limit above, as a table and as JSON.
+
+A figure counts only beside the machine that it was taken on, the command that gives it again, and a check that what was
+timed computed the right thing. A part that cannot run here says why, and the others go on.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import statistics
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from shared.errors import DeviceFault
+from shared.files.atomic import write_atomic
+from shared.machine import facts
+from shared.machine.subprocesses import output_of
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+FILE_COLUMNS = 140
+"""Width of a table that goes into a file or a pipe."""
+
+
+class CannotRun(Exception):
+    """A part of a benchmark cannot be measured here. The message is a sentence: what is missing."""
+
+
+class WrongResult(Exception):
+    """What was timed computed something wrong; its speed means nothing. The message is a sentence."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One thing that was measured."""
+
+    part: str
+    """The part of the benchmark that it belongs to."""
+    name: str
+    unit: str
+    values: tuple[float, ...]
+    """One of each repeat."""
+    limit: str | None = None
+    """Name of the row that bounds this one."""
+    ratios: tuple[float, ...] = ()
+    """Share of that limit reached, one of each repeat; above 1 it was no limit."""
+    note: str = ""
+
+    @property
+    def median(self) -> float:
+        """The middle one of the values."""
+        return statistics.median(self.values)
+
+    @property
+    def ratio(self) -> float | None:
+        """The middle one of the ratios."""
+        return statistics.median(self.ratios) if self.ratios else None
+
+
+@dataclass
+class Report:
+    """The rows of one benchmark, and what could not be measured."""
+
+    name: str
+    title: str
+    words: Sequence[str] = ()
+    """The words of the command line behind `launch.py bench`."""
+    rows: list[Row] = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)
+    """Parts that could not run, and why."""
+    wrong: dict[str, str] = field(default_factory=dict)
+    """Parts whose results were wrong, and how."""
+    notes: list[str] = field(default_factory=list)
+    console: Console = field(default_factory=lambda: Console(stderr=True))
+    machine: dict[str, Any] = field(default_factory=facts.describe)
+    """As it was before the first measurement, its load included."""
+    commit: str | None = field(default_factory=lambda: commit())
+    """Of the code that is measured."""
+    part: str = ""
+
+    @contextmanager
+    def measuring(self, part: str) -> Iterator[None]:
+        """Rows added within belong to `part`; if it cannot run, or is wrong, that is noted and the rest goes on."""
+        former, self.part = self.part, part
+        try:
+            with self.noting(part), self.console.status(f"{part} ..."):
+                yield
+        finally:
+            self.part = former
+
+    @contextmanager
+    def noting(self, part: str) -> Iterator[None]:
+        """If what is done within cannot run, or is wrong, that is noted of `part`."""
+        try:
+            yield
+        except (CannotRun, DeviceFault) as error:
+            self.missing[part] = str(error)
+        except (MemoryError, RuntimeError) as error:
+            # PyTorch says it in words on a CPU, and by a class of its own on a GPU, which is not imported here.
+            words = ("can't allocate memory", "out of memory")
+            if not isinstance(error, MemoryError) and not any(each in str(error) for each in words):
+                raise
+            self.missing[part] = f"There is too little memory for it. {str(error).partition(chr(10))[0]}".strip()
+        except WrongResult as error:
+            self.rows = [row for row in self.rows if row.part != part]
+            self.wrong[part] = str(error)
+
+    def add(
+        self,
+        name: str,
+        unit: str,
+        values: Sequence[float],
+        *,
+        limit: str | None = None,
+        ratios: Sequence[float] = (),
+        note: str = "",
+    ) -> Row:
+        """Add a row. With a `limit` and no `ratios`, these are the values by those of the limit, repeat by repeat.
+
+        The values of both are speeds then (more is better), with one value for each repeat.
+
+        Raises:
+            WrongResult: a value is not a number, or infinite.
+        """
+        if any(row.name == name for row in self.rows):
+            raise ValueError(f"There are two rows named {name!r}; a limit could be either.")
+        if limit is not None and not ratios:
+            above = self.row(limit)
+            ratios = [value / most for value, most in zip(values, above.values, strict=True)]
+        if not all(math.isfinite(value) for value in (*values, *ratios)):
+            raise WrongResult(f"{name} came out as {', '.join(f'{value:g}' for value in values)} {unit}.")
+        row = Row(self.part, name, unit, tuple(values), limit, tuple(ratios), note)
+        self.rows.append(row)
+        return row
+
+    def row(self, name: str) -> Row:
+        """The row of this name; raises `CannotRun` when it is not there, since what depends on it cannot be said."""
+        for row in self.rows:
+            if row.name == name:
+                return row
+        raise CannotRun(f"It is measured against {name!r}, which is missing.")
+
+    def note(self, sentence: str) -> None:
+        """A sentence below the table."""
+        self.notes.append(sentence)
+
+    @property
+    def code(self) -> int:
+        """Exit code: 1 when something computed a wrong result."""
+        return 1 if self.wrong else 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, with the machine and the command."""
+        return {
+            "benchmark": self.name,
+            "command": " ".join(["python launch.py bench", *self.words]),
+            "commit": self.commit,
+            "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "machine": self.machine,
+            "rows": [asdict(row) | {"median": row.median, "ratio": row.ratio} for row in self.rows],
+            "missing": self.missing,
+            "wrong": self.wrong,
+            "notes": self.notes,
+        }
+
+    def write(self, path: Path) -> None:
+        """Write `to_json` to a file. Raises `OSError`."""
+        write_atomic(path, json.dumps(self.to_json(), indent=1).encode() + b"\n")
+
+    def print(self) -> None:
+        """The table, the machine, and what went wrong."""
+        console = Console()
+        if not console.is_terminal and "COLUMNS" not in os.environ:
+            console = Console(width=FILE_COLUMNS)
+        table = Table(title=self.title, title_justify="left")
+        for heading in ("", "median", "least", "most", "unit", "share", "of"):
+            table.add_column(heading, justify="right" if heading in ("median", "least", "most", "share") else "left")
+        part = None
+        for row in self.rows:
+            if row.part != part and part is not None:
+                table.add_section()
+            part = row.part
+            figures = (row.median, min(row.values), max(row.values))
+            share = "" if row.ratio is None else f"{row.ratio:.3f}"
+            name = Text(row.name).append(f"  {row.note}", style="dim") if row.note else Text(row.name)
+            table.add_row(name, *(readable(value) for value in figures), row.unit, share, row.limit or "")
+        console.print(table)
+        for sentence in self.notes:
+            console.print(sentence)
+        for part, reason in self.missing.items():
+            console.print(f"[yellow]not measured[/] {part}: {reason}")
+        for part, reason in self.wrong.items():
+            console.print(f"[red]wrong[/] {part}: {reason}")
+        console.print(machine_line(self.machine), style="dim")
+
+
+def machine_line(described: dict[str, Any]) -> str:
+    """The machine that `shared.machine.facts.describe` described, in a line."""
+    threads = described["threads_per_core"]
+    libraries = ", ".join(f"{name} {number}" for name, number in described["libraries"].items() if number)
+    return (
+        f"{described['cpu']}, {described['usable_cores']} of {described['cpus']} processors"
+        + (f" ({threads} to a core)" if threads else "")
+        + (", AMX" if described["amx_bf16"] else "")
+        + f"; {', '.join(described['gpus']) or 'no GPU'}; Python {described['python']}, {libraries}; "
+        f"load {described['load_average'][0]:.1f} before"
+    )
+
+
+def readable(value: float) -> str:
+    """Three significant digits or more, thousands grouped."""
+    if value == 0 or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def commit() -> str | None:
+    """The commit of the source, with "+" when files differ from it; None outside a repository."""
+    try:
+        return output_of(["git", "describe", "--always", "--dirty=+", "--exclude=*"], 10.0, directory=ROOT).strip()
+    except (OSError, subprocess.SubprocessError):
+        return None

@@ -1,0 +1,230 @@
+"""The classical tables of faster DQN, with Ringside's parts in the place of theirs.
+
+Rungs of Lapan's ladder (Deep Reinforcement Learning Hands-On, ch. 9), for --only:
+
+  gradients          one process, one env, Gymnasium's preprocessing, gradients left on in inference
+  one-env            gradients off
+  three-envs         three envs, answered in one batch; batches three times as large, and as many fewer
+  parallel           one env, played in one process and learnt from in others; batches four times as large
+  light-three-envs   three-envs with our frames in the place of Gymnasium's preprocessing
+  light-parallel     parallel with our frames
+  ringside           as Ringside comes: many envs, actors on all cores
+
+and of fast-dqn's two-by-two (Daley & Amato, arXiv:2111.01264), N being 1, 2, 4 or 8 envs, in processes up to the cores:
+
+  alternate-N        steps, then their updates; each env is answered on its own
+  alternate-sync-N   the same, all envs answered in one batch
+  concurrent-N       steps beside updates, acting with the target network; each env answered on its own
+  concurrent-sync-N  the same, all envs answered in one batch
+
+Rungs in one process are ringside/bench/serial.py, whose network is made of PyTorch's layers; the others are runs of
+launch.py, `parallel` with --schedule free. All sample 8 transitions for a step and train plain DQN with preset quick's
+other settings. Lapan trains after every step, 32 transitions each, and leaves gradients on for the target network, too;
+our updates are the trainer's in every rung, and their parameters are handed to inference after each, as in a run.
+fast-dqn acts with the target network even where it alternates; we act with the online one. On a GPU a batch of all envs
+does not wait for the last of them.
+
+Shares are ratios to the first rung of a table. With --solve every rung also learns until the mean raw return of its
+last hundred training episodes reaches --bound, and the time since the command counts. Lapan's scripts stop at 17; 18 is
+the bound that his settings name for Pong.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from actors.envs.atari import game_name
+from ringside.bench.bench_command import Common
+from ringside.bench.harness.measured_runs import measure as measure_run
+from ringside.bench.harness.programs import last_line
+from ringside.bench.harness.solve import Learnt, solve_run
+from ringside.bench.harness.tables import CannotRun, Report, WrongResult
+from ringside.bench.harness.turns import INTERRUPTED, Contender, chosen, in_turn
+from shared.config.presets import QUICK
+from shared.config.resolve import check_device_name
+from shared.machine import facts
+from shared.text import words_of
+
+LAPAN = "Lapan's ladder"
+FAST_DQN = "fast-dqn's two-by-two"
+FAST_ENVS = (1, 2, 4, 8)
+PLAIN_DQN: dict[str, Any] = {"double": False, "n_step": 1, "learning_rate": 1e-4}
+"""What both tables train, with the learning rate of Lapan's."""
+ENDLESS_STEPS = 50_000_000
+"""Of a run that is to play well: more than anyone waits for."""
+QUICKLY = ("--learning-starts", "512", "--replay-size", "20_000")
+"""What shortens a measurement of speed, and makes nothing slower."""
+START_SECONDS = 300.0
+"""Most that a serial rung may take until its clock starts, on a machine that others use, too."""
+PUBLISHED = (
+    "Published for fast-dqn, 50 million steps on a GTX 1080: 25 hours before, 9 hours with both ideas (the abstract of "
+    "arXiv:2111.01264); that is 556 and 1,543 steps/s."
+)
+
+
+@dataclass(frozen=True)
+class Options(Common):
+    """Options of `launch.py bench ladder`."""
+
+    only: str = "all"
+    """Rungs to be measured, separated by commas."""
+    game: str = "pong"
+    """Game, as in ale-py; --solve needs one of which --bound says that it is played well."""
+    seconds: float = 20.0
+    """Seconds of one measurement, in whole rounds, after learning has begun."""
+    round_steps: int = 1_024
+    """Steps between two changes of the target network."""
+    train_every: int = 4
+    """Steps for each 32 transitions that are learnt from; Lapan's own is 1."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N."""
+    solve: bool = False
+    """Also measure how long each rung takes to play well."""
+    bound: float = 18.0
+    """Mean raw return of the last hundred training episodes that counts as solved."""
+    solve_minutes: float = 60.0
+    """Minutes after which a rung that has not solved the game is given up."""
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One line of a table."""
+
+    name: str
+    table: str
+    words: Sequence[str]
+    """For launch.py, beside those that all rungs have."""
+    larger: int = 1
+    """How many times as large, and as rare, batches are."""
+    serial: bool = False
+    """One process, instead of a run."""
+    gradients: bool = False
+    """Left on in inference."""
+    wrapped: bool = False
+    """Gymnasium's preprocessing, instead of our frames."""
+
+
+def rungs() -> list[Rung]:
+    """Both tables, top to bottom."""
+    serial = words_of(schedule="alternate", envs=1, lane_envs=1, actors=1)
+    three = words_of(schedule="alternate", envs=3, lane_envs=1, actors=1)
+    parallel = words_of(schedule="free", envs=1, lane_envs=1, actors=1)
+    found = [
+        Rung("gradients", LAPAN, serial, serial=True, gradients=True, wrapped=True),
+        Rung("one-env", LAPAN, serial, serial=True, wrapped=True),
+        Rung("three-envs", LAPAN, three, larger=3, serial=True, wrapped=True),
+        Rung("parallel", LAPAN, parallel, larger=4, wrapped=True),
+        Rung("light-three-envs", LAPAN, three, larger=3, serial=True),
+        Rung("light-parallel", LAPAN, parallel, larger=4),
+        Rung("ringside", LAPAN, ()),
+    ]
+    for envs in FAST_ENVS:
+        for schedule in ("alternate", "concurrent"):
+            for synchronised in (False, True) if envs > 1 else (False,):
+                name = f"{schedule}-{'sync-' if synchronised else ''}{envs}"
+                actors, batch = min(envs, facts.usable_cores()), envs if synchronised else 1
+                words = words_of(schedule=schedule, envs=envs, lane_envs=1, actors=actors, inference_batch=batch)
+                found.append(Rung(name, FAST_DQN, words))
+    return found
+
+
+def measure(options: Options, report: Report) -> None:
+    """The tables, speed first."""
+    check_device_name(options.device)
+    known = rungs()
+    names = chosen(options.only, [rung.name for rung in known], "--only")
+    wanted = [rung for rung in known if rung.name in names]
+    game = game_name(options.game)
+    contenders = [Contender(rung.name, partial(_speed, rung, options, game)) for rung in wanted]
+    reached = in_turn(report, contenders, options.repeats)
+    for table in (LAPAN, FAST_DQN):
+        there = [rung.name for rung in wanted if rung.table == table and rung.name in reached]
+        with report.measuring(table):
+            for name in there:
+                report.add(name, "steps/s", reached[name], limit=there[0] if name != there[0] else None)
+    if any(rung.table == FAST_DQN for rung in wanted):
+        report.note(PUBLISHED)
+    if options.solve and INTERRUPTED not in report.missing:
+        _solve_all(wanted, options, game, report)
+
+
+def _speed(rung: Rung, options: Options, game: str) -> float:
+    """Steps/s of a rung."""
+    words = [*_words(rung, options, game), *QUICKLY]
+    if not rung.serial:
+        return measure_run(game, options.seconds, words).steps_per_second
+    told = _serial(rung, ["--seconds", str(options.seconds)], [*_game(rung, game), *words], options.seconds)
+    every = rung.larger * options.train_every
+    if abs(told["updates"] - told["steps"] / every) > 1:
+        raise WrongResult(f"{told['updates']} updates were done in {told['steps']} steps, one every {every} asked for.")
+    return float(told["steps"] / told["seconds"])
+
+
+def _serial(rung: Rung, flags: Sequence[str], words: Sequence[str], seconds: float) -> dict[str, Any]:
+    """What ringside/bench/serial.py says."""
+    gradients = ["--gradients"] if rung.gradients else []
+    command = [sys.executable, "-m", "ringside.bench.serial", *flags, *gradients, "--", *words]
+    told = last_line(command, seconds + START_SECONDS)
+    if "wrong" in told:
+        raise WrongResult(told["wrong"])
+    return told
+
+
+def _words(rung: Rung, options: Options, game: str) -> list[str]:
+    """The words of a rung for launch.py, but the game, with Gymnasium's preprocessing where it has it."""
+    if rung.wrapped and importlib.util.find_spec("cv2") is None:
+        raise CannotRun("Gymnasium's preprocessing needs OpenCV, which is not installed: make install.")
+    every, batch = rung.larger * options.train_every, rung.larger * QUICK.learn.batch_size
+    shared = words_of(
+        preset="quick",
+        **PLAIN_DQN,
+        device=options.device,
+        round_steps=options.round_steps,
+        snapshot_every_steps=options.round_steps,
+        train_every=every,
+        batch_size=batch,
+    )
+    return [*shared, *rung.words, *(["--env", f"ringside.bench.parts.wrapped:{game}"] if rung.wrapped else [])]
+
+
+def _game(rung: Rung, game: str) -> list[str]:
+    return [] if rung.wrapped else ["--game", game]
+
+
+# --- until it plays well
+
+
+def _solve_all(wanted: Sequence[Rung], options: Options, game: str, report: Report) -> None:
+    """How long each rung takes, one after the other; one seed for each repeat."""
+    for rung in wanted:
+        with report.measuring(f"{rung.name}, solved"):
+            taken = [_solve(rung, options, game, seed) for seed in range(1, options.repeats + 1)]
+            report.add(
+                f"{rung.name}, solved",
+                "minutes",
+                [learnt.seconds / 60 for learnt in taken],
+                note=f"{min(learnt.steps for learnt in taken):,} steps and more",
+            )
+
+
+def _solve(rung: Rung, options: Options, game: str, seed: int) -> Learnt:
+    """One rung, one seed. Raises `CannotRun` when it is given up."""
+    without_end = words_of(seed=seed, total_steps=ENDLESS_STEPS)
+    words = [*_game(rung, game), *_words(rung, options, game), *without_end]
+    if rung.serial:
+        flags = ["--bound", str(options.bound), "--minutes", str(options.solve_minutes)]
+        learnt = Learnt(**_serial(rung, flags, words, 60 * options.solve_minutes))
+    else:
+        learnt = solve_run(words, options.bound, options.solve_minutes)
+    if learnt.mean_return is None or learnt.mean_return < options.bound:
+        mean = "fewer than a hundred episodes" if learnt.mean_return is None else f"a mean of {learnt.mean_return:.1f}"
+        raise CannotRun(
+            f"Seed {seed} had {mean} after {learnt.steps:,} steps and {learnt.seconds / 60:.1f} minutes; solved is "
+            f"{options.bound:g}."
+        )
+    return learnt

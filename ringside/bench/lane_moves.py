@@ -1,0 +1,142 @@
+"""One core slowed down: lanes that move to faster actors against lanes that stay.
+
+Three runs in turn, of the same steps and seed: with nothing beside it; with a busy process on the core of the first
+actor, where lanes stay with their actors; and the same where they move. Each actor has one core, and emulation is what
+limits the runs: the small network, an update every 400 steps. Each run is counted from its second learning round to its
+end, so the time until lanes have moved is counted in. All must end with the same weights. What follows -- goes to
+launch.py:
+
+  python launch.py bench balance --seconds 60 -- --actors 4
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from threading import Event, Thread
+
+import psutil
+import tyro
+
+from ringside.bench.bench_command import Common
+from ringside.bench.harness.measured_runs import Throughput, plan_of
+from ringside.bench.harness.measured_runs import measure as run
+from ringside.bench.harness.tables import CannotRun, Report, WrongResult
+from ringside.bench.harness.turns import Contender, in_turn
+from ringside.bench.parts.emulator import bare_speeds
+from shared.machine.facts import usable_cores
+from shared.machine.subprocesses import killed
+
+EMULATION_BOUND = ("--network", "small", "--train-every", "400")
+ROUNDS = 40
+"""Rounds of a run: lanes move after some of them."""
+SHARE_OF_BARE = 0.5
+"""Of the bare emulators' speed, what a run is taken to reach when its length is chosen."""
+PROBE_SHARE = 0.1
+"""Of the seconds of a run, for the speed of the bare emulators."""
+LOOK_SECONDS = 0.2
+"""Between two looks for actors that are not on a core of their own yet."""
+
+ALONE, STAYING, MOVING = "nothing beside it", "a slowed core, lanes stay", "a slowed core, lanes move"
+
+
+@dataclass(frozen=True)
+class Options(Common):
+    """Options of `launch.py bench balance`."""
+
+    words: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Flags of launch.py for all runs, after --."""
+    game: str = "breakout"
+    """Atari game."""
+    seconds: float = 40.0
+    """Seconds that the run with nothing beside it should take, about."""
+
+
+def measure(options: Options, report: Report) -> None:
+    """Measure the three in turn. Raises `ConfigError` before anything runs when a setting cannot work."""
+    words = [*EMULATION_BOUND, *options.words]
+    with report.measuring("settings"):
+        plan = plan_of(options.game, words)
+        if plan.actors == 1:
+            words += ["--actors", "2"]
+            plan = plan_of(options.game, words)
+        if usable_cores() < 2:
+            raise CannotRun("There is one core only; none can be slower than another.")
+    if report.missing:
+        return
+    pace = SHARE_OF_BARE * sum(bare_speeds(options.game, PROBE_SHARE * options.seconds, plan.actors))
+    # At least one update in each round, however it is rounded to ticks: rounds without are not counted.
+    round_steps = max(10 * plan.sizes.envs, 2 * plan.config.learn.train_every, int(pace * options.seconds) // ROUNDS)
+    words += ["--round-steps", str(round_steps), "--learning-starts", str(2 * round_steps)]
+    words += ["--total-steps", str(ROUNDS * round_steps)]
+    weights = set[str]()
+
+    def contender(name: str, *more: str, slowed: bool) -> Contender:
+        return Contender(name, partial(_run, options.game, [*words, *more], weights, slowed=slowed))
+
+    found = in_turn(
+        report,
+        [
+            contender(ALONE, slowed=False),
+            contender(STAYING, "--balance", "off", slowed=True),
+            contender(MOVING, slowed=True),
+        ],
+        options.repeats,
+    )
+    for name, runs in found.items():
+        moves = ", ".join(str(each.summary["lane_moves"]) for each in runs)
+        speeds = [each.steps_per_second for each in runs]
+        limit = ALONE if name != ALONE and ALONE in found else None
+        report.add(name, "steps/s", speeds, limit=limit, note=f"lanes moved: {moves}")
+    report.note(f"{plan.actors} actors; {ROUNDS} rounds of {round_steps:,} steps.")
+    if weights and not report.wrong:
+        report.note("All runs ended with the same weights.")
+
+
+def _run(game: str, words: list[str], weights: set[str], *, slowed: bool) -> Throughput:
+    """One run to its end. Raises `WrongResult` when its weights are not those of the runs before."""
+    with _cores(slowed=slowed):
+        result = run(game, float("inf"), words)
+    weights.add(result.summary["weights_sha256"])
+    if len(weights) > 1:
+        raise WrongResult("It ended with other weights than the runs before.")
+    return result
+
+
+@contextmanager
+def _cores(*, slowed: bool) -> Iterator[None]:
+    """Until the block is left, actors of runs started here get one core each, and the first may get a rival there."""
+    ended = Event()
+    thread = Thread(target=_look_after, args=(ended, slowed))
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _look_after(ended: Event, slowed: bool) -> None:
+    """Look for actors until it `ended`; the rival is as nice as the actor, and so takes half of its core."""
+    cores, rival = sorted(os.sched_getaffinity(0)), None
+    try:
+        while not ended.wait(LOOK_SECONDS):
+            for child in psutil.Process().children(recursive=True):
+                with suppress(psutil.Error):  # it ended meanwhile
+                    program, _, number = " ".join(child.cmdline()).strip().rpartition(" ")
+                    if program != "ringside actor":
+                        continue
+                    if len(child.cpu_affinity()) > 1:
+                        child.cpu_affinity([cores[int(number) % len(cores)]])
+                    if slowed and rival is None and number == "0":
+                        rival = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+                        psutil.Process(rival.pid).cpu_affinity(child.cpu_affinity())
+                        psutil.Process(rival.pid).nice(child.nice())
+    finally:
+        if rival is not None:
+            killed(rival)

@@ -1,0 +1,112 @@
+"""What the parts of this machine can do, each against the limit above it.
+
+Parts, for --parts:
+
+  emulator   four act calls a step and nothing else: one process, and one on every core at once
+  actors     env (frame, reward, end) and actor loop (lane, ring, mailbox, answered at once) against the bare emulator
+  memory     ring write, gathers of learner and inference, publication of weights, against memcpy of as many bytes
+  mailbox    request and reply between two processes, against two bare event descriptors
+  inference  answers by batch and precision, against the matrix products in them
+  priorities prioritised draws and their update among a million transitions, against uniform drawing
+  update     gradient updates by batch and precision, against their passes alone, and these against their products
+
+A share says how much of the limit is reached; the two are measured in turn, slice by slice. Results are compared with
+those of a slow and obvious way; of what gives wrong ones no speed is shown.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+
+from ringside.bench.bench_command import Common
+from ringside.bench.harness.tables import Report
+from ringside.bench.harness.turns import chosen
+from shared.errors import ConfigError
+
+PARTS = {
+    "emulator": "ringside.bench.parts.emulator",
+    "actors": "ringside.bench.parts.actor_side",
+    "memory": "ringside.bench.parts.memory_paths",
+    "mailbox": "ringside.bench.parts.round_trip",
+    "inference": "ringside.bench.parts.inference_alone",
+    "priorities": "ringside.bench.parts.draws",
+    "update": "ringside.bench.parts.update",
+}
+"""The module of each part; its `measure` takes `Options` and a report. Loaded only when it is asked for."""
+
+TEN_GAMES = (
+    "breakout",
+    "pong",
+    "space_invaders",
+    "seaquest",
+    "beam_rider",
+    "enduro",
+    "qbert",
+    "ms_pacman",
+    "montezuma_revenge",
+    "asteroids",
+)
+
+
+LEAST_WINDOW_STEPS = 2_000
+"""Enough for two rounds of ten ticks."""
+
+
+@dataclass(frozen=True)
+class Options(Common):
+    """Options of `launch.py bench limits`."""
+
+    parts: str = "all"
+    """Parts to be measured, separated by commas."""
+    games: str = "breakout"
+    """Games of emulator and actors, separated by commas; ten: ten games of all kinds."""
+    seconds: float = 1.0
+    """Seconds for each figure of each repeat."""
+    window_steps: int = 100_000
+    """Steps in the ring that memory and update read; 7 KB each."""
+    batches: str = "32,128"
+    """Batch sizes of update, separated by commas."""
+    learner_threads: int | None = None
+    """CPU threads of update; default: what a run would take here."""
+    inference_threads: int | None = None
+    """CPU threads of inference; default: what a run would take here."""
+
+    @property
+    def game_names(self) -> list[str]:
+        """The games. Raises `ConfigError` for one that does not exist."""
+        from actors.envs.atari import game_name
+
+        names = TEN_GAMES if self.games == "ten" else [word.strip() for word in self.games.split(",")]
+        return list(dict.fromkeys(game_name(name) for name in names))
+
+    @property
+    def part_names(self) -> list[str]:
+        """The parts, in the order of `PARTS`. Raises `ConfigError` for one that does not exist."""
+        return chosen(self.parts, PARTS, "--parts")
+
+    @property
+    def batch_sizes(self) -> list[int]:
+        """The batch sizes. Raises `ConfigError` for what is none."""
+        words = self.batches.split(",")
+        for word in words:
+            if not word.isdecimal() or int(word) < 1:
+                raise ConfigError(f"--batches {self.batches}: {word!r} is no batch size.")
+        return list(dict.fromkeys(int(word) for word in words))
+
+
+def measure(options: Options, report: Report) -> None:
+    """Measure the parts that are asked for. Raises `ConfigError` before anything runs."""
+    _check(options)
+    from learner.engine.faults import device_faults_named
+
+    for name in options.part_names:
+        with report.noting(name), device_faults_named():
+            importlib.import_module(PARTS[name]).measure(options, report)
+
+
+def _check(options: Options) -> None:
+    if options.window_steps < LEAST_WINDOW_STEPS:
+        raise ConfigError(f"--window-steps {options.window_steps:_} is too small; {LEAST_WINDOW_STEPS:_} is the least.")
+    for checked in (options.part_names, options.batch_sizes, options.game_names):
+        assert checked, "a list of words is never empty"

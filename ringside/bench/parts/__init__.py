@@ -1,0 +1,1 @@
+"""Benchmarks of single parts, each against the limit above it."""

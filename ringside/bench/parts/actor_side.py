@@ -1,0 +1,242 @@
+"""The actor's side: `env.step` against the bare emulator, and the whole loop of a lane against `env.step`.
+
+A lane of the default size plays in a memory of its own and is answered at once, at random, so that nothing is waited
+for; it explores as most of a run does. The actions that it logged are then played again by its envs alone and by bare
+emulators, block by block, with the same no-ops at the same ticks. All three clocks count the CPU time of this thread.
+*With resets* holds all that each needs to go on playing, the emulator's real resets against our restored starts;
+*steps alone* leaves both kinds of resets out, so that what is saved on resets cannot hide what a frame costs.
+
+Frames and rewards are compared with the slow way (two `getScreenGrayscale`, their maximum, `cv2.resize` with
+INTER_AREA) before anything is timed, and the lane's slots with those of its envs after every block; all must be the
+same bits.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from pathlib import Path
+from statistics import geometric_mean
+
+import numpy as np
+from ale_py import ALEInterface
+from numpy.typing import NDArray
+
+from actors.env import Frame
+from actors.envs.atari import AtariEnv
+from actors.lane import Lane
+from ringside.bench.harness.tables import CannotRun, Report, WrongResult
+from ringside.bench.limits import Options
+from ringside.bench.parts.emulator import BLOCK_TICKS, RULES, Bare
+from shared.config.settings import FRAME_SIDE, FRAME_SKIP, Config
+from shared.memory.run_memory import Memory, Plan
+
+SEED = 1
+CHECKED_STEPS = 300
+EPSILON = 0.1
+"""That of most of a run's steps."""
+
+
+class Players:
+    """The three that play one game in turn.
+
+    Attributes:
+        seconds: CPU seconds of bare emulators, envs and lane in the block played last.
+        resets: those of them that were resets; 0 for the lane, whose are not told apart.
+        steps: steps of each in that block.
+    """
+
+    def __init__(self, game: str) -> None:
+        config = Config().with_settings(
+            game=game,
+            envs=Config().play.lane_envs,
+            actors=1,
+            round_steps=10 * BLOCK_TICKS * Config().play.lane_envs,
+            replay_size=10 * BLOCK_TICKS * Config().play.lane_envs,
+            epsilon_start=EPSILON,
+            epsilon_end=EPSILON,
+            network="small",
+            device="cpu",
+            inference_batch=Config().play.lane_envs,
+            seed=SEED,
+            run_dir=Path(),
+        )
+        indices = range(config.play.lane_envs)
+        self.envs = [AtariEnv(game, RULES, SEED, index, training=True) for index in indices]
+        self.bare = [Bare(game, SEED, index) for index in indices]
+        self._memory = Memory.create(Plan(config, self.envs[0].actions))
+        self._lane = Lane(self._memory, 0, [AtariEnv(game, RULES, SEED, i, training=True) for i in indices], 0)
+        self._lane.begin()
+        self._ended = [False for _ in indices]
+        self._random = np.random.default_rng(SEED)
+        shape = len(indices), BLOCK_TICKS, FRAME_SIDE, FRAME_SIDE
+        self._frames = np.zeros(shape, np.uint8)
+        self._rewards = np.zeros(shape[:2], np.float32)
+        for env in self.envs:
+            env.reset(0, self._frames[0, 0])
+        self._tick = 0
+        self.seconds, self.resets, self.steps = [0.0] * 3, [0.0] * 3, [0] * 3
+
+    def close(self) -> None:
+        """Give up the memory."""
+        self._memory.arena.close()
+
+    def play_block(self) -> None:
+        """One block of ticks by each; raises `WrongResult` when they differ."""
+        first, self._tick = self._tick, self._tick + BLOCK_TICKS
+        began = time.thread_time()
+        self._play_lane()
+        lane_seconds = time.thread_time() - began
+        slots = {name: self._slots(name, first) for name in ("action", "raw_reward", "start", "frame")}
+        # A slot holds the action of its tick and the frame before it; `start` says that the tick before was a reset.
+        lane_steps = BLOCK_TICKS * len(self.envs) - int(self._slots("start", first + 1).sum())
+        actions: list[list[int]] = slots["action"].T.tolist()
+
+        began, before = time.thread_time(), sum(bare.reset_seconds for bare in self.bare)
+        steps = sum(bare.steps for bare in self.bare)
+        for bare, chosen in zip(self.bare, actions, strict=True):
+            bare.play(first, chosen)
+        bare_seconds = time.thread_time() - began
+        bare_resets = sum(bare.reset_seconds for bare in self.bare) - before
+
+        began = time.thread_time()
+        env_resets = sum(self._play_env(j, first, chosen) for j, chosen in enumerate(actions))
+        env_seconds = time.thread_time() - began
+
+        self.seconds = [bare_seconds, env_seconds, lane_seconds]
+        self.resets = [bare_resets, env_resets, 0.0]
+        self.steps = [sum(bare.steps for bare in self.bare) - steps, lane_steps, lane_steps]
+        self._check(first)
+
+    def _play_lane(self) -> None:
+        """The actor's loop, and a stub in place of inference."""
+        lane, mailbox = self._lane, self._memory.mailbox
+        greedy = self._random.integers(self.envs[0].actions, size=(BLOCK_TICKS, len(self.envs)), dtype=np.uint8)
+        for actions in greedy:
+            mailbox.actions[0] = actions
+            mailbox.reply[0] = mailbox.request[0]
+            if lane.ready:
+                lane.advance()
+
+    def _play_env(self, j: int, first: int, actions: list[int]) -> float:
+        """The ticks of env `j` without a lane; returns the CPU seconds of its resets."""
+        env, frames, rewards, resets = self.envs[j], self._frames[j], self._rewards[j], 0.0
+        for offset, action in enumerate(actions):
+            if self._ended[j]:
+                began = time.thread_time()
+                env.reset(first + offset, frames[offset])
+                resets += time.thread_time() - began
+                rewards[offset] = 0.0
+                self._ended[j] = False
+                continue
+            outcome = env.step(first + offset, action, frames[offset])
+            rewards[offset] = outcome.raw_reward
+            self._ended[j] = outcome.terminated or outcome.truncated
+        return resets
+
+    def _slots(self, name: str, first: int) -> NDArray[np.generic]:
+        """A field of the lane's slots of a block: [ticks, envs, ...]."""
+        ticks = np.arange(first, first + BLOCK_TICKS) % self._memory.sizes.capacity
+        return self._memory.ring.field[name][0, ticks]
+
+    def _check(self, first: int) -> None:
+        """Raise `WrongResult` unless the lane's slots hold what its envs gave, and the emulators played."""
+        same = np.array_equal(self._slots("raw_reward", first).T, self._rewards) and np.array_equal(
+            self._slots("frame", first + 1).swapaxes(0, 1), self._frames
+        )
+        if not same:
+            raise WrongResult(f"In the ticks from {first} on, the lane's slots differ from what its envs give.")
+        for bare in self.bare:
+            bare.check()
+
+
+def slow_step(ale: ALEInterface, number: int) -> tuple[Frame, float]:
+    """The frame and the reward of a step that does not end the game, the obvious way."""
+    import cv2
+
+    reward = 0.0
+    screens = []
+    for _ in range(FRAME_SKIP):
+        reward += ale.act(number)
+        screens.append(ale.getScreenGrayscale())
+    pooled = np.maximum(screens[-2], screens[-1])
+    frame: Frame = cv2.resize(pooled, (FRAME_SIDE, FRAME_SIDE), interpolation=cv2.INTER_AREA).astype(np.uint8)
+    return frame, reward
+
+
+def check_frames(game: str) -> None:
+    """Raise `WrongResult` unless the first steps of an episode are what the slow way gives."""
+    env = AtariEnv(game, RULES, SEED, 0, training=True)
+    bare = Bare(env.game, SEED)
+    frame = np.zeros((FRAME_SIDE, FRAME_SIDE), np.uint8)
+    env.reset(0, frame)
+    for tick, action in enumerate(np.random.default_rng(SEED).integers(env.actions, size=CHECKED_STEPS)):
+        outcome = env.step(tick, int(action), frame)
+        expected, reward = slow_step(bare.ale, env.numbers[action])
+        if outcome.terminated or outcome.truncated:
+            return
+        if outcome.raw_reward != reward:
+            raise WrongResult(f"The reward of step {tick} is {outcome.raw_reward}, not {reward}.")
+        if not np.array_equal(frame, expected):
+            raise WrongResult(f"The frame of step {tick} differs from that of the slow way.")
+
+
+def measure(options: Options, report: Report) -> None:
+    """The part `actors` of `launch.py bench limits`."""
+    shares: dict[str, list[float]] = {}
+    for game in options.game_names:
+        with report.measuring(f"actors, {game}"):
+            if importlib.util.find_spec("cv2") is None:
+                raise CannotRun("Frames are verified with OpenCV, which is not installed: make install.")
+            check_frames(game)
+            for name, share in _measure_game(game, options, report).items():
+                shares.setdefault(name, []).append(share)
+    for name, found in shares.items():
+        if len(found) > 1:
+            mean, least = geometric_mean(found), min(found)
+            report.note(
+                f"{name}: {mean:.3f} of the bare emulator, the mean of {len(found)} games; {least:.3f} at least."
+            )
+
+
+def _measure_game(game: str, options: Options, report: Report) -> dict[str, float]:
+    """Blocks until each has had its CPU seconds, in every repeat; returns the shares of the bare emulator."""
+    players = Players(game)
+    seconds, resets, steps = (np.zeros((options.repeats, 3)) for _ in range(3))
+    try:
+        players.play_block()
+        for repeat in range(options.repeats):
+            while seconds[repeat].min() < options.seconds:
+                players.play_block()
+                seconds[repeat] += players.seconds
+                resets[repeat] += players.resets
+                steps[repeat] += players.steps
+    finally:
+        players.close()
+    bare, env, lane = (steps / seconds).T
+    bare_alone, env_alone, _ = (steps / (seconds - resets)).T
+    limit, unit = f"{game}: bare emulator", "steps/CPU s"
+    more = f"{np.median(1e6 / env_alone - 1e6 / bare_alone):.1f} us more"
+    report.add(f"{game}: env", unit, env.tolist(), limit=limit, ratios=(env / bare).tolist(), note="with resets")
+    report.add(
+        f"{game}: env, steps alone",
+        unit,
+        env_alone.tolist(),
+        limit=limit,
+        ratios=(env_alone / bare_alone).tolist(),
+        note=more,
+    )
+    whole = float(np.median(lane / bare))
+    report.add(
+        f"{game}: actor loop",
+        unit,
+        lane.tolist(),
+        limit=f"{game}: env",
+        ratios=(lane / env).tolist(),
+        note=f"{whole:.3f} of bare",
+    )
+    return {
+        "env": float(np.median(env / bare)),
+        "env, steps alone": float(np.median(env_alone / bare_alone)),
+        "actor loop": whole,
+    }

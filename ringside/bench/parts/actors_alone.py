@@ -1,0 +1,143 @@
+"""Actors without inference and learner: a lane in each of several processes, answered at once and at random.
+
+    python -m ringside.bench.parts.actors_alone --game breakout --processes 2 --seconds 5
+
+All that a lane does is counted in: frames into the ring, slots, snapshots at the end of every round, resets. The last
+line of the output is the result, as JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from actors.env import make_env
+from actors.lane import Lane
+from ringside.bench.harness.tables import ROOT
+from shared.config.presets import NATURE
+from shared.config.settings import Config
+from shared.machine.subprocesses import die_with, killed
+from shared.memory.run_memory import Memory, Plan
+
+BLOCK_TICKS = 32
+"""Ticks between two looks at the clock."""
+WARM_TICKS = 512
+START_SECONDS = 120.0
+"""How long a process may take until it plays, and to end."""
+WINDOW_STEPS = 20_000
+
+
+def config_of(game: str, index: int) -> Config:
+    """One lane of the default size in rounds of the default length; `index` is the seed."""
+    return NATURE.with_settings(
+        game=game,
+        envs=NATURE.play.lane_envs,
+        actors=1,
+        round_steps=NATURE.learn.round_steps // (NATURE.play.envs // NATURE.play.lane_envs),
+        replay_size=WINDOW_STEPS,
+        network="small",  # nobody asks it
+        device="cpu",
+        inference_batch=NATURE.play.lane_envs,
+        seed=index,
+        run_dir=Path(),
+    )
+
+
+def play(lane: Lane, memory: Memory, ticks: int, random: np.random.Generator) -> None:
+    """So many ticks, with actions that nobody thought about."""
+    mailbox = memory.mailbox
+    for actions in random.integers(memory.plan.actions, size=(ticks, memory.sizes.lane_envs), dtype=np.uint8):
+        mailbox.actions[0] = actions
+        mailbox.reply[0] = mailbox.request[0]
+        if not lane.ready:
+            raise RuntimeError(f"The lane did not take the answer to tick {lane.tick}.")
+        lane.advance()
+
+
+def member(game: str, index: int, seconds: float) -> dict[str, Any]:
+    """One process: says that it is ready, waits for a line, plays for so long."""
+    config = config_of(game, index)
+    envs = [make_env(config.play, index, env, training=True) for env in range(config.play.envs)]
+    memory = Memory.create(Plan(config, envs[0].actions))
+    lane = Lane(memory, 0, envs, actor=0)
+    lane.begin()
+    random = np.random.default_rng(index)
+    play(lane, memory, WARM_TICKS, random)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    first, begun = lane.tick, time.perf_counter()
+    while (took := time.perf_counter() - begun) < seconds:
+        play(lane, memory, BLOCK_TICKS, random)
+    steps = (lane.tick - first) * len(envs)
+    logged = int(memory.board.lane_done[0])
+    return {"steps": steps, "seconds": took, "logged": (logged - first) * len(envs)}
+
+
+def crew(game: str, processes: int, seconds: float) -> list[dict[str, Any]]:
+    """What each of several processes did at the same time."""
+    command = [
+        sys.executable,
+        "-m",
+        "ringside.bench.parts.actors_alone",
+        "--game",
+        game,
+        "--seconds",
+        str(seconds),
+        "--index",
+    ]
+    members = [
+        subprocess.Popen(
+            [*command, str(i)],
+            cwd=ROOT,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            preexec_fn=partial(die_with, os.getpid()),
+        )
+        for i in range(1, processes + 1)
+    ]
+    try:
+        for each in members:
+            assert each.stdout is not None
+            there, _, _ = select.select([each.stdout], [], [], START_SECONDS)
+            if not there or each.stdout.readline().strip() != "ready":
+                raise RuntimeError("A process that plays ended, or was not ready in time.")
+        for each in members:
+            assert each.stdin is not None
+            each.stdin.write("go\n")
+            each.stdin.flush()
+        return [json.loads(each.communicate(timeout=seconds + START_SECONDS)[0]) for each in members]
+    finally:
+        for each in members:
+            killed(each)
+
+
+def main() -> None:
+    """Measure once; one line of JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--game", default="breakout")
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--index", type=int, help="be one of the processes, with this seed")
+    options = parser.parse_args()
+    if options.index is not None:
+        print(json.dumps(member(options.game, options.index, options.seconds)))
+        return
+    done = crew(options.game, options.processes, options.seconds)
+    rates = [each["steps"] / each["seconds"] for each in done]
+    counts = {name: sum(each[name] for each in done) for name in ("steps", "logged")}
+    print(json.dumps(counts | {"steps_per_second": sum(rates)}))
+
+
+if __name__ == "__main__":
+    main()

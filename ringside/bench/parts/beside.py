@@ -1,0 +1,161 @@
+"""A learner and an inference server, each in a process of its own as a run sets them up, alone or side by side."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import numpy as np
+from multiprocess.connection import Connection
+
+from ringside.bench.harness.child_process import Child
+from ringside.bench.harness.tables import WrongResult
+from shared.config.settings import FRAME_SIDE, STACK, Config
+from shared.memory.run_memory import Memory, Plan
+
+ACTIONS = 4
+SEED = 1
+DIGEST_UPDATES = 45
+"""After how many updates parameters are compared: several chunks, and a part of one, which no long graph holds."""
+WARM_ANSWERS = 20
+END = "end"
+"""Tells a process without end to go, with nothing under way: under MPS the others might hang."""
+
+
+class Updates(NamedTuple):
+    """What a learner did."""
+
+    per_second: float
+    digest: str
+    """Of the parameters after `DIGEST_UPDATES` updates."""
+
+    def check(self, first: dict[tuple[Any, ...], str], same: tuple[Any, ...]) -> None:
+        """Compare with the first of those that must be equal. Raises `WrongResult`."""
+        if first.setdefault(same, self.digest) != self.digest:
+            raise WrongResult("Its parameters differ from those of a learner with the same numbers.")
+
+
+class Answers(NamedTuple):
+    """How long an inference server took."""
+
+    median_us: float
+    late_us: float
+    """99th percentile."""
+    beside: float = 0.0
+    """Updates a second of the learner beside it."""
+
+
+def updates(config: Config, seconds: float) -> Updates:
+    """A learner alone for `seconds`. Raises `CannotRun` and `WrongResult`."""
+    with Child(_learn, (config, seconds)) as child:
+        return Updates(*child.answer(seconds))
+
+
+def answers(config: Config, seconds: float, environment: dict[str, str], learner: Beside | None = None) -> Answers:
+    """An inference server that answers all envs, over and over, and what a learner beside it does meanwhile.
+
+    Raises `CannotRun` and `WrongResult`.
+    """
+    with Child(_answer, (config, seconds), environment) as child:
+        child.answer()  # it is warm
+        if learner is not None:
+            learner.per_second()  # what it did until now does not count
+        median, late = child.answer(seconds)
+        reached = 0.0 if learner is None else learner.per_second()
+        child.finish(END)
+        return Answers(median, late, reached)
+
+
+class Beside:
+    """A learner that updates without pause from `__enter__` on, as long as the block lasts."""
+
+    def __init__(self, config: Config, environment: dict[str, str]) -> None:
+        self._child = Child(_learn, (config, float("inf")), environment)
+
+    def per_second(self) -> float:
+        """Its speed since it was last asked, in whole rounds. Raises `CannotRun` and `WrongResult`."""
+        return float(self._child.ask("tell"))
+
+    def __enter__(self) -> Beside:
+        with ExitStack() as stack:
+            stack.enter_context(self._child)
+            self._child.answer()  # it is warm
+            stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._child.finish(END)
+        self._child.__exit__(kind, error, trace)
+
+
+def _learn(connection: Connection, config: Config, seconds: float) -> None:
+    """Rounds of updates on a filled window, for ever if `seconds` is infinite; commits and lanes are left away."""
+    from learner.learner import SLICE_UPDATES, prepare, trainer_of
+    from ringside.bench.parts.memory_paths import fill
+
+    prepare(config)
+    memory = Memory.create(Plan(config, ACTIONS))
+    fill(memory.ring, ACTIONS)
+    sizes, trainer = memory.sizes, trainer_of(memory)
+    trainer.initialise()
+    round_ = sizes.first_learning_round + sizes.window_ticks // sizes.round_ticks
+    trainer.begin_round(round_, round_ * sizes.round_ticks)
+    trainer.run(DIGEST_UPDATES)
+    parameters = np.zeros(memory.plan.parameters.count, np.float32)
+    trainer.online_into(parameters)
+    digest = hashlib.sha256(parameters.tobytes()).hexdigest()
+    if seconds == float("inf"):
+        connection.send("warm")
+    began, done = time.perf_counter(), 0
+    while time.perf_counter() - began < seconds:
+        round_ += 1
+        asked = trainer.begin_round(round_, round_ * sizes.round_ticks)
+        for _ in range(0, asked, SLICE_UPDATES):
+            trainer.run(SLICE_UPDATES)
+        trainer.foresee(round_ + 1, (round_ + 1) * sizes.round_ticks)
+        done += trainer.end_round().updates  # waits for the GPU
+        trainer.update_target()
+        if connection.poll():
+            if connection.recv() == END:
+                trainer.settle()
+                return
+            connection.send(done / (time.perf_counter() - began))
+            began, done = time.perf_counter(), 0
+    connection.send((done / (time.perf_counter() - began), digest))
+
+
+def _answer(connection: Connection, config: Config, seconds: float) -> None:
+    """Answers, each compared with the first; once their times are told, more of them until the end is."""
+    import torch
+
+    from learner.engine.initialization import initial_parameters
+    from learner.learner import prepare
+    from learner.networks.policy import Policy
+    from shared.network_spec import Network
+
+    prepare(config)
+    batch, network, machine = config.play.envs, Network(config.learn.network, ACTIONS), config.machine
+    policy = Policy(network, torch.device(machine.device), machine.precision, batch)
+    policy.load(initial_parameters(network, SEED))
+    stacks = np.random.default_rng(SEED).integers(0, 256, (batch, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
+    wanted = policy.q_values(stacks)
+    for _ in range(WARM_ANSWERS):
+        policy.q_values(stacks)
+    connection.send("warm")
+    times: list[int] = []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or not times:
+        began = time.perf_counter_ns()
+        values = policy.q_values(stacks)
+        times.append(time.perf_counter_ns() - began)
+        if not np.array_equal(values, wanted):
+            raise WrongResult("The same stacks were answered with other values.")
+    median, late = np.percentile(times, [50, 99]) / 1e3
+    connection.send((float(median), float(late)))
+    while not connection.poll():
+        policy.q_values(stacks)

@@ -1,0 +1,207 @@
+"""The bare emulator: four `act` calls a step and the emulator's own resets, nothing looked at; in one process, and in
+one process a core at once, where what hyper-threads and shared caches cost shows. No actor can be faster.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from ale_py import ALEInterface, LoggerMode, roms
+from multiprocess import Pipe
+from multiprocess.connection import Connection
+
+from actors.envs.atari import game_name
+from ringside.bench.harness.tables import CannotRun, Report, WrongResult
+from ringside.bench.limits import Options
+from ringside.supervisor.spawning import ChildProcess
+from shared.config.protocols import PROTOCOLS
+from shared.config.settings import FRAME_SKIP
+from shared.machine.facts import usable_cores
+from shared.machine.subprocesses import REAP_SECONDS
+from shared.prng import Stream, below
+from shared.process.stack_dumps import stacks_told
+
+RULES = PROTOCOLS["nature"]
+BLOCK_TICKS = 250
+"""Ticks between two looks at the clock."""
+START_SECONDS = 60.0
+"""Most that a process may take to start, or to answer beyond the time that it was given."""
+
+
+class Bare:
+    """One emulator, played as a lane plays an env: the tick after an end resets, and its action is ignored.
+
+    Attributes:
+        ale: the emulator.
+        steps: steps played, resets not counted.
+        reset_seconds: CPU time that went into resets.
+    """
+
+    def __init__(self, game: str, seed: int, index: int = 0) -> None:
+        """Load `game`, a name as `actors.envs.atari.game_name` gives it, and begin at tick 0 as env `index` would."""
+        ALEInterface.setLoggerMode(LoggerMode.Error)
+        self.ale = ALEInterface()
+        self.ale.setFloat("repeat_action_probability", 0.0)
+        self.ale.setInt("max_num_frames_per_episode", RULES.longest_episode_frames)
+        path = roms.get_rom_path(game)
+        if path is None:
+            raise CannotRun(f"ale-py knows the game {game!r}, but its ROM file is missing; install ale-py again.")
+        self.ale.loadROM(path)
+        self.steps = 0
+        self.reset_seconds = 0.0
+        self._numbers = [action.value for action in self.ale.getMinimalActionSet()]
+        self._seed, self._index = seed, index
+        self._noops = self._episodes = 0
+        self._over = False
+        self._reset(0)
+
+    def _reset(self, tick: int) -> None:
+        """Reset for real, and play the no-ops of this tick."""
+        began = time.thread_time()
+        self.ale.reset_game()
+        noops = 1 + below(RULES.noop_max, self._seed, Stream.NOOPS, self._index, tick)
+        for _ in range(noops):
+            self.ale.act(0)
+        self._noops += noops
+        self._episodes += 1
+        self._over = False
+        self.reset_seconds += time.thread_time() - began
+
+    def play(self, tick: int, actions: Sequence[int]) -> None:
+        """One tick for each action, the first of them `tick`."""
+        act, over, numbers = self.ale.act, self.ale.game_over, self._numbers
+        resets = 0
+        for offset, action in enumerate(actions):
+            if self._over:
+                self._reset(tick + offset)
+                resets += 1
+                continue
+            number = numbers[action]
+            act(number)
+            act(number)
+            act(number)
+            act(number)
+            self._over = over()
+        self.steps += len(actions) - resets
+
+    def play_for(self, seconds: float) -> float:
+        """Play at random for so long, by the clock on the wall; returns steps a second."""
+        random = np.random.default_rng(self._seed)
+        before, began, tick = self.steps, time.perf_counter(), self.steps
+        while time.perf_counter() - began < seconds:
+            self.play(tick, random.integers(len(self._numbers), size=BLOCK_TICKS).tolist())
+            tick += BLOCK_TICKS
+        speed = (self.steps - before) / (time.perf_counter() - began)
+        self.check()
+        return speed
+
+    def check(self) -> None:
+        """Raise `WrongResult` unless the emulator counted the frames of these steps; an end may cost its step three."""
+        wanted, counted = FRAME_SKIP * self.steps + self._noops, self.ale.getFrameNumber()
+        if not wanted - (FRAME_SKIP - 1) * self._episodes <= counted <= wanted:
+            raise WrongResult(f"The emulator played {counted:,} frames instead of {wanted:,}.")
+
+
+def bare_speed(game: str, seconds: float, seed: int = 1) -> float:
+    """Steps a second of the bare emulator in this process, resets counted in, by the clock on the wall.
+
+    Raises:
+        EnvError: there is no such game.
+        WrongResult: the emulator did not play what was asked.
+    """
+    bare = Bare(game_name(game), seed)
+    bare.play(0, [0] * BLOCK_TICKS)
+    return bare.play_for(seconds)
+
+
+def bare_speeds(game: str, seconds: float, processes: int) -> list[float]:
+    """As `bare_speed`, of each of several processes that play at the same time, each its own seed.
+
+    Raises:
+        CannotRun: a process did not start, or ended early.
+        EnvError, WrongResult: as `bare_speed`.
+    """
+    with crew(game_name(game), processes) as connections:
+        return speeds_of(connections, seconds)
+
+
+@contextmanager
+def crew(game: str, processes: int) -> Iterator[list[Connection]]:
+    """Processes with an emulator each, loaded and waiting for `speeds_of`; they end with the block."""
+    connections, children = [], []
+    try:
+        for index in range(processes):
+            ours, theirs = Pipe()
+            child = ChildProcess(target=_member, args=(theirs, game, index + 1), daemon=True)
+            child.start()
+            theirs.close()
+            connections.append(ours)
+            children.append(child)
+        for connection in connections:
+            _receive(connection, START_SECONDS)
+        yield connections
+    finally:
+        for child in children:
+            child.kill()  # it holds nothing that could be left behind
+            child.join(REAP_SECONDS)
+        for connection in connections:
+            connection.close()
+
+
+def speeds_of(connections: Sequence[Connection], seconds: float) -> list[float]:
+    """Let a crew play at the same time; returns the steps a second of each."""
+    for connection in connections:
+        connection.send(seconds)
+    answers = [_receive(connection, seconds + START_SECONDS) for connection in connections]
+    for answer in answers:
+        if isinstance(answer, str):
+            raise WrongResult(answer)
+    return answers
+
+
+def measure(options: Options, report: Report) -> None:
+    """The part `emulator` of `launch.py bench limits`."""
+    cores = usable_cores()
+    threads = report.machine["threads_per_core"]
+    for game in options.game_names:
+        with report.measuring(f"emulator, {game}"), crew(game, cores) as connections:
+            alone, together = [], []
+            for _ in range(options.repeats):
+                alone += speeds_of(connections[:1], options.seconds)
+                together.append(sum(speeds_of(connections, options.seconds)))
+            limit = f"{game}: bare emulator"
+            report.add(limit, "steps/s", alone)
+            ratios = [all_ / (cores * one) for all_, one in zip(together, alone, strict=True)]
+            note = "hyper-threads" if threads and threads > 1 else ""
+            name = f"{game}: {cores} at once"
+            report.add(name, "steps/s", together, limit=f"{cores} x alone", ratios=ratios, note=note)
+
+
+def _receive(connection: Connection, seconds: float) -> Any:
+    """What a member of the crew sends."""
+    try:
+        if connection.poll(seconds):
+            return connection.recv()
+    except (EOFError, ConnectionResetError):
+        raise CannotRun("A process that played the bare emulator ended early.") from None
+    raise CannotRun(f"A process that plays the bare emulator did not answer within {seconds:.0f} s.")
+
+
+def _member(connection: Connection, game: str, seed: int) -> None:
+    """A process of the crew: says that it is ready, then plays for as long as it is told, until it is ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the benchmark decides what it means
+    stacks_told()
+    bare = Bare(game, seed)
+    bare.play(0, [0] * BLOCK_TICKS)
+    connection.send("ready")
+    while True:
+        seconds = connection.recv()
+        try:
+            connection.send(bare.play_for(seconds))
+        except WrongResult as error:
+            connection.send(str(error))

@@ -1,0 +1,60 @@
+"""Inference alone: from stacks in memory to values of actions, by batch and precision.
+
+The limit above it are the matrix products of the same batch (ringside/bench/parts/products.py). Values are compared
+with those of PyTorch's plain layers in float32.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from learner.engine.device import dtype_of
+from learner.engine.initialization import initial_parameters
+from learner.networks.policy import Policy
+from ringside.bench.harness.devices import Device, devices
+from ringside.bench.harness.tables import Report, WrongResult
+from ringside.bench.harness.timing import seconds_per_call
+from ringside.bench.limits import Options
+from ringside.bench.parts.plain_update import AGREEMENT, plain_values
+from ringside.bench.parts.products import Products
+from shared.config.settings import FRAME_SIDE, STACK, Config
+from shared.network_spec import Network
+
+ACTIONS = 4
+SEED = 1
+BATCHES = {"cpu": (2, 8, 32), "cuda": (32, 96, 192)}
+"""By type of device; a run's batch is 32 on a CPU and all envs on a GPU (shared/config/resolve.py)."""
+
+
+def measure(options: Options, report: Report) -> None:
+    """The part `inference` of `launch.py bench limits`."""
+    for device in devices("inference", report):
+        for precision in device.precisions:
+            with report.measuring(device.named(f"inference, {precision}")), torch.inference_mode():
+                device.prepare(precision, options.inference_threads or 1)
+                for batch in BATCHES[device.torch.type]:
+                    _measure(options, report, device, precision, batch)
+
+
+def _measure(options: Options, report: Report, device: Device, precision: str, batch: int) -> None:
+    network = Network(Config().learn.network, ACTIONS)
+    policy = Policy(network, device.torch, precision, batch)
+    parameters = initial_parameters(network, SEED)
+    policy.load(parameters)
+    stacks = np.random.default_rng(SEED).integers(0, 256, (batch, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
+    wanted = plain_values(network.name, torch.from_numpy(parameters), torch.from_numpy(stacks))
+    off = float(np.linalg.norm(policy.q_values(stacks) - wanted.numpy()) / wanted.norm())
+    if not off < AGREEMENT:
+        raise WrongResult(f"With batch {batch}, values are {off:.1%} off those of plain layers in float32.")
+    like = torch.zeros((), dtype=dtype_of(precision), device=device.torch)
+    products = Products(network.name, ACTIONS, batch, like, backward=False)
+    products.check()
+    actions = (device.captured(products.run), lambda: policy.q_values(stacks))
+    times = np.array([seconds_per_call(actions, options.seconds, device.settle) for _ in range(options.repeats)])
+    limit, ours = batch / times.T
+    names = [device.named(f"{name}, {precision}, {batch}") for name in ("products of inference", "inference")]
+    report.add(
+        names[0], "rows/s", limit.tolist(), note=f"{products.operations / np.median(times[:, 0]) / 1e9:,.0f} GFLOP/s"
+    )
+    report.add(names[1], "rows/s", ours.tolist(), limit=names[0], note=f"{1e6 / np.median(ours):,.0f} us a row")

@@ -1,0 +1,146 @@
+"""The learner with nobody beside it: its own rounds on a replay of noise, in a process of its own, as a run sets it up.
+
+Also what no learner can do an update without, over and over: of a plain network the matrix products, of others the
+passes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from multiprocess.connection import Connection
+
+from ringside.bench.harness.child_process import Child
+from ringside.bench.harness.tables import WrongResult
+from shared.memory.board import Role
+from shared.memory.run_memory import Memory, Plan
+from shared.memory.wait import Bell, Waiter
+
+if TYPE_CHECKING:
+    import torch
+
+WINDOW_STEPS = 100_000
+"""Most steps of the replay; 0.7 GB, far beyond any cache, where a million would take long to fill."""
+PACE_UPDATES = 64
+"""Least updates of a round for `learner_pace` on a GPU, where a few take no longer than the round's commit."""
+BOUND_SHARE = 0.25
+"""Of the seconds for the learner, for what bounds it."""
+SLOWEST = 1.0
+"""Updates/s below which what bounds a learner is not measured: some chunks of it would take minutes."""
+
+
+class Alone(NamedTuple):
+    """What the learner did alone."""
+
+    updates_per_second: float
+    bound_per_second: float | None
+    """Updates/s of nothing but what `bound_of` names; None: it was not asked for, or takes too long."""
+
+
+def bound_of(plan: Plan) -> str:
+    """What a learner is compared with: the sum of its matrix products, or of its passes where nobody counted those.
+
+    These come one after the other, where a learner computes the targets of coming updates beside the present ones: with
+    cores or a GPU to spare it can be faster.
+    """
+    return "matrix products of the updates" if plan.network.plain else "passes of the updates"
+
+
+def learner_alone(plan: Plan, seconds: float, *, bounded: bool = True) -> Alone:
+    """Learn for `seconds` with the device, precision, threads and sizes of a run; then, if `bounded`, what bounds it.
+
+    Raises:
+        CannotRun: memory does not suffice, or the process ended early.
+        WrongResult: its numbers ceased to be finite, or it did another number of updates than it was asked for.
+    """
+    with Child(_learn, (plan, seconds, bounded)) as child:
+        return Alone(*child.answer(seconds * (1 + BOUND_SHARE)))
+
+
+def learner_pace(plan: Plan, seconds: float) -> float:
+    """Steps/s that the learner alone can follow, in short rounds, so that none takes long. Raises as above."""
+    learn, envs = plan.config.learn, plan.config.play.envs
+    least = 1 if plan.config.machine.device == "cpu" else PACE_UPDATES
+    config = plan.config.with_settings(round_steps=max(envs, least * learn.train_every))
+    alone = learner_alone(Plan(config, plan.actions), seconds, bounded=False)
+    return alone.updates_per_second * config.learn.train_every
+
+
+class Solo:
+    """Whole rounds of the learner's own loop, commits included; the lanes say that they have finished all of them."""
+
+    def __init__(self, plan: Plan) -> None:
+        """Everything in this process, which has not computed anything yet; the first round warms up."""
+        from learner.learner import Rounds, prepare, trainer_of
+        from ringside.bench.parts.memory_paths import fill
+
+        config = plan.config.with_settings(eval_every_steps=0)  # nobody here would take the versions
+        prepare(config)
+        window = min(config.learn.replay_size, max(WINDOW_STEPS, 2 * plan.sizes.round_steps))
+        memory = Memory.create(Plan(replace(config, learn=replace(config.learn, replay_size=window)), plan.actions))
+        fill(memory.ring, plan.actions)
+        self._board, self._sizes = memory.board, memory.sizes
+        # It may go on beyond the end of the run, and nobody writes it down.
+        self._board.lane_finished[:] = self._board.written[:] = np.iinfo(np.int64).max
+        self.trainer = trainer_of(memory)
+        self._rounds = Rounds(memory, Waiter(self._board, Role.LEARNER, Bell.create()), self.trainer, [])
+        self._rounds.begin()
+        self._round = self._sizes.first_learning_round + self._sizes.window_ticks // self._sizes.round_ticks
+        self.round()
+
+    def round(self) -> None:
+        """The next round."""
+        self._rounds.do(self._round)
+        self._round += 1
+
+    def updates_per_second(self, seconds: float) -> float:
+        """Of whole rounds, one at least, for `seconds`. Raises `WrongResult` when it did another number of updates."""
+        first, before, began = self._round, int(self._board.updates[0]), time.perf_counter()
+        while True:
+            self.round()
+            if (took := time.perf_counter() - began) >= seconds:
+                break
+        asked = self._sizes.updates_before(self._round) - self._sizes.updates_before(first)
+        if (done := int(self._board.updates[0]) - before) != asked:
+            raise WrongResult(f"The learner did {done:,} updates instead of {asked:,}.")
+        return done / took
+
+
+def _learn(connection: Connection, plan: Plan, seconds: float, bounded: bool) -> None:
+    solo = Solo(plan)
+    speed = solo.updates_per_second(seconds)
+    solo.trainer.settle()  # what follows is captured, and a capture forbids much to other threads
+    connection.send((speed, _bound(plan, BOUND_SHARE * seconds) if bounded and speed >= SLOWEST else None))
+
+
+def _bound(plan: Plan, seconds: float) -> float:
+    """Updates a second of nothing but what `bound_of` names: target values of a chunk, then its updates."""
+    import torch
+
+    from learner.replay.feed import CHUNK_UPDATES
+    from ringside.bench.harness.devices import Device
+    from ringside.bench.harness.timing import seconds_per_call
+    from ringside.bench.parts.passes import Passes
+
+    at, precision = torch.device(plan.config.machine.device), plan.config.machine.precision
+    device = Device(at, [precision])
+    body = torch.inference_mode()(_products(plan, at) if plan.network.plain else Passes(plan, at, precision).run)
+    (each,) = seconds_per_call([device.captured(body)], seconds, device.settle)
+    return CHUNK_UPDATES / each
+
+
+def _products(plan: Plan, device: torch.device) -> Callable[[], None]:
+    """The matrix products of a chunk of updates."""
+    import torch
+
+    from learner.engine.device import dtype_of
+    from ringside.bench.parts.products import ChunkProducts
+
+    learn = plan.config.learn
+    outputs, double = plan.actions * plan.network.atoms, plan.config.extend.double
+    like = torch.zeros(1, device=device, dtype=dtype_of(plan.config.machine.precision))
+    return ChunkProducts(learn.network, outputs, learn.batch_size, like, double=double).run

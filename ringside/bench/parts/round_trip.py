@@ -1,0 +1,144 @@
+"""The mailbox between two real processes: a request and its reply, and what the bells alone take.
+
+The other process is a stub of inference: it waits as every process of a run waits, and answers with a function of the
+tick, which is checked. Against it stand the same two processes that only ring each other's bell. Where the two run is
+left to the kernel, as in a run on few cores.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from multiprocess import Pipe, reduction
+from multiprocess.connection import Connection
+
+from ringside.bench.harness.tables import CannotRun, Report, WrongResult
+from ringside.bench.harness.timing import seconds_per_call
+from ringside.bench.limits import Options
+from ringside.supervisor.spawning import ChildProcess
+from shared.config.settings import Config
+from shared.machine.subprocesses import REAP_SECONDS
+from shared.memory.board import Role
+from shared.memory.mailbox import Mailbox
+from shared.memory.run_memory import Memory, Plan
+from shared.memory.wait import LOOK_SECONDS, Bell, Waiter
+from shared.process.stack_dumps import stacks_told
+
+ACTIONS = 18
+START_SECONDS = 60.0
+TRIPS = 500
+"""Round trips of one kind in a row; before them a word by a pipe says which kind, which takes as long as three."""
+
+
+def measure(options: Options, report: Report) -> None:
+    """The part `mailbox` of `launch.py bench limits`."""
+    with report.measuring("mailbox"), _asker() as asker:
+        times = [seconds_per_call((asker.bells, asker.mailbox), options.seconds) for _ in range(options.repeats)]
+        bells, mailbox = np.array(times).T / TRIPS
+        report.add("two bells", "trips/s", (1 / bells).tolist(), note=f"{1e6 * np.median(bells):.1f} us")
+        note = f"{1e6 * np.median(mailbox):.1f} us"
+        report.add("request and reply", "trips/s", (1 / mailbox).tolist(), limit="two bells", note=note)
+
+
+class Asker:
+    """The side of the actor."""
+
+    def __init__(self, memory: Memory, bells: tuple[Bell, Bell], pipe: Connection) -> None:
+        self._memory, self._pipe = memory, pipe
+        self._mine, self._other = bells
+        self._waiter = Waiter(memory.board, Role.ACTORS, self._mine)
+        self._tick = 0
+
+    def heard(self) -> None:
+        """Wait for the other side's word; raises `CannotRun` when it is gone."""
+        try:
+            heard = self._pipe.poll(START_SECONDS) and self._pipe.recv()
+        except (EOFError, OSError):
+            heard = False
+        if not heard:
+            raise CannotRun("The process at the other end of the mailbox ended, or does not answer.")
+
+    def _begin(self, kind: str) -> None:
+        """Have the other side serve `kind`. A ring left over is taken away: it would merge with the next."""
+        self._pipe.send(kind)
+        self.heard()
+        self._mine.wait(0.0)
+
+    def bells(self) -> None:
+        """`TRIPS` times there and back."""
+        self._begin("bells")
+        for _ in range(TRIPS):
+            self._other.ring()
+            self._mine.wait(LOOK_SECONDS)
+
+    def mailbox(self) -> None:
+        """`TRIPS` requests and replies; raises `WrongResult` for a reply that is not this tick's."""
+        mailbox, wait = self._memory.mailbox, self._waiter.wait
+        first, self._tick = self._tick, self._tick + TRIPS
+        self._begin("mailbox")
+        got = []
+        for tick in range(first, self._tick):
+            mailbox.ask(0, 0, tick)
+            self._other.ring()
+            wait(lambda: mailbox.answered(0))
+            got.append(int(mailbox.actions[0, 0]))
+        if got != [_reply(tick) for tick in range(first, self._tick)]:
+            raise WrongResult("A reply held the actions of another request.")
+
+
+def _reply(tick: int) -> int:
+    return tick * tick % ACTIONS
+
+
+@contextmanager
+def _asker() -> Iterator[Asker]:
+    """The two sides, ready; the other process ends with the block."""
+    config = Config().with_settings(envs=2, actors=1, round_steps=100, replay_size=100, network="small", run_dir=Path())
+    memory = Memory.create(Plan(config, ACTIONS))
+    bells = Bell.create(), Bell.create()
+    pipe, theirs = Pipe()
+    child = ChildProcess(target=_serve, args=(theirs, memory.plan), daemon=True)
+    child.start()
+    theirs.close()
+    asker = Asker(memory, bells, pipe)
+    try:
+        for fd in (memory.arena.fd, bells[1].fd, bells[0].fd):
+            reduction.send_handle(pipe, fd, child.pid)
+        asker.heard()
+        yield asker
+    finally:
+        child.kill()
+        child.join(REAP_SECONDS)
+        pipe.close()
+        for bell in bells:
+            os.close(bell.fd)
+        memory.arena.close()
+
+
+def _serve(pipe: Connection, plan: Plan) -> None:
+    """The side of inference: `TRIPS` of the kind that it is told, again and again, until it is ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the benchmark decides what it means
+    stacks_told()
+    memory = Memory.attach(reduction.recv_handle(pipe), plan)
+    mine, other = (Bell(reduction.recv_handle(pipe)) for _ in range(2))
+    waiter, mailbox = Waiter(memory.board, Role.INFERENCE, mine), memory.mailbox
+    lanes = np.zeros(1, np.int64)
+    pipe.send("ready")
+    while True:
+        kind = pipe.recv()
+        mine.wait(0.0)  # as in `Asker._begin`
+        pipe.send(kind)
+        for _ in range(TRIPS):
+            if kind == "bells":
+                mine.wait(LOOK_SECONDS)
+            else:
+                waiter.wait(lambda: bool(mailbox.request[0] != mailbox.reply[0]))
+                numbers = mailbox.request[:1].copy()
+                actions = np.full((1, memory.sizes.lane_envs), _reply(int(Mailbox.tick_of(numbers)[0])), np.uint8)
+                mailbox.answer(lanes, numbers, actions)
+            other.ring()

@@ -1,0 +1,106 @@
+"""A part of `bench checkpoint`: size and speed of the replay's segments, on frames of real play.
+
+The ticks of one round are played at random, compressed, read back and compared. Speeds are of raw slots, so that fewer
+envs than in a run do. Beside the format in use stand the candidates that it was chosen from: other levels of zstd, and
+differences to the frame before (XOR).
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import zstandard
+
+from actors.env import make_env
+from ringside.bench.harness.tables import Report, WrongResult
+from shared.checkpoint.segments import SegmentShape, read_segment_into, write_segment
+from shared.config.settings import Play
+from shared.memory.ring import SLOT_FIELDS
+
+WARM_UP_TICKS = 300
+LEVELS = (-1, 1, 3)
+"""Of zstd; 3 is in use."""
+
+
+def play(game: str, shape: SegmentShape) -> dict[str, np.ndarray]:
+    """Slots [lanes, ticks, lane_envs, ...] of random play, each env at another point of its first episodes."""
+    ring = shape.empty()
+    rng = np.random.default_rng(0)
+    frame = np.zeros((84, 84), np.uint8)
+    for view in ring.values():
+        view[:] = 0
+    for index in range(shape.lanes * shape.lane_envs):
+        lane, j = divmod(index, shape.lane_envs)
+        env = make_env(Play(game=game), 1, index, training=True)
+        env.reset(0, frame)
+        begin = int(rng.integers(1, WARM_UP_TICKS))
+        ended = False
+        for tick in range(1, begin + shape.ticks):
+            place = lane, tick - begin, j
+            if tick >= begin:
+                ring["frame"][place] = frame
+                ring["valid"][place] = not ended
+            if ended:
+                env.reset(tick, frame)
+                ended = False
+                continue
+            action = int(rng.integers(env.actions))
+            outcome = env.step(tick, action, frame)
+            ended = outcome.terminated or outcome.truncated
+            if tick >= begin:
+                ring["action"][place] = action
+                ring["raw_reward"][place] = outcome.raw_reward
+                ring["terminated"][place] = outcome.terminated
+                ring["life_lost"][place] = outcome.life_lost
+    return ring
+
+
+def measure(report: Report, game: str, shape: SegmentShape, repeats: int) -> None:
+    """Add the rows of one game. Raises `WrongResult` when what is read is not what was written."""
+    ring, back = play(game, shape), shape.empty()
+    with tempfile.TemporaryDirectory(prefix="ringside-bench-") as directory:
+        path = Path(directory) / "segment"
+        written = _speeds(shape.raw_bytes, repeats, partial(write_segment, path, 0, shape, ring, "benchmark"))
+        read = _speeds(shape.raw_bytes, repeats, partial(read_segment_into, path, 0, shape, back))
+        ratio = shape.raw_bytes / path.stat().st_size
+    for name, _, _ in SLOT_FIELDS:
+        if not np.array_equal(back[name], ring[name]):
+            raise WrongResult(f"The field {name} of {game} came back changed.")
+    report.add(f"{game}: write", "MB/s", written, note=f"a {ratio:.0f}th of the size; not forced to the disk")
+    report.add(f"{game}: read", "MB/s", read)
+    frames = ring["frame"]
+    for name, prepare in (("frames", np.copy), ("differences", _differences)):
+        for level in LEVELS:
+            compress = partial(_compress, frames, prepare, zstandard.ZstdCompressor(level=level))
+            speeds = _speeds(frames.nbytes, repeats, compress)
+            note = f"a {frames.nbytes / compress():.0f}th of the size"
+            report.add(f"{game}: {name}, level {level}", "MB/s", speeds, note=note)
+
+
+def _speeds(size: int, repeats: int, act: Callable[[], object]) -> list[float]:
+    """Megabytes a second, of `size` bytes each time."""
+    speeds = []
+    for _ in range(repeats):
+        begun = time.perf_counter()
+        act()
+        speeds.append(size / 1e6 / (time.perf_counter() - begun))
+    return speeds
+
+
+def _differences(frames: np.ndarray) -> np.ndarray:
+    """Frames [lanes, ticks, lane_envs, 84, 84], each but a lane's first as its difference to the one before."""
+    out = frames.copy()
+    out[:, 1:] ^= frames[:, :-1]
+    return out
+
+
+def _compress(
+    frames: np.ndarray, prepare: Callable[[np.ndarray], np.ndarray], compressor: zstandard.ZstdCompressor
+) -> int:
+    """Bytes of frames [lanes, ticks, lane_envs, 84, 84] when they were prepared and compressed, a zstd frame a lane."""
+    return sum(len(compressor.compress(lane.tobytes())) for lane in prepare(frames))

@@ -1,0 +1,87 @@
+"""Where the time of an update goes: the parts of a trainer, timed by the clock while it works.
+
+On a CPU they are timed as they run, in threads beside each other. On a GPU updates are launched from graphs, which have
+no parts: they are launched one by one instead, and every part is waited for, so its share there is one of slower
+updates.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from learner.engine.trainer import Trainer
+
+REST = "the rest"
+BESIDE = "beside: "
+"""Begins the names of parts that run in another thread than the updates."""
+
+
+class Shares:
+    """The shares of a trainer's parts in the time of the thread that made this; it is timed from then on for good."""
+
+    def __init__(self, trainer: Trainer, settle: Callable[[], None], *, on_cpu: bool) -> None:
+        """`settle` waits until what was asked of the device is done."""
+        self._settle = settle
+        self._seconds: dict[str, float] = {}
+        self._began = time.perf_counter()
+        self._mine = threading.get_ident()
+        self._within = threading.local()
+        feed = trainer._feed
+        if not on_cpu:
+            trainer._graphs = feed._graphs = None
+        watched: list[tuple[Any, str, str]] = [
+            (feed._frames, "select", "frames"),
+            (trainer._targets, "prepare", "target values"),
+            (trainer._online, "forward", "forward"),
+            (trainer._method, "learn", "loss"),
+            (trainer._online, "backward", "backward"),
+            (trainer._optimizer, "step", "optimiser"),
+            (trainer._aside, "settle", "waiting for the thread beside"),
+            (feed._ahead, "settle", "waiting for the next chunk"),
+        ]
+        if trainer._method.extend.double:
+            watched.append((trainer._targets, "of", "target of the chosen action"))
+        if feed.prioritised is None:
+            watched.append((feed._replay, "plan", "draw"))
+        else:
+            watched += [(feed.prioritised, "draw", "draw"), (feed.prioritised, "learn", "new priorities")]
+        for holder, name, part in watched:
+            self._watch(holder, name, part)
+
+    def begin(self) -> None:
+        """From now on."""
+        self._seconds.clear()
+        self._began = time.perf_counter()
+
+    def end(self) -> dict[str, float]:
+        """Shares of the time since `begin` by part, the greatest first; those beside come last and are not in the sum.
+
+        Without them they are 1 together with `REST`, what is in no part.
+        """
+        took = time.perf_counter() - self._began
+        parts = sorted(self._seconds.items(), key=lambda item: (item[0].startswith(BESIDE), -item[1]))
+        shares = {part: seconds / took for part, seconds in parts}
+        return {REST: 1.0 - sum(share for part, share in shares.items() if not part.startswith(BESIDE)), **shares}
+
+    def _watch(self, holder: Any, name: str, part: str) -> None:
+        """Time the calls of a method, without those of other parts within it."""
+        work, within = getattr(holder, name), self._within
+
+        def timed(*arguments: Any, **options: Any) -> Any:
+            self._settle()
+            above, within.seconds = getattr(within, "seconds", 0.0), 0.0
+            began = time.perf_counter()
+            try:
+                return work(*arguments, **options)
+            finally:
+                self._settle()
+                took = time.perf_counter() - began
+                named = part if threading.get_ident() == self._mine else BESIDE + part
+                self._seconds[named] = self._seconds.get(named, 0.0) + took - within.seconds
+                within.seconds = above + took
+
+        setattr(holder, name, timed)

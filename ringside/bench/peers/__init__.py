@@ -1,0 +1,1 @@
+"""Programs that measure other packages, run in an environment of their own."""

@@ -1,0 +1,223 @@
+"""What each preset costs: its learner alone, and where the time of an update goes; with --end-to-end short runs, too.
+
+Everything is compared with the plain one, `nature`, which is always measured: samples a second of the learner on a full
+window of noise, and steps a second of real runs at the same samples a step (where a preset takes another number of
+them, plain DQN with as many runs beside it). Rounds are as long as fits into the time, with 16 updates at least.
+
+Shares are of the thread that updates; parts that begin with "beside" run at the same time in another. On a GPU they are
+of updates launched one by one, not from graphs. On a CPU btr takes seconds for an update: leave it out, or wait.
+
+  python launch.py bench presets --presets rainbow,iqn --end-to-end -- --actors 12
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import tyro
+from multiprocess.connection import Connection
+
+from ringside.bench.bench_command import Common
+from ringside.bench.harness.child_process import Child
+from ringside.bench.harness.measured_runs import PROBE_SHARE, ROUNDS, Throughput, plan_of, rounds_that_fit, says_round
+from ringside.bench.harness.measured_runs import measure as run
+from ringside.bench.harness.tables import Report
+from ringside.bench.harness.turns import Contender, chosen, in_turn
+from ringside.bench.parts.emulator import bare_speeds
+from ringside.bench.parts.learner_alone import Solo, learner_pace
+from ringside.bench.parts.shares import BESIDE, REST, Shares
+from shared.config.presets import PRESETS
+from shared.config.settings import PresetName
+from shared.errors import ConfigError
+from shared.machine.facts import usable_cores
+from shared.memory.run_memory import Plan
+from shared.network_spec import parameters_of
+from shared.text import flag_in
+
+PLAIN: PresetName = "nature"
+LEAST_UPDATES = 16
+"""Of a round of the learner alone: two chunks."""
+SHARES_SHARE = 0.5
+"""Of the seconds of the learner alone, for its parts."""
+SLOWEST_ROUNDS = 8
+"""Rounds that a measurement takes at most where a single one takes longer than it should."""
+SLOW_START_SECONDS = 120.0
+"""More patience with a learner that is told to do few rounds on a busy machine."""
+WORTH_SAYING = 0.1
+"""Smaller shares are not in the sentence."""
+
+
+@dataclass(frozen=True)
+class Options(Common):
+    """Options of `launch.py bench presets`."""
+
+    words: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Flags of launch.py for all presets, after --."""
+    presets: str = "all"
+    """Presets to be measured beside nature, separated by commas; all: all of them."""
+    game: str = "breakout"
+    """Atari game."""
+    seconds: float = 10.0
+    """Seconds of whole rounds of each learner, and of each run after it has warmed up."""
+    end_to_end: bool = False
+    """Measure short runs, too."""
+
+
+class Cost(NamedTuple):
+    """A learner alone."""
+
+    updates_per_second: float
+    shares: dict[str, float]
+    """Of the time, by part (ringside/bench/parts/shares.py)."""
+
+
+class Case(NamedTuple):
+    """A preset, or plain DQN at another ratio."""
+
+    name: str
+    words: list[str]
+    plan: Plan
+
+    @property
+    def samples_per_step(self) -> float:
+        """That it asks for."""
+        return self.plan.config.learn.batch_size / self.plan.config.learn.train_every
+
+    def beside(self, plain: Case) -> str:
+        """Name of the plain case with as many samples a step."""
+        samples = self.samples_per_step
+        return plain.name if samples == plain.samples_per_step else f"{plain.name} at {samples:g} samples"
+
+
+def measure(options: Options, report: Report) -> None:
+    """Measure what is asked for. Raises `ConfigError` before anything runs when a setting cannot work."""
+    if any(flag_in(word) == "--preset" for word in options.words):
+        raise ConfigError("--preset after -- is what this benchmark varies: say --presets before it.")
+    names = chosen(options.presets, list(PRESETS), "--presets")
+    cases = []
+    with report.measuring("settings"):
+        cases = [_case(options, name) for name in dict.fromkeys([PLAIN, *names])]
+    if not cases:
+        return
+    costs = in_turn(report, list(_learners(options, report, cases)), options.repeats)
+    for case in cases:
+        if case.name in costs:
+            _add_learner(report, case, costs[case.name])
+    if options.end_to_end:
+        runs = [*cases, *_plain_at_other_ratios(options, cases)]
+        found = in_turn(report, list(_runs(options, runs, costs)), options.repeats)
+        _add_runs(report, cases, found)
+
+
+def _case(options: Options, preset: str, *more: str, name: str = "") -> Case:
+    words = ["--preset", preset, *options.words, *more]
+    return Case(name or preset, words, plan_of(options.game, words))
+
+
+def _learners(options: Options, report: Report, cases: Sequence[Case]) -> Iterator[Contender]:
+    """The learners, with rounds that fit, or as the words say."""
+    for case in cases:
+        config, plan, longest = case.plan.config, case.plan, 0.0
+        if not says_round(options.words):
+            pace = 0.0
+            with report.measuring(case.name):
+                pace = learner_pace(plan, PROBE_SHARE * options.seconds)
+            if not pace:
+                continue
+            least = max(LEAST_UPDATES * config.learn.train_every, config.play.envs)
+            steps = min(config.learn.round_steps, max(least, int(pace * options.seconds / ROUNDS)))
+            plan = Plan(config.with_settings(round_steps=steps), plan.actions)
+            longest = plan.sizes.round_steps / pace
+        yield Contender(case.name, partial(_learner, plan, options.seconds, longest))
+
+
+def _learner(plan: Plan, seconds: float, round_seconds: float) -> Cost:
+    """A learner in a process of its own. Raises as `learner_alone`."""
+    with Child(_learn, (plan, seconds)) as child:
+        return Cost(*child.answer(SLOW_START_SECONDS + max(seconds, SLOWEST_ROUNDS * round_seconds)))
+
+
+def _learn(connection: Connection, plan: Plan, seconds: float) -> None:
+    import torch
+
+    on_cpu = plan.config.machine.device == "cpu"
+    solo = Solo(plan)
+    speed = solo.updates_per_second(seconds * (1 - SHARES_SHARE))
+    shares = Shares(solo.trainer, (lambda: None) if on_cpu else torch.cuda.synchronize, on_cpu=on_cpu)
+    shares.begin()
+    solo.updates_per_second(seconds * SHARES_SHARE)
+    connection.send((speed, shares.end()))
+
+
+def _add_learner(report: Report, case: Case, costs: Sequence[Cost]) -> None:
+    """The speed of a learner, its parts, and a sentence that says both."""
+    learn, network = case.plan.config.learn, case.plan.network
+    with report.measuring(case.name):
+        size = parameters_of(network).count / 1e6
+        note = f"{size:.2f} million parameters, {learn.batch_size} a batch"
+        updates = report.add(
+            f"{case.name}, learner", "updates/s", [each.updates_per_second for each in costs], note=note
+        )
+        speeds = [each.updates_per_second * learn.batch_size for each in costs]
+        known = any(row.name == _samples(PLAIN) for row in report.rows)
+        row = report.add(_samples(case.name), "samples/s", speeds, limit=_samples(PLAIN) if known else None)
+        parts = list(dict.fromkeys(part for each in costs for part in each.shares))
+        shares = {}
+        for part in sorted(parts, key=lambda part: (part.startswith(BESIDE), part == REST)):
+            values = [each.shares.get(part, 0.0) for each in costs]
+            shares[part] = report.add(f"{case.name}: {part}", "of the time", values).median
+        said = sorted(
+            (part for part in shares if shares[part] >= WORTH_SAYING and not part.startswith(BESIDE)),
+            key=lambda part: -shares[part],
+        )
+        goes = ", ".join(f"{shares[part]:.0%} {part}" for part in said)
+        costs_more = f"; a sample costs {1 / row.ratio:.1f} times as much as with {PLAIN}" if row.ratio else ""
+        report.note(f"{case.name}: an update takes {1e3 / updates.median:.3g} ms, {goes}{costs_more}.")
+
+
+def _samples(name: str) -> str:
+    return f"{name}, samples"
+
+
+def _plain_at_other_ratios(options: Options, cases: Sequence[Case]) -> list[Case]:
+    """Plain DQN with the samples a step of presets that take another number of them."""
+    plain = cases[0]
+    others = {case.beside(plain): case.samples_per_step for case in cases if case.beside(plain) != plain.name}
+    batch = plain.plan.config.learn.batch_size
+    return [
+        _case(options, PLAIN, "--train-every", str(max(1, round(batch / samples))), name=name)
+        for name, samples in others.items()
+    ]
+
+
+def _runs(options: Options, cases: Sequence[Case], costs: Mapping[str, list[Cost]]) -> Iterator[Contender]:
+    """Short runs, of rounds that fit at the pace of the slower side."""
+    play = cases[0].plan.config.play
+    most = float("inf")
+    if play.env is None:
+        most = sum(bare_speeds(play.game, PROBE_SHARE * options.seconds, usable_cores()))
+    for case in cases:
+        cost = costs.get(case.name) or costs.get(PLAIN)
+        if cost:
+            pace = min(most, cost[0].updates_per_second * case.plan.config.learn.train_every)
+            words = rounds_that_fit(case.plan, case.words, options.seconds, pace)
+            yield Contender(f"{case.name}, run", partial(run, options.game, options.seconds, words))
+
+
+def _add_runs(report: Report, cases: Sequence[Case], found: Mapping[str, list[Any]]) -> None:
+    """Speed of every run, beside plain DQN with as many samples a step, and what limits it in its own words."""
+    above = {case.name: case.beside(cases[0]) for case in cases}
+    for name in dict.fromkeys([*above.values(), *above]):
+        runs: list[Throughput] = found.get(f"{name}, run", [])
+        if not runs:
+            continue
+        with report.measuring("end to end"):
+            limit = f"{above[name]}, run" if above.get(name, name) != name else None
+            known = limit if any(row.name == limit for row in report.rows) else None
+            samples = f"{runs[0].samples_per_step:.3g} samples a step"
+            speeds = [each.steps_per_second for each in runs]
+            report.add(f"{name}, run", "steps/s", speeds, limit=known, note=samples)
+        report.note(f"{name}, run: {runs[-1].summary['limit']['sentence']}")

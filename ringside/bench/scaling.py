@@ -1,0 +1,152 @@
+"""Actors alone with 1, 2, 4, ... processes, up to the usable cores.
+
+Real runs that do not learn yet: they play, and inference answers, so its cores are counted in. Each is compared with
+the bare emulator in as many processes at once, measured just before it, and its efficiency is its share of so many
+times the speed of one actor. With --whole also runs that learn, each against its actors alone. What follows -- goes to
+launch.py:
+
+  python launch.py bench scaling --whole -- --envs 192
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import tyro
+
+from ringside.bench.bench_command import Common
+from ringside.bench.harness.measured_runs import (
+    BARE_SHARE,
+    NEVER_LEARNS,
+    PROBE_SHARE,
+    plan_of,
+    rounds_that_fit,
+    says_round,
+    tell_rounds,
+)
+from ringside.bench.harness.measured_runs import measure as run
+from ringside.bench.harness.tables import CannotRun, Report
+from ringside.bench.harness.turns import Contender, doublings, in_turn
+from ringside.bench.parts.emulator import bare_speed, bare_speeds
+from ringside.bench.parts.learner_alone import learner_pace
+from shared.errors import ConfigError
+from shared.machine.facts import usable_cores
+from shared.memory.run_memory import Plan
+from shared.text import flag_in
+
+
+@dataclass(frozen=True)
+class Options(Common):
+    """Options of `launch.py bench scaling`."""
+
+    words: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Flags of launch.py for all runs, after --."""
+    game: str = "breakout"
+    """Atari game."""
+    seconds: float = 15.0
+    """Seconds of whole rounds of each run, after it has warmed up."""
+    whole: bool = False
+    """Measure whole runs, too, which learn."""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Words of the runs with one number of actors. As many rounds fit into a measurement of each."""
+
+    alone: Sequence[str]
+    whole: Sequence[str]
+
+
+def actor_counts(cores: int, lanes: int) -> list[int]:
+    """1, 2, 4, ... and the cores themselves; no more than there are lanes to play."""
+    return [count for count in doublings(cores) if count <= lanes]
+
+
+def measure(options: Options, report: Report) -> None:
+    """Measure every number of actors in turn. Raises `ConfigError` before anything runs when a setting cannot work."""
+    if any(flag_in(word) == "--actors" for word in options.words):
+        raise ConfigError("--actors is what this benchmark varies: omit it.")
+    with report.measuring("settings"):
+        plan = plan_of(options.game, [*options.words, "--actors", "1"])
+        if plan.config.play.env is not None:
+            raise CannotRun("Only games of ale-py have a bare emulator to compare with.")
+    if report.missing:
+        return
+    cores, lanes = usable_cores(), plan.sizes.lanes
+    if lanes < cores:
+        report.note(f"The run has {lanes} lanes, which no more actors than that can play; more --envs have more.")
+    pace, learner = _paces(options, plan, report)
+
+    def fitted(count: int, pace: float) -> list[str]:
+        return rounds_that_fit(plan, [*options.words, "--actors", str(count)], options.seconds, pace)
+
+    runs = {
+        count: Runs(fitted(count, count * pace), fitted(count, min(count * pace, learner)))
+        for count in actor_counts(cores, lanes)
+    }
+    alone, whole = (plan_of(options.game, words) for words in (runs[1].alone, runs[1].whole))
+    tell_rounds(report, plan, alone, options.seconds, "whole runs", whole if options.whole else None)
+    _add(report, runs, in_turn(report, list(_contenders(options, plan, runs)), options.repeats))
+
+
+def _paces(options: Options, plan: Plan, report: Report) -> tuple[float, float]:
+    """Steps/s that an actor and the learner can do at most; infinite where nobody asks, or it cannot be measured."""
+    seconds, actor, learner = PROBE_SHARE * options.seconds, math.inf, math.inf
+    if not says_round(options.words):
+        if options.whole:
+            with report.measuring("the learner's pace"):
+                learner = learner_pace(plan, seconds)
+        with report.measuring("an actor's pace"):
+            actor = bare_speed(plan.config.play.game, seconds)
+    return actor, learner
+
+
+def _contenders(options: Options, plan: Plan, runs: Mapping[int, Runs]) -> Iterator[Contender]:
+    """For every number of actors: the bare emulator, the actors alone, and the whole run if asked for."""
+    for count, words in runs.items():
+        yield Contender(_bare(count), partial(_emulation, plan.config.play.game, BARE_SHARE * options.seconds, count))
+        yield Contender(
+            _alone(count), partial(run, options.game, options.seconds, [*words.alone, *NEVER_LEARNS], learning=False)
+        )
+        if options.whole:
+            yield Contender(_whole(count), partial(run, options.game, options.seconds, words.whole))
+
+
+def _add(report: Report, counts: Iterable[int], found: Mapping[str, list[Any]]) -> None:
+    """The rows of every number of actors that could be measured."""
+    for count in counts:
+        bare, alone, whole = (found.get(name(count)) for name in (_bare, _alone, _whole))
+        with report.measuring(f"{count} actors"):
+            if bare:
+                report.add(_bare(count), "steps/s", bare)
+            if alone:
+                shares = [each.played_per_second / most for each, most in zip(alone, bare, strict=True)] if bare else []
+                speeds = [each.steps_per_second for each in alone]
+                report.add(_alone(count), "steps/s", speeds, limit=_bare(count) if bare else None, ratios=shares)
+                if count > 1 and (single := found.get(_alone(1))):
+                    ratios = [speed / (count * one.steps_per_second) for speed, one in zip(speeds, single, strict=True)]
+                    report.add(f"efficiency of {count} actors", "share", ratios)
+            if whole:
+                speeds = [each.steps_per_second for each in whole]
+                report.add(_whole(count), "steps/s", speeds, limit=_alone(count) if alone else None)
+
+
+def _emulation(game: str, seconds: float, processes: int) -> float:
+    """Steps/s of the bare emulator in so many processes together."""
+    return sum(bare_speeds(game, seconds, processes))
+
+
+def _bare(count: int) -> str:
+    return f"bare emulator, {count}"
+
+
+def _alone(count: int) -> str:
+    return f"actors alone, {count}"
+
+
+def _whole(count: int) -> str:
+    return f"whole run, {count}"

@@ -1,0 +1,250 @@
+"""The whole of DQN in one process, made of the parts of a run: lanes, ring, network, trainer; nothing at once.
+
+    python -m ringside.bench.serial --seconds 10 -- --game pong --schedule alternate --envs 1 --lane-envs 1 --actors 1
+
+What follows `--` is said as to launch.py and must have `--schedule alternate` and one actor: this is the same order of
+steps and updates, and with the network of `learner/networks/fused.py` the same weights, bit for bit. By default the
+network that answers is made of PyTorch's layers in float32, as users of PyTorch would write it; with --gradients each
+answer keeps the graph of its computation, which nobody asks for. Updates are the trainer's, whoever answers. The last
+line of the output is the result, as JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections import deque
+from typing import Any, Protocol
+
+import numpy as np
+import psutil
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from actors.env import make_env
+from actors.lane import Lane
+from learner.learner import prepare, trainer_of
+from learner.networks.policy import Policy, greedy
+from ringside.bench.harness.tables import WrongResult
+from ringside.recording.metrics import episodes_in
+from ringside.recording.totals import MEAN_OVER
+from shared.config.settings import FRAME_SIDE, STACK
+from shared.errors import ConfigError
+from shared.memory.arena import ArenaError
+from shared.memory.mailbox import Mailbox
+from shared.memory.run_memory import Memory, Plan
+from shared.network_spec import CONVOLUTIONS
+from shared.process.cublas import choose_workspace
+
+WARM_UPDATES = 32
+"""Updates before the clock starts."""
+AGREEMENT, AGREEMENT_TF32 = 1e-4, 1e-2
+"""Largest difference of two float32 networks' values, by the largest value; and where a GPU rounds factors to TF32's
+ten bits, one network's after its weights were scaled, the other's before."""
+
+
+class Network(Protocol):
+    """What answers stacks of frames."""
+
+    def load(self, flat: NDArray[np.float32]) -> None:
+        """Take over parameters float32[P], in the order of `shared.network_spec`."""
+
+    def q_values(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Q(s, .) float32[n, actions] of stacks uint8[n, 4, 84, 84]."""
+
+
+class Layers:
+    """A network as PyTorch's layers, in float32."""
+
+    def __init__(self, plan: Plan, *, gradients: bool) -> None:
+        """`gradients`: whether every answer keeps the graph of its computation."""
+        self._device = torch.device(plan.config.machine.device)
+        self._plan, self._spec, self._gradients = plan, plan.parameters, gradients
+        self._strides = [stride for _, _, stride in CONVOLUTIONS[plan.config.learn.network][0]]
+        self._weights: dict[str, Tensor] = {
+            name: torch.zeros(shape, device=self._device, requires_grad=gradients) for name, shape in self._spec.shapes
+        }
+
+    def load(self, flat: NDArray[np.float32]) -> None:
+        """As `Network`."""
+        with torch.no_grad():
+            for name, values in self._spec.split(flat).items():
+                self._weights[name].copy_(torch.from_numpy(values))
+
+    def q_values(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """As `Network`."""
+        with torch.set_grad_enabled(self._gradients):
+            w = self._weights
+            x = torch.from_numpy(stacks).to(self._device).float() / 255.0
+            for i, stride in enumerate(self._strides, start=1):
+                x = F.relu(F.conv2d(x, w[f"conv{i}.weight"], w[f"conv{i}.bias"], stride))
+            x = F.relu(F.linear(x.flatten(1), w["hidden.weight"], w["hidden.bias"]))
+            q = F.linear(x, w["value.weight"], w["value.bias"])
+        if q.requires_grad != self._gradients:
+            raise WrongResult(
+                f"Gradients are {'off' if self._gradients else 'on'} in inference, against what was asked."
+            )
+        values: NDArray[np.float32] = q.detach().cpu().numpy()
+        return values
+
+    def check(self, flat: NDArray[np.float32]) -> None:
+        """Raise `WrongResult` unless the values are those of the network that a run asks, in float32."""
+        policy = Policy(self._plan.network, self._device, "fp32", batch=2)
+        stacks = np.random.default_rng(0).integers(0, 256, (2, STACK, FRAME_SIDE, FRAME_SIDE), dtype=np.uint8)
+        self.load(flat)
+        policy.load(flat)
+        ours, theirs = self.q_values(stacks), policy.q_values(stacks)
+        allowed = AGREEMENT_TF32 if self._plan.config.machine.precision == "tf32" else AGREEMENT
+        if np.abs(ours - theirs).max() > allowed * np.abs(theirs).max():
+            raise WrongResult("The layers and the network of a run give different values.")
+
+
+class Serial:
+    """All of a run in one process.
+
+    Attributes:
+        round: the next one to be played.
+        updates: those done, as the trainer counts them.
+        returns: raw returns of the last training episodes.
+    """
+
+    def __init__(self, plan: Plan, network: Network) -> None:
+        """Begin a run; `learner.learner.prepare` comes before. Raises `ConfigError` for a schedule of another kind."""
+        config = plan.config
+        if config.learn.schedule != "alternate" or plan.actors != 1:
+            raise ConfigError("One process plays and learns in turns: it needs --schedule alternate and --actors 1.")
+        self.memory = Memory.create(plan)
+        self.sizes = plan.sizes
+        self.round = self.updates = 0
+        self.returns: deque[float] = deque(maxlen=MEAN_OVER)
+        self._network = network
+        self._trainer = trainer_of(self.memory)
+        self._trainer.initialise()
+        self._commit()
+        width = self.sizes.lane_envs
+        self._lanes = [
+            Lane(
+                self.memory,
+                index,
+                [make_env(config.play, config.run.seed, index * width + j, training=True) for j in range(width)],
+                actor=0,
+            )
+            for index in range(self.sizes.lanes)
+        ]
+        for lane in self._lanes:
+            lane.begin()
+
+    def play_round(self) -> None:
+        """The steps of a round, then its updates. Raises `NonFiniteError`."""
+        sizes, trainer = self.sizes, self._trainer
+        first, end = self.round * sizes.round_ticks, (self.round + 1) * sizes.round_ticks
+        for tick in range(first, end):
+            self._answer(tick)
+            for lane in self._lanes:
+                lane.advance()
+        if count := sizes.updates_in(self.round):
+            trainer.begin_round(self.round, sizes.window_end(self.round))
+            trainer.run(count)
+            self.updates += trainer.end_round().updates
+        if sizes.target_changes_after(self.round):
+            trainer.update_target()
+        self.returns.extend(episode.total for episode in episodes_in(self.memory.ring.field, first, end))
+        self.round += 1
+        self._commit()
+
+    @property
+    def steps(self) -> int:
+        """Steps played, of all envs."""
+        return self.round * self.sizes.round_steps
+
+    @property
+    def mean_return(self) -> float | None:
+        """Mean raw return of the last hundred training episodes; None: there were fewer."""
+        return float(np.mean(self.returns)) if len(self.returns) == MEAN_OVER else None
+
+    def check(self) -> None:
+        """Raise `WrongResult` unless as many steps were played and updates done as this many rounds have."""
+        asked, done = self.sizes.updates_before(self.round), self.memory.board.lane_done
+        if self.updates != asked or (done != self.round * self.sizes.round_ticks).any():
+            raise WrongResult(
+                f"After {self.round} rounds {self.updates} updates were done instead of {asked}, and lanes had played "
+                f"{done.tolist()} ticks."
+            )
+
+    def _answer(self, tick: int) -> None:
+        """Ask the network, in one batch, what every env does at this tick."""
+        sizes, mailbox, ring = self.sizes, self.memory.mailbox, self.memory.ring
+        rows, mask = ring.stack_rows(np.arange(sizes.envs), np.full(sizes.envs, tick))
+        stacks = ring.flat["frame"][rows]
+        stacks[~mask] = 0
+        actions = greedy(self._network.q_values(stacks)).astype(np.uint8)
+        lanes, numbers = np.arange(sizes.lanes), mailbox.request.copy()
+        if (Mailbox.tick_of(numbers) != tick).any():
+            raise WrongResult(f"Lanes asked for ticks {Mailbox.tick_of(numbers).tolist()} instead of {tick}.")
+        mailbox.answer(lanes, numbers, actions.reshape(sizes.lanes, sizes.lane_envs))
+
+    def _commit(self) -> None:
+        """Hand the parameters to whoever answers the next round."""
+        weights, updates = self.memory.weights, self.sizes.updates_before(self.round)
+        before = weights.current
+        weights.publish(updates, self._trainer.online_into)
+        if weights.current != before:
+            weights.read(self._network.load)
+        self.memory.board.committed = self.round
+
+
+def measure(serial: Serial, seconds: float) -> dict[str, Any]:
+    """Speed over whole rounds, after learning has begun."""
+    while serial.updates < WARM_UPDATES:
+        serial.play_round()
+    steps, updates, begun = serial.steps, serial.updates, time.perf_counter()
+    while (took := time.perf_counter() - begun) < seconds:
+        serial.play_round()
+    return {"seconds": took, "steps": serial.steps - steps, "updates": serial.updates - updates}
+
+
+def solve(serial: Serial, bound: float, minutes: float, begun: float) -> dict[str, Any]:
+    """Play until the mean return of the last 100 episodes reaches a bound; seconds since `begun`, as `time.time()`."""
+    while (took := time.time() - begun) < 60 * minutes and serial.round < serial.sizes.rounds:
+        serial.play_round()
+        if serial.mean_return is not None and serial.mean_return >= bound:
+            break
+    return {"seconds": took, "steps": serial.steps, "mean_return": serial.mean_return}
+
+
+def main() -> None:
+    """Measure once; one line of JSON."""
+    from ringside import api
+    from ringside.tasks.train import configuration
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--gradients", action="store_true", help="leave gradients on in inference")
+    parser.add_argument("--bound", type=float, help="play until this mean return instead")
+    parser.add_argument("--minutes", type=float, default=60.0, help="give up after so long")
+    parser.add_argument("words", nargs="*", help="flags of launch.py, after --")
+    options = parser.parse_args()
+    choose_workspace()
+    try:
+        plan = api.check(configuration(options.words))
+        prepare(plan.config)
+        layers = Layers(plan, gradients=options.gradients)
+        serial = Serial(plan, layers)
+        serial.memory.weights.read(layers.check)
+        if options.bound is None:
+            result = measure(serial, options.seconds)
+        else:
+            result = solve(serial, options.bound, options.minutes, psutil.Process().create_time())
+        serial.check()
+    except WrongResult as error:
+        result = {"wrong": str(error)}
+    except (ConfigError, ArenaError) as error:
+        raise SystemExit(str(error)) from None
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,261 @@
+"""End to end at steady state, against the actors alone and the learner alone.
+
+Parts, for --parts:
+
+  speed        a real run; its actors alone (a run that does not learn yet), bounded by the bare emulator on all cores;
+               and its learner alone (on a replay of noise), compared with the matrix products of its updates, or
+               with their passes where the network has parts
+  evaluation   the price of evaluation beside training: the run again, with one evaluation under way all the time
+  round        the price of the round: with its barrier (concurrent) against without (free), as it is, where on a small
+               machine everybody waits for the learner, and with an update every 400 steps, where emulation is
+
+All of a repeat is measured one after the other, and compared within the repeat. Runs are checked for the work that they
+were asked for; resets, commits and the segments of checkpoints are counted in. What follows -- goes to launch.py:
+
+  python launch.py bench throughput --game pong --seconds 60 -- --actors 12 --envs 192
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import tyro
+
+from ringside.bench.bench_command import Common
+from ringside.bench.harness.gpu_use import GpuUse
+from ringside.bench.harness.measured_runs import (
+    BARE_SHARE,
+    NEVER_LEARNS,
+    PROBE_SHARE,
+    Throughput,
+    plan_of,
+    rounds_that_fit,
+    says_round,
+    tell_rounds,
+)
+from ringside.bench.harness.measured_runs import measure as run
+from ringside.bench.harness.tables import CannotRun, Report, WrongResult
+from ringside.bench.harness.turns import Contender, chosen, in_turn
+from ringside.bench.parts.emulator import bare_speeds
+from ringside.bench.parts.learner_alone import bound_of, learner_alone, learner_pace
+from shared.machine.facts import usable_cores
+from shared.memory.run_memory import Plan
+
+PARTS = ("speed", "evaluation", "round")
+EVALUATIONS = 5
+"""At most so many begin in a measurement: nearly always one is under way, and never do four wait, for which the learner
+would."""
+LEAST_ROUNDS_BETWEEN_EVALUATIONS = 3
+CASES: dict[str, tuple[str, ...]] = {"as it is": (), "an update every 400 steps": ("--train-every", "400")}
+"""Words of the two cases of the price of the round."""
+
+END_TO_END, SMALLER = "end to end", "the smaller of the two alone"
+BARE, ACTORS, LEARNER = "bare emulator, all cores", "actors alone", "learner alone"
+EVALUATED = "end to end, with an evaluation"
+
+
+@dataclass(frozen=True)
+class Runs:
+    """What the runs of a benchmark are told."""
+
+    learning: list[str]
+    """Words of those that learn: five rounds fit into a measurement at the pace of the slower side."""
+    playing: list[str]
+    """Words of the actors alone: the same at the pace of the emulator. Shorter rounds would wait for more barriers."""
+    evaluation_steps: int
+    """Steps between two evaluations."""
+
+
+@dataclass(frozen=True)
+class Options(Common):
+    """Options of `launch.py bench throughput`."""
+
+    words: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Flags of launch.py for all runs, after --."""
+    game: str = "breakout"
+    """Atari game."""
+    seconds: float = 30.0
+    """Seconds of whole rounds of each run, after it has warmed up, and of the learner alone."""
+    parts: str = "speed,evaluation"
+    """Parts to be measured, separated by commas; all: all of them."""
+
+
+def measure(options: Options, report: Report) -> None:
+    """Measure what is asked for. Raises `ConfigError` before anything runs when a setting cannot work."""
+    parts = chosen(options.parts, PARTS, "--parts")
+    with report.measuring("settings"):
+        plan = plan_of(options.game, options.words)
+    if report.missing:
+        return
+    runs = _fitted(options, parts, plan, report)
+    plan = plan_of(options.game, runs.learning)
+    found = in_turn(report, list(_contenders(options, parts, runs, plan)), options.repeats)
+    if "speed" in parts:
+        _add_sides(report, found, plan)
+    _add_run(report, found.get(END_TO_END, []), plan)
+    _add_evaluation(report, found)
+    _add_round(report, found)
+
+
+def _contenders(options: Options, parts: Sequence[str], runs: Runs, plan: Plan) -> Iterator[Contender]:
+    """Whatever is measured in each repeat, in this order."""
+
+    def running(name: str, *more: str, learning: bool = True) -> Contender:
+        flags = [*(runs.learning if learning else runs.playing), *more]
+        return Contender(name, partial(run, options.game, options.seconds, flags, learning=learning))
+
+    if "speed" in parts or "evaluation" in parts:
+        yield running(END_TO_END)  # first: where the time runs out, it is there
+    if "speed" in parts:
+        yield Contender(BARE, partial(_bare, plan, BARE_SHARE * options.seconds))
+        yield running(ACTORS, *NEVER_LEARNS, learning=False)
+        yield Contender(LEARNER, partial(learner_alone, plan, options.seconds))
+    if "evaluation" in parts:
+        yield running(EVALUATED, "--eval-every-steps", str(runs.evaluation_steps))
+    if "round" in parts:
+        for case, flags in CASES.items():
+            for schedule in ("free", "concurrent"):
+                yield running(f"{schedule}, {case}", *flags, "--schedule", schedule)
+
+
+def _fitted(options: Options, parts: Sequence[str], plan: Plan, report: Report) -> Runs:
+    """Rounds and evaluations that fit into a measurement."""
+    words, seconds = list(options.words), PROBE_SHARE * options.seconds
+    paces: dict[str, float] = {}
+    if not says_round(words):
+        with report.measuring(LEARNER):
+            paces[LEARNER] = learner_pace(plan, seconds)
+        with report.measuring(BARE):
+            paces[BARE] = _bare(plan, seconds)
+    slower = min(paces.values(), default=0.0)
+    learning = rounds_that_fit(plan, words, options.seconds, slower) if paces else words
+    playing = rounds_that_fit(plan, words, options.seconds, paces[BARE]) if BARE in paces else learning
+    fitted = plan_of(options.game, learning)
+    alone = plan_of(options.game, playing) if "speed" in parts else None
+    tell_rounds(report, plan, fitted, options.seconds, "the actors alone", alone)
+    rounds = math.ceil(slower * options.seconds / EVALUATIONS / fitted.sizes.round_steps)
+    evaluation_steps = max(LEAST_ROUNDS_BETWEEN_EVALUATIONS, rounds) * fitted.sizes.round_steps
+    return Runs(learning, playing, evaluation_steps)
+
+
+def _bare(plan: Plan, seconds: float) -> float:
+    """Steps/s of the bare emulator on all cores at once."""
+    if plan.config.play.env is not None:
+        raise CannotRun("Only games of ale-py have a bare emulator to compare with.")
+    return sum(bare_speeds(plan.config.play.game, seconds, usable_cores()))
+
+
+def _add_sides(report: Report, found: Mapping[str, list[Any]], plan: Plan) -> None:
+    """Each side against what bounds it, and the run against the smaller of them."""
+    every = plan.config.learn.train_every
+    with report.measuring("speed"):
+        bare, actors, learner = (found.get(name, []) for name in (BARE, ACTORS, LEARNER))
+        if bare:
+            report.add(BARE, "steps/s", bare, note=f"{usable_cores()} processes")
+        if actors:
+            speeds = [each.steps_per_second for each in actors]
+            shares = [each.played_per_second / most for each, most in zip(actors, bare, strict=True)] if bare else []
+            report.add(
+                ACTORS, "steps/s", speeds, limit=BARE if bare else None, ratios=shares, note=f"{plan.actors} actors"
+            )
+        if learner:
+            bounds = [each.bound_per_second * every for each in learner if each.bound_per_second is not None]
+            bound = report.add(bound_of(plan), "steps/s", bounds).name if len(bounds) == len(learner) else None
+            speeds = [each.updates_per_second * every for each in learner]
+            report.add(LEARNER, "steps/s", speeds, limit=bound)
+        if actors and learner:
+            sides = zip(report.row(ACTORS).values, report.row(LEARNER).values, strict=True)
+            report.add(SMALLER, "steps/s", [min(pair) for pair in sides])
+
+
+def _add_run(report: Report, runs: Sequence[Throughput], plan: Plan) -> None:
+    """The run: speed, samples a step, resets, busy shares, memory, and what limits it in its own words."""
+    if not runs:
+        return
+    with report.measuring("the run"):
+        known = any(row.name == SMALLER for row in report.rows)
+        report.add(END_TO_END, "steps/s", [each.steps_per_second for each in runs], limit=SMALLER if known else None)
+        learn = plan.config.learn
+        report.add(
+            "samples a step",
+            "samples",
+            [each.samples_per_step for each in runs],
+            note=f"asked: {learn.batch_size / learn.train_every:g}",
+        )
+        report.add("episodes ended", "", [each.episodes for each in runs])
+        report.add("from the command to the first round", "s", [each.first_step_seconds for each in runs])
+    with report.measuring("busy share"):
+        for role in runs[0].busy:
+            report.add(role, "of the time", [each.busy[role] for each in runs])
+        _add_role_busy(report, "scribe", runs)
+        gpu = [each.gpu for each in runs if each.gpu is not None]
+        if len(gpu) == len(runs):
+            report.add("GPU", "of the time", [use.share for use in gpu])
+    with report.measuring("memory"):
+        memory = [each.summary["memory"] for each in runs]
+        report.add("shared region", "MB", [each["shared_bytes"] / 1e6 for each in memory])
+        for role in ("learner", "inference", "actor", "scribe"):
+            _add_private(report, role, runs)
+        if any(each["device_bytes"] for each in memory):
+            _add_device_memory(report, memory, gpu)
+    report.note(f"What the run says of itself: {runs[-1].summary['limit']['sentence']}")
+    if not any(each.episodes for each in runs):
+        report.note("No episode ended while a run was measured: its speed is without resets; more --seconds have them.")
+    if plan.config.machine.device == "cpu":
+        report.note(
+            "Without a GPU actors, inference and learner share the cores: together they cannot do what each does alone."
+        )
+
+
+def _add_role_busy(report: Report, role: str, runs: Sequence[Throughput]) -> None:
+    """The busy share of a role that the records of rounds do not hold."""
+    shares = [each.summary["roles"][role]["busy"] for each in runs]
+    report.add(role, "of the time", shares, note="while it learnt")
+
+
+def _add_private(report: Report, role: str, runs: Sequence[Throughput]) -> None:
+    private = [largest(each.summary["memory"]["private_bytes"], role) / 1e6 for each in runs]
+    report.add(f"private, {role}", "MB", private, note="the largest" if role == "actor" else "")
+
+
+def _add_device_memory(report: Report, memory: Sequence[Mapping[str, Any]], gpu: Sequence[GpuUse]) -> None:
+    """Memory of the GPU: what PyTorch holds for each process, of it the replay, and all that is in use beside that."""
+    for role in ("learner", "inference"):
+        report.add(f"on the GPU, {role}", "MB", [each["device_bytes"][role] / 1e6 for each in memory])
+    report.add("of it the replay", "MB", [each["replay_device_bytes"] / 1e6 for each in memory])
+    if len(gpu) == len(memory):
+        held = [sum(each["device_bytes"].values()) for each in memory]
+        rest = [(use.bytes - size) / 1e6 for use, size in zip(gpu, held, strict=True)]
+        report.add("on the GPU, contexts and others", "MB", rest)
+
+
+def largest(private_bytes: Mapping[str, int], role: str) -> int:
+    """The most private bytes of a process of this role; names are those of `shared.process.child.role_name`."""
+    return max(size for name, size in private_bytes.items() if name.split(" ")[0] == role)
+
+
+def _add_evaluation(report: Report, found: Mapping[str, list[Any]]) -> None:
+    """What evaluation costs."""
+    if runs := found.get(EVALUATED):
+        with report.measuring(EVALUATED):
+            if not all(each.summary["roles"]["evaluator"]["busy"] for each in runs):
+                raise WrongResult("The evaluator was never at work while its price was measured.")
+            speeds = [each.steps_per_second for each in runs]
+            report.add(EVALUATED, "steps/s", speeds, limit=END_TO_END if END_TO_END in found else None)
+            _add_role_busy(report, "evaluator", runs)
+            _add_private(report, "evaluator", runs)
+
+
+def _add_round(report: Report, found: Mapping[str, list[Any]]) -> None:
+    """What the barrier costs."""
+    for case in CASES:
+        free, concurrent = (found.get(f"{schedule}, {case}") for schedule in ("free", "concurrent"))
+        if free and concurrent:
+            with report.measuring("round"):
+                above = report.add(f"free, {case}", "steps/s", [each.steps_per_second for each in free])
+                speeds = [each.steps_per_second for each in concurrent]
+                report.add(f"concurrent, {case}", "steps/s", speeds, limit=above.name)

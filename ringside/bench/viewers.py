@@ -1,0 +1,200 @@
+"""What looking on costs: a run with one viewer of `launch.py watch` against the same run without, in turn.
+
+One run plays on; the page's server is started and ended beside it. Each measurement begins and ends with a commit, so
+it holds whole rounds of playing and learning. The viewer asks as the page does: state once a second, pictures as often
+as the server allows. It draws nothing: what a browser needs on this machine comes on top, and on another does not.
+What follows -- goes to launch.py:
+
+  python launch.py bench watch --seconds 60 -- --actors 4
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from threading import Event, Thread, Timer
+from typing import NamedTuple
+
+import psutil
+import tyro
+
+from ringside.bench.bench_command import Common
+from ringside.bench.harness.attached import LASTING, Beside, run_beside
+from ringside.bench.harness.measured_runs import plan_of
+from ringside.bench.harness.tables import ROOT, CannotRun, Report, WrongResult
+from ringside.bench.harness.turns import Contender, in_turn
+from shared.machine.facts import usable_cores
+from shared.machine.subprocesses import killed
+from shared.memory.board import METRIC_SPANS, METRICS
+
+ALONE, WATCHED = "nobody looks on", "one viewer"
+COMMITTED_AT = METRICS.index("committed_at")
+END_SECONDS = 10.0
+"""How long the page's server may take to end."""
+ADDRESS_SECONDS = 60.0
+"""How long the server may take to say its address."""
+ADDRESS = re.compile(rb"http://127\.0\.0\.1:(\d+)(/\S+/)")
+
+
+@dataclass(frozen=True)
+class Options(Common):
+    """Options of `launch.py bench watch`."""
+
+    words: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Flags of launch.py, after --."""
+    game: str = "breakout"
+    """Atari game."""
+    seconds: float = 30.0
+    """Least time of each measurement; it goes on to the end of a round."""
+    repeats: int = 5
+    """How often both are measured, in turn."""
+
+
+class Seen(NamedTuple):
+    """A stretch of the run."""
+
+    steps_per_second: float
+    pictures_per_second: float = 0.0
+    cores: float = 0.0
+    """That the page's server used."""
+
+
+def measure(options: Options, report: Report) -> None:
+    """Measure both in turn. Raises `ConfigError` before anything runs when a setting cannot work."""
+    words = [*LASTING, *options.words]
+    with report.measuring("settings"):
+        plan_of(options.game, words)
+    if report.missing:
+        return
+    found: dict[str, list[Seen]] = {}
+    with report.measuring("run"), _learning(options.game, words) as run:
+        contenders = [
+            Contender(ALONE, lambda: Seen(_speed(run, options.seconds))),
+            Contender(WATCHED, partial(_watched, run, options.seconds)),
+        ]
+        found = in_turn(report, contenders, options.repeats)
+    for name, seen in found.items():
+        limit = ALONE if name != ALONE and ALONE in found else None
+        report.add(name, "steps/s", [each.steps_per_second for each in seen], limit=limit)
+    for each in found.get(WATCHED, ()):
+        share = each.cores / usable_cores()
+        report.note(f"{each.pictures_per_second:.1f} pictures a second; the server used {share:.2%} of all cores.")
+
+
+@contextmanager
+def _learning(game: str, words: list[str]) -> Iterator[Beside]:
+    """A run that learns. Raises `CannotRun`."""
+    with run_beside(game, words) as run:
+        run.until_it_learns()
+        yield run
+
+
+def _speed(run: Beside, seconds: float) -> float:
+    """Steps/s between two commits, `seconds` apart or more. Raises `CannotRun`."""
+    first, begun = _next_commit(run)
+    while True:
+        last, ended = _next_commit(run)
+        if ended - begun >= seconds:
+            return (last - first) * run.memory.sizes.round_steps / (ended - begun)
+
+
+def _next_commit(run: Beside) -> tuple[int, float]:
+    """Wait for the end of a span; its boundary and moment. Raises `CannotRun` when none comes."""
+    memory = run.memory
+    spans = memory.sizes.snapshot_rounds
+    before = memory.board.committed // spans
+    run.until(lambda: memory.board.committed // spans != before)
+    span = memory.board.committed // spans
+    return span * spans, float(memory.board.metrics[(span - 1) % METRIC_SPANS][COMMITTED_AT])
+
+
+def _watched(run: Beside, seconds: float) -> Seen:
+    """The same with a viewer. Raises `CannotRun`, and `WrongResult` when the viewer was not shown what was played."""
+    command = [sys.executable, "launch.py", "watch", str(run.directory)]
+    server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert server.stdout is not None
+    try:
+        late = Timer(ADDRESS_SECONDS, server.kill)
+        late.start()
+        address = next((found for line in server.stdout if (found := ADDRESS.search(line))), None)
+        late.cancel()
+        if address is None:
+            raise CannotRun("launch.py watch printed no address.")
+        with Viewer(int(address[1]), address[2].decode()) as viewer:
+            _next_commit(run)  # it has settled
+            used, pictures, began = _cpu_seconds(server.pid), viewer.pictures, time.monotonic()
+            speed = _speed(run, seconds)
+            took = time.monotonic() - began
+            used, pictures = _cpu_seconds(server.pid) - used, viewer.pictures - pictures
+    finally:
+        server.send_signal(signal.SIGINT)
+        try:
+            server.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            killed(server)
+    if viewer.trouble is not None:
+        raise WrongResult(viewer.trouble)
+    return Seen(speed, pictures / took, used / took)
+
+
+def _cpu_seconds(process: int) -> float:
+    times = psutil.Process(process).cpu_times()
+    return float(times.user + times.system)
+
+
+class Viewer:
+    """Asks as the page does, from `__enter__` on, and looks whether the env that it looks at plays on."""
+
+    def __init__(self, port: int, path: str) -> None:
+        self.pictures = 0
+        self.trouble: str | None = None
+        self._port, self._path = port, path
+        self._ended = Event()
+        self._thread = Thread(target=self._look)
+
+    def __enter__(self) -> Viewer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=20)
+        state_at, tick, known = float("-inf"), -1, "edition=0&known=0,0,0"
+        first = None
+        try:
+            while not self._ended.is_set():
+                if time.monotonic() - state_at >= 1.0:
+                    state_at = time.monotonic()
+                    curves = json.loads(self._ask(connection, f"state?{known}")[0])["curves"]
+                    known = f"edition={curves['edition']}&known=1000000,1000000,1000000"
+                content, pause = self._ask(connection, "pictures?first=0&count=96&env=0")
+                (length,) = struct.unpack_from("<I", content)
+                tick = json.loads(content[4 : 4 + length])["chosen"]["tick"]
+                first = tick if first is None else first
+                self.pictures += 1
+                self._ended.wait(max(pause, 0.1))
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            self.trouble = f"The page was not served: {error}."
+        finally:
+            connection.close()
+        if self.trouble is None and (first is None or tick <= first):
+            self.trouble = "The pictures stood still while the run played."
+
+    def _ask(self, connection: http.client.HTTPConnection, what: str) -> tuple[bytes, float]:
+        """The answer, and the pause that it asks for."""
+        connection.request("GET", self._path + what)
+        answer = connection.getresponse()
+        return answer.read(), float(answer.headers.get("X-Pause") or 0)

@@ -1,0 +1,1 @@
+"""`--cgroup`: the run as one systemd scope."""

@@ -1,0 +1,182 @@
+"""`--cgroup`: the run as one systemd scope, with limits of its own; everything in it ends with it.
+
+The launcher becomes `systemd-run --scope`, which puts itself into a fresh control group and becomes the launcher again:
+process, terminal, signals and exit code stay the same. Within, the run obeys the limits unasked, as in any control
+group (shared/machine/control_groups.py).
+
+Children of the launcher die with it in any case (parent-death signal); what those may have started themselves does not.
+So a guard outside of the group waits for the launcher's end, however it comes, and has systemd kill what is left.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from shared.errors import ConfigError
+from shared.machine.control_groups import InForce
+from shared.machine.proc_files import ROOT
+from shared.process.stack_dumps import TELL_STACKS
+
+TASKS = 4096
+"""Processes and threads: many times what a run needs, and a bound to what may go wrong."""
+OOM_POLICY_SINCE = 253
+"""The first version of systemd whose scopes know OOMPolicy; those before end a scope at the first kill."""
+LEAST_MEMORY = 100_000_000
+"""What PyTorch alone takes, and more."""
+LEAVE_SECONDS = 5.0
+"""How long what outlives the launcher may clean up (the guardian of MPS does), before it is killed."""
+_INSIDE = "RINGSIDE_SCOPE"
+"""Environment variable: the scope that a launcher was put into. It names the process, so that none can inherit it."""
+_MAY_NOT = "systemd may not limit {} here; as root, or with control groups of version 2, it can."
+_WITHOUT = (
+    "Omit --cgroup: a run respects the limits of any control group that it is started in, and its processes end "
+    "with it (docs/reliability.md)."
+)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a scope may use; None: as much as there is."""
+
+    cpus: float | None
+    """Processor time, in cores."""
+    memory: int | None
+    """Bytes."""
+
+    def missing(self, found: InForce) -> list[str]:
+        """Sentences: what was asked for and is not in force."""
+        said = []
+        if self.cpus is not None and (found.cores is None or found.cores > self.cpus * 1.01):
+            said.append(f"--cpus {self.cpus:g} is not in force: {_MAY_NOT.format('processor time')}")
+        if self.memory is not None and (found.memory is None or found.memory > self.memory):
+            said.append(f"--memory of {self.memory / 1e9:.1f} GB is not in force: {_MAY_NOT.format('memory')}")
+        return said
+
+
+def limits_of(cpus: float | None, memory: str | None) -> Limits:
+    """Limits as words of the command line say them; memory like "16G", in units of 1024 as systemd counts.
+
+    Raises `ConfigError` for what is no limit.
+    """
+    if cpus is not None and not 0.01 <= cpus < 1e6:
+        raise ConfigError(f"--cpus {cpus:g} must be 0.01 to 1,000,000 cores.")
+    if memory is None:
+        return Limits(cpus, None)
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)(?:I?B)?", memory.upper())
+    size = int(float(found[1]) * 1024 ** " KMGT".index(found[2] or " ")) if found else 0
+    if not size:
+        raise ConfigError(f"--memory {memory} is no amount of memory; write it like 16G or 800M.")
+    if size < LEAST_MEMORY:
+        raise ConfigError(f"--memory {memory} is {size:,} bytes, in which nothing runs; write it like 16G or 800M.")
+    return Limits(cpus, size)
+
+
+def inside() -> bool:
+    """Whether this process was put into a scope of its own."""
+    return os.environ.get(_INSIDE) == _unit()
+
+
+def enter(limits: Limits, command: Sequence[str], root: Path = ROOT) -> None:
+    """Become `command` in a scope with these limits. It returns only by raising.
+
+    Args:
+        limits: of the scope.
+        command: program and arguments: this very command, which then finds itself `inside`.
+        root: where /run is found.
+
+    Raises:
+        ConfigError: there is no systemd that could do it.
+    """
+    manager = _manager(root)
+    words = systemd_run(limits, command, manager, _version())
+    os.environ[_INSIDE] = _unit()
+    if manager == "--user":
+        os.environ.setdefault("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
+    _leave_guard(manager)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {TELL_STACKS})  # until `stacks_told`, which this process comes to again
+    os.execvp(words[0], words)
+
+
+def systemd_run(limits: Limits, command: Sequence[str], manager: str, version: int) -> list[str]:
+    """The words that start `command` in a scope.
+
+    Args:
+        limits: of the scope.
+        command: program and arguments.
+        manager: --system or --user.
+        version: of systemd.
+    """
+    properties = [f"TasksMax={TASKS}", "KillMode=control-group", "TimeoutStopSec=10"]
+    if limits.cpus is not None:
+        properties.append(f"CPUQuota={limits.cpus * 100:g}%")
+    if limits.memory is not None:
+        properties.append(f"MemoryMax={limits.memory}")
+    if version >= OOM_POLICY_SINCE:
+        properties.append("OOMPolicy=continue")  # the run brings back the one process that was killed
+    options = [f"--property={each}" for each in properties]
+    return ["systemd-run", "--scope", manager, "--quiet", "--collect", f"--unit={_unit()}", *options, "--", *command]
+
+
+def _unit() -> str:
+    return f"ringside-{os.getpid()}.scope"
+
+
+def _manager(root: Path) -> str:
+    """Which systemd may make the scope: --system for root, --user for whoever has a session.
+
+    Raises `ConfigError` when there is none.
+    """
+    if shutil.which("systemd-run") is None or not (root / "run/systemd/system").is_dir():
+        raise ConfigError(f"--cgroup needs systemd, which does not run here. {_WITHOUT}")
+    if os.getuid() == 0:
+        return "--system"
+    session = Path(os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}"))
+    if not (root / session.relative_to("/") / "systemd/private").exists():
+        raise ConfigError(
+            f"--cgroup needs systemd's manager of this user, which does not run; `loginctl enable-linger` starts it. "
+            f"{_WITHOUT}"
+        )
+    return "--user"
+
+
+def _version() -> int:
+    """Of systemd; 0: it does not say."""
+    told = subprocess.run(["systemd-run", "--version"], capture_output=True, text=True, timeout=30, check=False)
+    found = re.match(r"systemd (\d+)", told.stdout)
+    return int(found[1]) if found else 0
+
+
+def _is_active(manager: str, unit: str) -> bool:
+    """Whether there is anything left of a scope, as far as systemd tells in time."""
+    try:
+        asked = subprocess.run(["systemctl", manager, "is-active", "--quiet", unit], check=False, timeout=LEAVE_SECONDS)
+    except subprocess.TimeoutExpired:
+        return True
+    return asked.returncode == 0
+
+
+def _leave_guard(manager: str) -> None:
+    """Leave a process behind that, when this one has ended, has systemd kill what is left of the scope."""
+    unit, me = _unit(), os.pidfd_open(os.getpid())
+    if os.fork():
+        return  # the descriptor closes itself when this process becomes systemd-run
+    os.setsid()  # a Ctrl-C of the terminal is not for the guard
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nowhere, stream)
+    select.select([me], [], [])
+    deadline = time.monotonic() + LEAVE_SECONDS
+    while _is_active(manager, unit):
+        if time.monotonic() > deadline:
+            os.execvp("systemctl", ["systemctl", manager, "kill", "--signal=SIGKILL", unit])
+        time.sleep(0.1)
+    os._exit(0)

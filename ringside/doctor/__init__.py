@@ -1,0 +1,1 @@
+"""`launch.py doctor`: the machine examined before a run."""

@@ -1,0 +1,344 @@
+"""What a machine must have for a run: each check is a pure function of facts, and answers green, yellow or red.
+
+`before_start` gathers the facts that cost nothing and is asked before every run: red refuses it, yellow is a warning.
+`launch.py doctor` shows the same checks, and slower ones, to a person.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+import platform
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ringside.doctor import run_directories
+from shared.config.config_warnings import doubts
+from shared.config.resolve import TEAMS, busy_threads, learner_threads_of
+from shared.errors import ConfigError
+from shared.machine import facts
+from shared.machine.contention import in_words
+from shared.memory import memory_need
+from shared.memory.run_memory import Plan
+from shared.text import count
+
+Colour = Literal["green", "yellow", "red"]
+
+MB, GB = 10**6, 10**9
+TIGHT = 0.9
+"""Share of the free memory from which a run counts as tight."""
+DESCRIPTORS, DESCRIPTORS_OF_A_PROCESS = 64, 4
+"""Open files of the launcher: some of its own, and for every process bell, handle, pipe and claimed core."""
+TASKS, TASKS_OF_AN_ACTOR = 64, 2
+"""Threads beside the actors and the learner's and inference's own (CUDA starts some thirty), and of every actor."""
+LEAST_DISK = 100 * MB
+"""Free bytes below which not even the weights are sure to be saved."""
+COMPRESSED = 10
+"""How often smaller a checkpoint's replay is than the ring, cautiously (frames of real games: 39 times)."""
+SLOW_DISK = 20 * MB
+"""Bytes a second below which checkpoints fall behind."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One answer."""
+
+    name: str
+    colour: Colour
+    found: str
+    """A sentence: how it is."""
+    advice: str = ""
+    """A sentence: what to do, unless all is well."""
+
+    @property
+    def sentence(self) -> str:
+        """Both, as one message."""
+        return f"{self.found} {self.advice}".strip()
+
+
+def before_start(plan: Plan, *, continues: bool) -> list[Check]:
+    """The checks that every start makes; they cost a few milliseconds and write nothing.
+
+    Args:
+        plan: resolved and validated.
+        continues: whether the run directory's own run is continued.
+    """
+    run_dir = plan.config.run.run_dir
+    assert run_dir is not None, "the configuration is not resolved"
+    directory = run_directory(run_dir, continues=continues, env=plan.config.play.env)
+    answers = [
+        *settings(doubts(plan.config)),
+        processor(platform.machine()),
+        cores(plan.actors, facts.usable_cores(), os.cpu_count() or 1),
+        *threads(plan, facts.usable_cores()),
+        memory(plan, facts.usable_memory(), facts.total_memory()),
+        descriptors(plan, *facts.descriptors()),
+        tasks(plan, facts.free_tasks()),
+        directory,
+    ]
+    if directory.colour != "red":
+        answers.append(disk_space(plan, facts.free_disk(run_directories.nearest_directory(run_dir))))
+    return answers
+
+
+def refuse(answers: Iterable[Check]) -> None:
+    """Raise `ConfigError` with the sentence of the first red answer, if there is one."""
+    for answer in answers:
+        if answer.colour == "red":
+            raise ConfigError(answer.sentence)
+
+
+def settings(doubted: Sequence[str]) -> list[Check]:
+    """What looks like a mistake among the settings."""
+    return [Check("settings", "yellow", sentence) for sentence in doubted] or [
+        Check("settings", "green", "Nothing among the settings looks like a mistake.")
+    ]
+
+
+# Python
+
+
+def within(version: str, ranges: str) -> bool:
+    """Whether a version lies in ranges like ">=3.11,<3.14"; of "2.13.0+cpu" the leading numbers count."""
+    compare = {">=": operator.ge, "<": operator.lt}
+    for condition in filter(None, ranges.split(",")):
+        found = re.fullmatch(r"(>=|<)([\d.]+)", condition.strip())
+        assert found is not None, f"{condition!r} is not a range that is understood"
+        if not compare[found[1]](_numbers(version), _numbers(found[2])):
+            return False
+    return True
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    leading = re.match(r"\d+(\.\d+)*", version)
+    return tuple(int(number) for number in leading[0].split(".")) if leading else ()
+
+
+def python(version: str, ranges: str) -> Check:
+    """The interpreter's version."""
+    if within(version, ranges):
+        return Check("Python", "green", f"Python {version}.")
+    return Check("Python", "red", f"Python {version} is not {ranges}.", "Say which: make PYTHON=python3.12 install")
+
+
+def packages(ranges: Mapping[str, str], installed: Mapping[str, str | None]) -> Check:
+    """What is installed against what is required.
+
+    Args:
+        ranges: by package, as in setup.cfg: ">=2.11".
+        installed: versions by package; None: missing.
+    """
+    missing = [name for name in ranges if installed[name] is None]
+    old = [f"{name} {version}" for name, version in installed.items() if version and not within(version, ranges[name])]
+    if missing or old:
+        found = f"Not installed: {', '.join(missing)}." if missing else f"Of another version: {', '.join(old)}."
+        return Check("packages", "red", found, "Install what requirements.lock names: make install")
+    return Check("packages", "green", f"All {len(ranges)} that are required, in versions that suit.")
+
+
+# The machine
+
+
+def processor(kind: str) -> Check:
+    """The processor's instruction set, as `uname -m` says it.
+
+    Processes of a run see each other's writes in the order in which they were made, which x86-64 promises and others
+    do not (docs/design.md).
+    """
+    if kind == "x86_64":
+        return Check("processor", "green", f"{kind}.")
+    return Check("processor", "red", f"This processor is {kind}; Ringside needs x86-64.", "Take such a machine.")
+
+
+def cores(actors: int, usable: int, processors: int) -> Check:
+    """Actors against the cores that affinity and control groups leave."""
+    may = f"{usable} of {processors} processors may be used"
+    if actors > usable:
+        return Check(
+            "cores",
+            "yellow",
+            f"--actors {actors} share {count(usable, 'core')}.",
+            "They take turns and play no faster than fewer would.",
+        )
+    return Check("cores", "green", f"{may}, by {count(actors, 'actor')} and the learner's side.")
+
+
+def contention(others: float | None, stolen: float | None, usable: int) -> Check:
+    """Cores that other programs use and that a hypervisor takes; None: the kernel does not tell."""
+    said = in_words(others, stolen, usable)
+    if said:
+        advice = "Figures measured now will be too low; a run that shares its cores is slower, and as exact."
+        return Check("other programs", "yellow", " ".join(said), advice)
+    if others is None:
+        return Check("other programs", "green", "What they use is not known here: the kernel does not tell.")
+    return Check("other programs", "green", f"They use {others:.1f} of {count(usable, 'core')}.")
+
+
+def threads(plan: Plan, usable: int) -> list[Check]:
+    """A warning where a learner's threads, which wait for each other spinning, are more than the cores."""
+    settings = plan.config.machine
+    assert settings.learner_threads is not None, "a checked configuration is resolved"
+    on_cpu = settings.device == "cpu"
+    busy, advised = busy_threads(settings.learner_threads, on_cpu=on_cpu), learner_threads_of(usable, on_cpu=on_cpu)
+    if settings.learner_threads == 1 or busy < usable:
+        return []
+    return [
+        Check(
+            "threads",
+            "yellow",
+            f"--learner-threads {settings.learner_threads} keep {busy} cores busy, of which there are {usable}.",
+            f"They wait for each other; --learner-threads {advised} is faster, but changes the last bits of weights.",
+        )
+    ]
+
+
+def memory(plan: Plan, usable: int, total: int | None) -> Check:
+    """Shared memory and processes against what is free.
+
+    Args:
+        usable: bytes that physical memory and control groups leave.
+        total: bytes of physical memory, where known.
+    """
+    try:
+        memory_need.memory(plan, usable)
+    except ConfigError as error:
+        return Check("memory", "red", str(error))
+    need = plan.layout().size + memory_need.own_bytes(plan)
+    found = f"{need / GB:.1f} GB are needed, {usable / GB:.1f} GB are free"
+    if need > TIGHT * usable:
+        advice = "Whatever else starts may have the run killed; a smaller --replay-size needs less."
+        return Check("memory", "yellow", f"Memory is tight: {found}.", advice)
+    return Check("memory", "green", f"{found}{f' of {total / GB:.1f}' if total else ''}.")
+
+
+def descriptors(plan: Plan, soft: int, hard: int) -> Check:
+    """Files that the launcher has open, against `ulimit -n`.
+
+    Args:
+        soft: the limit in force; below 0: none.
+        hard: what it may be raised to; below 0: anything.
+    """
+    need = DESCRIPTORS + DESCRIPTORS_OF_A_PROCESS * (plan.actors + 4)
+    if 0 <= soft < need:
+        raised = hard < 0 or hard >= need
+        advice = f"Say first: ulimit -n {need}" if raised else "Fewer --actors need fewer, or ask for a higher limit."
+        return Check("open files", "red", f"This run opens up to {need:,} files, and {soft:,} are allowed.", advice)
+    return Check("open files", "green", f"{need:,} are needed, {_limit(soft if soft >= 0 else None)} allowed.")
+
+
+def tasks(plan: Plan, free: int | None) -> Check:
+    """Processes and threads against `ulimit -u` and the pids limit of control groups; None: no limit."""
+    settings = plan.config.machine
+    threads = TEAMS * (settings.learner_threads or 1) + (settings.inference_threads or 1)
+    need = TASKS + threads + TASKS_OF_AN_ACTOR * plan.actors
+    if free is not None and free < need:
+        return Check(
+            "processes",
+            "red",
+            f"This run starts up to {need:,} processes and threads, and {free:,} more are allowed.",
+            "Raise ulimit -u or the control group's limit of tasks, or take fewer --actors.",
+        )
+    return Check("processes", "green", f"Up to {need:,} with threads are needed, {_limit(free)} more allowed.")
+
+
+def locked_memory(limit: int | None) -> Check:
+    """Memory that may be locked. Nothing here locks any; the driver pins what CUDA needs by itself."""
+    shown = "any amount" if limit is None else f"{limit / MB:.0f} MB"
+    return Check("locked memory", "green", f"{shown} allowed; none is needed.")
+
+
+def _limit(count: int | None) -> str:
+    return "any number" if count is None else f"{count:,}"
+
+
+# The device
+
+
+def device(asked: str, gpus: Sequence[facts.Gpu], cuda_devices: int, build: str | None, *, driver: bool) -> Check:
+    """GPUs, their driver, and whether the installed torch can use them.
+
+    Args:
+        asked: --device.
+        gpus: as the driver lists them.
+        cuda_devices: how many of them this process can use.
+        build: CUDA version of the installed torch; None: it was built without.
+        driver: whether an NVIDIA driver is loaded.
+    """
+    if cuda_devices:
+        shown = ", ".join(f"{gpu.name} with {gpu.free / GB:.1f} of {gpu.memory / GB:.1f} GB free" for gpu in gpus)
+        number = f", driver {gpus[0].driver}" if gpus else ""
+        found = f"{shown or f'{cuda_devices} CUDA devices'}{number}; torch is built for CUDA {build}."
+        if any(gpu.memory and gpu.free < 2 * GB for gpu in gpus) and asked != "cpu":
+            return Check("GPU", "yellow", found, "Less than 2 GB are free: end what else uses the GPU.")
+        return Check("GPU", "green", found)
+    if driver and build is None:
+        found, advice = "There is a GPU, but the installed torch was built without CUDA.", "Install a torch with CUDA."
+    elif driver:
+        found = f"The driver shows no device to this process, or is too old for CUDA {build}."
+        advice = "Look at CUDA_VISIBLE_DEVICES, at the container's GPU option and at nvidia-smi."
+    else:
+        found, advice = "No NVIDIA driver is loaded.", ""
+    if asked.startswith("cuda"):
+        return Check("GPU", "red", found, advice or f"Say --device cpu rather than --device {asked}.")
+    if driver and asked == "auto":
+        return Check("GPU", "yellow", found, advice)
+    return Check("GPU", "green", found)
+
+
+def mps(*, installed: bool) -> Check:
+    """The Multi-Process Service, with which inference need not wait for the learner's time slice on the GPU."""
+    if installed:
+        return Check("MPS", "green", "nvidia-cuda-mps-control is installed.")
+    return Check(
+        "MPS",
+        "yellow",
+        "nvidia-cuda-mps-control is not installed: learner and inference take turns on the GPU.",
+        "It comes with NVIDIA's driver packages; runs work without it.",
+    )
+
+
+# Files
+
+
+def run_directory(path: Path, *, continues: bool, env: str | None = None) -> Check:
+    """Whether the directory can be written and holds no other run."""
+    try:
+        run_directories.run_directory(path, continues=continues, env=env)
+    except ConfigError as error:
+        return Check("run directory", "red", str(error))
+    return Check("run directory", "green", f"{path} can be written.")
+
+
+def disk_space(plan: Plan, free: int) -> Check:
+    """Free bytes at the run directory against a checkpoint beside the one before it."""
+    region = plan.layout().size if plan.config.run.checkpoint_replay else 0
+    need = LEAST_DISK + region // COMPRESSED + 2 * 16 * plan.parameters.count
+    if free < LEAST_DISK:
+        return Check(
+            "disk space",
+            "red",
+            f"Only {free / MB:.0f} MB are free at --run-dir {plan.config.run.run_dir}.",
+            "Name a directory on another disk.",
+        )
+    found = f"{free / GB:.1f} GB are free at the run directory, and checkpoints may take {need / GB:.1f} GB"
+    if free < need:
+        return Check("disk space", "yellow", f"{found}.", "Make room, or name another --run-dir.")
+    return Check("disk space", "green", f"{found}.")
+
+
+def disk_speed(bytes_per_second: float) -> Check:
+    """Bytes a second that a written and forced file took."""
+    found = f"{bytes_per_second / MB:,.0f} MB/s written and forced to the disk."
+    if bytes_per_second < SLOW_DISK:
+        return Check("disk speed", "yellow", found, "Checkpoints will be slow; name a --run-dir on a local disk.")
+    return Check("disk speed", "green", found)
+
+
+def games(count: int, chosen: str) -> Check:
+    """Games that ale-py ships."""
+    if not count:
+        return Check("games", "red", "ale-py has no games.", "Install it anew: make install")
+    return Check("games", "green", f"{count} games of ale-py; {chosen} is to be played.")

@@ -1,0 +1,235 @@
+"""`launch.py doctor`: can this machine do the run that the options say? Green, yellow, red, and what to do.
+
+The checks that cost nothing are those of every start (ringside/doctor/checks.py). Here they are shown together with
+slower ones, last of all a small real run from beginning to end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import configparser
+import importlib.metadata
+import os
+import platform
+import re
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ringside.doctor import checks
+from ringside.doctor.checks import Check
+from ringside.doctor.run_directories import nearest_directory
+from shared.config.settings import Config
+from shared.files.result_files import write_result, written_file
+from shared.machine import control_groups, facts
+from shared.machine.contention import Contention
+from shared.machine.proc_files import ROOT
+from shared.memory.memory_need import replay_that_fits
+from shared.memory.run_memory import Plan
+from shared.process import mps
+from shared.text import as_spelt, command
+
+PROJECT = Path(__file__).resolve().parents[2]
+_WRITTEN = 32 << 20
+"""Bytes of the test of the disk."""
+_IDLE_SECONDS = 1.0
+"""For which other programs are watched."""
+_COLOURS = ("green", "yellow", "red")
+
+
+def examine(config: Config, words: Sequence[str], json_path: Path | None) -> int:
+    """Check, show, write the findings where asked; returns the exit code: 1 when something is red.
+
+    Args:
+        config: what the options say.
+        words: the options as typed, for the command line that is suggested.
+        json_path: file to write.
+
+    Raises:
+        ConfigError: the options contradict each other, or the file cannot be written.
+    """
+    if json_path is not None:
+        written_file("--json", json_path)
+    answers, suggested = diagnose(config, words)
+    show(answers, suggested)
+    if json_path is not None:
+        write_result("--json", json_path, to_json(answers, suggested))
+    return 1 if worst(answers) == "red" else 0
+
+
+def diagnose(config: Config, words: Sequence[str]) -> tuple[list[Check], str]:
+    """All checks, and the command line that suits this machine.
+
+    Raises `ConfigError` when the options contradict each other.
+    """
+    from actors.envs.atari import games
+    from ringside import api
+    from ringside.doctor import selftest
+
+    devices = facts.cuda_devices()
+    gpu = checks.device(
+        config.machine.device,
+        facts.gpus(),
+        devices,
+        facts.torch_cuda_version(),
+        driver=facts.has_nvidia_driver(),
+    )
+    if gpu.colour == "red":  # the rest can be said all the same
+        config = config.with_settings(device="cpu", precision="auto", replay_on="auto", mps="auto")
+    plan = api.check(config)
+    run_dir = plan.config.run.run_dir
+    assert run_dir is not None, "a checked configuration is resolved"
+    answers = [
+        checks.python(platform.python_version(), _requirements()["python_requires"].strip()),
+        _packages(),
+        checks.games(len(games()), plan.config.play.env or plan.config.play.game),
+        gpu,
+    ]
+    if devices:
+        answers.append(checks.mps(installed=mps.control() is not None))
+    answers += checks.before_start(plan, continues=api.continues(plan))
+    answers.append(checks.locked_memory(facts.locked_memory()))
+    with _working("other programs"):
+        answers.append(_contention())
+    with _working("disk"):
+        answers.append(_disk_speed(nearest_directory(run_dir)))
+    with _working("self-test: a small run"):
+        answers.append(selftest.check(plan))
+    return answers, suggestion(plan, words)
+
+
+def worst(answers: Sequence[Check]) -> str:
+    """The worst colour."""
+    return max((answer.colour for answer in answers), key=_COLOURS.index)
+
+
+# Checks that take a moment
+
+
+def _requirements() -> configparser.SectionProxy:
+    """What setup.cfg requires."""
+    parser = configparser.ConfigParser()
+    parser.read(PROJECT / "setup.cfg")
+    return parser["options"]
+
+
+def _packages() -> Check:
+    ranges: dict[str, str] = {}
+    installed: dict[str, str | None] = {}
+    for requirement in _requirements()["install_requires"].split():
+        name, found = re.split(r"(?=[<>=])", requirement, maxsplit=1)
+        ranges[name] = found
+        try:
+            installed[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            installed[name] = None
+    return checks.packages(ranges, installed)
+
+
+def _contention(root: Path = ROOT) -> Check:
+    """Do nothing for a moment, and see how busy the cores are meanwhile."""
+    found = Contention(root)
+    found.read(begun := time.monotonic_ns(), time.process_time_ns())
+    time.sleep(_IDLE_SECONDS)
+    found.read(ended := time.monotonic_ns(), time.process_time_ns())
+    if not found.at:
+        return checks.contention(None, None, found.cores)
+    others, stolen = (max(0, ns) / (ended - begun) for ns in (found.others, found.stolen))
+    return checks.contention(others, stolen, found.cores)
+
+
+def _disk_speed(directory: Path) -> Check:
+    """Write a file without a name and force it to the disk."""
+    block = os.urandom(1 << 20)
+    begun = time.monotonic()
+    try:
+        with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
+            for _ in range(_WRITTEN // len(block)):
+                file.write(block)
+            os.fsync(file.fileno())
+    except OSError as error:
+        return Check(
+            "disk speed", "red", f"{directory} cannot be written: {error.strerror}.", "Name another --run-dir."
+        )
+    return checks.disk_speed(_WRITTEN / (time.monotonic() - begun))
+
+
+# Answers
+
+
+def suggestion(plan: Plan, words: Sequence[str]) -> str:
+    """The command line for this machine: as typed, but with actors and a replay that fit it."""
+    from shared.config.resolve import actors_of, spare_cores
+
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for flag in ("--json", "--actors", "--replay-size", "--device", "--precision"):
+        parser.add_argument(flag)
+    typed, kept = parser.parse_known_args(as_spelt(words))
+    settings = plan.config.machine
+    assert settings.learner_threads is not None, "a checked configuration is resolved"
+    assert settings.inference_threads is not None, "a checked configuration is resolved"
+    on_cpu = settings.device == "cpu"
+    spare = spare_cores(facts.usable_cores(), settings.learner_threads, settings.inference_threads, on_cpu=on_cpu)
+    suggested = ["--actors", str(actors_of(plan.config.play, spare))]
+    if not any(word.split("=")[0] in ("--game", "--env", "--resume") for word in kept):
+        suggested += ["--game", plan.config.play.game]
+    fits = replay_that_fits(plan, int(checks.TIGHT * facts.usable_memory()))
+    if fits is not None and (fits < plan.config.learn.replay_size or typed.replay_size):
+        suggested += ["--replay-size", f"{fits:_}"]
+    if typed.device:  # which is not the plan's where it is not there
+        suggested += ["--device", settings.device]
+    if typed.precision:
+        suggested += ["--precision", settings.precision]
+    return command(*suggested, *kept)
+
+
+def to_json(answers: Sequence[Check], suggested: str) -> dict[str, Any]:
+    """Everything as JSON values."""
+    return {
+        "colour": worst(answers),
+        "checks": [asdict(answer) for answer in answers],
+        "suggested": suggested,
+        "control_group": asdict(control_groups.in_force()),
+        "machine": facts.describe(),
+    }
+
+
+def show(answers: Sequence[Check], suggested: str) -> None:
+    """The table, the verdict and the command line."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
+    for answer in answers:
+        said = Text(answer.found)
+        if answer.advice:
+            said.append(f"\n{answer.advice}", style=answer.colour)
+        table.add_row(Text(answer.colour, style=answer.colour), answer.name, said)
+    console.print(table)
+    verdict = {
+        "green": "All is well.",
+        "yellow": "Runs work; what is yellow could be better.",
+        "red": "A run would fail: mend what is red.",
+    }
+    console.print()
+    console.print(verdict[worst(answers)], style=f"bold {worst(answers)}")
+    console.print("For this machine:")
+    console.print(f"    {suggested}", soft_wrap=True, highlight=False, markup=False)
+
+
+@contextmanager
+def _working(what: str) -> Iterator[None]:
+    """Say on the terminal, for as long as it takes, what is being done."""
+    from rich.console import Console
+
+    with Console(stderr=True).status(f"{what} ..."):
+        yield

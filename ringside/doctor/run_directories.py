@@ -1,0 +1,34 @@
+"""The directory of a run, before anything is written to it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+from shared.errors import ConfigError
+from shared.process import ownership
+from shared.text import words_of
+
+
+def nearest_directory(path: Path) -> Path:
+    """The path itself, or the nearest above it that exists."""
+    return next(above for above in (path.absolute(), *path.absolute().parents) if os.path.exists(above))
+
+
+def run_directory(path: Path, *, continues: bool, env: str | None = None) -> None:
+    """Refuse a directory that cannot be written, or that holds a run other than the one that is continued.
+
+    `env`: the user's --env, which --resume requires again.
+    """
+    if os.path.exists(path) and not os.path.isdir(path):  # which raise for no path
+        raise ConfigError(f"--run-dir {path} is a file, not a directory.")
+    ownership.require_writable_run(path, "--run-dir")
+    if any(path.glob("checkpoints/checkpoint-*.json")) and not continues:
+        raise ConfigError(
+            f"--run-dir {path} already holds a run; name another, or continue that one with "
+            f"{shlex.join(['--resume', str(path), *words_of(env=env)])}."
+        )
+    above = nearest_directory(path)
+    if not os.path.isdir(above) or not os.access(above, os.W_OK | os.X_OK):
+        raise ConfigError(f"--run-dir {path} cannot be written: {above} is not a directory that this user may write.")

@@ -1,0 +1,144 @@
+"""A small real run from beginning to end, as `launch.py doctor` makes it on a machine that it examines."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+from ringside.doctor.checks import Check
+from shared.checkpoint.checkpoint_writer import CheckpointWriter
+from shared.checkpoint.manifest import BEST_FILE, CHECKPOINTS
+from shared.config.settings import SUMMARY_FILE
+from shared.files.atomic import read_json
+from shared.machine.subprocesses import die_with, killed
+from shared.memory.run_memory import Plan
+from shared.process.stack_dumps import stacks_told_later
+from shared.text import words_of
+
+ROUNDS = 4
+"""Rounds of the run; all but the first learn."""
+ROUND_STEPS = 160
+"""Or the least multiple of it in which every env makes the n steps of a return."""
+ENVS = 8
+SECONDS = 300.0
+"""From when on it counts as hung; it takes two seconds and its start, and more where kernels are compiled first."""
+LEAVE_SECONDS = 5.0
+"""How long its processes may take to go once it has ended."""
+_LAUNCHER = Path(__file__).resolve().parents[2] / "launch.py"
+_SHARED_MEMORY = Path("/dev/shm")
+_OURS = ("sem.mp-", "psm_", "ringside")
+"""What Python and we would call things in /dev/shm."""
+
+
+def check(plan: Plan) -> Check:
+    """Run it: every round committed, weights moved, no process and no shared memory left behind.
+
+    Game, network, method, device and precision are those of the plan.
+    """
+    begun, before = time.monotonic(), _shared_memory()
+    with tempfile.TemporaryDirectory(prefix="ringside-doctor-") as scratch:
+        run_dir = Path(scratch) / "run"
+        first, digest = _first_weights(Path(scratch), plan)
+        with stacks_told_later():
+            process = subprocess.Popen(
+                [sys.executable, str(_LAUNCHER), *_words(plan), f"--run-dir={run_dir}", f"--init-from={first}"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,  # by which its processes are found again
+                preexec_fn=partial(die_with, os.getpid(), signal.SIGTERM),
+            )
+        try:
+            _, errors = process.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            return _failed(f"A small run did not end within {SECONDS:.0f} s.")
+        finally:
+            killed(process)  # its children die with it
+        if process.returncode:
+            return _failed(f"A small run ended with code {process.returncode}: {errors.strip()}")
+        summary = read_json(run_dir / SUMMARY_FILE)
+    if summary["rounds"] != ROUNDS or not summary["updates"]:
+        return _failed(f"A small run committed {summary['rounds']} of {ROUNDS} rounds, {summary['updates']} updates.")
+    if summary["weights_sha256"] == digest:
+        return _failed("A small run did not change the weights.")
+    left = [*_processes_of(process.pid), *sorted(_shared_memory() - before)]
+    if left:
+        return _failed(f"A small run left behind: {', '.join(left)}.")
+    return Check(
+        "self-test",
+        "green",
+        f"A small run on {summary['device']} in {summary['precision']}: {ROUNDS} rounds committed, weights moved, "
+        f"nothing left behind, {time.monotonic() - begun:.1f} s in all.",
+    )
+
+
+def _failed(found: str) -> Check:
+    return Check("self-test", "red", found, "If all else is green, this is a bug: please report it with this table.")
+
+
+def _first_weights(scratch: Path, plan: Plan) -> tuple[Path, str]:
+    """A file of random weights to begin with, and their SHA-256 as summaries give it."""
+    flat = np.random.default_rng(1).normal(0.0, 0.02, plan.parameters.count).astype(np.float32)
+    writer = CheckpointWriter(scratch / "first", plan.config, plan.sizes, plan.actions)
+    writer.save_best(flat, version=0, mean_return=0.0)
+    return scratch / "first" / CHECKPOINTS / BEST_FILE, hashlib.sha256(flat.tobytes()).hexdigest()
+
+
+def _words(plan: Plan) -> list[str]:
+    """Options of the run."""
+    play, machine = plan.config.play, plan.config.machine
+    steps = ROUND_STEPS * -(-ENVS * plan.config.extend.n_step // ROUND_STEPS)
+    settings = {
+        "game": play.game if play.env is None else None,
+        "env": play.env,
+        "protocol": play.protocol,
+        "envs": ENVS,
+        "lane_envs": 2,
+        "actors": 2,
+        "inference_batch": 4,
+        "round_steps": steps,
+        "learning_starts": steps,
+        "total_steps": ROUNDS * steps,
+        "replay_size": ROUNDS * steps,
+        "train_every": 16,
+        "network": plan.config.learn.network,
+        "device": machine.device,
+        "precision": machine.precision,
+        "deterministic": machine.deterministic,
+        "mps": machine.mps,
+        "pin": "off",
+        "plain": True,
+    }
+    return ["train", *words_of(**settings, **dataclasses.asdict(plan.config.extend))]
+
+
+def _shared_memory() -> set[str]:
+    """Names in /dev/shm that could be ours."""
+    if not _SHARED_MEMORY.is_dir():
+        return set()
+    return {f"{_SHARED_MEMORY}/{name}" for name in os.listdir(_SHARED_MEMORY) if name.startswith(_OURS)}
+
+
+def _processes_of(session: int) -> list[str]:
+    """Processes of a session that do not go."""
+    members = []
+    for process in psutil.process_iter():
+        try:
+            if os.getsid(process.pid) == session:
+                members.append(process)
+        except (ProcessLookupError, PermissionError):
+            continue
+    _, alive = psutil.wait_procs(members, timeout=LEAVE_SECONDS)
+    return [f"process {process.pid}" for process in alive]

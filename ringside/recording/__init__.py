@@ -1,0 +1,1 @@
+"""The scribe: the process that writes everything down. Read scribe first."""

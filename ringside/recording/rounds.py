@@ -1,0 +1,59 @@
+"""What is known of a span of rounds besides its episodes: the values of its record."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ringside.recording.bottleneck import busy_by_group
+from ringside.recording.load import NEWEST, Sample, roles_between
+from ringside.recording.support import outside_support
+from shared.memory.board import METRIC_MEANS, METRIC_SPANS, METRICS
+from shared.memory.run_memory import Memory
+
+
+def values_of(memory: Memory, stop: int, sample: Sample, *, held: bool) -> dict[str, float | int | None]:
+    """The values of the span before boundary `stop`.
+
+    Args:
+        sample: of the board, taken when the span is written down.
+        held: whether its slots are still in the rings.
+    """
+    sizes, board, config = memory.sizes, memory.board, memory.plan.config
+    steps, frames = sizes.snapshot_rounds * sizes.round_steps, config.play.frames_per_step
+    updates = sizes.updates_before(stop) - sizes.updates_before(stop - sizes.snapshot_rounds)
+    ticks = (stop - sizes.snapshot_rounds) * sizes.round_ticks, stop * sizes.round_ticks
+    values: dict[str, float | int | None] = {
+        "frames": None if frames is None else stop * sizes.round_steps * frames,
+        "updates": sizes.updates_before(stop),
+        "epsilon": sizes.epsilon(ticks[1], config.explore),
+        "samples_per_step": updates * config.learn.batch_size / steps,
+        "valid_steps": None,
+    }
+    if held:
+        ring = memory.ring.field
+        values["valid_steps"] = int(ring["valid"][:, np.arange(*ticks) % sizes.capacity].sum())
+        if config.extend.method == "c51":
+            values["outside_support"] = outside_support(ring, *ticks, config)
+    span = stop // sizes.snapshot_rounds - 1
+    behind = board.committed // sizes.snapshot_rounds - span
+    if behind < METRIC_SPANS:  # else the learner has used the row for another span
+        row = dict(zip(METRICS, board.metrics[span % METRIC_SPANS].tolist(), strict=True))
+        former = float(board.metrics[(span - 1) % METRIC_SPANS][METRICS.index("committed_at")])
+        begun = float(board.begun_ns[0]) / 1e9
+        at = row["committed_at"]
+        # The first span of a sitting began with the sitting.
+        seconds = at - (former if begun < former < at else begun)
+        values |= {name: row[name] for name in METRIC_MEANS}
+        values |= {
+            "seconds": float(board.before[0]) + at - begun,
+            "steps_per_second": steps / seconds,
+            "frames_per_second": None if frames is None else steps * frames / seconds,
+            "updates_per_second": row["updates"] / seconds,  # counted, where the rest follows from the clock
+        }
+    return values | _busy_shares(memory, sample)
+
+
+def _busy_shares(memory: Memory, sample: Sample) -> dict[str, float | None]:
+    """Busy share of each group of roles since the newest record (ringside/recording/load.py says what that means)."""
+    shares = busy_by_group(roles_between(memory, Sample(memory.board.samples[NEWEST]), sample))
+    return {f"{group}_busy": shares.get(group) for group in ("learner", "inference", "actors")}

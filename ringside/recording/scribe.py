@@ -1,0 +1,390 @@
+"""The scribe: the process that writes everything down. Metrics, TensorBoard events, segments, checkpoints, the summary.
+
+It reads what is committed, and finds it in the rings also when it is late or was killed: the learner waits before lanes
+write over what is not written down, unless the disk takes nothing. It works in *spans*, the rounds between two
+snapshots: with all schedules but `alternate` a span is one round, and the number of a record's round is that of the
+span's first.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import astuple
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ringside.recording.episode_scores import summarise
+from ringside.recording.load import LEARNING, NEWEST, Sample
+from ringside.recording.metrics import Episode, MetricsLog, cut_metrics, episodes_in
+from ringside.recording.rounds import values_of
+from ringside.recording.run_files import RunFiles
+from ringside.recording.summary import INEXACT_SINCE, counters_of, summary_of
+from shared.checkpoint.manifest import (
+    BEST_FILE,
+    CHECKPOINTS,
+    FORMER_BEST_FILE,
+    Manifest,
+    find_checkpoint,
+    load_boundary,
+    load_segments,
+)
+from shared.checkpoint.segments import segment_ticks
+from shared.checkpoint.weights_file import load_weights
+from shared.config.settings import JUDGED, METRICS_FILE, SUMMARY_FILE
+from shared.errors import Unmendable
+from shared.files import disk_trouble
+from shared.files.atomic import open_to_read, read_object, write_atomic
+from shared.memory.board import BEFORE, Phase, Role
+from shared.memory.boundary import Moved, capture, expected, newest_boundary, restore
+from shared.memory.run_memory import Memory
+from shared.memory.snapshot import PRIORITIES
+from shared.memory.wait import Stopped, Waiter
+from shared.process.child import Birth, enter
+
+FIRST_RETRY_SECONDS = 1.0
+RETRY_SECONDS = 30.0
+"""Between two tries to write when the disk refuses: from the first, twice as long each time, up to the second."""
+PATIENCE_SECONDS = 600.0
+"""How long the last checkpoint is tried again after the last round; a run that is asked to stop tries once more."""
+
+
+class Scribe:
+    """What the scribe knows of the run: all of it is to be found again in memory or files."""
+
+    def __init__(self, memory: Memory, run_dir: Path) -> None:
+        self._memory = memory
+        self._board = memory.board
+        self._sizes = memory.sizes
+        self._config = memory.plan.config
+        self._run_dir = run_dir
+        self._files = RunFiles(memory, run_dir, self._alive)
+        if not self._board.prepared[0]:
+            self._prepare()
+        self._said: set[str] = set()
+        self._saved_at = time.monotonic()
+        self._retry_at = 0.0
+        self._retry_seconds = FIRST_RETRY_SECONDS
+        self._goes_on = False
+        """True once this incarnation has written down a span."""
+
+    # --- beginnings
+
+    def _prepare(self) -> None:
+        """Before anybody works: an empty run, or one from a checkpoint or from given weights."""
+        run = self._config.run
+        if run.resume is not None:
+            manifest = find_checkpoint(run.resume, self._alive)
+            manifest.require(self._config)
+            restore(self._memory, manifest.boundary, load_boundary(manifest, expected(self._memory)))
+            load_segments(manifest, self._sizes, self._memory.ring.field, self._alive)
+            self._adopt(manifest)
+            self._tell_statistics(self._files.metrics, {})
+            self._board.before[:] = [float(manifest.counters.get(name, 0.0)) for name in BEFORE]
+            self._board.inexact_since[0] = self._inexact_since(manifest)
+        else:
+            # What a run that never came to a checkpoint left in this directory.
+            self._files.checkpoints.cut_back(0)
+            cut_metrics(self._run_dir / METRICS_FILE, 0)
+        if run.init_from is not None and run.resume is None:
+            weights = load_weights(run.init_from)
+            weights.require(network=self._memory.plan.network, actions=self._memory.plan.actions)
+
+            def fill(out: dict[str, NDArray[np.float32]]) -> None:
+                for name in out:
+                    out[name][:] = weights.flat if name in ("online", "target") else 0.0
+                if PRIORITIES in out:
+                    out[PRIORITIES][-1] = 1.0  # the greatest priority before there is any
+
+            self._memory.learner_snapshots.write(0, fill)
+        (self._run_dir / SUMMARY_FILE).unlink(missing_ok=True)  # the run goes on
+        self._drop_judgements(of_versions_from=self._board.committed + 1)
+        self._board.written[0] = max(0, self._board.committed)
+        self._board.begun_ns[0] = time.monotonic_ns()
+        self._board.samples[:] = Sample.take(self._memory, int(self._board.begun_ns[0])).words
+        self._board.prepared[0] = 1
+
+    def _drop_judgements(self, of_versions_from: int) -> None:
+        """Remove evaluations of whole protocols whose version is `of_versions_from` or later, or is not known."""
+        for name in JUDGED.values():
+            version = read_object(self._run_dir / name).get("version")
+            if not isinstance(version, int) or not 0 <= version < of_versions_from:
+                (self._run_dir / name).unlink(missing_ok=True)
+
+    def _inexact_since(self, manifest: Manifest) -> int:
+        """The step from which on a resumed run is not bit for bit the undisturbed one; -1: it is."""
+        if INEXACT_SINCE in manifest.counters:
+            return int(manifest.counters[INEXACT_SINCE])
+        changed = manifest.arithmetic_differences(self._config)
+        if not changed:
+            return -1
+        print(f"The run goes on with another arithmetic: {', '.join(changed)}.", file=sys.stderr, flush=True)
+        return manifest.boundary * self._sizes.round_steps
+
+    def _adopt(self, manifest: Manifest) -> None:
+        """Make the run's directory what it was at the checkpoint's boundary, be it there or elsewhere."""
+        former, checkpoints = manifest.run_dir, self._files.checkpoints  # which makes their directory
+        if former.resolve() == self._run_dir.resolve():
+            self._board.saved[0] = manifest.boundary
+        else:
+            for name in (METRICS_FILE, f"{CHECKPOINTS}/{BEST_FILE}", f"{CHECKPOINTS}/{FORMER_BEST_FILE}"):
+                if os.path.lexists(former / name):
+                    with open_to_read(former / name) as file:
+                        write_atomic(self._run_dir / name, partial(shutil.copyfileobj, file))
+        checkpoints.adopt(manifest)
+        checkpoints.cut_back(manifest.boundary)
+        cut_metrics(self._run_dir / METRICS_FILE, manifest.boundary)
+
+    def _alive(self) -> None:
+        """A sign of life from the middle of work that takes long."""
+        self._board.beat(Role.SCRIBE)
+
+    # --- looking
+
+    def due(self) -> bool:
+        """Whether something waits to be written down."""
+        return self._spans_due() or self._evaluation_due() or self._save_due()
+
+    def _spans_due(self) -> bool:
+        return bool(self.may_try() and self._board.written[0] < newest_boundary(self._memory))
+
+    def _evaluation_due(self) -> bool:
+        evaluations = self._memory.evaluations
+        return bool(self.may_try() and evaluations.logged[0] < evaluations.done[0])
+
+    def _save_due(self) -> bool:
+        every = self._config.run.checkpoint_every_minutes * 60.0
+        behind = self._board.saved[0] < newest_boundary(self._memory)
+        return bool(behind and self.may_try() and time.monotonic() - self._saved_at >= every)
+
+    def may_try(self) -> bool:
+        """Whether the disk is not in trouble, or was so long ago."""
+        return time.monotonic() >= self._retry_at
+
+    # --- writing
+
+    def work(self) -> None:
+        """Write down one thing that is due. Troubles with the disk are reported and tried again."""
+        try:
+            # Spans come last: where rounds are short, one is always due.
+            if self._evaluation_due():
+                self._evaluation(int(self._memory.evaluations.logged[0]))
+            elif self._save_due() and self.save() >= 0:
+                pass
+            elif self._spans_due():
+                self._span(int(self._board.written[0]))
+            else:
+                return
+            self._board.trouble[0] = 0
+            self._retry_seconds = FIRST_RETRY_SECONDS
+        except OSError as error:
+            self.report(error)
+
+    def _held_from(self) -> int:
+        """The oldest tick that nobody can be writing over now."""
+        return self._sizes.held_from(self._board.committed)
+
+    def _span(self, first: int) -> None:
+        """Metrics, events and the segment of the span that begins with round `first`.
+
+        Raises:
+            OSError: the disk refuses; nothing is forgotten, and all of it is tried again.
+        """
+        self._alive()  # a checkpoint may find many to be written first
+        if not self._goes_on:
+            self._drop_judgements(of_versions_from=0)  # there will be newer weights
+            self._goes_on = True
+        log, events = self._files.metrics, self._files.events
+        sizes, stop = self._sizes, first + self._sizes.snapshot_rounds
+        begin, steps = first * sizes.round_ticks, stop * sizes.round_steps
+        sample = Sample.take(self._memory, time.monotonic_ns())
+        held, values, episodes = self._read(begin, stop, sample)
+        log.log_round(first, steps, values, episodes, sizes.envs)
+        events.round(steps, values | {"mean_return_100": log.totals.mean_return_100}, episodes, sizes.envs)
+        if held and self._config.run.checkpoint_replay:
+            with suppress(Moved):  # then it has left the window, too
+                self._add_segment(begin // segment_ticks(sizes), needed_from=begin)
+        self._tell_statistics(log, values)
+        if first < sizes.first_learning_round <= stop:
+            self._board.samples[LEARNING] = sample.words
+        self._board.samples[NEWEST] = sample.words
+        self._board.written[0] = stop
+
+    def _read(self, begin: int, stop: int, sample: Sample) -> tuple[bool, dict[str, float | int | None], list[Episode]]:
+        """The values and episodes of the span from tick `begin` to boundary `stop`, and whether its slots were held.
+
+        They are not where the disk was in trouble for too long: the lanes have written over them, or do so meanwhile.
+        """
+        if begin >= self._held_from():
+            episodes = episodes_in(self._memory.ring.field, begin, stop * self._sizes.round_ticks)
+            values = values_of(self._memory, stop, sample, held=True)
+            if begin >= self._held_from():
+                return True, values, episodes
+        return False, values_of(self._memory, stop, sample, held=False), []
+
+    def _add_segment(self, index: int, needed_from: int) -> None:
+        """Compress a segment whose ticks from `needed_from` on are needed.
+
+        Raises:
+            Moved: lanes wrote over it meanwhile; what was compressed is of no use and is deleted.
+        """
+        self._alive()
+        self._files.checkpoints.add_segment(index, self._memory.ring.field)
+        if needed_from < self._held_from():
+            self._files.checkpoints.discard_segment(index)
+            raise Moved(f"Segment {index} was written over while it was compressed.")
+
+    def _tell_statistics(self, log: MetricsLog, values: Mapping[str, float | int | None]) -> None:
+        """Put the totals of all records on the board, and what of a span's values the display looks at."""
+        self._board.outside_support[0] = _or_nan(values.get("outside_support"))
+        self._board.episodes[0] = log.totals.episodes
+        self._board.mean_return_100[0] = _or_nan(log.totals.mean_return_100)
+        self._board.best_return[0] = _or_nan(log.totals.best_return)
+        if log.totals.evaluation is not None:
+            self._board.evaluation[:] = astuple(log.totals.evaluation)
+
+    def _evaluation(self, number: int) -> None:
+        """The returns of an evaluation, and its version if it is the best so far."""
+        queue = self._memory.evaluations
+        place = number % len(queue.returns)
+        returns, lengths = queue.returns[place], queue.lengths[place]
+        steps = int(queue.step[place])
+        figures = summarise(self._config.play.env or self._config.play.game, returns)
+        values: dict[str, float | int | str | None] = {
+            "episodes": figures.episodes,
+            "mean_return": figures.mean,
+            "std_return": figures.sd,
+            "median_return": figures.median,
+            "best_return": figures.best,
+            "human_normalised": figures.human_normalised,
+            "mean_length": float(lengths.mean()),
+            "protocol": self._config.play.protocol,
+        }
+        boundary = steps // self._sizes.round_steps
+        best = np.fmax(self._board.evaluation[-1], figures.mean)
+        self._board.evaluation[:] = steps, figures.episodes, figures.mean, best  # whatever the disk says
+        self._files.metrics.log_evaluation(number, boundary, steps, values)
+        self._files.events.evaluation(steps, values)
+        self._files.checkpoints.save_best(queue.data[place], boundary, figures.mean)
+        queue.logged[0] = number + 1
+
+    def save(self) -> int:
+        """Write a checkpoint of the newest boundary and return that; -1: there is none yet, or it moved on too fast.
+
+        Raises:
+            OSError: the disk refuses; older checkpoints are untouched.
+        """
+        begun = time.monotonic()
+        for _ in range(3):  # a capture can only fail when a whole round passed meanwhile
+            boundary = newest_boundary(self._memory)
+            if boundary < 0 or boundary <= self._board.saved[0]:
+                return boundary
+            try:
+                arrays = capture(self._memory, boundary)  # first: snapshots are gone two rounds later
+                while self._board.written[0] < boundary:
+                    self._span(int(self._board.written[0]))
+                window_from = boundary * self._sizes.round_ticks - self._sizes.window_ticks
+                for index in self._files.checkpoints.missing_segments(boundary):
+                    self._add_segment(index, max(window_from, index * segment_ticks(self._sizes)))
+            except Moved:
+                continue
+            self._files.metrics.sync()
+            weights = np.asarray(arrays["online"], np.float32)
+            size = self._files.checkpoints.save(boundary, arrays, weights, counters_of(self._board))
+            self._saved_at = time.monotonic()
+            count = np.nan_to_num(self._board.checkpoint[-1]) + 1
+            self._board.checkpoint[:] = size, self._saved_at - begun, boundary * self._sizes.round_steps, count
+            self._board.saved[0] = boundary
+            return boundary
+        return -1
+
+    def report(self, error: OSError) -> None:
+        """Note a trouble with the disk, once for each kind, and look at everything anew at the next try."""
+        self._retry_at = time.monotonic() + self._retry_seconds
+        self._retry_seconds = min(2 * self._retry_seconds, RETRY_SECONDS)
+        self._board.trouble[0] = error.errno or errno.EIO
+        self._files.doubt()
+        if str(error) not in self._said:
+            self._said.add(str(error))
+            with suppress(OSError):  # the log lies on the same disk
+                print(f"Could not write: {error}. The run goes on; it is tried again.", file=sys.stderr, flush=True)
+
+    # --- the end
+
+    def close(self) -> None:
+        """The rest of what is due, the last checkpoint and the summary.
+
+        Raises:
+            OSError: the disk refuses.
+        """
+        self._retry_at = 0.0
+        boundary = self.save()
+        while self._evaluation_due():
+            self._evaluation(int(self._memory.evaluations.logged[0]))
+        summary = summary_of(self._memory, self._files.metrics, boundary)
+        write_atomic(self._run_dir / SUMMARY_FILE, json.dumps(summary, indent=1).encode())
+        self._board.trouble[0] = 0
+
+
+def _or_nan(value: float | None) -> float:
+    return float("nan") if value is None else value
+
+
+def main(birth: Birth) -> None:
+    """Write down until the last round is committed and evaluated, or the run stops; then checkpoint and summary.
+
+    Raises:
+        Unmendable: a checkpoint, metrics or the disk at the end; the message says which.
+    """
+    memory, waiter = enter(birth)
+    board, evaluations = memory.board, memory.evaluations
+    scribe = Scribe(memory, birth.run_dir)
+    for process in range(len(birth.bells.fds)):
+        birth.bells.of(process).ring()
+    board.phase[birth.process] = Phase.WORKING
+
+    def finished() -> bool:
+        if not board.finished or evaluations.done[0] < evaluations.queued[0]:
+            return False
+        return bool(board.trouble[0]) or not (evaluations.pending or scribe.due())
+
+    try:
+        while not finished():
+            waiter.wait(lambda: scribe.due() or finished())
+            scribe.work()
+            waiter.furthest(int(board.written[0]))
+            birth.bells.of(Role.LEARNER).ring()  # which may wait for a place in the queue of evaluations
+    except Stopped:
+        pass
+    _close(scribe, waiter, birth.run_dir)
+    board.phase[birth.process] = Phase.DONE
+
+
+def _close(scribe: Scribe, waiter: Waiter, run_dir: Path) -> None:
+    """Write the last checkpoint and the summary, patiently, unless the run was asked to stop.
+
+    Raises:
+        Unmendable: the disk refuses to the last.
+    """
+    last_try_at = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            scribe.close()
+            return
+        except OSError as error:
+            scribe.report(error)
+            if time.monotonic() >= last_try_at:
+                raise Unmendable(disk_trouble.without_checkpoint(error.errno or errno.EIO, run_dir)) from error
+        try:
+            waiter.wait(scribe.may_try)
+        except Stopped:
+            last_try_at = 0.0

@@ -1,0 +1,125 @@
+"""What a run was in the end: the content of `summary.json`, and the counters that go on after a resume."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ringside.recording.load import LEARNING, NEWEST, Sample, load_between
+from ringside.recording.metrics import MetricsLog
+from shared.machine import facts
+from shared.memory.board import BEFORE, CHECKPOINT, Board, Role
+from shared.memory.run_memory import Memory
+from shared.process.child import role_name
+
+INEXACT_SINCE = "inexact_since_steps"
+"""Counter of a run that was resumed with another arithmetic (`ARITHMETIC` in shared/config): since which step."""
+
+
+def counters_of(board: Board) -> dict[str, float]:
+    """What the run has taken, former sittings included; named by `BEFORE`."""
+    sitting = (
+        (time.monotonic_ns() - int(board.begun_ns[0])) / 1e9,
+        int(board.restarts.sum()),
+        int(board.redone[Role.ACTORS :].sum()),
+        int(board.redone[Role.LEARNER]),
+    )
+    counters = {name: before + now for name, before, now in zip(BEFORE, board.before.tolist(), sitting, strict=True)}
+    if board.inexact_since[0] >= 0:
+        counters[INEXACT_SINCE] = int(board.inexact_since[0])
+    return counters
+
+
+def summary_of(memory: Memory, log: MetricsLog, boundary: int) -> dict[str, Any]:
+    """The run at a boundary whose snapshots are there; below 0: of a run that did not begin."""
+    sizes, board, config = memory.sizes, memory.board, memory.plan.config
+    state = memory.learner_snapshots.read(boundary) if boundary >= 0 else None
+    boundary = max(0, boundary)
+    steps, updates = boundary * sizes.round_steps, sizes.updates_before(boundary)
+    learning = steps - sizes.first_learning_round * sizes.round_steps
+    counters = counters_of(board)
+    inexact_since = counters.get(INEXACT_SINCE)
+    return {
+        "game": config.play.env or config.play.game,
+        "steps": steps,
+        "frames": None if config.play.frames_per_step is None else steps * config.play.frames_per_step,
+        "updates": updates,
+        "samples_per_step": updates * config.learn.batch_size / learning if learning > 0 else 0.0,
+        "rounds": boundary,
+        "finished": boundary >= sizes.rounds,
+        "episodes": log.totals.episodes,
+        "mean_return_100": log.totals.mean_return_100,
+        "best_return": log.totals.best_return,
+        "seconds": counters["seconds"],
+        "steps_per_second": steps / counters["seconds"],
+        "weights_sha256": hashlib.sha256(state["online"].tobytes()).hexdigest() if state else None,
+        "exact": config.learn.schedule != "free" and config.machine.deterministic == "on" and inexact_since is None,
+        INEXACT_SINCE: inexact_since,
+        "config_digest": config.digest(),
+        "protocol": config.play.protocol,
+        "schedule": config.learn.schedule,
+        "device": config.machine.device,
+        "precision": config.machine.precision,
+        "actors": config.machine.actors,
+        "seed": config.run.seed,
+        "restarts": int(counters["restarts"]),
+        "redone_ticks": int(counters["redone_ticks"]),
+        "redone_updates": int(counters["redone_updates"]),
+        "lane_moves": int(board.moves[0]),
+        **_load_of(memory),
+        "checkpoint": _checkpoint_of(board),
+        "learner_barrier_seconds": float(board.barrier_ns[0]) / 1e9,
+        "machine": facts.describe(),
+    }
+
+
+def _checkpoint_of(board: Board) -> dict[str, float | int] | None:
+    """The newest checkpoint of this sitting, named by `CHECKPOINT`; None: there is none."""
+    found = dict(zip(CHECKPOINT, board.checkpoint.tolist(), strict=True))
+    if math.isnan(found["bytes"]):
+        return None
+    return {name: value if name == "seconds" else int(value) for name, value in found.items()}
+
+
+def _load_of(memory: Memory) -> dict[str, Any]:
+    """What limited the run, how busy its processes were, and their memory.
+
+    Over the learning part of this sitting, up to its newest record; of a run that never learnt, over all of it. The
+    board keeps the samples and the memory, for at the end of a run the other processes are gone already.
+    """
+    board = memory.board
+    learning, newest = (Sample(board.samples[row]) for row in (LEARNING, NEWEST))
+    load = load_between(memory, learning, newest, facts.usable_cores())
+    return {
+        "limit": {
+            "name": load.verdict.limit,
+            "role": load.verdict.role,
+            "sentence": load.verdict.sentence,
+            "steps_per_second": load.steps_per_second,
+            "share_of_limit": load.verdict.share,
+            "limit_steps_per_second": load.verdict.steps_per_second,
+            "seconds": load.seconds,
+            "usable_cores": facts.usable_cores(),
+            "other_programs_cores": load.others,
+            "stolen_cores": load.stolen,
+        },
+        "roles": {
+            role.name: {"busy": role.busy, "cores": role.cores, "restarts": role.restarts} for role in load.roles
+        },
+        "memory": {
+            "shared_bytes": memory.arena.layout.size,
+            "private_bytes": _by_role(board.private_bytes),
+            "device_bytes": _by_role(board.device_bytes),
+            "replay_device_bytes": int(board.replay_device_bytes[0]),
+        },
+    }
+
+
+def _by_role(sizes: NDArray[np.int64]) -> dict[str, int]:
+    """What processes told, by name; those that told nothing are left out."""
+    return {role_name(process): int(size) for process, size in enumerate(sizes) if size}

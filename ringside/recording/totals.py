@@ -1,0 +1,55 @@
+"""What the records of a run add up to: episodes, their returns, and evaluations."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ringside.recording.evaluation_status import EvaluationStatus
+
+MEAN_OVER = 100
+"""Episodes in the rolling mean of returns."""
+
+
+class Totals:
+    """Running totals.
+
+    Attributes:
+        episodes: how many have ended.
+        best_return: of an episode; None: none has ended.
+        evaluation: the newest evaluation beside training, and the best so far; None: there is none.
+    """
+
+    def __init__(self) -> None:
+        self.episodes = 0
+        self.best_return: float | None = None
+        self.evaluation: EvaluationStatus | None = None
+        self._recent: deque[float] = deque(maxlen=MEAN_OVER)
+
+    @property
+    def mean_return_100(self) -> float | None:
+        """Mean return of the newest `MEAN_OVER` episodes, or of as many as there are; None: there are none."""
+        return math.fsum(self._recent) / len(self._recent) if self._recent else None
+
+    def copy(self) -> Totals:
+        """The same, to be counted on apart."""
+        made = Totals()
+        made.episodes, made.best_return, made.evaluation = self.episodes, self.best_return, self.evaluation
+        made._recent = self._recent.copy()
+        return made
+
+    def count(self, returns: Iterable[float]) -> None:
+        """Add episodes that ended."""
+        for value in returns:
+            self.episodes += 1
+            self._recent.append(value)
+            self.best_return = value if self.best_return is None else max(value, self.best_return)
+
+    def add_evaluation(self, record: Mapping[str, Any]) -> None:
+        """Add the record of an evaluation; one that lacks figures, as another version may write it, is left out."""
+        steps, episodes, mean = (record.get(name) for name in ("steps", "episodes", "mean_return"))
+        if isinstance(steps, int) and isinstance(episodes, int) and isinstance(mean, int | float):
+            best = mean if self.evaluation is None else max(mean, self.evaluation.best_mean)
+            self.evaluation = EvaluationStatus(steps, episodes, mean, best)

@@ -1,0 +1,179 @@
+"""`--track wandb`: a process that reads a run's records and sends them to Weights & Biases.
+
+It reads files and nothing else, so whatever the service does, or the network does not, the run cannot be disturbed; and
+it ends with the run. `python -m ringside.recording.wandb_track RUN` is started by `Tracker`; closing its standard input
+says that the run is over.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ringside.recording.follow import Follower
+from ringside.recording.tags import episode_scalars, evaluation_scalars, round_scalars
+from shared.config.settings import CONFIG_FILE, LOGS, METRICS_FILE, SUMMARY_FILE, Run, flat_of
+from shared.errors import FileError
+from shared.files.atomic import PRIVATE_UMASK, make_directory, open_to_write, read_bytes, read_object, write_atomic
+from shared.machine.cores import NICENESS
+from shared.machine.subprocesses import die_with, killed
+from shared.process.ownership import TRACK_FILE
+from shared.process.signals import ignore_requests
+from shared.process.stack_dumps import stacks_told, stacks_told_later
+
+LOOK_SECONDS = 2.0
+"""Between two looks at the records."""
+FINISH_SECONDS = 120.0
+"""How long the rest may take to be sent, once the run is over."""
+_LOG_LIMIT = 16 << 20
+
+T = TypeVar("T")
+
+
+class Tracker:
+    """The process, seen from the launcher."""
+
+    def __init__(self, run_dir: Path, note: Callable[[str], None]) -> None:
+        """Start it. Its output goes to RUN/logs/track.log."""
+        self._run_dir = run_dir
+        self._note = note
+        self._log = run_dir / LOGS / "track.log"
+        self._shown = self._lost = False
+        make_directory(self._log.parent)
+        with open(open_to_write(self._log, os.O_WRONLY | os.O_APPEND), "ab") as log, stacks_told_later():
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "ringside.recording.wandb_track", str(run_dir.absolute())],
+                cwd=Path(__file__).parents[2],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # a Ctrl-C is not for it: it sends the rest first
+                preexec_fn=partial(die_with, os.getpid()),
+            )
+
+    def look(self) -> None:
+        """Say, once each, where the run is to be seen, and that it is no longer sent."""
+        if not self._lost and self._process.poll():
+            self._lost = True
+            self._note(
+                f"Weights & Biases gets nothing more of this run, which is not touched by that: {self._last_words()} "
+                f"({self._log})"
+            )
+        if self._shown or self._lost:
+            return
+        state = read_object(self._run_dir / TRACK_FILE)
+        if state.get("process") == self._process.pid and "address" in state:  # else it is of a former process
+            self._shown = True
+            self._note(f"Weights & Biases: {state['address']}")
+
+    def _last_words(self) -> str:
+        lines = []
+        with suppress(OSError, FileError):  # the run's directory may be gone
+            lines = read_bytes(self._log, _LOG_LIMIT).decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else f"exit code {self._process.returncode}"
+
+    def finish(self) -> None:
+        """Have it send the rest, and wait for that, but not for ever."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(FINISH_SECONDS)
+            self.look()
+        except subprocess.TimeoutExpired:
+            self._note(f"Weights & Biases did not take the rest within {FINISH_SECONDS:.0f} s; see {self._log}.")
+        finally:
+            if self._process.poll() is None:
+                os.killpg(self._process.pid, signal.SIGKILL)
+                killed(self._process)
+
+
+@contextmanager
+def tracking(run: Run, look: Callable[[T], None], note: Callable[[str], None]) -> Iterator[Callable[[T], None]]:
+    """Track a run while this lasts, if its settings say so.
+
+    Args:
+        look: what is called several times a second anyway.
+
+    Returns:
+        What is to be called instead.
+    """
+    if run.track == "off":
+        yield look
+        return
+    assert run.run_dir is not None, "the configuration is not resolved"
+    if run.resume is None:
+        (run.run_dir / TRACK_FILE).unlink(missing_ok=True)  # of a former run in this directory
+    tracker = Tracker(run.run_dir, note)
+
+    def look_and_tell(at: T) -> None:
+        look(at)
+        tracker.look()
+
+    try:
+        yield look_and_tell
+    finally:
+        tracker.finish()
+
+
+# --- the process
+
+
+def main(run_dir: Path) -> None:
+    """Send what is new until standard input is closed, then the rest and the summary."""
+    ignore_requests()
+    stacks_told()
+    os.umask(PRIVATE_UMASK)
+    os.nice(NICENESS)
+    import wandb
+
+    state = read_object(run_dir / TRACK_FILE)
+    run = wandb.init(
+        project=os.environ.get("WANDB_PROJECT", "ringside"),
+        dir=str(run_dir),
+        id=state.setdefault("id", secrets.token_hex(4)),
+        name=run_dir.name,
+        resume="allow",
+        config=flat_of(read_object(run_dir / CONFIG_FILE)),
+    )
+    run.define_metric("steps")
+    run.define_metric("*", step_metric="steps")
+    state["process"] = os.getpid()
+    state["address"] = run.url or f"kept in {run_dir / 'wandb'}"
+    follower = Follower(run_dir / METRICS_FILE, state.get("round", -1), state.get("evaluation", -1))
+    over = False
+    while not over:
+        over = bool(select.select([sys.stdin], [], [], LOOK_SECONDS)[0])
+        for record in follower.new():
+            run.log(_scalars(record) | {"steps": record["steps"]})
+        followed = {"round": follower.last_round, "evaluation": follower.last_evaluation}
+        if followed.items() - state.items():
+            state |= followed
+            write_atomic(run_dir / TRACK_FILE, json.dumps(state).encode())
+    summary = read_object(run_dir / SUMMARY_FILE)
+    run.summary.update({name: value for name, value in summary.items() if not isinstance(value, dict | list)})
+    run.finish()
+
+
+def _scalars(record: dict[str, Any]) -> dict[str, Any]:
+    """A record under the names of the dashboards."""
+    if record["kind"] == "episode":
+        return episode_scalars(record["return"], record["length"])
+    if record["kind"] == "round":
+        return round_scalars(record)
+    return evaluation_scalars(
+        {name: value for name, value in record.items() if name not in ("evaluation", "round", "steps")}
+    )
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

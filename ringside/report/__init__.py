@@ -1,0 +1,1 @@
+"""Reports: runs beside one another, their curves and scores, on one page. Read comparison first."""

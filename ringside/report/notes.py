@@ -1,0 +1,187 @@
+"""What a reader of a report must know before any figure: what is missing, unequal or unusual, a sentence each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+from ringside.recording.totals import MEAN_OVER
+from ringside.report.comparison import ASIDE, Comparison, differences
+from ringside.report.figures import setting
+from ringside.report.records import Records, number
+from ringside.report.rules import EvaluationRules
+from shared.config.protocols import PROTOCOLS
+from shared.config.settings import ARITHMETIC, FRAME_SKIP
+from shared.machine.contention import WORTH_SAYING
+from shared.text import count, flag_of
+
+_NAMED = 4
+"""Runs that a sentence names."""
+
+
+def notes(comparison: Comparison, published_frames: int | None) -> list[str]:
+    """The sentences, most of them about runs that a reader would take for whole and equal otherwise.
+
+    Args:
+        published_frames: what the agents beside the runs were trained for; None: there are none.
+    """
+    return [
+        *comparison.left_out,
+        *_ends(comparison.runs),
+        *_lengths(comparison.runs, published_frames),
+        *_seeds(comparison),
+        *_judgement(comparison),
+        *_environments(comparison.runs),
+        *_arithmetic(comparison),
+        *_machines(comparison.runs),
+    ]
+
+
+def _named(runs: Sequence[Records]) -> str:
+    """The paths of some runs."""
+    more = f" and {len(runs) - _NAMED} more" if len(runs) > _NAMED else ""
+    return ", ".join(str(run.path) for run in runs[:_NAMED]) + more
+
+
+def _ends(runs: Sequence[Records]) -> Iterator[str]:
+    if open_ends := [run for run in runs if run.state == "no end"]:
+        yield f"Still going on, or died, and reported as far as they came: {_named(open_ends)}."
+    if stopped := [run for run in runs if run.state == "stopped"]:
+        yield f"Stopped before their last round, and reported as far as they came: {_named(stopped)}."
+
+
+def _lengths(runs: Sequence[Records], published_frames: int | None) -> Iterator[str]:
+    steps = [run.steps for run in runs]
+    if min(steps) < max(steps):
+        yield f"The runs have unequal lengths, {min(steps):,} to {max(steps):,} steps."
+    played = max((run.steps * FRAME_SKIP for run in runs if run.env is None), default=0)
+    if published_frames is not None and played < 0.9 * published_frames:
+        yield f"These runs saw at most {played:,} frames, the published agents {published_frames:,}."
+
+
+def _seeds(comparison: Comparison) -> Iterator[str]:
+    fewest = min(len(arm.of(game)) for arm in comparison.arms for game in arm.games)
+    if fewest < 3:
+        seeds = count(fewest, "seed")
+        yield f"Some game has {seeds} only: intervals from fewer than three are too narrow to be believed."
+    if missing := sorted({run.game for run in comparison.runs} - set(comparison.aggregated_games)):
+        yield (
+            "Not in the aggregates, for want of a reference score or of a score in every configuration: "
+            f"{', '.join(missing)}."
+        )
+
+
+def _judgement(comparison: Comparison) -> Iterator[str]:
+    """What is unusual about the episodes behind the scores."""
+    if comparison.measure.rules is None:
+        if short := [run for run in comparison.runs if len(run.episodes["steps"]) < MEAN_OVER]:
+            fewest = min(len(run.episodes["steps"]) for run in short)
+            yield (
+                f"Fewer than {MEAN_OVER} training episodes ended in {_named(short)}: the mean is of those that did, "
+                f"{fewest:,} in the shortest run."
+            )
+        return
+    rules = [(run, comparison.measure.rules(run)) for run in comparison.runs]
+    words = dict.fromkeys(found.in_words(run) for run, found in rules)
+    if len(words) > 1:
+        yield f"The runs were not judged alike: {'; '.join(words)}."
+    yield from _against_protocol(comparison.protocol, rules)
+    if comparison.measure.name == "final evaluation":
+        yield from _final_evaluations(comparison.runs)
+
+
+def _against_protocol(protocol: str, rules: Sequence[tuple[Records, EvaluationRules]]) -> Iterator[str]:
+    usual = PROTOCOLS.get(protocol)
+    if usual is None:
+        return
+    episodes = [found.episodes for _, found in rules if math.isnan(found.steps)]  # else as many as fill the steps
+    wanted = str(usual.eval_episodes)
+    if usual.eval_steps is not None:
+        wanted += f", and of finished weights as many as fill {usual.eval_steps:,} steps"
+    if episodes := [played for played in episodes if played < usual.eval_episodes]:
+        noun = "episode" if max(episodes) == 1 else "episodes"
+        yield f"Scores are means of {_range(episodes)} {noun} only, where the protocol has {wanted}."
+    other = [found.epsilon for _, found in rules if not math.isnan(found.epsilon - usual.eval_epsilon)]
+    if other := [epsilon for epsilon in other if epsilon != usual.eval_epsilon]:
+        yield f"Judged with epsilon {_range(other)}, where the protocol has {usual.eval_epsilon:g}."
+    cut = [found.max_frames for run, found in rules if run.env is None and not math.isnan(found.max_frames)]
+    if cut := [frames for frames in cut if frames != usual.eval_max_frames]:
+        yield (
+            f"Episodes were judged up to {_range(cut)} frames, where the protocol cuts them after "
+            f"{usual.eval_max_frames:,}."
+        )
+    silent = [run for run, found in rules if math.isnan(found.epsilon + found.max_frames + found.episodes)]
+    if silent:
+        yield f"Not all rules of the evaluation are recorded in {_named(silent)}."
+
+
+def _final_evaluations(runs: Sequence[Records]) -> Iterator[str]:
+    """Evaluations of other weights than the last, and such that were computed differently."""
+    old = [run for run in runs if _is_old(run)]
+    if old:
+        yield f"The final evaluation is not of the last weights in {_named(old)}."
+    computed = {
+        f"{found['precision']} on {found['device']}"
+        for found in (run.judged["final"] for run in runs)
+        if isinstance(found.get("precision"), str) and isinstance(found.get("device"), str)
+    }
+    if len(computed) > 1:
+        yield f"Evaluations were computed differently: {', '.join(sorted(computed))}."
+
+
+def _is_old(run: Records) -> bool:
+    """True if the run has played further than the weights of its final evaluation; False where that is not known."""
+    version, rounds = number(run.judged["final"].get("version")), number((run.summary or {}).get("rounds"))
+    return 0 <= version < rounds
+
+
+def _environments(runs: Sequence[Records]) -> Iterator[str]:
+    if own := dict.fromkeys(run.env for run in runs if run.env is not None):
+        names = ", ".join(map(str, own))
+        yield f"Not a game of ale-py: {names}. Steps, starts and ends are its own; the protocol says nothing of them."
+
+
+def _arithmetic(comparison: Comparison) -> Iterator[str]:
+    inexact = [run for run in comparison.runs if (run.summary or {}).get("exact") is False]
+    if inexact:
+        yield f"A repeat would not give the same bits: {_named(inexact)}."
+    for arm in comparison.arms:
+        rows = {name: values for name, values in differences(arm.runs).items() if name in ARITHMETIC}
+        if rows:
+            told = ", ".join(f"{flag_of(name)} {' and '.join(_distinct(values))}" for name, values in rows.items())
+            yield f"Runs of {arm.label} were computed differently: {told}."
+    if len(comparison.arms) > 1:
+        between = differences([arm.runs[0] for arm in comparison.arms], ASIDE)
+        if set(between) == {"precision"}:
+            yield f"The configurations differ in --precision alone: {' and '.join(_distinct(between['precision']))}."
+
+
+def _distinct(values: Iterable[object]) -> list[str]:
+    return list(dict.fromkeys(map(setting, values)))
+
+
+def _machines(runs: Sequence[Records]) -> Iterator[str]:
+    """Runs whose cores others used."""
+    shared = [run for run in runs if _shared_cores(run) >= WORTH_SAYING]
+    if shared:
+        most = max(map(_shared_cores, shared))
+        yield (
+            f"Other programs, or other machines, used up to {most:.0%} of the cores of {_named(shared)}: their speeds "
+            "are too low."
+        )
+
+
+def _shared_cores(run: Records) -> float:
+    """Share of the usable cores that was taken from a run; 0 where it is not known."""
+    limit = (run.summary or {}).get("limit")
+    found = limit if isinstance(limit, dict) else {}
+    taken = [number(found.get(name)) for name in ("other_programs_cores", "stolen_cores")]
+    usable = number(found.get("usable_cores"))
+    return sum(cores for cores in taken if math.isfinite(cores)) / usable if usable > 0 else 0.0
+
+
+def _range(values: Sequence[float]) -> str:
+    """One number, or the least and the greatest."""
+    least, most = min(values), max(values)
+    shown = [f"{value:,.0f}" if value >= 1 else f"{value:g}" for value in (least, most)]
+    return shown[0] if least == most else " to ".join(shown)

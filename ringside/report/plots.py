@@ -1,0 +1,319 @@
+"""The pictures of a report, as figures of matplotlib: learning curves, scores beside published ones, aggregates.
+
+Colours are those of Okabe & Ito (2008), which people who see few colours tell apart; no meaning hangs on colour alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+from numpy.typing import NDArray
+
+from ringside.recording.reference_scores import REFERENCE, human_normalised
+from ringside.report.aggregate import STATISTICS
+from ringside.report.comparison import Arm, Comparison
+from ringside.report.published import comparable
+from ringside.report.records import Records
+from shared.files.atomic import write_atomic
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1)))
+"""Line styles, when there are more arms than colours."""
+MARKERS = {"DQN": "s", "Rainbow": "D", "IQN": "^"}
+POINTS = 200
+"""Points of a drawn line at most: one for every two or three that a picture is wide."""
+
+_STYLE: Any = {
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e3e3e3",
+    "grid.linewidth": 0.6,
+    "axes.edgecolor": "#777777",
+    "axes.labelcolor": "#333333",
+    "axes.axisbelow": True,
+    "xtick.color": "#555555",
+    "ytick.color": "#555555",
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "svg.hashsalt": "ringside",
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure as a report shows it."""
+
+    name: str
+    """Of its PNG, without suffix."""
+    caption: str
+    svg: str
+    """As a data URI, so that the names inside do not meet those of another."""
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """The look of all pictures here: they are drawn and saved inside of it.
+
+    A `matplotlibrc` of the working directory, which may be a foreign run's, counts for nothing.
+    """
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(_STYLE)
+        yield
+
+
+def save(figure: Figure, directory: Path, name: str, caption: str) -> Picture:
+    """Write a figure as NAME.png and keep it as SVG. The same figure always gives the same SVG."""
+    write_atomic(directory / f"{name}.png", partial(figure.savefig, format="png", dpi=160), forced=False)
+    figure.set_layout_engine("none")  # all has its place now; to find it again takes a third of the time
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    svg = re.sub(r'(?<= d=")[^"]*', _shorter, buffer.getvalue())
+    return Picture(name, caption, "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode())
+
+
+def _shorter(path: re.Match[str]) -> str:
+    """The data of a path in SVG, to a hundredth of a point: a third of what six digits take."""
+    return re.sub(r"\.(\d\d)\d+", r".\1", path[0]).replace("\n", "")
+
+
+def _figure(width: float, height: float) -> tuple[Figure, Axes]:
+    """One pair of axes, inches."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.add_subplot()
+
+
+def colour_of(i: int) -> str:
+    """The colour of the i-th arm."""
+    return COLOURS[i % len(COLOURS)]
+
+
+def _dash(i: int) -> Any:
+    return DASHES[i // len(COLOURS) % len(DASHES)]
+
+
+# --- learning curves
+
+Axis = Literal["steps", "hours"]
+
+
+def curve_of(run: Records, axis: Axis) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The learning curve of a run: x, ascending, and the mean return of the last episodes; where both are known."""
+    x = run.rounds["steps"] if axis == "steps" else run.rounds["seconds"] / 3600
+    y = run.rounds["mean_return_100"]
+    known = np.isfinite(x) & np.isfinite(y)
+    x, y = x[known], y[known]
+    ascending = np.concatenate([[True], x[1:] > np.maximum.accumulate(x)[:-1]]) if len(x) else np.zeros(0, bool)
+    return x[ascending], y[ascending]
+
+
+def band_of(
+    curves: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]],
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]] | None:
+    """x, mean, least and most over seeds, float64[points], where all of them have values; None: they share nothing."""
+    if not curves or not all(len(x) for x, _ in curves):
+        return None
+    first, last = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
+    if first >= last:
+        return None
+    grid = np.linspace(first, last, POINTS)
+    values = np.stack([np.interp(grid, x, y) for x, y in curves])
+    return grid, values.mean(axis=0), values.min(axis=0), values.max(axis=0)
+
+
+def learning_curve(comparison: Comparison, game: str, axis: Axis) -> Figure:
+    """Training returns of a game by arm: the mean over seeds, the range of seeds as a band; evaluations as circles."""
+    figure, axes = _figure(4.6, 3.4)
+    hours = max((_last_hour(run) for run in comparison.runs if run.game == game), default=0.0)
+    unit, scale = ("hours", 1.0) if hours >= 2 else ("minutes", 60.0)
+    for i, arm in enumerate(comparison.arms):
+        if arm.of(game):
+            look = {"color": colour_of(i), "linestyle": _dash(i)}
+            _draw_arm(axes, arm, game, axis, 1.0 if axis == "steps" else scale, look)
+    steps = "steps" if any(run.env for run in comparison.runs if run.game == game) else "steps (4 frames each)"
+    axes.set_xlabel(steps if axis == "steps" else f"{unit} of wall-clock time")
+    axes.set_ylabel("return of an episode")
+    axes.xaxis.set_major_locator(MaxNLocator(6))
+    for each in (axes.xaxis, axes.yaxis):
+        each.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
+    axes.set_xlim(left=0)
+    _references(axes, comparison.protocol, game)
+    if axes.get_legend_handles_labels()[0]:
+        figure.legend(loc="outside lower left", handlelength=1.6, ncols=2, columnspacing=1.2)
+    return figure
+
+
+def _draw_arm(axes: Axes, arm: Arm, game: str, axis: Axis, scale: float, look: dict[str, Any]) -> None:
+    """One arm's curves; `scale` is by what their x is multiplied."""
+    runs = arm.of(game)
+    curves = [(scale * x, y) for x, y in (curve_of(run, axis) for run in runs)]
+    band = band_of(curves) if len(runs) > 1 else None
+    thin, label = {"color": look["color"], "linewidth": 0.6, "alpha": 0.5}, f"{arm.label}: training"
+    if band is not None:
+        grid, mean, least, most = band
+        axes.fill_between(grid, least, most, color=look["color"], alpha=0.18, linewidth=0)
+        axes.plot(grid, mean, linewidth=1.8, label=f"{label}, {len(runs)} seeds", **look)
+    else:
+        thin = {"linewidth": 1.6, **look}
+    for i, (x, y) in enumerate(curves):
+        axes.plot(*_thinned(x, y), label=label if band is None and i == 0 else "_", **thin)
+    circles = {"linestyle": "none", "marker": "o", "markersize": 4, "markerfacecolor": "white", "color": look["color"]}
+    label = f"{arm.label}: evaluations"
+    for run in runs:
+        x, y = run.evaluations["steps"], run.evaluations["mean_return"]
+        if len(x):
+            axes.plot(x if axis == "steps" else scale * _hours_at(run, x), y, label=label, **circles)
+            label = "_"
+
+
+def _last_hour(run: Records) -> float:
+    """How long a run took, as far as it is known."""
+    seconds = run.rounds["seconds"]
+    return float(np.nanmax(seconds)) / 3600 if np.isfinite(seconds).any() else 0.0
+
+
+def _hours_at(run: Records, steps: NDArray[np.float64]) -> NDArray[np.float64]:
+    """When a run had played so many steps; NaN where that is not known."""
+    x, y = run.rounds["steps"], run.rounds["seconds"] / 3600
+    known = np.isfinite(x) & np.isfinite(y)
+    if not known.any():
+        return np.full(len(steps), np.nan)
+    return np.interp(steps, x[known], y[known])
+
+
+def _thinned(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """As many points as can be seen."""
+    if len(x) <= POINTS:
+        return x, y
+    kept = np.linspace(0, len(x) - 1, POINTS).round().astype(int)
+    return x[kept], y[kept]
+
+
+def _references(axes: Axes, protocol: str, game: str) -> None:
+    """Levels of random play, the human and published agents, as far as they lie in sight of what was reached."""
+    low, high = axes.get_ylim()
+    margin = 0.35 * (high - low)
+    levels = [(agent.name, agent.scores[game]) for agent in comparable(protocol) if game in agent.scores]
+    if game in REFERENCE:
+        levels += [("random", REFERENCE[game][0]), ("human", REFERENCE[game][1])]
+    at: dict[float, list[str]] = {}
+    for name, level in levels:
+        if low - margin <= level <= high + margin:
+            near = next((other for other in at if abs(other - level) < 0.04 * (high - low)), level)
+            at.setdefault(near, []).append(name)
+    for level, names in at.items():
+        axes.axhline(level, color="#777777", linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
+        axes.annotate(
+            ", ".join(names),
+            (1.0, level),
+            xycoords=("axes fraction", "data"),
+            xytext=(3, 0),
+            textcoords="offset points",
+            va="center",
+            annotation_clip=False,
+            fontsize=7,
+            color="#555555",
+        )
+
+
+def _short(value: float) -> str:
+    """1.5M, 200k, 12."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:g}{unit}"
+    return f"{value:g}"
+
+
+# --- scores and aggregates
+
+
+def score_chart(comparison: Comparison) -> Figure:
+    """Human-normalised scores by game: every seed a dot, its arm's mean a bar, published agents as open marks."""
+    games = [game for game in comparison.games if game in REFERENCE]
+    arms = comparison.arms
+    figure, axes = _figure(5.2, 1.3 + len(games) * max(0.24, 0.14 * len(arms)))
+    rows = {game: len(games) - 1 - i for i, game in enumerate(games)}
+    spread = 0.7 / len(arms)
+    dots: dict[str, Any] = {"markersize": 4, "alpha": 0.55}
+    for i, arm in enumerate(arms):
+        label = arm.label
+        for game in (game for game in arm.games if game in rows):
+            scores = comparison.normalised(arm, game)
+            if len(scores):
+                y = rows[game] + ((len(arms) - 1) / 2 - i) * spread
+                axes.plot(scores, np.full(len(scores), y), "o", color=colour_of(i), **dots, label=label)
+                axes.plot([scores.mean()] * 2, [y - 0.45 * spread, y + 0.45 * spread], color=colour_of(i), linewidth=2)
+                label = "_"
+    for agent in comparable(comparison.protocol):
+        known = [game for game in games if game in agent.scores]
+        axes.plot(
+            np.array([human_normalised(game, agent.scores[game]) for game in known], np.float64),
+            [rows[game] for game in known],
+            linestyle="none",
+            marker=MARKERS.get(agent.name, "v"),
+            markersize=5,
+            markerfacecolor="none",
+            markeredgecolor="#444444",
+            label=f"{agent.name}, published" if known else "_",
+        )
+    axes.set_xscale("symlog", linthresh=1.0, linscale=0.8)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    low, high = axes.get_xlim()
+    axes.set_xlim(min(low, -0.15), max(high, 1.5))
+    for at, text in ((0, "random"), (1, "human")):
+        axes.axvline(at, color="#777777", linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
+        place: dict[str, Any] = {"xytext": (0, 2), "textcoords": "offset points", "ha": "center"}
+        axes.annotate(text, (at, 1.0), xycoords=("data", "axes fraction"), fontsize=7, color="#555555", **place)
+    axes.set_yticks(list(rows.values()), list(rows))
+    axes.set_ylim(-0.6, len(games) - 0.4)
+    axes.set_xlabel("human-normalised score (linear up to 1, logarithmic beyond)")
+    figure.legend(loc="outside lower left", ncols=4, columnspacing=1.2, handletextpad=0.3)
+    return figure
+
+
+LEAST_SPAN = 0.05
+"""Of human-normalised scores: what a panel of aggregates shows at least, or no difference would look like one."""
+
+
+def aggregate_chart(comparison: Comparison) -> Figure:
+    """The aggregates of all arms with their intervals, a panel for each statistic."""
+    arms = comparison.arms
+    figure = Figure(figsize=(5.2, 1.0 + 0.3 * len(arms)), layout="constrained")
+    panels = figure.subplots(1, len(STATISTICS), sharey=True)
+    found = [comparison.aggregates(arm) for arm in arms]
+    for axes, name in zip(panels, STATISTICS, strict=True):
+        for i, estimates in enumerate(found):
+            each, y = estimates[name], len(arms) - 1 - i
+            if each.low is not None and each.high is not None:
+                bar: dict[str, Any] = {"linewidth": 9, "alpha": 0.35, "solid_capstyle": "butt"}
+                axes.plot([each.low, each.high], [y, y], color=colour_of(i), **bar)
+            axes.plot([each.value] * 2, [y - 0.3, y + 0.3], color=colour_of(i), linewidth=2)
+        low, high = axes.get_xlim()
+        missing = max(0.0, LEAST_SPAN - (high - low)) / 2
+        axes.set_xlim(low - missing, high + missing)
+        axes.set_title(name, fontsize=9)
+        axes.set_ylim(-0.7, len(arms) - 0.3)
+        axes.xaxis.set_major_locator(MaxNLocator(2))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.grid(axis="y", visible=False)
+    panels[0].set_yticks(range(len(arms)), [arm.label for arm in reversed(arms)])
+    figure.supxlabel("human-normalised score", fontsize=9, color="#333333")
+    return figure

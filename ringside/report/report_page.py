@@ -1,0 +1,300 @@
+"""A report: one HTML page that needs nothing else, its pictures as PNG beside it, and its figures as JSON.
+
+What the page says is put together here; how it looks is in `templates/report.html`, whose values are all escaped.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import numpy as np
+
+from ringside.recording.reference_scores import REFERENCE, SOURCE, human_normalised
+from ringside.report.aggregate import CONFIDENCE, REPLICATES
+from ringside.report.comparison import ASIDE, Arm, Comparison, differences
+from ringside.report.figures import amount, duration, file_name, score, setting
+from ringside.report.notes import notes
+from ringside.report.plots import Axis, Picture, aggregate_chart, colour_of, learning_curve, save, score_chart, style
+from ringside.report.published import FRAMES, Published, comparable, published
+from ringside.report.records import Records, newest, number
+from ringside.report.rules import training_rules
+from shared.config.settings import FRAME_SKIP
+from shared.files.atomic import write_atomic
+from shared.text import count
+
+PAGE = "report.html"
+FIGURES = "report.json"
+
+_RUN_ONLY = frozenset({"run_dir", "resume", "init_from", "plain", "seed", "game", "env"})
+"""Settings that are shown run by run anyway, or say nothing."""
+
+
+def write(comparison: Comparison, directory: Path, title: str) -> Path:
+    """Write the report into a directory and return the page's path.
+
+    Raises:
+        OSError: as the system says it.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    parent = Path(os.path.commonpath([run.path.absolute().parent for run in comparison.runs]))
+    with style():
+        overview, curves = _pictures(comparison, directory)
+    agents = _agents(comparison)
+    page = (
+        _environment()
+        .get_template(PAGE)
+        .render(
+            title=title,
+            made=time.strftime("%Y-%m-%d %H:%M"),
+            comparison=comparison,
+            rules=training_rules(comparison.runs),
+            notes=notes(comparison, FRAMES if agents else None),
+            tiles=_tiles(comparison),
+            arms=[(arm, colour_of(i)) for i, arm in enumerate(comparison.arms)],
+            aggregates=[(arm.label, comparison.aggregates(arm)) for arm in comparison.arms],
+            aggregated_games=comparison.aggregated_games,
+            overview=overview,
+            curves=curves,
+            agents=agents,
+            score_rows=[
+                _score_row(comparison, game, arm)
+                for game in comparison.games
+                for arm in comparison.arms
+                if arm.of(game)
+            ],
+            run_rows=[
+                _run_row(arm, run, parent) for arm in comparison.arms for game in arm.games for run in arm.of(game)
+            ],
+            parent=parent,
+            between=differences([arm.runs[0] for arm in comparison.arms], ASIDE) if len(comparison.arms) > 1 else {},
+            within=_within(comparison),
+            settings=_common_settings(comparison.runs),
+            machines=_machines(comparison.runs),
+            sources={"human": SOURCE, "checked": published()[1]},
+            confidence=round(100 * CONFIDENCE),
+            replicates=REPLICATES,
+        )
+    )
+    write_atomic(directory / PAGE, page.encode(errors="backslashreplace"))
+    write_atomic(directory / FIGURES, json.dumps(figures_of(comparison), indent=1).encode() + b"\n")
+    return directory / PAGE
+
+
+def figures_of(comparison: Comparison) -> dict[str, Any]:
+    """The figures of a report as JSON values."""
+    return {
+        "protocol": comparison.protocol,
+        "measure": comparison.measure.name,
+        "judged_by": comparison.judged_by,
+        "aggregated_games": comparison.aggregated_games,
+        "left_out": list(comparison.left_out),
+        "configurations": [
+            {
+                "label": arm.label,
+                "aggregates": {name: vars(each) for name, each in comparison.aggregates(arm).items()},
+                "scores": {game: comparison.scores(arm, game).tolist() for game in arm.games},
+                "runs": [str(run.path) for run in arm.runs],
+            }
+            for arm in comparison.arms
+        ],
+    }
+
+
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        {"score": score, "amount": amount, "duration": duration, "setting": setting, "count": count}
+    )
+    return environment
+
+
+def _pictures(comparison: Comparison, directory: Path) -> tuple[list[Picture], dict[str, list[Picture]]]:
+    """Pictures of all games together, and the learning curves of each."""
+    overview = []
+    if len(comparison.runs) > 1 and comparison.aggregated_games:
+        caption = (
+            f"Aggregates of human-normalised scores over {count(len(comparison.aggregated_games), 'game')}: the line "
+            f"is the figure, the bar its {round(100 * CONFIDENCE)}% interval."
+        )
+        overview.append(save(aggregate_chart(comparison), directory, "aggregates", caption))
+    if any(len(comparison.scores(arm, game)) for arm in comparison.arms for game in arm.games if game in REFERENCE):
+        caption = f"Human-normalised scores by game ({comparison.measure.name}): dots are seeds, bars their means."
+        overview.append(save(score_chart(comparison), directory, "scores", caption))
+    captions: dict[Axis, str] = {
+        "steps": "over steps: training episodes (mean of up to the last 100) and evaluations (circles)",
+        "hours": "over wall-clock time",
+    }
+    curves = {
+        game: [
+            save(
+                learning_curve(comparison, game, axis),
+                directory,
+                f"curve-{file_name(game)}-{axis}",
+                f"{game} {caption}",
+            )
+            for axis, caption in captions.items()
+        ]
+        for game in comparison.games
+    }
+    return overview, curves
+
+
+def _agents(comparison: Comparison) -> tuple[Published, ...]:
+    """The published agents to stand beside the runs: none where nothing but other environments was played."""
+    return comparable(comparison.protocol) if any(run.env is None for run in comparison.runs) else ()
+
+
+def _tiles(comparison: Comparison) -> list[tuple[str, str, str]]:
+    """The few figures that stand first: what, the figure, what it is of."""
+    tiles = []
+    for arm in comparison.arms[:4]:
+        found = comparison.aggregates(arm).get("IQM")
+        if found is not None and len(comparison.runs) > 1:
+            name = "IQM, human-normalised" + (f" · {arm.label}" if len(comparison.arms) > 1 else "")
+            interval = (
+                "one seed: no interval" if found.low is None else f"{score(found.low, 3)} to {score(found.high, 3)}"
+            )
+            tiles.append((name, score(found.value, 3), interval))
+    runs = comparison.runs
+    steps = max(run.steps for run in runs)
+    speeds = [speed for run in runs if math.isfinite(speed := _speed(run))]
+    seeds = {run.seed for run in runs}
+    tiles.append(("Runs", str(len(runs)), f"{count(len(comparison.games), 'game')}, {count(len(seeds), 'seed')}"))
+    games_alone = all(run.env is None for run in runs)
+    tiles.append(("Steps of a run", amount(steps), f"{amount(steps * FRAME_SKIP)} frames" if games_alone else ""))
+    if speeds:
+        middle = float(np.median(speeds))
+        frames = f"{amount(middle * FRAME_SKIP)} frames per second" if games_alone else ""
+        tiles.append(("Steps per second", amount(middle), frames))
+    return tiles
+
+
+def _score_row(comparison: Comparison, game: str, arm: Arm) -> dict[str, Any]:
+    """One line of the table of scores."""
+    scores = comparison.scores(arm, game)
+    best = [_best_evaluation(run) for run in arm.of(game)]
+    known = [value for value in best if math.isfinite(value)]
+    mean = float(scores.mean()) if len(scores) else None
+    return {
+        "game": game,
+        "arm": arm.label,
+        "seeds": [run.seed for run in arm.of(game)],
+        "scores": scores.tolist(),
+        "mean": mean,
+        "sd": float(scores.std(ddof=1)) if len(scores) > 1 else None,
+        "normalised": human_normalised(game, mean) if mean is not None else None,
+        "best": float(np.mean(known)) if known else None,
+        "reference": REFERENCE.get(game),
+        "published": [
+            (agent.scores[game], human_normalised(game, agent.scores[game])) if game in agent.scores else None
+            for agent in _agents(comparison)
+        ],
+    }
+
+
+def _best_evaluation(run: Records) -> float:
+    """The mean return of the best weights: in an evaluation by the protocol, or else beside training; NaN: none."""
+    if "best" in run.judged:
+        return float(run.judged["best"]["mean"])
+    values = run.evaluations["mean_return"]
+    return float(np.nanmax(values)) if np.isfinite(values).any() else math.nan
+
+
+def _run_row(arm: Arm, run: Records, parent: Path) -> dict[str, Any]:
+    """One line of the tables of runs and of throughput; texts are the run's own and may be anything."""
+    summary = run.summary or {}
+    limit = _part(summary, "limit")
+    evaluations = run.evaluations["mean_return"]
+    return {
+        "arm": arm.label,
+        "path": str(run.path.absolute().relative_to(parent)),
+        "game": run.game,
+        "seed": run.seed,
+        "state": run.state,
+        "steps": run.steps,
+        "seconds": newest(run.rounds["seconds"]),
+        "episodes": len(run.episodes["steps"]),
+        "training": newest(run.rounds["mean_return_100"]),
+        "evaluation": newest(evaluations),
+        "judged": run.judged,
+        "speed": _speed(run),
+        "frames_per_second": _speed(run) * FRAME_SKIP if run.env is None else None,
+        "updates_per_second": newest(run.rounds.get("updates_per_second", np.zeros(0))),
+        "samples_per_step": number(summary.get("samples_per_step")),
+        "limit": limit.get("name"),
+        "limit_share": number(limit.get("share_of_limit")),
+        "limit_sentence": limit.get("sentence"),
+        "restarts": summary.get("restarts"),
+        "exact": summary.get("exact"),
+        "weights": str(summary.get("weights_sha256") or "")[:12],
+    }
+
+
+def _speed(run: Records) -> float:
+    """Steps per second, from the first to the last whole round; beginnings and ends do not count. NaN: not known."""
+    if run.summary is not None:
+        speed = number(_part(run.summary, "limit").get("steps_per_second"))
+        if math.isfinite(speed):
+            return speed
+    steps, seconds = run.rounds["steps"], run.rounds["seconds"]
+    known = np.isfinite(seconds)
+    if known.sum() < 2:
+        return math.nan
+    passed = seconds[known][-1] - seconds[known][0]
+    return float((steps[known][-1] - steps[known][0]) / passed) if passed > 0 else math.nan
+
+
+def _within(comparison: Comparison) -> dict[str, dict[str, list[Any]]]:
+    """By arm: settings that differ among its runs although they do not make another configuration."""
+    found = {arm.label: differences(arm.runs, _RUN_ONLY) for arm in comparison.arms}
+    return {
+        label: {name: list(dict.fromkeys(map(str, values))) for name, values in rows.items()}
+        for label, rows in found.items()
+        if rows
+    }
+
+
+def _common_settings(runs: Sequence[Records]) -> dict[str, dict[str, Any]]:
+    """By section: the settings that all runs share."""
+    differing = set(differences(runs)) | _RUN_ONLY
+    return {
+        section: kept
+        for section, values in runs[0].config.items()
+        if (kept := {name: value for name, value in values.items() if name not in differing})
+    }
+
+
+def _machines(runs: Sequence[Records]) -> list[str]:
+    """What the runs ran on, in a line each."""
+    found: dict[str, None] = {}
+    for run in runs:
+        machine = _part(run.summary or {}, "machine")
+        libraries = _part(machine, "libraries")
+        if machine:
+            gpus = machine.get("gpus")
+            parts = [
+                f"{machine.get('cpu')}, {machine.get('usable_cores')} cores",
+                ", ".join(map(str, gpus)) if isinstance(gpus, list) and gpus else "no GPU",
+                *(f"{name} {libraries[name]}" for name in ("torch", "ale-py") if name in libraries),
+            ]
+            found["; ".join(parts)] = None
+    return list(found)
+
+
+def _part(values: dict[str, Any], name: str) -> dict[str, Any]:
+    """An object inside of JSON that may be anything; empty where it is none."""
+    found = values.get(name)
+    return found if isinstance(found, dict) else {}

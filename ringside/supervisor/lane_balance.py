@@ -1,0 +1,134 @@
+"""Which lanes should move to another actor, so that no actor waits for a slower one.
+
+Every lane is played for the same number of ticks in a round, and the slowest actor ends it. What an actor takes for a
+tick is measured while the run goes on: it grows when something else uses its core, when the core runs slower, or when
+its neighbour on the same core works. Where lanes are played changes nothing in the result (actors/lane.py), so all
+this may depend on time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.memory.board import Board, Role
+
+GAIN = 0.1
+"""Share by which the longest of the actors' times must shrink for lanes to move: more than costs vary by chance."""
+BUSY = 0.5
+"""Busy share from which the slowest actor counts as what the others wait for. It is well below 1: with inference on a
+CPU even the slowest waits for replies."""
+SPANS = 2
+"""Spans (rounds between two snapshots) that a measurement takes at least. Two measurements must agree."""
+FIRST_SECONDS, LONGEST_SECONDS = 2.0, 300.0
+"""How long the first measurement takes at least, and how long any. Each time that lanes move the next one takes twice
+as long, so that actors whose speed keeps changing do not pass lanes to and fro all the time."""
+
+
+class Move(NamedTuple):
+    """One lane should go from one actor to another."""
+
+    giver: int
+    taker: int
+
+
+def moves(costs: Sequence[float], lanes: Sequence[int]) -> list[Move]:
+    """The fewest moves after which the slowest actor is as fast as can be; none unless that gains `GAIN`.
+
+    The slowest gives a lane to whom it delays least, as long as both are done sooner than the slowest was. When nobody
+    can take one from the slowest, no division is faster: in it, somebody would have the lane that nobody could take.
+
+    Args:
+        costs: of each actor, time for one tick of one lane, above 0.
+        lanes: of each actor, how many it has, at least 1, which it keeps.
+    """
+    counts, found = list(lanes), list[Move]()
+    before = max(cost * count for cost, count in zip(costs, counts, strict=True))
+    actors = range(len(counts))
+    while True:
+        giver = max(actors, key=lambda actor: costs[actor] * counts[actor])
+        longest = costs[giver] * counts[giver]
+        taker = min(actors, key=lambda actor: costs[actor] * (counts[actor] + 1))
+        if counts[giver] == 1 or costs[taker] * (counts[taker] + 1) >= longest:
+            return found if longest < (1 - GAIN) * before else []
+        counts[giver] -= 1
+        counts[taker] += 1
+        found.append(Move(giver, taker))
+
+
+class _Mark(NamedTuple):
+    """The actors' counters at one moment."""
+
+    span: int
+    busy: NDArray[np.int64]
+    waited: NDArray[np.int64]
+    ticks: NDArray[np.int64]
+
+
+class Balancer:
+    """The supervisor's part: it measures, and says on the board which actor each lane should be with."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._owners = board.lane_owner.copy()
+        self._restarts = 0
+        self._unsettled = -1  # the newest span in which something was not as usual
+        self._begun: _Mark | None = None
+        self._suspect: int | None = None  # the slowest actor of the last measurement, if it should have given lanes
+        self._seconds = FIRST_SECONDS
+
+    def look(self) -> list[Move]:
+        """Measure, and now and then want lanes elsewhere; returns the moves that are wanted from this look on."""
+        board = self._board
+        owners = board.lane_owner.copy()
+        board.moves[0] += np.count_nonzero(owners != self._owners)
+        self._owners = owners
+        restarts = int(board.restarts[Role.ACTORS :].sum())
+        span = board.committed // board.sizes.snapshot_rounds
+        if restarts != self._restarts or (owners != board.lane_wanted).any():
+            self._restarts, self._unsettled, self._begun, self._suspect = restarts, span, None, None
+            return []
+        if span <= self._unsettled:  # a boundary later, all lanes were begun and no actor still makes emulators
+            return []
+        if self._begun is None:
+            self._begun = self._mark(span)
+            return []
+        if span - self._begun.span < SPANS:
+            return []
+        return self._judge(self._begun, self._mark(span))
+
+    def _mark(self, span: int) -> _Mark:
+        board, actors = self._board, slice(Role.ACTORS, None)
+        ticks = board.furthest[actors] + board.redone[actors]  # an actor's furthest point counts what was not redone
+        return _Mark(span, board.busy_ns[actors].copy(), board.waited_ns[actors].copy(), ticks)
+
+    def _judge(self, old: _Mark, new: _Mark) -> list[Move]:
+        """Want the moves that what happened between two marks speaks for, if it spoke so of the same actor before."""
+        busy, waited, ticks = new.busy - old.busy, new.waited - old.waited, new.ticks - old.ticks
+        if (busy + waited).max() < self._seconds * 1e9 or ticks.min() <= 0:
+            return []
+        self._begun = new
+        lanes = np.bincount(self._owners, minlength=len(busy))
+        costs = busy / ticks
+        slowest = int(np.argmax(costs * lanes))
+        found = moves(costs.tolist(), lanes.tolist())
+        if busy[slowest] < BUSY * (busy[slowest] + waited[slowest]):
+            found = []
+        former, self._suspect = self._suspect, slowest if found else None
+        if not found or former != slowest:
+            return []
+        self._seconds = min(2 * self._seconds, LONGEST_SECONDS)
+        self._want(found)
+        return found
+
+    def _want(self, wanted: list[Move]) -> None:
+        """Choose the lanes: those that lie nearest to the taker's own, by number."""
+        word, held = self._board.lane_wanted, self._owners.copy()
+        for giver, taker in wanted:
+            lanes = np.flatnonzero(held == giver)
+            lane = lanes[-1] if taker > giver else lanes[0]
+            held[lane] = taker
+        word[:] = held

@@ -1,0 +1,104 @@
+"""From the words of the command line to a dataclass, and from options of training to a `Config`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+from shared.config.settings import Config, PresetName
+
+PROGRAM = "launch.py"
+LAUNCHER = Path(__file__).resolve().parents[2] / PROGRAM
+"""The program itself, for tasks that start it again."""
+UNSET = "unset"
+"""What stands for no value, in --help and as an argument."""
+_Options = TypeVar("_Options")
+_Choices = TypeVar("_Choices", bound="Choices")
+
+
+@dataclass(frozen=True)
+class Choices(Config):
+    """The options that make a configuration."""
+
+    preset: PresetName = "nature"
+    """Defaults of all options below: quick is for an hour rather than days, the others are papers' own settings."""
+
+
+def config_of(options: Choices) -> Config:
+    """The configuration that the options say, unchecked."""
+    return Config(**{item.name: getattr(options, item.name) for item in fields(Config)})
+
+
+def parse_choices(kind: type[_Choices], arguments: Sequence[str], program: str, description: str) -> _Choices:
+    """Parse options that default to what --preset or --resume say. Else as `parse`."""
+    from ringside import api
+
+    preset, resume, env = _ahead(arguments)
+    start = api.starting_point(preset, resume, env)
+    sections = {item.name: getattr(start, item.name) for item in fields(Config)}
+    return parse(kind, arguments, program, description, kind(**sections, preset=preset or "nature"))
+
+
+def _ahead(arguments: Sequence[str]) -> tuple[PresetName | None, str | None, str | None]:
+    """The options that choose what all others default to, and --env. Their mistakes are left to the full parser."""
+    import argparse
+
+    parser = argparse.ArgumentParser(prog=PROGRAM, add_help=False, allow_abbrev=False)
+    parser.add_argument("--preset", nargs="?")
+    parser.add_argument("--resume", nargs="?")
+    parser.add_argument("--env", nargs="?")
+    found = parser.parse_known_args(arguments)[0]
+    return found.preset if found.preset in get_args(PresetName) else None, found.resume, found.env
+
+
+def parse(
+    kind: type[_Options], arguments: Sequence[str], program: str, description: str, default: _Options | None = None
+) -> _Options:
+    """Flat flags for the fields of a dataclass. Exits with code 2 on a mistake, with 0 after --help."""
+    import tyro
+
+    registry = tyro.constructors.ConstructorRegistry()
+    names = {int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH"}
+
+    @registry.primitive_rule
+    def number_or_unset(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec | None:
+        """Whole numbers are shown with underscores, and `int | None` is a number that may be left away."""
+        inner = [kind for kind in get_args(info.type) or (info.type,) if kind is not type(None)]
+        if len(inner) != 1 or inner[0] not in names or (inner[0] is not int and not get_args(info.type)):
+            return None
+        may_be_unset = type(None) in get_args(info.type)
+
+        def read(word: str) -> Any:
+            if may_be_unset and word == UNSET:
+                return None
+            return _whole_number(word) if inner[0] is int else inner[0](word)
+
+        return tyro.constructors.PrimitiveConstructorSpec(
+            nargs=1,
+            metavar=names[inner[0]],
+            instance_from_str=lambda words: read(words[0]),
+            is_instance=lambda value: value is None or isinstance(value, inner[0]),
+            str_from_instance=lambda value: [
+                UNSET if value is None else f"{value:_}" if isinstance(value, int) else str(value)
+            ],
+        )
+
+    return tyro.cli(
+        kind,
+        prog=program,
+        description=description,
+        args=list(arguments),
+        default=tyro.MISSING_NONPROP if default is None else default,
+        config=(tyro.conf.OmitArgPrefixes,),
+        registry=registry,
+    )
+
+
+def _whole_number(text: str) -> int:
+    """ "50_000_000" and "50000000"."""
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a whole number") from None

@@ -1,0 +1,22 @@
+"""The task `bench`: one of the benchmarks, which are in `benchmarks/`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ringside.tasks.arguments import PROGRAM, parse
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure this machine. Returns 1 when something that was timed computed a wrong result."""
+    from ringside.bench import bench_command
+
+    name, *rest = arguments or ["--help"]
+    if name in ("-h", "--help"):
+        print(f"usage: {PROGRAM} bench NAME [options]; {PROGRAM} bench NAME --help explains one\n")
+        for each, explanation in bench_command.BENCHMARKS.items():
+            print(f"  {each:12}{explanation}")
+        return 0
+    benchmark = bench_command.find(name)
+    options = parse(benchmark.options, rest, f"{PROGRAM} bench {name}", benchmark.explanation)
+    return bench_command.run(benchmark, options, rest)

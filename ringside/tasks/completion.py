@@ -1,0 +1,117 @@
+"""The task `completion`: a script that completes the command in bash or zsh.
+
+The script knows all options by itself and never starts Ringside. It completes `./launch.py` and `python launch.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, make_dataclass
+from functools import reduce
+from operator import or_
+from typing import Annotated, Any, Literal
+
+from ringside.tasks.arguments import PROGRAM, parse
+
+_FUNCTION = "_tyro_launch_py"
+"""What tyro calls the function that completes the command."""
+
+_BASH = """
+# `python launch.py ...`; for any other program, files as before.
+_ringside_python() {
+  COMPREPLY=()
+  if [[ $COMP_CWORD -gt 1 && "${COMP_WORDS[1]##*/}" == "launch.py" ]]; then
+    local -a shifted=("${COMP_WORDS[@]:1}")
+    COMP_WORDS=("${shifted[@]}")
+    COMP_CWORD=$((COMP_CWORD - 1))
+    _tyro_launch_py
+  fi
+}
+complete -o filenames -o bashdefault -o default -F _ringside_python python python3
+complete -o filenames -F _tyro_launch_py launch.py
+"""
+
+_ZSH = """
+# `python launch.py ...`; any other program as before.
+_ringside_python() {
+  if (( CURRENT > 2 )) && [[ "${words[2]:t}" == "launch.py" ]]; then
+    shift words
+    (( CURRENT-- ))
+    _tyro_launch_py
+  elif (( $+functions[_python] )); then
+    _python
+  else
+    _files
+  fi
+}
+compdef _tyro_launch_py launch.py
+compdef _ringside_python python python3
+"""
+
+
+@dataclass(frozen=True)
+class Completion:
+    """The options of `completion`."""
+
+    shell: Literal["bash", "zsh"] = "bash"
+    """For which: source what is printed in ~/.bashrc or, after compinit, in ~/.zshrc (docs/agents.md)."""
+
+
+OPTIONS = Completion
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the script."""
+    options = parse(
+        Completion,
+        arguments,
+        f"{PROGRAM} completion",
+        f"Print a script that completes this command. At once: source <(python {PROGRAM} completion --shell bash)",
+    )
+    print(script(options.shell))
+    return 0
+
+
+def script(shell: Literal["bash", "zsh"]) -> str:
+    """The whole script for a shell."""
+    import io
+    from contextlib import redirect_stdout, suppress
+
+    printed = io.StringIO()
+    with redirect_stdout(printed), suppress(SystemExit):
+        parse(_command(), ["--tyro-print-completion", shell], PROGRAM, "")
+    text = printed.getvalue()
+    if shell == "bash":
+        return text + _BASH
+    called = f'{_FUNCTION} "$@"'
+    assert text.rstrip().endswith(called), "tyro prints another script than this file knows"
+    return text.rstrip().removesuffix(called) + _ZSH
+
+
+def _command() -> type[Any]:
+    """The whole command as one dataclass: the options of training, and every other task as a subcommand."""
+    from importlib import import_module
+
+    import tyro
+
+    from ringside.bench import bench_command
+    from ringside.tasks import TASKS
+    from ringside.tasks.train import Training
+
+    benchmarks = [(name, bench_command.find(name).options) for name in bench_command.BENCHMARKS]
+    tasks = [
+        (task, _choice("Bench", benchmarks) if task == "bench" else import_module(f"ringside.tasks.{task}").OPTIONS)
+        for task in TASKS
+        if task != "train"
+    ]
+    whole = _choice("Command", tasks, Training)
+    return tyro.conf.configure(tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes)(whole)
+
+
+def _choice(name: str, kinds: Sequence[tuple[str, type[Any]]], *bases: type[Any]) -> type[Any]:
+    """A dataclass with one more field than its bases: one of these subcommands."""
+    import tyro
+
+    choices = [Annotated[kind, tyro.conf.subcommand(word)] for word, kind in kinds]
+    chosen: Any = reduce(or_, choices)
+    return make_dataclass(name, [("chosen", chosen)], bases=bases, frozen=True, kw_only=True)

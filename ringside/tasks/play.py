@@ -1,0 +1,177 @@
+"""The task `play`: an agent, or a person, plays in a window, in the terminal or into a video."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from ringside.tasks.arguments import PROGRAM, parse
+from shared.config import validate
+from shared.errors import ConfigError
+from shared.files.result_files import written_file
+
+if TYPE_CHECKING:
+    from ringside.agents.player import Player
+    from ringside.agents.scene import Canvas
+    from ringside.agents.window import Window
+
+
+@dataclass(frozen=True)
+class Playing:
+    """The options of `play`."""
+
+    load: Path | None = None
+    """Run directory, checkpoint, file of weights, or an agent of the zoo by its name: pong."""
+    env: str | None = None
+    """The env that the agent was trained on, where that is module:factory or module:Id-v0; no file chooses code."""
+    game: str | None = None
+    """Another game than the agent was trained on, with the same actions; with --human, the game to play."""
+    human: bool = False
+    """Play yourself, in the window: arrows or WASD, space for fire. With --load, the agent's values stand beside."""
+    video: Path | None = None
+    """Write FILE.mp4 or FILE.gif instead of showing anything."""
+    screen: Literal["auto", "window", "terminal"] = "auto"
+    """Where to show it; auto: in a window where there is a display, else in the terminal."""
+    episodes: int | None = None
+    """Episodes to play; default: one into a video, else until the window is closed."""
+    seconds: float | None = None
+    """End after so many seconds of play."""
+    speed: float = 1.0
+    """Times the speed of the console, which shows 60 screens a second."""
+    scale: int | None = None
+    """Pixels for each pixel of the game; 1: its native size; default: what suits the display, or 512 lines of video."""
+    seed: int = 1
+    """Seed of no-ops, epsilon and sticky actions: with the same, `eval` plays the same episodes."""
+    eval_epsilon: float | None = None
+    """Chance of a random action; default: that of the run that trained the agent."""
+    eval_max_frames: int | None = None
+    """Emulator frames after which an episode is cut, no-ops not counted; default: as for --eval-epsilon."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N."""
+
+
+OPTIONS = Playing
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Show episodes, then say what they returned."""
+    options = parse(
+        Playing,
+        arguments,
+        f"{PROGRAM} play",
+        "Watch an agent play by the rules of its protocol, or play yourself. Ctrl-C ends it; in a window Escape does, "
+        "too, and Q while an agent plays.",
+    )
+    _check(options)
+    from ringside.agents.agent import weights_at
+    from ringside.agents.player import player_of, show, stop_heard
+
+    weights = None if options.load is None else weights_at(options.load, options.env)
+    window: list[Window] = []
+    actions: list[tuple[str, ...]] = []
+
+    def person() -> int:
+        from ringside.agents.window import action_for
+
+        return action_for(window[0].held(), actions[0])
+
+    player, _ = player_of(
+        weights,
+        options.game,
+        options.seed,
+        options.device,
+        person if options.human else None,
+        eval_epsilon=options.eval_epsilon,
+        eval_max_frames=options.eval_max_frames,
+    )
+    actions.append(player.actions)
+    number = options.episodes or (1 if options.video is not None else None)
+    with player, stop_heard() as stop, _canvas(options, player, window) as canvas:
+        show(player, count() if number is None else range(number), canvas, options.seconds, stop)
+    _tell(options, player, canvas)
+    return 0
+
+
+def _check(options: Playing) -> None:
+    """Refuse what cannot work before anything of weight is loaded."""
+    if options.load is None and not options.human:
+        raise ConfigError(
+            "--load says which agent plays: a run, a checkpoint or a name in the zoo (--human: you play)."
+        )
+    if options.load is None and options.env is not None:
+        raise ConfigError(f"--env {options.env} says what an agent was trained on: name the agent with --load.")
+    if options.load is None and options.game is None:
+        raise ConfigError("--human needs --game, which says what you play: --game breakout.")
+    validate.episodes(options.episodes, options.seed)
+    check_picture(options.speed, options.scale)
+    if options.seconds is not None and not 0 < options.seconds < float("inf"):
+        raise ConfigError(f"--seconds {options.seconds:g} must be more than 0 and finite.")
+    for flag, value in (("--eval-epsilon", options.eval_epsilon), ("--eval-max-frames", options.eval_max_frames)):
+        if options.human and value is not None:
+            raise ConfigError(f"{flag} is about an agent that plays; omit it with --human.")
+    if options.video is not None:
+        if options.human:
+            raise ConfigError("--human plays in a window; omit --video.")
+        check_suffix("--video", options.video)
+        written_file("--video", options.video)
+
+
+def check_suffix(flag: str, path: Path) -> None:
+    """Raise `ConfigError` unless the file's suffix says a format that there is."""
+    from ringside.agents.video import SUFFIXES
+
+    if path.suffix.lower() not in SUFFIXES:
+        raise ConfigError(f"{flag} {path}: the suffix says the format; choose one of {' and '.join(SUFFIXES)}.")
+
+
+def check_picture(speed: float, scale: int | None) -> None:
+    """Raise `ConfigError` unless pictures can have that speed and scale."""
+    if not 0.05 <= speed <= 100:
+        raise ConfigError(f"--speed {speed:g} is not between 0.05 and 100.")
+    if scale is not None and not 1 <= scale <= 16:
+        raise ConfigError(f"--scale {scale} is not between 1 and 16.")
+
+
+def _canvas(options: Playing, player: Player, window: list[Window]) -> Canvas:
+    """Where to show it; a window is put into `window`, too."""
+    from ringside.agents.window import Window, has_display
+
+    rate = player.screens_per_second * options.speed
+    if options.video is not None:
+        from ringside.agents.video import VideoCanvas
+
+        return VideoCanvas(options.video, rate, options.scale)
+    if options.screen == "window" or (options.screen == "auto" and has_display()):
+        if not has_display():
+            raise ConfigError("There is no display for a window; try --screen terminal, or --video FILE.mp4.")
+        title = f"{player.game.replace('_', ' ')} - Ringside"
+        window.append(Window(title, rate, scale=options.scale, people=options.human))
+        return window[0]
+    if options.human:
+        why = "omit --screen terminal" if has_display() else "there is no display here"
+        raise ConfigError(f"--human needs a window, for a terminal does not tell which keys are held: {why}.")
+    if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
+        raise ConfigError(
+            "There is neither a display nor a terminal to play in; write a video with --video FILE.mp4 or FILE.gif."
+        )
+    from ringside.agents.terminal import Terminal
+
+    return Terminal(sys.stdout, rate)
+
+
+def _tell(options: Playing, player: Player, canvas: Canvas) -> None:
+    """Say what was played and written."""
+    for played in player.played:
+        print(f"{player.game}: episode {played.episode} returned {played.total:,.10g} after {played.steps:,} steps")
+    if options.video is not None:
+        from ringside.agents.video import GIF_IS_FULL, VideoCanvas
+
+        assert isinstance(canvas, VideoCanvas)
+        file = canvas.file
+        more = f"; {GIF_IS_FULL}" if file.full else ""
+        print(f"{file.path}: {file.frames:,} pictures, {file.seconds:.1f} s{more}")

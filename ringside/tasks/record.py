@@ -1,0 +1,171 @@
+"""The task `record`: videos of many episodes, and what they returned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from ringside.tasks.arguments import PROGRAM, parse
+from shared.config import validate
+from shared.errors import ConfigError
+from shared.files.result_files import write_result
+from shared.text import count
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ringside.agents.player import Player
+    from ringside.agents.scene import Scene
+    from shared.process.signals import Requests
+
+RETURNS = "returns.json"
+MOST_IN_MONTAGE = 100
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The options of `record`."""
+
+    load: Path
+    """Run directory, checkpoint, file of weights, or an agent of the zoo by its name: pong."""
+    out: Path
+    """Directory for the videos and returns.json; made where there is none."""
+    env: str | None = None
+    """The env that the agent was trained on, where that is module:factory or module:Id-v0; no file chooses code."""
+    episodes: int | None = None
+    """Episodes to play; default: as the protocol says."""
+    montage: bool = False
+    """One video of all episodes side by side, instead of one for each."""
+    format: Literal["mp4", "gif"] = "mp4"
+    """Kind of file."""
+    speed: float = 1.0
+    """Times the speed of the console, which shows 60 screens a second."""
+    scale: int | None = None
+    """Pixels for each pixel of the game; default: 1 in a montage, else as in `play --video`."""
+    seed: int = 1
+    """Seed of no-ops, epsilon and sticky actions: with the same, `eval` plays the same episodes."""
+    eval_epsilon: float | None = None
+    """Chance of a random action; default: that of the run that trained the agent."""
+    eval_max_frames: int | None = None
+    """Emulator frames after which an episode is cut, no-ops not counted; default: as for --eval-epsilon."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N."""
+
+
+OPTIONS = Recording
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Play the episodes and write them down. Returns 1 when that was broken off."""
+    from ringside.tasks.play import check_picture
+
+    options = parse(Recording, arguments, f"{PROGRAM} record", "Write videos of whole episodes, and their returns.")
+    check_picture(options.speed, options.scale)
+    validate.episodes(options.episodes, options.seed)
+    from ringside.agents.agent import evaluation_of, weights_at
+    from ringside.agents.player import player_of, stop_heard
+    from shared.config.protocols import PROTOCOLS
+
+    weights = weights_at(options.load, options.env)
+    episodes = options.episodes or PROTOCOLS[weights.protocol].eval_episodes
+    if options.montage and episodes > MOST_IN_MONTAGE:
+        raise ConfigError(f"--montage shows at most {MOST_IN_MONTAGE} episodes; {episodes} are asked for.")
+    player, network = player_of(
+        weights,
+        None,
+        options.seed,
+        options.device,
+        eval_epsilon=options.eval_epsilon,
+        eval_max_frames=options.eval_max_frames,
+    )
+    assert network is not None
+    _make(options.out)
+    record = _record_montage if options.montage else _record_each
+    with player, stop_heard() as stop:
+        videos, cut = record(options, player, episodes, stop)
+    if stop.count:
+        ended = len(player.played)
+        print(f"Stopped: {ended} of {episodes} episodes were over. What was recorded is in {options.out}.")
+        return 1
+    played = sorted(player.played, key=lambda each: each.episode)
+    returns, steps = [each.total for each in played], [each.steps for each in played]
+    judged = evaluation_of(weights, network, player.rules, options.seed, returns, sum(steps))
+    result = {**judged, "lengths": steps, "videos": videos}
+    write_result("--out", options.out / RETURNS, result)
+    print(
+        f"{weights.game}, protocol {weights.protocol}: mean {result['mean']:.2f} of {episodes} episodes; "
+        f"{count(len(videos), 'video')} and {RETURNS} are in {options.out}"
+    )
+    if cut:
+        from ringside.agents.video import GIF_IS_FULL, GIF_SECONDS
+
+        print(f"{cut} of the videos show the first {GIF_SECONDS:g} seconds only: {GIF_IS_FULL}.")
+    return 0
+
+
+def _make(out: Path) -> None:
+    """Make the directory, where it does not exist; raise `ConfigError` where it holds anything."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        if any(out.iterdir()):
+            raise ConfigError(f"--out {out} is not empty; choose another directory.")
+    except OSError as error:
+        raise ConfigError(f"--out {out} cannot be written: {error.strerror}.") from error
+
+
+def _record_each(options: Recording, player: Player, episodes: int, stop: Requests) -> tuple[list[str], int]:
+    """A video for each episode; returns their names, and how many were cut short."""
+    from ringside.agents.agent import ROWS
+    from ringside.agents.video import VideoCanvas
+
+    names = [f"episode-{number:03}.{options.format}" for number in range(episodes)]
+    rate = player.screens_per_second * options.speed
+    cut = 0
+    for first in range(0, episodes, ROWS):
+        numbers = range(first, min(first + ROWS, episodes))
+        with ExitStack() as files:
+            canvases = [
+                files.enter_context(VideoCanvas(options.out / names[number], rate, options.scale)) for number in numbers
+            ]
+            for turns in player.perform(numbers):
+                if stop.count:
+                    return names[: numbers.stop], cut
+                for number, canvas, turn in zip(numbers, canvases, turns, strict=True):
+                    if turn is None:
+                        continue
+                    for screen, scene in turn.moments:
+                        canvas.show(screen, scene)
+                    if turn.over:
+                        print(f"{options.out / names[number]}: return {turn.moments[-1][1].total:,.10g}", flush=True)
+            cut += sum(canvas.file.full for canvas in canvases)
+    return names, cut
+
+
+def _record_montage(options: Recording, player: Player, episodes: int, stop: Requests) -> tuple[list[str], int]:
+    """One video of all episodes; returns its name, and how many were cut short."""
+    from ringside.agents.picture import Montage
+    from ringside.agents.video import open_moving_picture
+
+    name = f"montage.{options.format}"
+    montage: Montage | None = None
+    newest: dict[int, tuple[NDArray[np.uint8], Scene]] = {}
+    with open_moving_picture(options.out / name, player.screens_per_second * options.speed) as file:
+        for turns in player.perform(range(episodes)):
+            if stop.count:
+                break
+            playing = [(place, turn.moments) for place, turn in enumerate(turns) if turn is not None and turn.moments]
+            if montage is None:
+                height, width = playing[0][1][0][0].shape[:2]
+                montage = Montage(height, width, options.scale or 1, episodes)
+            for i in range(max(len(moments) for _, moments in playing)):
+                newest |= {place: moments[min(i, len(moments) - 1)] for place, moments in playing}
+                if file.wanted:
+                    for place, moment in newest.items():
+                        montage.place(place, *moment)
+                    newest.clear()
+                file.add(montage.picture)
+    return [name], int(file.full)

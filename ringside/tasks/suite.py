@@ -1,0 +1,316 @@
+"""The task `suite`: the same training on many games and seeds, one run after another, and a report of all.
+
+Each run is `launch.py` in a process of its own, so that nothing of one run is left in the next. What is done already is
+seen in the run directories alone: the same command goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from ringside.tasks.arguments import LAUNCHER, PROGRAM, Choices, config_of, parse_choices
+from ringside.tasks.game_lists import SUITES
+from shared.checkpoint.manifest import BEST_FILE, CHECKPOINTS
+from shared.config.run_schedule import sizes_of
+from shared.config.settings import ARITHMETIC, CONFIG_FILE, JUDGED, MAY_CHANGE_ON_RESUME, SUMMARY_FILE, Config
+from shared.errors import ConfigError
+from shared.files.atomic import read_object
+from shared.files.lock import locked
+from shared.machine.subprocesses import die_with
+from shared.process.ownership import PART, REPORT, SUITE_LOCK_FILE, require_writable_run
+from shared.process.signals import requests_heard
+from shared.process.stack_dumps import stacks_told_later
+from shared.text import command, flag_in, flag_of, nearest, words_of
+
+NOT_HERE = {"--game": "--games", "--env": "--games", "--seed": "--seeds", "--run-dir": "--out", "--resume": "--out"}
+"""Options of training that a suite sets itself, and by which of its own."""
+
+
+@dataclass(frozen=True)
+class Suite(Choices):
+    """The options of `suite`: those of training, but for what it says itself (`NOT_HERE`), and these."""
+
+    games: str = "atari5"
+    """atari5, atari26, atari57, or games separated by commas."""
+    seeds: int = 3
+    """Runs of each game, with the seeds 1, 2, ..."""
+    out: Path | None = None
+    """Directory of the runs and their report; default: runs/GAMES. The same directory and options go on with it."""
+    final_episodes: int | None = None
+    """Episodes of the evaluation after each run; default: as the protocol says, which may count steps instead."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of the suite."""
+
+    config: Config
+    """As it is to be run, resolved."""
+    directory: Path
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"{self.config.play.game}, seed {self.config.run.seed}"
+
+    @property
+    def finished(self) -> bool:
+        """Whether it was run to the end that is wanted now."""
+        summary, former = read_object(self.directory / SUMMARY_FILE), read_object(self.directory / CONFIG_FILE)
+        learn, steps = former.get("learn"), summary.get("steps")
+        wanted, planned = self.config.learn.total_steps, learn.get("total_steps") if isinstance(learn, dict) else None
+        if summary.get("finished") is not True or type(planned) is not int or type(steps) is not int:
+            return False
+        # Totals that round up to the same boundary are one: a resume would have nothing to play.
+        last = {sizes_of(self.config.with_settings(total_steps=total)).rounds for total in (wanted, planned)}
+        # The summary may be that of a shorter run which is being continued.
+        return steps >= wanted and len(last) == 1
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is a checkpoint to go on from."""
+        return any(self.directory.glob("checkpoints/checkpoint-*.json"))
+
+
+OPTIONS = Suite
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run all. Returns 1 when a run or an evaluation failed, or all was stopped before the end."""
+    for word in arguments:
+        flag = flag_in(word)
+        if flag in NOT_HERE:
+            raise ConfigError(f"A suite says itself what {flag} is: omit it and use {NOT_HERE[flag]}.")
+    options = parse_choices(
+        Suite,
+        arguments,
+        f"{PROGRAM} suite",
+        "Train on many games and seeds, one run after another, evaluate each by its protocol, and report. The same "
+        "command goes on where it was stopped.",
+    )
+    if options.seeds < 1:
+        raise ConfigError(f"--seeds {options.seeds} must be at least 1.")
+    if options.final_episodes is not None and options.final_episodes < 1:
+        raise ConfigError(f"--final-episodes {options.final_episodes} must be at least 1.")
+    if not options.run.checkpoint_replay:
+        raise ConfigError("--no-checkpoint-replay is not for suites: the runs of one that was stopped go on, exactly.")
+    games = games_of(options.games)
+    out = options.out or Path("runs") / (options.games if options.games in SUITES else "-".join(games)[:80])
+    jobs = jobs_of(options, games, out)
+    with _owned(out):
+        return _Steward(options, jobs, out).run()
+
+
+def games_of(words: str) -> list[str]:
+    """The games of a list's name, or of names separated by commas. Raises `ConfigError`."""
+    from actors.env import EnvError
+    from actors.envs.atari import game_name
+
+    names = SUITES.get(words) or [name.strip() for name in words.split(",") if name.strip()]
+    if not names:
+        raise ConfigError(f"--games {words!r} names no game; say {', '.join(SUITES)}, or games separated by commas.")
+    try:
+        return list(dict.fromkeys(game_name(name) for name in names))
+    except EnvError as error:
+        if len(names) == 1:
+            raise ConfigError(
+                f"--games {words} is neither a list of games ({', '.join(SUITES)}) nor a game{nearest(words, SUITES)}"
+            ) from error
+        raise ConfigError(f"--games {words}: {error}") from error
+
+
+def jobs_of(options: Suite, games: Sequence[str], out: Path) -> list[Job]:
+    """Every run, each seed of all games before the next seed.
+
+    Raises:
+        ConfigError: the settings cannot work, or a directory holds a run of other settings.
+    """
+    from ringside import api
+
+    plain = config_of(options).with_settings(run_dir=out)
+    resolved = api.check(plain.with_settings(game=games[0])).config
+    jobs = []
+    for seed in range(1, options.seeds + 1):
+        for game in games:
+            directory = out / f"{game}-{seed}"
+            jobs.append(Job(resolved.with_settings(game=game, seed=seed, run_dir=directory), directory))
+    for job in jobs:
+        require_writable_run(job.directory, "--out")
+        if os.path.exists(job.directory / CONFIG_FILE):
+            _require_same(job)
+    return jobs
+
+
+def _require_same(job: Job) -> None:
+    """Raise `ConfigError` unless a directory's run is, or can become, that of the job."""
+    sections = read_object(job.directory / CONFIG_FILE)
+    if not sections:
+        raise ConfigError(f"{job.directory / CONFIG_FILE} is damaged: it holds no JSON object. Name another --out.")
+    try:
+        former = Config.from_json(sections)
+    except ConfigError as error:
+        raise ConfigError(f"{job.directory} cannot be continued: {error} Name another --out.") from error
+    if former.experiment() != job.config.experiment():
+        wanted, found = job.config.to_flat(), former.to_flat()
+        names = wanted.keys() - MAY_CHANGE_ON_RESUME - ARITHMETIC
+        differing = [flag_of(name) for name in sorted(names) if wanted[name] != found[name]]
+        raise ConfigError(
+            f"{job.directory} holds a run with other settings ({', '.join(differing)}): name another --out, or say the "
+            "same options again."
+        )
+
+
+class _Steward:
+    """Runs the jobs in order, and passes on what it is told by signals."""
+
+    def __init__(self, options: Suite, jobs: Sequence[Job], out: Path) -> None:
+        self._options = options
+        self._jobs = jobs
+        self._out = out
+        self._child: subprocess.Popen[bytes] | None = None
+        self._stopped = False
+        self._failed: list[str] = []
+
+    def run(self) -> int:
+        """All jobs and the report. Returns the exit code."""
+        with requests_heard(self._pass_on):
+            for number, job in enumerate(self._jobs, start=1):
+                if not self._stopped:
+                    self._do(job, f"[{number}/{len(self._jobs)}] {job.name}")
+        if self._stopped:
+            print(
+                f"Stopped. The same command goes on where it was; a report of what there is: {self._report_command()}"
+            )
+            return 1
+        for sentence in self._failed:
+            print(f"{PROGRAM}: {sentence}", file=sys.stderr)
+        self._report()
+        return 1 if self._failed else 0
+
+    def _do(self, job: Job, title: str) -> None:
+        """One job: training as far as it is still to be done, and its evaluations."""
+        if job.finished:
+            print(f"{title}: finished already.", flush=True)
+        else:
+            print(f"{title}: {'goes on' if job.begun else 'begins'} in {job.directory}.", flush=True)
+            code = self._spawn(self._training(job), aside=False)
+            if self._stopped:
+                return
+            if code != 0 or not job.finished:
+                why = f"exit code {code}" if code else "it was stopped before its end"
+                self._failed.append(f"{job.name} was not finished: {why}. Its logs are in {job.directory / 'logs'}.")
+                return
+        for kind, (load, version) in weights_of(job.directory).items():
+            if not self._stopped:
+                self._evaluate(job, title, kind, load, version)
+
+    def _training(self, job: Job) -> list[str]:
+        """The words of `launch.py` for a run."""
+        from ringside import api
+
+        defaults = api.starting_point(self._options.preset, None).to_flat()
+        given = config_of(self._options).to_flat()
+        words = ["--resume", str(job.directory)] if job.begun else ["--preset", self._options.preset]
+        own = {"game", "seed", "run_dir", "resume", *(["init_from"] if job.begun else [])}
+        chosen = {name: value for name, value in given.items() if value != defaults[name] and name not in own}
+        words += words_of(**chosen)
+        play, run = job.config.play, job.config.run
+        if job.begun:  # it keeps its own number of steps, unless told otherwise
+            return [*words, "--total-steps", str(job.config.learn.total_steps)]
+        return [*words, "--game", play.game, "--seed", str(run.seed), "--run-dir", str(job.directory)]
+
+    def _evaluate(self, job: Job, title: str, kind: str, load: Path, version: int) -> None:
+        """Evaluate weights by the protocol, unless that was done for just these."""
+        from shared.config.protocols import PROTOCOLS
+
+        target = job.directory / JUDGED[kind]
+        protocol = PROTOCOLS[job.config.play.protocol]
+        steps = None if self._options.final_episodes else protocol.eval_steps
+        episodes = self._options.final_episodes or protocol.eval_episodes
+        former = read_object(target)
+        name, wanted = ("episodes", episodes) if steps is None else ("eval_steps", steps)
+        if (former.get("version"), former.get(name)) == (version, wanted):
+            return
+        print(f"{title}: evaluation of the {kind} weights, {wanted:,} {name.removeprefix('eval_')}.", flush=True)
+        beside = target.with_suffix(PART)
+        words = ["eval", "--load", str(load), *words_of(episodes=None if steps else episodes), "--json", str(beside)]
+        code = self._spawn([*words, "--device", job.config.machine.device], aside=True)
+        if code == 0:
+            beside.replace(target)
+        elif not self._stopped:
+            self._failed.append(f"The {kind} weights of {job.name} could not be evaluated: exit code {code}.")
+
+    def _spawn(self, words: Sequence[str], *, aside: bool) -> int:
+        """Run `launch.py` with these words to its end, and return its exit code; below 0: by a signal.
+
+        It ends, gracefully, should this process be killed. `aside`: a Ctrl-C of the terminal does not reach it.
+        """
+        if self._stopped:
+            return -signal.SIGTERM
+        end = partial(die_with, os.getpid(), signal.SIGTERM)
+        command = [sys.executable, str(LAUNCHER), *words]
+        with stacks_told_later():
+            self._child = subprocess.Popen(command, start_new_session=aside, preexec_fn=end)
+        try:
+            if self._stopped:  # it was, before there was anybody to tell
+                self._child.terminate()
+            return self._child.wait()
+        finally:
+            self._child = None
+
+    def _pass_on(self, number: int) -> None:
+        """Have the run, which saves itself, stop, too; nothing else is begun then."""
+        self._stopped = True
+        if self._child is not None:
+            self._child.send_signal(signal.SIGTERM)  # a run takes two signals within a second for one
+
+    def _report(self) -> None:
+        """The report of all that was finished, if that is anything."""
+        from ringside.tasks.report import write_report
+
+        found = [job.directory for job in self._jobs if job.finished]
+        if found:
+            page, left_out = write_report(found, self._out / REPORT)
+            for sentence in left_out:
+                print(f"{PROGRAM}: {sentence}", file=sys.stderr)
+            print(f"The report is in {page}.")
+
+    def _report_command(self) -> str:
+        return f"{command('report', str(self._out))}/*-*"
+
+
+def weights_of(run_dir: Path) -> dict[str, tuple[Path, int]]:
+    """What there is to evaluate of a finished run: what to load, and which version that is, by kind."""
+    from shared.checkpoint.manifest import find_checkpoint, plain_field
+    from shared.checkpoint.weights_file import read_weights_metadata
+    from shared.errors import CheckpointError
+
+    found: dict[str, tuple[Path, int]] = {}
+    try:
+        found["final"] = (run_dir, find_checkpoint(run_dir).boundary)
+        best = run_dir / CHECKPOINTS / BEST_FILE
+        if os.path.lexists(best):
+            found["best"] = (best, plain_field(read_weights_metadata(best), "version", int, BEST_FILE))
+    except (CheckpointError, OSError):
+        found.setdefault("final", (run_dir, -1))  # let the evaluation itself say what is wrong
+    return found
+
+
+@contextmanager
+def _owned(out: Path) -> Iterator[None]:
+    """Make the directory of a suite, and keep every other suite out of it while this one lives."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--out {out} cannot be written: {error.strerror}.") from error
+    require_writable_run(out, "--out")
+    with locked(out / SUITE_LOCK_FILE, "--out", "a suite that is still going on"):
+        yield

@@ -1,0 +1,137 @@
+"""The task `train`, which is what the command does when it is told no other."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ringside.tasks.arguments import PROGRAM, Choices, config_of, parse_choices
+from shared.config.settings import Config
+from shared.config.trust import resume_words
+from shared.errors import ConfigError
+from shared.process.signals import ignore_requests, requests_heard
+from shared.text import command, printable
+
+
+@dataclass(frozen=True)
+class Limits:
+    """A control group for the run."""
+
+    cgroup: bool = False
+    """Start the run as one systemd scope: everything in it ends with it."""
+    cpus: float | None = None
+    """With --cgroup: processor time that the run may use, in cores."""
+    memory: str | None = None
+    """With --cgroup: memory that the run may use, like 16G; too much has one of its processes killed."""
+
+
+@dataclass(frozen=True)
+class Training(Choices):
+    """The options of `train`."""
+
+    limits: Limits = field(default_factory=Limits)
+
+
+def configuration(arguments: Sequence[str]) -> Config:
+    """What the options say, unchecked. Raises `ConfigError`; exits with code 2 on an unknown word."""
+    return config_of(_parse(arguments))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Train an agent. Returns 1 when the run ended early through a fault."""
+    options = _parse(arguments)
+    _confine(options.limits)
+    from ringside import api
+
+    plan = api.plan(config_of(options))
+    from ringside.watch.display import open_display
+    from ringside.watch.status import Status
+    from shared.errors import RunFailed
+    from shared.memory.arena import ArenaError
+
+    begun = False
+
+    def show(status: Status) -> None:
+        nonlocal begun
+        begun = True  # from here on the run itself answers signals; those that come after it come too late
+        display.show(status)
+
+    def hear(number: int) -> None:
+        if not begun:
+            raise KeyboardInterrupt
+
+    try:
+        with requests_heard(hear), open_display(plain=plan.config.run.plain) as display:
+            summary = api.run(plan, show, display.note)
+    except ArenaError as error:
+        raise ConfigError(str(error)) from error
+    except RunFailed as error:
+        print(printable(f"{PROGRAM}: {error}"), file=sys.stderr)
+        print(printable(how_to_continue(plan.config)), file=sys.stderr)
+        return 1
+    finally:
+        if begun:
+            ignore_requests()
+    mean = summary["mean_return_100"]
+    print(
+        f"{'Finished' if summary['finished'] else 'Stopped'} after {summary['steps']:,} steps and "
+        f"{summary['updates']:,} updates in {summary['seconds']:,.0f} s"
+        + (f", mean return of the last episodes {mean:.2f}" if mean is not None else "")
+        + printable(f". Everything is in {plan.config.run.run_dir}.")
+    )
+    if not summary["finished"]:
+        print(printable(how_to_continue(plan.config)))
+    return 0
+
+
+def how_to_continue(config: Config) -> str:
+    """The sentence that says what to type after a run that did not come to its end, by what its directory holds."""
+    from shared.checkpoint.manifest import CHECKPOINTS, manifests_in, newest_usable
+    from shared.errors import CheckpointError
+
+    run_dir = config.run.run_dir
+    assert run_dir is not None, "the configuration is not resolved"
+    checkpoints = run_dir / CHECKPOINTS
+    if not checkpoints.is_dir() or not manifests_in(checkpoints):
+        return "Nothing was saved: the run ended before its first checkpoint. The same command starts it again."
+    try:
+        checkpoint = newest_usable(run_dir, lambda manifest: manifest)
+    except CheckpointError as error:
+        return f"It cannot be resumed: {error}"
+    if checkpoint.has_replay:
+        return f"Continue it with: {command(*resume_words(config))}"
+    played = ("--game", config.play.game) if config.play.env is None else ("--env", config.play.env)
+    begin = command("--init-from", str(run_dir), *played)
+    return f"It was saved without its replay and cannot be resumed. Start a new run from its weights with: {begin}"
+
+
+def _parse(arguments: Sequence[str]) -> Training:
+    from ringside.tasks import TASKS
+
+    others = ", ".join(task for task in TASKS if task != "train")
+    return parse_choices(
+        Training,
+        arguments,
+        PROGRAM,
+        "Train an Atari agent. A step is one action of the agent, four frames of the emulator. Other tasks, as the "
+        f"first word: {others}; python {PROGRAM} TASK --help explains one.",
+    )
+
+
+def _confine(limits: Limits) -> None:
+    """With --cgroup: go on in a scope and, once there, say which limits are really in force."""
+    if not limits.cgroup:
+        if limits.cpus is not None or limits.memory is not None:
+            raise ConfigError("--cpus and --memory limit the run's control group: say --cgroup, too.")
+        return
+    from ringside.cgroup import scope
+    from shared.machine.control_groups import in_force
+
+    asked = scope.limits_of(limits.cpus, limits.memory)
+    if not scope.inside():
+        scope.enter(asked, [sys.executable, *sys.orig_argv[1:]])
+    found = in_force()
+    print(f"In force: {found}.", flush=True)
+    for sentence in asked.missing(found):
+        print(f"{PROGRAM}: {sentence}", file=sys.stderr)

@@ -1,0 +1,87 @@
+"""The task `watch`: a page that shows a run as it plays. The page itself is in `watch/page/`."""
+
+from __future__ import annotations
+
+import os
+import webbrowser
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from tempfile import TemporaryDirectory
+from threading import Thread
+
+from tyro.conf import Positional
+
+from ringside.tasks.arguments import PROGRAM, parse
+from shared.process.signals import ignore_requests, requests_heard
+from shared.text import printable
+
+LEAST_URGENT = 19
+"""Niceness of the page's process: everything in a run goes before it."""
+
+
+@dataclass(frozen=True)
+class Watching:
+    """The options of `watch`."""
+
+    run: Positional[Path | None] = None
+    """Directory of the run; default: the newest that goes on under runs/, else the newest of all."""
+    port: int = 0
+    """Port on this machine's loopback; 0: whichever is free."""
+    open: bool = False
+    """Open the page in this machine's browser."""
+
+
+OPTIONS = Watching
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Serve the page until Ctrl-C, SIGTERM or SIGHUP."""
+    options = parse(
+        Watching,
+        arguments,
+        f"{PROGRAM} watch",
+        "A page in the browser that shows a run as it plays: its envs, curves and roles. It only looks on: open or "
+        "closed, it changes nothing in the run.",
+    )
+    from ringside.watch.attach import newest_run
+    from ringside.watch.page.server import listen, serve
+    from ringside.watch.page.source import Source
+
+    listening = listen(options.port)
+    source = Source(options.run or newest_run())
+    addresses: SimpleQueue[str] = SimpleQueue()
+    with suppress(KeyboardInterrupt), requests_heard(_stop), ExitStack() as stack:
+        if options.open:  # in a thread that was there before this one became the least urgent, which a browser inherits
+            page = Path(stack.enter_context(TemporaryDirectory(prefix="ringside-watch-"))) / "page.html"
+            Thread(target=_open_page, args=(addresses, page), daemon=True).start()
+        stack.callback(ignore_requests)  # while the directory is removed
+        os.nice(LEAST_URGENT)
+
+        def ready(address: str) -> None:
+            goes_on = "" if source.lives else ", which has ended: what its files tell"
+            words = f"{source.run_dir}{goes_on}\n  {address}\nCtrl-C ends the page; the run goes on without it."
+            print(printable(words), flush=True)
+            addresses.put(address)
+
+        serve(source, listening, ready)
+    return 0
+
+
+def _stop(number: int) -> None:
+    """End the page, as Ctrl-C does."""
+    raise KeyboardInterrupt
+
+
+def _open_page(addresses: SimpleQueue[str], page: Path) -> None:
+    """Open the address that comes, by way of a page that leads there and only its owner can read.
+
+    The address has the key of the run in it, and the words that a browser is started with can be read by everybody.
+    """
+    address = addresses.get()
+    page.touch(mode=0o600)
+    page.write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={address}">\n')
+    if not webbrowser.open(page.as_uri()):
+        print("No browser was found here: open the address yourself.", flush=True)

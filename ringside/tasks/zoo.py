@@ -1,0 +1,193 @@
+"""The task `zoo`: the trained agents that the repository brings along, and adding one."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ringside.tasks.arguments import PROGRAM, parse
+from shared.config.settings import FRAME_SKIP
+from shared.errors import ConfigError
+
+if TYPE_CHECKING:
+    from shared.checkpoint.weights_file import StoredWeights
+
+
+@dataclass(frozen=True)
+class Zoo:
+    """The options of `zoo`."""
+
+    add: Path | None = None
+    """A run directory, or a checkpoint or file of weights in one, to make an entry of; without it, list the entries."""
+    env: str | None = None
+    """With --add: the env that the agent was trained on, where that is module:factory or module:Id-v0."""
+    name: str | None = None
+    """With --add: what to call it; default: its game."""
+    device: str | None = None
+    """With --add: where to evaluate it: auto, cpu, cuda or cuda:N; default: auto."""
+
+
+OPTIONS = Zoo
+
+
+def main(arguments: Sequence[str]) -> int:
+    """List the entries or add one."""
+    options = parse(Zoo, arguments, f"{PROGRAM} zoo", "Agents that come with the repository: list them, or add one.")
+    if options.add is not None:
+        return _add(options.add, options.env, options.name, options.device or "auto")
+    from ringside.zoo.catalogue import names
+    from shared.text import command
+
+    for flag, value in (("--env", options.env), ("--name", options.name), ("--device", options.device)):
+        if value is not None:
+            raise ConfigError(f"{flag} is about what --add adds: say --add RUN, too.")
+    for name in names():
+        print(_line(name))
+    print(f"Watch one with: {command('play', '--load', names()[0])}" if names() else "The zoo is empty.")
+    return 0
+
+
+def _line(name: str) -> str:
+    """An entry in a line."""
+    from ringside.zoo.catalogue import EVALUATION, SUMMARY, ZOO
+    from shared.files.atomic import read_json
+
+    found = read_json(ZOO / name / EVALUATION)
+    steps = _steps(found["version"], read_json(ZOO / name / SUMMARY))
+    return (
+        f"{name}: {found['game']}, protocol {found['protocol']}, mean {found['mean']:.2f} +- {found['sd']:.2f} of "
+        f"{found['episodes']} episodes, trained for {steps:,} steps"
+    )
+
+
+def _add(source: Path, env: str | None, name: str | None, device: str) -> int:
+    """Make an entry: copy the weights and the run's summary, evaluate, write down how it was trained."""
+    import json
+    import re
+    import shutil
+    import tempfile
+
+    from ringside import api
+    from ringside.agents.agent import weights_at
+    from ringside.zoo.catalogue import EVALUATION, MOST_BYTES, README, SUMMARY, WEIGHTS, ZOO
+    from shared.checkpoint.weights_file import weights_file
+
+    weights = weights_at(source, env)
+    config, summary = _run_of(source)
+    played = config.get("env") or config.get("game")
+    if played != weights.game:
+        raise ConfigError(f"--add {source}: the weights are of {weights.game}, but their run is of {played!r:.120}.")
+    name = name or weights.game
+    if not re.fullmatch(r"[a-z0-9_]+", name):
+        raise ConfigError(f"--name {name} must be of small letters, digits and underscores.")
+    if (ZOO / name).exists():
+        raise ConfigError(f"The zoo has a {name} already; remove {ZOO / name}, or choose another --name.")
+    command = command_of(config, _steps(weights.version, summary))
+    with tempfile.TemporaryDirectory(dir=ZOO, prefix=".") as scratch:
+        entry = Path(scratch) / name
+        entry.mkdir()
+        shutil.copyfile(weights_file(source), entry / WEIGHTS)
+        if (entry / WEIGHTS).stat().st_size > MOST_BYTES:
+            raise ConfigError(f"The weights are larger than the {MOST_BYTES / 1e6:.0f} MB that they may have.")
+        evaluation = api.evaluate(entry / WEIGHTS, env=env, device=device)
+        for file, content in ((SUMMARY, summary), (EVALUATION, evaluation)):
+            (entry / file).write_text(json.dumps(content, indent=1) + "\n")
+        (entry / README).write_text(_readme(name, weights, env, command, summary, evaluation))
+        entry.rename(ZOO / name)
+    print(_line(name))
+    print(f"It is in {ZOO / name}.")
+    return 0
+
+
+def _steps(version: int, summary: dict[str, Any]) -> int:
+    """Steps after which these weights were there; the run may have gone on."""
+    return int(version * summary["steps"] // max(1, summary["rounds"]))
+
+
+def _run_of(source: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The flat settings and the summary of the run that `source` is or is in."""
+    from ringside.zoo.catalogue import SUMMARY
+    from shared.config.settings import CONFIG_FILE, flat_of
+    from shared.files.atomic import read_object
+
+    for run in (source, *source.absolute().parents[:2]):
+        if not os.path.isfile(run / CONFIG_FILE) or not os.path.isfile(run / SUMMARY):
+            continue
+        sections, summary = read_object(run / CONFIG_FILE), read_object(run / SUMMARY)
+        if not sections or not summary or not all(isinstance(values, dict) for values in sections.values()):
+            raise ConfigError(f"--add {source}: the {CONFIG_FILE} or {SUMMARY} of the run is damaged.")
+        return flat_of(sections), summary
+    raise ConfigError(
+        f"--add {source} is in no run directory with a {CONFIG_FILE} and a {SUMMARY} of a run that ended."
+    )
+
+
+def command_of(settings: dict[str, Any], total_steps: int) -> str:
+    """The command that trains with these flat settings for so many steps: what differs from the nearest preset.
+
+    Raises `ConfigError` when the settings are not of this version, or weights of another run stood at the beginning.
+    """
+    from shared.config.presets import PRESETS
+    from shared.config.protocols import PROTOCOLS, eval_rules
+    from shared.config.settings import MAY_CHANGE_ON_RESUME, Config
+    from shared.network_spec import atoms_of
+    from shared.text import words_of
+
+    if settings.get("init_from") is not None:
+        raise ConfigError("The run began with the weights of another (--init-from); one command does not train it.")
+    wanted = {name: value for name, value in settings.items() if name not in MAY_CHANGE_ON_RESUME}
+    wanted["total_steps"] = total_steps
+    if not wanted.keys() <= Config().to_flat().keys():
+        raise ConfigError("The run was configured by another version of Ringside.")
+    # Whatever answers these the same way everywhere need not be said.
+    told = Config().with_settings(**(wanted | {"atoms": None, "eval_epsilon": None, "eval_max_frames": None}))
+    rules = eval_rules(told.play, told.evaluate)
+    answers = {
+        "atoms": atoms_of(told.extend),
+        "eval_episodes": PROTOCOLS[wanted["protocol"]].eval_episodes,
+        "eval_epsilon": rules.epsilon,
+        "eval_max_frames": rules.max_frames,
+    }
+    choices = []
+    for preset, config in PRESETS.items():
+        known = {name: answers.get(name) if value is None else value for name, value in config.to_flat().items()}
+        different = {name: value for name, value in wanted.items() if value not in (None, known[name])}
+        choices.append((len(different), preset, different))
+    _, preset, different = min(choices)
+    flags = {"preset": preset} if preset != "nature" else {}
+    return shlex.join(["python", "launch.py", *words_of(**flags, **different)])
+
+
+def _readme(
+    name: str,
+    weights: StoredWeights,
+    env: str | None,
+    command: str,
+    summary: dict[str, Any],
+    evaluation: dict[str, Any],
+) -> str:
+    """What stands beside the weights."""
+    named = "" if env is None else f" --env {env}"
+    steps = _steps(weights.version, summary)
+    hours = summary["seconds"] / 3600
+    epsilon, mean, sd, episodes = (evaluation[key] for key in ("eval_epsilon", "mean", "sd", "episodes"))
+    return f"""# {name}
+
+The network `{weights.network.name}`, trained on {weights.game} under the protocol `{weights.protocol}`
+for {steps:,} steps ({FRAME_SKIP * steps:,} frames) with
+
+    {command}
+
+The run played {summary["steps"]:,} steps in {hours:.1f} hours (`summary.json`). By the rules of the run, with
+epsilon {epsilon:g}, the agent returns {mean:.2f} +- {sd:.2f} in {episodes} episodes (`evaluation.json`):
+
+    python launch.py eval --load zoo/{name}{named} --seed {evaluation["seed"]}
+
+Watch it with
+
+    python launch.py play --load zoo/{name}{named}
+"""

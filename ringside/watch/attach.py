@@ -1,0 +1,128 @@
+"""Looking on from outside: which run, what it is, and its memory, mapped for reading alone.
+
+Nobody in a run knows of a looker-on: it opens the region through the launcher's entry in /proc, which the kernel grants
+to the same user (and root) only, and maps it without the right to write. It rings no bell and takes no lock, so it may
+be slow, stopped or killed, and the run does not notice.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import ExitStack
+from pathlib import Path
+
+from shared.config import validate
+from shared.config.settings import CONFIG_FILE, Config
+from shared.errors import ConfigError, FileError
+from shared.files.atomic import read_json
+from shared.memory.layout import LayoutError
+from shared.memory.run_memory import Memory, Plan
+from shared.process.live import LIVE_FILE, Live, LiveError
+from shared.text import nearest
+
+RUNS = Path("runs")
+"""Where runs lie unless they are told otherwise."""
+_REGION = "/memfd:ringside"
+
+
+def newest_run(runs: Path = RUNS) -> Path:
+    """The run under `runs` that began last among those that go on; where none does, the last of all.
+
+    Raises `ConfigError` when there is no run.
+    """
+    found = []
+    try:
+        for pattern in (f"*/{CONFIG_FILE}", f"*/*/{CONFIG_FILE}"):  # the latter are of a suite
+            for config in runs.glob(pattern):
+                if not config.is_symlink():
+                    found.append((_goes_on(config.parent), config.lstat().st_mtime, config.parent))
+    except PermissionError as error:
+        raise ConfigError(_not_yours(runs)) from error
+    if not found:
+        raise ConfigError(f"There is no run under {runs.absolute()}: name the directory of one.")
+    return max(found)[2]
+
+
+def _goes_on(run_dir: Path) -> bool:
+    try:
+        return Live.read(run_dir) is not None
+    except (LiveError, OSError):
+        return False
+
+
+def read_config(run_dir: Path) -> Config:
+    """The configuration of a run. Raises `ConfigError` when there is none that this program and this user can read."""
+    path = run_dir / CONFIG_FILE
+    try:
+        if not os.path.isdir(run_dir):  # which raises for no path
+            near = nearest(run_dir.name, [each.name for each in run_dir.parent.glob("*/")])
+            raise ConfigError(f"There is no run {run_dir}{near if '?' in near else ': name its directory.'}")
+        sections = read_json(path)
+    except FileNotFoundError:
+        raise ConfigError(f"{run_dir} is not a run: it has no {CONFIG_FILE}. Name the directory of a run.") from None
+    except PermissionError as error:
+        raise ConfigError(_not_yours(run_dir)) from error
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
+    except FileError as error:
+        raise ConfigError(f"{run_dir} cannot be watched. {error}") from error
+    try:
+        config = Config.from_json(sections)
+        validate.recorded(config)
+        return config
+    except ConfigError as error:
+        raise ConfigError(f"{run_dir} cannot be watched. {error}") from error
+
+
+def attach(run_dir: Path, config: Config) -> tuple[Memory, Live] | None:
+    """The memory of a living run, read-only, and its launcher; None when the run has ended, or has not begun yet.
+
+    Close the memory's arena when the run ends, and forget the memory: until then the kernel keeps all of it.
+
+    Raises `ConfigError` when the run is another user's or of another format.
+    """
+    try:
+        live = Live.read(run_dir)
+        return None if live is None else (_map(config, live), live)
+    except (FileNotFoundError, ProcessLookupError):
+        return None  # it has just ended
+    except PermissionError as error:
+        raise ConfigError(_not_yours(run_dir)) from error
+    except OSError as error:
+        raise ConfigError(f"{run_dir} cannot be watched: {error.strerror}.") from error
+    except (LiveError, LayoutError) as error:
+        raise ConfigError(f"{run_dir} cannot be watched. {error}") from error
+
+
+def _map(config: Config, live: Live) -> Memory:
+    plan = _plan(config, len(live.action_names))
+    link = f"/proc/{live.process}/fd/{live.descriptor}"
+    if not os.readlink(link).startswith(_REGION):
+        raise LayoutError(f"Its {LIVE_FILE} leads to something that is not the memory of a run.")
+    descriptor = os.open(link, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with ExitStack() as unless_attached:
+        unless_attached.callback(os.close, descriptor)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise LayoutError(f"Its {LIVE_FILE} leads to something that is not the memory of a run.")
+        memory = Memory.attach(descriptor, plan, writable=False)
+        unless_attached.pop_all()
+    return memory
+
+
+def _plan(config: Config, actions: int) -> Plan:
+    """The plan that a launcher made of this configuration. Raises `LayoutError` when it cannot have been one."""
+    machine = config.machine
+    answers = [machine.actors, machine.inference_batch, config.extend.atoms, config.run.run_dir]
+    answers += [config.evaluate.eval_episodes] if config.evaluate.eval_every_steps else []
+    if None in answers or not actions:
+        raise LayoutError(f"Its {CONFIG_FILE} leaves open what a launcher fills in.")
+    try:
+        validate.resolved(config)
+    except ConfigError as error:
+        raise LayoutError(f"Its {CONFIG_FILE} is not the configuration of a run: {error}") from error
+    return Plan(config, actions)
+
+
+def _not_yours(path: Path) -> str:
+    return f"{path} belongs to another user, who alone can look on: ask for it to be watched there."

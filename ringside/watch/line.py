@@ -1,0 +1,103 @@
+"""A run's status in words: numbers that a person reads, and a line of them."""
+
+from __future__ import annotations
+
+from ringside.watch.status import CheckpointStatus, Status
+from shared.text import count
+
+UNKNOWN = "–"
+
+
+def whole(value: float | None) -> str:
+    """A whole number with separators: 1,234,567."""
+    return UNKNOWN if value is None else f"{value:,.0f}"
+
+
+def short(value: float) -> str:
+    """A large number in few characters: 950, 9.98k, 6.15M."""
+    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= limit:
+            return f"{value / limit:.3g}{unit}" if abs(value) < 999.5 * limit else f"{value / limit:,.0f}{unit}"
+    return f"{value:.0f}"
+
+
+def clock(seconds: float | None) -> str:
+    """A span of time: 0:00:07, 12:34:56, 3 d 04:05."""
+    if seconds is None:
+        return UNKNOWN
+    minutes, second = divmod(int(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    return f"{days} d {hour:02}:{minute:02}" if days else f"{hour}:{minute:02}:{second:02}"
+
+
+def number(value: float | None, digits: int = 1) -> str:
+    """A number with a fixed count of decimals."""
+    return UNKNOWN if value is None else f"{value:,.{digits}f}"
+
+
+def figure(value: float | None) -> str:
+    """A number of unknown size, with three significant digits."""
+    return UNKNOWN if value is None else f"{value:.3g}"
+
+
+def saved(checkpoint: CheckpointStatus) -> str:
+    """Clock, size and duration of a checkpoint."""
+    return f"at {short(checkpoint.steps)} ({checkpoint.bytes / 1e6:,.1f} MB in {checkpoint.seconds:.1f} s)"
+
+
+def pace(status: Status, steps: str, frames: str) -> str:
+    """The speed in both units, each put into its words; frames only where they are known to be so many a step."""
+    return steps.format(whole(status.steps_per_second)) + (
+        frames.format(whole(status.frames_per_second)) if status.frames is not None else ""
+    )
+
+
+def left(status: Status) -> str:
+    """The time left; "at least" while nobody can know more."""
+    at_least = "at least " if status.time_left_at_least and status.time_left is not None else ""
+    return f"{at_least}{clock(status.time_left)}"
+
+
+def taken(status: Status) -> str:
+    """The cores that other programs use and a hypervisor takes: 0.9 of 2 cores; 0.9, 0.2 stolen, of 2."""
+    if status.others is None:
+        return UNKNOWN
+    if status.stolen and status.stolen >= 0.05:
+        return f"{status.others:.1f}, {status.stolen:.1f} stolen, of {status.usable_cores}"
+    return f"{status.others:.1f} of {count(status.usable_cores, 'core')}"
+
+
+def line(status: Status) -> str:
+    """Everything that matters in one line, the same words in the same order every time."""
+    parts = [
+        clock(status.elapsed),
+        f"{share(status):.1%}",
+        f"{whole(status.steps)} steps",
+        pace(status, "{} steps/s", " ({} frames/s)"),
+        f"{whole(status.updates_per_second)} updates/s",
+        f"samples/step {number(status.samples_per_step, 2)} of {number(status.samples_asked, 2)}",
+        f"epsilon {number(status.epsilon, 3)}",
+        f"return {number(status.mean_return_100)} (best {number(status.best_return, 0)}, "
+        f"{whole(status.episodes)} episodes)",
+        f"loss {figure(status.loss)}",
+        f"Q {figure(status.mean_q)}",
+    ]
+    if status.evaluation:
+        parts.append(f"evaluation {number(status.evaluation.mean_return)} at {short(status.evaluation.steps)}")
+    if status.checkpoint:
+        parts.append(f"checkpoint {saved(status.checkpoint)}")
+    if status.verdict and status.verdict.share is not None:
+        parts.append(f"limit {status.verdict.limit} ({status.verdict.share:.0%})")
+    if status.others is not None:
+        parts.append(f"others {taken(status)}")
+    restarts = sum(role.restarts for role in status.roles)
+    if restarts:
+        parts.append(f"restarts {restarts}")
+    parts.append(f"left {left(status)}")
+    return "  ".join(parts)
+
+
+def share(status: Status) -> float:
+    """How much of the run is done, in [0, 1]."""
+    return min(1.0, status.steps / status.total_steps) if status.total_steps else 0.0

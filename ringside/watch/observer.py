@@ -1,0 +1,198 @@
+"""Looking on: makes a `Status` of the shared memory. Reads only.
+
+Every read may be a moment stale: the next look is right, and nothing but the display hangs on it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ringside.recording.evaluation_status import EvaluationStatus
+from ringside.recording.load import NEWEST, Sample, load_between
+from ringside.recording.totals import Totals
+from ringside.watch.health import returns_outside, screens_alike
+from ringside.watch.status import CheckpointStatus, Status
+from shared.files import disk_trouble
+from shared.machine.facts import usable_cores
+from shared.memory.board import METRIC_SPANS, METRICS
+from shared.memory.run_memory import Memory
+
+WINDOW_SECONDS = 60.0
+"""Over how long speeds and busy shares are taken: some rounds, so that their rhythm does not show."""
+SAMPLE_SECONDS = 1.0
+"""Between two samples."""
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A run that is resumed, as its checkpoint and records tell it."""
+
+    boundary: int
+    totals: Totals
+
+
+class _Told(NamedTuple):
+    """As of `Totals`."""
+
+    episodes: int
+    mean_return_100: float | None
+    best_return: float | None
+    evaluation: EvaluationStatus | None
+
+
+class Observer:
+    """Looks at one run; remembers some samples, for speeds."""
+
+    def __init__(self, memory: Memory, restored: Restored | None = None) -> None:
+        """`restored`: shown until the scribe has put the same into memory."""
+        self._restored = restored
+        self._first_committed: int | None = None
+        self._memory = memory
+        self._config = memory.plan.config
+        self._cores = usable_cores()
+        self._begun = time.monotonic()
+        self._samples: deque[Sample] = deque()
+        self._first_steps = 0
+        self._prepared = False
+        newest = Sample(memory.board.samples[NEWEST])
+        if newest.at:  # the run has gone on for some time: who comes later need not wait for a speed
+            self._samples.append(newest)
+            self._prepared = True
+
+    def look(self) -> Status:
+        """The run now. Costs some hundred microseconds."""
+        board, sizes, config = self._memory.board, self._memory.sizes, self._config
+        now = time.monotonic()
+        prepared = bool(board.prepared[0])  # read before the steps that it says are there
+        current = Sample.take(self._memory, round(now * 1e9))
+        if not self._samples or current.at - self._samples[-1].at >= SAMPLE_SECONDS * 1e9:
+            self._keep(current, prepared)
+        load = load_between(self._memory, self._samples[0], self._samples[-1], self._cores)
+        committed, steps, updates = max(0, board.committed), current.steps, current.updates
+        speed = load.steps_per_second
+        told: _Told | Totals = self._told()
+        if not prepared and self._restored is not None:
+            committed, told = self._restored.boundary, self._restored.totals
+            steps, updates = committed * sizes.round_steps, sizes.updates_before(committed)
+        elif prepared and self._first_committed is None:
+            self._first_committed = committed
+        total = sizes.rounds * sizes.round_steps
+        learning_steps = steps - sizes.first_learning_round * sizes.round_steps
+        learning = updates > 0
+        frames = config.play.frames_per_step
+        known = self._figures(committed)
+        assert config.run.run_dir is not None, "the configuration is not resolved"
+        return Status(
+            game=config.play.env or config.play.game,
+            protocol=config.play.protocol,
+            schedule=config.learn.schedule,
+            run_dir=config.run.run_dir,
+            total_steps=total,
+            rounds=sizes.rounds,
+            samples_asked=config.learn.batch_size / config.learn.train_every,
+            steps=steps,
+            frames=None if frames is None else steps * frames,
+            committed=committed,
+            elapsed=now - self._begun,
+            time_left=(total - steps) / speed if speed else None,
+            time_left_at_least=self._pace_may_fall(committed),
+            steps_per_second=speed,
+            frames_per_second=None if frames is None or speed is None else speed * frames,
+            updates=updates,
+            updates_per_second=load.updates_per_second,
+            samples_per_step=updates * config.learn.batch_size / learning_steps
+            if learning and learning_steps > 0
+            else None,
+            can_be_saved=board.committed >= 0 or self._restored is not None,
+            learning=learning,
+            learning_begins=sizes.learning_begins if sizes.updates_before(sizes.rounds) else None,
+            epsilon=sizes.epsilon(steps // sizes.envs, config.explore),
+            episodes=told.episodes,
+            mean_return_100=told.mean_return_100,
+            best_return=told.best_return,
+            loss=known["loss"],
+            mean_q=known["mean_q"],
+            evaluation=told.evaluation,
+            checkpoint=self._checkpoint(),
+            roles=load.roles,
+            usable_cores=self._cores,
+            others=load.others,
+            stolen=load.stolen,
+            verdict=load.verdict,
+            warnings=self._warnings(known, updates),
+        )
+
+    def _keep(self, sample: Sample, prepared: bool) -> None:
+        """Keep a sample, and forget those that are of no use any more."""
+        if not self._prepared:
+            # A run that resumes takes up its clock in one leap, which is no speed.
+            self._samples.clear()
+            self._first_steps = sample.steps
+            self._prepared = prepared
+        self._samples.append(sample)
+        # Neither what is too old nor the time before the first step, when processes prepare, belongs to the window.
+        while len(self._samples) > 1 and (
+            sample.at - self._samples[0].at > WINDOW_SECONDS * 1e9
+            or self._samples[0].steps == self._first_steps
+            # Without learning a run is faster.
+            or (len(self._samples) > 2 and sample.updates and not self._samples[0].updates)
+        ):
+            self._samples.popleft()
+
+    def _figures(self, committed: int) -> dict[str, float | None]:
+        """The learner's figures of the newest span."""
+        span = committed // self._memory.sizes.snapshot_rounds - 1
+        row = self._memory.board.metrics[span % METRIC_SPANS]
+        return {name: _known(value) for name, value in zip(METRICS, row, strict=True)}
+
+    def _pace_may_fall(self, committed: int) -> bool:
+        """True until a whole round with learning has been seen: lanes play ahead of the learner, then wait for it."""
+        sizes = self._memory.sizes
+        if not sizes.updates_before(sizes.rounds):
+            return False
+        return committed <= max(self._first_committed or 0, sizes.first_learning_round)
+
+    def _told(self) -> _Told:
+        """What the scribe has put on the board."""
+        board = self._memory.board
+        steps, episodes, mean, best = board.evaluation.tolist()
+        return _Told(
+            int(board.episodes[0]),
+            _known(board.mean_return_100[0]),
+            _known(board.best_return[0]),
+            None if math.isnan(mean) else EvaluationStatus(int(steps), int(episodes), mean, best),
+        )
+
+    def _checkpoint(self) -> CheckpointStatus | None:
+        """The newest checkpoint of this sitting."""
+        size, seconds, steps, _ = self._memory.board.checkpoint.tolist()
+        return None if math.isnan(size) else CheckpointStatus(int(steps), int(size), seconds)
+
+    def _warnings(self, known: dict[str, float | None], updates: int) -> tuple[str, ...]:
+        board, run_dir = self._memory.board, self._config.run.run_dir
+        assert run_dir is not None, "the configuration is not resolved"
+        found = []
+        if board.trouble[0]:
+            queue_full = self._memory.evaluations.full
+            found.append(disk_trouble.warning(int(board.trouble[0]), run_dir, queue_full=queue_full))
+        if board.inexact_since[0] >= 0:
+            found.append(
+                f"Since step {int(board.inexact_since[0]):,} this run computes on another device, or with another "
+                "precision or number of threads, than before: it goes on, but not to the same last bit."
+            )
+        extend = self._config.extend
+        judged = (
+            screens_alike(known["mean_q"], known["q_spread"], updates, self._config.learn.batch_size),
+            returns_outside(
+                _known(board.outside_support[0]), extend.v_min, extend.v_max, clipped=self._config.learn.clip_rewards
+            ),
+        )
+        return (*found, *filter(None, judged))
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)

@@ -1,0 +1,48 @@
+"""What the files of a run tell when its memory is gone, in the words of a `Status`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ringside.watch.page.live_curves import finite
+from shared.config.run_schedule import sizes_of
+from shared.config.settings import Config
+
+_PLAIN = (
+    "steps",
+    "updates",
+    "episodes",
+    "mean_return_100",
+    "best_return",
+    "steps_per_second",
+    "samples_per_step",
+)
+_OF_ROLES = ("busy", "cores", "restarts")
+
+
+def status_of(config: Config, summary: dict[str, Any], last: dict[str, float | None]) -> dict[str, Any]:
+    """The fields of `ringside.watch.status.Status` that files know, as JSON values.
+
+    Args:
+        config: of the run.
+        summary: its `summary.json`; empty where there is none.
+        last: the newest record of a round, by name: all that a killed run has left.
+    """
+    sizes = sizes_of(config)
+    limit, roles = summary.get("limit"), summary.get("roles")
+    return {name: finite(summary.get(name, last.get(name))) for name in _PLAIN} | {
+        "total_steps": sizes.rounds * sizes.round_steps,
+        "elapsed": finite(summary.get("seconds")),
+        "time_left": None,
+        "loss": last.get("loss"),
+        "mean_q": last.get("mean_q"),
+        "epsilon": last.get("epsilon"),
+        "evaluation": None,
+        "verdict": {"sentence": str(limit.get("sentence", ""))} if isinstance(limit, dict) else None,
+        "roles": [
+            {"name": name, "state": "ended", **{word: finite(role.get(word)) for word in _OF_ROLES}}
+            for name, role in (roles.items() if isinstance(roles, dict) else ())
+            if isinstance(role, dict)
+        ],
+        "warnings": [],
+    }

@@ -1,0 +1,123 @@
+"""The curves of a run, read from its metrics.jsonl as it grows, in a bounded number of points."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ringside.recording.metrics import parse_record
+from shared.errors import FileError
+from shared.files.atomic import open_to_read
+
+MOST_POINTS = 1_000
+"""Points of a series; when there are more, every second one is left out."""
+READ_BYTES = 4 << 20
+"""Most that one look reads, so that a long file does not hold the page up."""
+
+SERIES: dict[str, tuple[str, ...]] = {
+    "round": (
+        "mean_return_100",
+        "loss",
+        "mean_q",
+        "epsilon",
+        "steps_per_second",
+        "learner_busy",
+        "inference_busy",
+        "actors_busy",
+    ),
+    "episode": ("return",),
+    "evaluation": ("mean_return",),
+}
+"""What is drawn of each kind of record, over its `steps`."""
+
+
+class Series:
+    """Rows of numbers, thinned evenly: each `stride`-th of those that were added."""
+
+    def __init__(self) -> None:
+        self.rows: list[list[float | None]] = []
+        self.newest: list[float | None] | None = None
+        self._stride = 1
+        self._added = 0
+
+    def add(self, row: list[float | None]) -> bool:
+        """Add a row; returns whether the former ones were thinned."""
+        keep = self._added % self._stride == 0
+        self._added += 1
+        self.newest = row
+        if not keep:
+            return False
+        self.rows.append(row)
+        if len(self.rows) <= MOST_POINTS:
+            return False
+        self.rows = self.rows[::2]
+        self._stride *= 2
+        return True
+
+
+class Curves:
+    """The series of a metrics.jsonl.
+
+    Attributes:
+        edition: changes when what was told before must be told anew: thinned, or the file cut back by a resume.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.edition = 0
+        self._begin(0)
+
+    def _begin(self, inode: int) -> None:
+        self._inode, self._offset = inode, 0
+        self.series = {kind: Series() for kind in SERIES}
+        self.edition += 1
+
+    def read(self) -> bool:
+        """Take up what was written since the last look; returns whether there may be more.
+
+        A file that cannot be read has no news: the run goes on, and so does the page.
+        """
+        try:
+            with open_to_read(self._path) as file:
+                data = self._news(file)
+        except (OSError, FileError):
+            return False
+        whole = data.rfind(b"\n") + 1
+        self._offset += whole
+        for line in data[:whole].splitlines(keepends=True):
+            record = parse_record(line)
+            if record is not None:  # ringside/recording/metrics.py tells of it where it matters
+                self._take(record)
+        return len(data) == READ_BYTES and whole > 0
+
+    def _news(self, file: BinaryIO) -> bytes:
+        """What lies beyond the offset; from the beginning, if it is another file or was cut back."""
+        found = os.fstat(file.fileno())
+        if found.st_ino != self._inode or found.st_size < self._offset:
+            self._begin(found.st_ino)
+        file.seek(self._offset)
+        return file.read(READ_BYTES)
+
+    def _take(self, record: dict[str, Any]) -> None:
+        names = SERIES[record["kind"]]
+        row = [finite(record.get(name)) for name in ("steps", *names)]
+        if row[0] is not None and self.series[record["kind"]].add(row):
+            self.edition += 1
+
+    def since(self, edition: int, known: Sequence[int]) -> dict[str, Any]:
+        """What somebody lacks who has `known` rows of each kind, in the order of `SERIES`, of an edition."""
+        same = edition == self.edition and len(known) == len(SERIES)
+        begin = dict(zip(SERIES, known, strict=True)) if same else dict.fromkeys(SERIES, 0)
+        return {
+            "edition": self.edition,
+            "fresh": not same,
+            **{kind: series.rows[max(0, begin[kind]) :] for kind, series in self.series.items()},
+        }
+
+
+def finite(value: Any) -> float | None:
+    """A number that can be drawn; None for anything else that a file may hold."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) else None

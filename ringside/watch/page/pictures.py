@@ -1,0 +1,88 @@
+"""What the envs see at this moment, and what the agent makes of it, from the memory of a living run.
+
+Actors write while this reads, and nothing holds them up. The frame after the newest `done` tick of a lane is whole when
+that number is read, and its slot is written again only when the ring has gone round; all else may be a tick newer than
+its number. Where a read is stale or torn all the same, a picture is wrong for one look, and nothing hangs on it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.memory.mailbox import Mailbox
+from shared.memory.run_memory import Memory
+
+LAST_ACTIONS = 24
+"""How many actions of the chosen env are told."""
+
+
+def mosaic(memory: Memory, first: int, count: int) -> tuple[dict[str, Any], NDArray[np.uint8]]:
+    """The newest frames uint8[n, 84, 84] of the envs `first ...`, at most `count`, and their returns so far."""
+    sizes, flat = memory.sizes, memory.ring.flat
+    envs = np.arange(first, min(first + count, sizes.envs))
+    ticks = memory.board.lane_done[envs // sizes.lane_envs]
+    frames = flat["frame"][memory.ring.rows(envs, ticks)]
+    before = memory.ring.rows(envs, np.maximum(ticks - 1, 0))
+    told = {
+        "first": int(first),
+        "envs": len(envs),
+        "ticks": ticks.tolist(),
+        "returns": _finite(np.where(ticks > 0, flat["episode_return"][before], 0)),
+        "ended": (_ended(memory, before) & (ticks > 0)).tolist(),
+    }
+    return told, frames
+
+
+def chosen(memory: Memory, env: int) -> tuple[dict[str, Any], NDArray[np.uint8]]:
+    """One env: what is known of it, and the stack that its next action is chosen by, uint8[4, 84, 84], oldest first."""
+    sizes, flat, board = memory.sizes, memory.ring.flat, memory.board
+    lane, place = divmod(env, sizes.lane_envs)
+    tick = int(board.lane_done[lane])
+    rows, mask = memory.ring.stack_rows(np.array([env]), np.array([tick]))
+    stack = flat["frame"][rows[0]]
+    stack[~mask[0]] = 0
+    history = np.arange(max(0, tick - LAST_ACTIONS), tick)
+    past = memory.ring.rows(np.full(len(history), env), history)
+    told = {
+        "env": env,
+        "tick": tick,
+        "lane": lane,
+        "actor": int(board.lane_owner[lane]),
+        "return": _finite(flat["episode_return"][past])[-1] if len(past) else 0.0,
+        "steps": int(flat["episode_steps"][past[-1]]) if len(past) else 0,
+        "actions": flat["action"][past].tolist(),
+        "rewards": _finite(flat["raw_reward"][past]),
+        "valid": (flat["valid"][past] != 0).tolist(),
+        "ended": _ended(memory, past).tolist(),
+        **_values(memory, lane, place),
+    }
+    return told, stack
+
+
+def _finite(values: NDArray[np.float32]) -> list[float]:
+    """Numbers that JSON knows."""
+    return np.nan_to_num(values).tolist()
+
+
+def _ended(memory: Memory, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether an episode ended with the ticks in these rows."""
+    flat = memory.ring.flat
+    return ((flat["terminated"][rows] | flat["truncated"][rows]) & flat["valid"][rows]) != 0
+
+
+def _values(memory: Memory, lane: int, place: int) -> dict[str, Any]:
+    """The values of the actions that inference answered last, and what was done then; the reply is read first.
+
+    Inference writes the values before the reply's number: they are those of this tick or, for one look, of the next.
+    """
+    reply = int(memory.mailbox.reply[lane])
+    values = memory.mailbox.values[lane, place].copy()
+    if reply == 0 or not np.isfinite(values).all():
+        return {"values": None, "values_tick": None, "taken": None}
+    tick = int(Mailbox.tick_of(np.array([reply]))[0])
+    logged = int(memory.board.lane_logged[lane]) > tick
+    action = memory.ring.field["action"][lane, tick % memory.sizes.capacity, place]
+    return {"values": values.tolist(), "values_tick": tick, "taken": int(action) if logged else None}

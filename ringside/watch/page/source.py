@@ -1,0 +1,125 @@
+"""What the page shows of a run: from its memory while it lives, from its files when it has ended."""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ringside.recording.summary import counters_of
+from ringside.watch.attach import attach, read_config
+from ringside.watch.observer import Observer
+from ringside.watch.page.ended import status_of
+from ringside.watch.page.live_curves import SERIES, Curves
+from ringside.watch.page.pictures import chosen, mosaic
+from shared.config.settings import METRICS_FILE, SUMMARY_FILE
+from shared.errors import ConfigError
+from shared.files.atomic import read_object
+from shared.memory.run_memory import Memory
+from shared.process.live import Live, LiveError
+
+MOST_ENVS = 96
+"""Envs in one mosaic; the page turns over to the next ones."""
+
+
+class Source:
+    """One run. It lets go of the memory when the run ends, and takes hold of it again when the run goes on."""
+
+    def __init__(self, run_dir: Path) -> None:
+        """Attach, if the run lives. Raises `ConfigError` when there is no run, or none that can be watched."""
+        self.run_dir = run_dir
+        self._config = read_config(run_dir)
+        self._curves = Curves(run_dir / METRICS_FILE)
+        self._live: Live | None = None
+        self._memory: Memory | None = None
+        self._observer: Observer | None = None
+        self._refused: str | None = None
+        self._take_hold()
+
+    @property
+    def lives(self) -> bool:
+        """Whether the run goes on."""
+        return self._memory is not None
+
+    def _take_hold(self) -> None:
+        found = attach(self.run_dir, self._config)
+        if found is not None:
+            self._memory, self._live = found
+            self._observer = Observer(self._memory)
+
+    def refresh(self) -> None:
+        """See whether the run still lives, or lives again."""
+        if self._memory is not None and self._live is not None:
+            try:
+                if Live.read(self.run_dir) == self._live:
+                    return
+            except (LiveError, OSError):
+                if self._live.lives:  # its directory was moved, say: the memory is there all the same
+                    return
+            self._let_go()
+        try:
+            self._config = read_config(self.run_dir)
+            self._take_hold()
+            self._refused = None
+        except ConfigError as error:
+            self._refused = str(error)
+
+    def _let_go(self) -> None:
+        """Give the memory back: as long as anybody maps it, the kernel keeps all of it."""
+        assert self._memory is not None, "there is something to let go"
+        self._memory.arena.close()
+        self._memory = self._observer = self._live = None
+        gc.collect()
+
+    def state(self) -> dict[str, Any]:
+        """All but curves and pictures, as JSON values."""
+        config, live = self._config, self._live
+        return {
+            "living": self.lives,
+            "name": self.run_dir.resolve().name,
+            "game": config.play.env or config.play.game,
+            "protocol": config.play.protocol,
+            "schedule": config.learn.schedule,
+            "envs": config.play.envs,
+            "actions": list(live.action_names) if live is not None else [],
+            "evaluates": bool(config.evaluate.eval_every_steps),
+            **(self._now() if self.lives else self._past()),
+        }
+
+    def _now(self) -> dict[str, Any]:
+        assert self._memory is not None, "the run lives"
+        assert self._observer is not None, "the run lives"
+        board = self._memory.board
+        status = asdict(self._observer.look())
+        del status["run_dir"], status["checkpoint"]
+        status["elapsed"] = counters_of(board)["seconds"] if board.begun_ns[0] else None
+        return {"status": status, "finished": bool(board.finished), "prepared": bool(board.prepared[0])}
+
+    def _past(self) -> dict[str, Any]:
+        summary = read_object(self.run_dir / SUMMARY_FILE)
+        newest = self._curves.series["round"].newest
+        last = dict(zip(("steps", *SERIES["round"]), newest, strict=True)) if newest else {}
+        status = status_of(self._config, summary, last)
+        status["warnings"] = [self._refused] if self._refused else []
+        return {"status": status, "finished": bool(summary.get("finished")), "prepared": bool(summary)}
+
+    def curves(self, edition: int, known: list[int]) -> dict[str, Any]:
+        """What somebody lacks who knows so many rows of an edition (`Curves.since`)."""
+        more = self._curves.read()
+        return {**self._curves.since(edition, known), "more": more}
+
+    def pictures(self, first: int, count: int, env: int) -> tuple[dict[str, Any], list[NDArray[np.uint8]]] | None:
+        """The mosaic from env `first` on, and one env with its stack; None: the run has ended.
+
+        Numbers that no env has are brought to the nearest that one has.
+        """
+        if self._memory is None:
+            return None
+        last = self._memory.sizes.envs - 1
+        told, frames = mosaic(self._memory, min(max(first, 0), last), min(max(count, 1), MOST_ENVS))
+        one, stack = chosen(self._memory, min(max(env, 0), last))
+        return {"mosaic": told, "chosen": one}, [frames, stack]

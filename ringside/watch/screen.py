@@ -1,0 +1,153 @@
+"""The picture of a run's status that the live display shows.
+
+Colours help, and nothing hangs on them: blue, yellow and bold are told apart by the colour-blind too, and every state
+is also a word.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from rich.console import RenderableType
+from rich.progress_bar import ProgressBar
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from ringside.recording.bottleneck import RoleStatus
+from ringside.watch.line import UNKNOWN, clock, figure, left, number, pace, saved, share, short, taken, whole
+from ringside.watch.status import Status
+
+FEW_ACTORS = 4
+"""Up to so many actors have a line each."""
+_WIDEST = 100
+_TWO_COLUMNS = 80
+_LOW = 26
+"""Columns from which numbers stand side by side, and lines below which actors share one."""
+
+
+def render(status: Status, width: int, height: int = 100) -> RenderableType:
+    """The picture of a status, at most `width` columns wide; one line for all actors if `height` is small."""
+    width = min(width, _WIDEST)
+    title = Text.assemble(("Ringside  ", "bold"), (status.game, "bold blue"))
+    title.append(f"  {status.protocol}, {status.schedule}")
+    fold = sum(role.is_actor for role in status.roles) > FEW_ACTORS or height < _LOW
+    picture = Table.grid(padding=(0, 1), pad_edge=True)
+    picture.add_column(width=width - 2)
+    picture.add_row(Rule(title, align="left", style="blue", characters="─"))
+    picture.add_row(
+        ProgressBar(
+            total=max(1, status.total_steps),
+            completed=min(status.steps, status.total_steps),
+            style="dim",
+            complete_style="blue",
+            finished_style="blue",
+        )
+    )
+    picture.add_row(_progress(status))
+    picture.add_row()
+    picture.add_row(_figures(status, width))
+    picture.add_row()
+    picture.add_row(_roles(status.roles, width, fold=fold))
+    picture.add_row()
+    if status.verdict:
+        picture.add_row(Text(status.verdict.sentence, style="bold"))
+    for warning in status.warnings:
+        picture.add_row(Text(f"Warning: {warning}", style="bold yellow"))
+    picture.add_row(Text(f"{status.run_dir}", style="dim", overflow="fold"))
+    picture.add_row(
+        Text("Ctrl-C saves and stops" if status.can_be_saved else "Ctrl-C stops; nothing is saved yet", style="dim")
+    )
+    return picture
+
+
+def _progress(status: Status) -> Text:
+    """Share, steps, rounds, and times gone and left."""
+    time_left = f"{left(status)} left" if status.time_left is not None else "time left unknown"
+    return Text.assemble(
+        (f"{share(status):.1%}", "bold"),
+        f"  {short(status.steps)} of {short(status.total_steps)} steps",
+        f"  round {whole(status.committed)} of {whole(status.rounds)}",
+        f"  {clock(status.elapsed)} gone, ",
+        (time_left, "bold"),
+    )
+
+
+def _figures(status: Status, width: int) -> Table:
+    """The numbers, two columns of them where there is room."""
+    evaluation = status.evaluation
+    evaluated = UNKNOWN
+    if evaluation:
+        evaluated = (
+            f"{number(evaluation.mean_return)} at {short(evaluation.steps)} (best {number(evaluation.best_mean)})"
+        )
+    cells = [
+        ("playing", pace(status, "{} steps/s", ", {} frames/s")),
+        ("return", f"{number(status.mean_return_100)} (mean of 100)"),
+        ("learning", _learning(status)),
+        ("episodes", f"{whole(status.episodes)} (best {number(status.best_return, 0)})"),
+        ("samples", f"{number(status.samples_per_step, 2)} a step of {number(status.samples_asked, 2)} asked"),
+        ("loss", f"{figure(status.loss)}, mean Q {figure(status.mean_q)}"),
+        ("epsilon", number(status.epsilon, 3)),
+        ("evaluated", evaluated),
+        ("saved", saved(status.checkpoint) if status.checkpoint else UNKNOWN),
+        ("others", taken(status)),
+    ]
+    pairs = 2 if width >= _TWO_COLUMNS else 1
+    table = Table.grid(padding=(0, 1))
+    for _ in range(pairs):
+        table.add_column(style="dim", no_wrap=True, min_width=9)
+        table.add_column(no_wrap=True, min_width=31 if pairs == 2 else 0)
+    for start in range(0, len(cells), pairs):
+        table.add_row(*(word for cell in cells[start : start + pairs] for word in cell))
+    return table
+
+
+def _learning(status: Status) -> str:
+    """The pace of updates, or when they begin."""
+    if not status.learning and status.learning_begins is not None:
+        return f"from step {whole(status.learning_begins)} on"
+    return f"{whole(status.updates_per_second)} updates/s"
+
+
+def _roles(roles: Sequence[RoleStatus], width: int, *, fold: bool) -> Table:
+    """A line for each role; with `fold`, one for all actors."""
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim", show_edge=False)
+    table.add_column("role", no_wrap=True, min_width=9)
+    table.add_column("state", no_wrap=True, min_width=8)
+    table.add_column("busy", no_wrap=True)
+    table.add_column("restarts", no_wrap=True)
+    bar = max(0, min(20, width - 52))
+    actors = [role for role in roles if role.is_actor]
+    for role in roles:
+        if not (role.is_actor and fold):
+            table.add_row(role.name, _state(role.state), _busy(role.busy, bar), _restarts(role.restarts))
+    if fold and actors:
+        known = [role.busy for role in actors if role.busy is not None]
+        busy = _busy(sum(known) / len(known) if known else None, bar)
+        if known:
+            busy.append(f" ({min(known):.0%}-{max(known):.0%})")
+        states = Counter(role.state for role in actors)
+        restarts = sum(role.restarts for role in actors)
+        table.add_row(f"actors {len(actors)}", _state(states.most_common(1)[0][0]), busy, _restarts(restarts))
+    return table
+
+
+def _state(state: str) -> Text:
+    return Text(state, style="yellow" if state in ("redoing", "ended", "starting") else "")
+
+
+def _restarts(restarts: int) -> Text:
+    return Text(str(restarts), style="bold yellow" if restarts else "dim")
+
+
+def _busy(busy: float | None, cells: int) -> Text:
+    """A bar of `cells` characters, and the share in words."""
+    if busy is None:
+        return Text(" " * (cells + bool(cells)) + f"{UNKNOWN:>4}", style="dim")
+    filled = round(min(1.0, max(0.0, busy)) * cells)
+    text = Text()
+    if cells:
+        text.append("█" * filled, style="blue").append("░" * (cells - filled), style="dim").append(" ")
+    return text.append(f"{busy:4.0%}")

@@ -1,0 +1,1 @@
+"""Trained agents that come along, and how they are found by name."""

@@ -1,0 +1,1 @@
+"""Checkpoints: manifests over immutable pieces, and files of weights. Read manifest first."""

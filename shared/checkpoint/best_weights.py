@@ -1,0 +1,74 @@
+"""The weights that did best in an evaluation beside training, and those that a resume may have to return to."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from shared.checkpoint.manifest import BEST_FILE, FORMER_BEST_FILE
+from shared.checkpoint.weights_file import read_weights_metadata
+from shared.errors import CheckpointError
+from shared.files.atomic import open_to_read, write_atomic
+
+
+class BestWeights:
+    """Two files in the directory of the checkpoints.
+
+    A run that resumes comes before all versions after its checkpoint. So where better weights replace those that were
+    the best at the newest checkpoint, these stay as the former ones.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._best, self._former = directory / BEST_FILE, directory / FORMER_BEST_FILE
+
+    @property
+    def mean_return(self) -> float | None:
+        """Of the best; None if there are none that can be read."""
+        value = _about(self._best).get("mean_return")
+        return value if isinstance(value, float) else None
+
+    def beaten_by(self, mean_return: float) -> bool:
+        """Whether a version of this mean return is better than all before; an equal one is not."""
+        best = self.mean_return
+        return mean_return > (-math.inf if best is None else best)
+
+    def replace(self, data: bytes, newest: int) -> None:
+        """Put better ones in their place.
+
+        Args:
+            data: a weights file, which tells its `version` and `mean_return`.
+            newest: boundary of the newest checkpoint; 0: there is none.
+
+        Raises:
+            OSError: as the system says it; the best are as they were.
+        """
+        if _was_there(self._best, newest):
+            with open_to_read(self._best) as best:
+                write_atomic(self._former, partial(shutil.copyfileobj, best))
+        write_atomic(self._best, data)
+
+    def cut_back(self, boundary: int) -> None:
+        """Return to what was the best at a boundary; at 0 a run begins, and what is there is another's."""
+        if _about(self._best) and not _was_there(self._best, boundary):
+            if _was_there(self._former, boundary):
+                self._former.replace(self._best)
+            else:
+                self._best.unlink()
+        self._former.unlink(missing_ok=True)
+
+
+def _was_there(path: Path, boundary: int) -> bool:
+    """Whether a file of weights is of a version that there was at a boundary of the run."""
+    version = _about(path).get("version")
+    return boundary > 0 and isinstance(version, int) and version <= boundary
+
+
+def _about(path: Path) -> dict[str, Any]:
+    """What a file of weights says of itself; nothing if there is none that can be read."""
+    try:
+        return read_weights_metadata(path)
+    except (CheckpointError, FileNotFoundError):
+        return {}

@@ -1,0 +1,383 @@
+"""Checkpoints: a manifest over pieces that never change.
+
+In `RUN_DIR/checkpoints/`:
+
+    segment-K.ring             the replay: slots of a stretch of ticks (shared/checkpoint/segments.py)
+    boundary-R.safetensors     what every role needs to go on from the boundary before round R
+    weights-R.safetensors      the parameters of version R by name, for anyone
+    best.safetensors           the parameters that did best in evaluation; best-former.safetensors: best_weights.py
+    checkpoint-R.json          the manifest: names, sizes and SHA-256 of its pieces; written last
+
+A checkpoint exists when its manifest does, and a manifest is renamed into place after all its pieces are on the disk: a
+writer that is killed anywhere leaves the older checkpoints as they were. The newest two stay; pieces that no kept
+manifest names are deleted, after the manifest that made them needless. Readers: manifest.py, weights_file.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import save as safetensors_save
+
+from shared.checkpoint.best_weights import BestWeights
+from shared.checkpoint.manifest import (
+    CHECKPOINTS,
+    FORMAT,
+    KIND,
+    Manifest,
+    Piece,
+    boundary_name,
+    checksum_of,
+    identity_arrays,
+    manifest_name,
+    manifests_in,
+    read_manifest,
+    weights_name,
+)
+from shared.checkpoint.segments import (
+    check_segment,
+    segment_name,
+    segment_shape,
+    segment_ticks,
+    segments_needed,
+    write_segment,
+)
+from shared.checkpoint.weights_file import WEIGHTS_SHA256, weights_metadata
+from shared.config.run_schedule import Sizes
+from shared.config.settings import Config
+from shared.errors import CheckpointError
+from shared.files.atomic import make_directory, open_to_read, remove_temporaries, sync, write_atomic
+from shared.network_spec import network_of, parameters_of
+
+KEPT = 2
+"""Checkpoints that stay: the newest, and the one before it should the newest be damaged."""
+
+_PIECE_NAME = re.compile(r"(segment|boundary|weights)-(\d{8,})\.(?:ring|safetensors)")
+
+
+class CheckpointWriter:
+    """Writes the checkpoints of one run. One process at a time may hold one for a run directory.
+
+    Killed and made anew, it finds what it had finished: adding a segment or saving a boundary again changes nothing.
+    """
+
+    def __init__(
+        self, run_dir: Path, config: Config, sizes: Sizes, actions: int, alive: Callable[[], None] = lambda: None
+    ) -> None:
+        """Open `run_dir`/checkpoints, make it if need be, and take stock; half-written files are removed.
+
+        Args:
+            actions: size of the action set.
+            alive: called before whatever may take a slow disk long.
+
+        Raises:
+            CheckpointError: the directory holds checkpoints of another configuration.
+            OSError: as the system says it.
+        """
+        self.directory = run_dir / CHECKPOINTS
+        self.best = BestWeights(self.directory)
+        self._alive = alive
+        self._config = config
+        self._experiment = config.experiment()
+        self._sizes = sizes
+        self._shape = segment_shape(sizes)
+        self._network = network_of(config, actions)
+        self._spec = parameters_of(self._network)
+        self._segments: dict[int, Piece] = {}
+        self._forced: set[int] = set()
+        """Segments that a loss of power leaves whole."""
+        self._named: set[str] = set()
+        make_directory(self.directory)
+        sync(run_dir)
+        for manifest in self._readable():
+            if manifest.experiment != self._experiment:
+                raise CheckpointError(
+                    f"{self.directory} holds checkpoints of another configuration; choose another --run-dir."
+                )
+            self._named |= manifest.pieces.keys()
+        remove_temporaries(self.directory)
+        for kind, number, path in self._pieces_on_disk():
+            if kind == "segment":
+                alive()
+                try:
+                    check_segment(path, number, self._shape, self._experiment)
+                except CheckpointError:
+                    # Damaged, or left by another run: it is compressed again from the ring when it is needed, and a
+                    # manifest that names it already counts as damaged with or without it.
+                    path.unlink()
+                else:
+                    self._segments[number] = Piece.of(path)
+                    if path.name in self._named:
+                        self._forced.add(number)
+
+    def missing_segments(self, boundary: int) -> list[int]:
+        """Segments of the window of `boundary` that are not on the disk: those to add before `save`."""
+        if not self._config.run.checkpoint_replay:
+            return []
+        needed = segments_needed(self._sizes, boundary)
+        for index in needed:
+            if index in self._segments and not self._is_there(self._segments[index]):
+                del self._segments[index]  # somebody else took it away
+                self._forced.discard(index)
+        return [index for index in needed if index not in self._segments]
+
+    def _is_there(self, piece: Piece) -> bool:
+        """Whether a piece lies on the disk with its size."""
+        try:
+            return (self.directory / piece.name).lstat().st_size == piece.bytes
+        except FileNotFoundError:
+            return False
+
+    def add_segment(self, index: int, ring: Mapping[str, np.ndarray]) -> None:
+        """Compress a segment from the ring, once; then delete those that neither a checkpoint nor the next one names.
+
+        It is forced to the disk by the `save` that names it: doing so here would take a fast run, which has dozens of
+        rounds a second, longer than compressing it.
+
+        Args:
+            index: the segment; its ticks `[index * T, (index + 1) * T)` are committed.
+            ring: the ring's fields, [lanes, capacity, lane_envs, ...].
+
+        Raises:
+            OSError: as the system says it (a full disk); nothing half-written counts.
+        """
+        if index in self._segments:
+            return
+        path = self.directory / segment_name(index)
+        write_segment(path, index, self._shape, ring, self._experiment)
+        self._segments[index] = Piece.of(path)
+        # The next checkpoint may be of a boundary that is a little older than the newest segment.
+        oldest = segments_needed(self._sizes, max(0, index - KEPT) * self._sizes.snapshot_rounds).start
+        for old in [number for number in self._segments if number < oldest]:
+            if segment_name(old) not in self._named:
+                self._forget(old)
+
+    def discard_segment(self, index: int) -> None:
+        """Delete a segment that turned out to be of no use."""
+        self._forget(index)
+
+    def save(
+        self,
+        boundary: int,
+        arrays: Mapping[str, np.ndarray],
+        weights: NDArray[np.float32],
+        counters: Mapping[str, int | float],
+    ) -> int:
+        """Write the checkpoint of a boundary, then delete what it made needless. Doing it again changes nothing.
+
+        Args:
+            boundary: the round that is played next; a boundary at which snapshots are taken.
+            arrays: what the roles need to go on, by name.
+            weights: float32[P], the parameters of version `boundary`.
+            counters: numbers that go on counting.
+
+        Returns:
+            The bytes of all its pieces.
+
+        Raises:
+            ValueError: a segment of the window was not added, or the boundary has no snapshot.
+            OSError: as the system says it; the older checkpoints are untouched.
+        """
+        if not self._sizes.is_snapshot(boundary):
+            raise ValueError(
+                f"Boundary {boundary} has no snapshot; they are {self._sizes.snapshot_rounds} rounds apart."
+            )
+        if missing := self.missing_segments(boundary):
+            raise ValueError(f"The segments {missing} of boundary {boundary} were not added.")
+        needed = segments_needed(self._sizes, boundary) if self._config.run.checkpoint_replay else range(0)
+        held = {**arrays, **identity_arrays(boundary, self._experiment)}
+        contents = {
+            boundary_name(boundary): safetensors_save({key: np.ascontiguousarray(a) for key, a in held.items()}),
+            weights_name(boundary): self._weights_bytes(weights, boundary, {}),
+        }
+        pieces = [self._segments[index] for index in needed]
+        pieces += [Piece(name, len(data), hashlib.sha256(data).hexdigest()) for name, data in contents.items()]
+        path = self.directory / manifest_name(boundary)
+        for index in sorted(set(needed) - self._forced):
+            self._force(index)
+        if not _is_whole(path, pieces):
+            # A manifest that stands here belongs to other pieces: it must not be seen beside the new ones.
+            path.unlink(missing_ok=True)
+            sync(self.directory)
+            for name, data in contents.items():
+                write_atomic(self.directory / name, data)
+        values = self._values(boundary, needed, pieces, counters)
+        write_atomic(path, json.dumps(values, indent=1).encode())
+        self.prune()
+        return sum(piece.bytes for piece in pieces)
+
+    def _values(
+        self, boundary: int, segments: range, pieces: list[Piece], counters: Mapping[str, int | float]
+    ) -> dict[str, Any]:
+        """What the manifest of a boundary says."""
+        play = self._config.play
+        values: dict[str, Any] = {
+            "kind": KIND,
+            "format": FORMAT,
+            "boundary": boundary,
+            "game": play.env or play.game,
+            "protocol": play.protocol,
+            "network": self._network.to_json(),
+            "config_digest": self._config.digest(),
+            "config": self._config.to_json(),
+            "counters": dict(counters),
+            "has_replay": self._config.run.checkpoint_replay,
+            "first_segment": segments.start,
+            "stop_segment": segments.stop,
+            "pieces": [asdict(piece) for piece in pieces],
+        }
+        return values | {"checksum": checksum_of(values)}
+
+    def save_best(self, weights: NDArray[np.float32], version: int, mean_return: float) -> bool:
+        """Keep the parameters of an evaluated version if it beat all before it; an equal one does not.
+
+        Args:
+            weights: float32[P].
+            version: the round that was, or would have been, played with them.
+            mean_return: of the evaluation.
+
+        Returns:
+            Whether it is the best.
+        """
+        if not self.best.beaten_by(mean_return):
+            return False
+        newest = next((manifest.boundary for manifest in self._readable()), 0)
+        self.best.replace(self._weights_bytes(weights, version, {"mean_return": float(mean_return)}), newest)
+        return True
+
+    def adopt(self, manifest: Manifest) -> None:
+        """Take over the segments of a checkpoint in another directory, by hard link where that is possible.
+
+        Raises:
+            CheckpointError: a segment is not of this configuration.
+        """
+        if manifest.directory.resolve() == self.directory.resolve():
+            return
+        for index in manifest.segments:
+            if index in self._segments:
+                continue
+            piece = manifest.piece(segment_name(index))
+            source, target = manifest.directory / piece.name, self.directory / piece.name
+            check_segment(source, index, self._shape, self._experiment)
+            _link_or_copy(source, target)
+            self._segments[index] = Piece.of(target)
+        sync(self.directory)
+
+    def cut_back(self, boundary: int) -> None:
+        """Forget everything after `boundary`: for a run that resumes there, before it writes anything.
+
+        With `--schedule free` what comes then is not what came before.
+        """
+        for number, path in manifests_in(self.directory):
+            if number > boundary:
+                path.unlink()
+        sync(self.directory)
+        end = boundary * self._sizes.round_ticks // segment_ticks(self._sizes)
+        for kind, number, path in self._pieces_on_disk():
+            if kind == "segment" and number >= end:
+                self._forget(number)
+            elif kind != "segment" and number > boundary:
+                path.unlink()
+        self.best.cut_back(boundary)
+        sync(self.directory)
+
+    def prune(self) -> None:
+        """Delete checkpoints but the newest `KEPT`, then the pieces that none of those names.
+
+        Segments newer than the newest checkpoint stay: the next one will name them. A manifest that cannot be read
+        does not count and is left to be looked at.
+        """
+        readable = self._readable()
+        for manifest in readable[KEPT:]:
+            manifest.path.unlink()
+        # The manifests must be gone for good before their pieces go.
+        sync(self.directory)
+        kept = readable[:KEPT]
+        self._named = {name for manifest in kept for name in manifest.pieces}
+        newest = kept[0].boundary if kept else 0
+        end = newest * self._sizes.round_ticks // segment_ticks(self._sizes)
+        for kind, number, path in self._pieces_on_disk():
+            if path.name in self._named:
+                continue
+            if kind != "segment":
+                path.unlink()
+            elif number < end:
+                self._forget(number)
+
+    def _readable(self) -> list[Manifest]:
+        """The manifests that can be read, newest first."""
+        manifests = []
+        for _, path in manifests_in(self.directory):
+            with suppress(CheckpointError):
+                manifests.append(read_manifest(path))
+        return manifests
+
+    def _force(self, index: int) -> None:
+        """Force a segment to the disk."""
+        self._alive()
+        try:
+            sync(self.directory / segment_name(index))
+        except OSError:
+            self._forget(index)  # what could not be written may pass for written at the next try
+            raise
+        self._forced.add(index)
+
+    def _forget(self, index: int) -> None:
+        """Delete a segment."""
+        (self.directory / segment_name(index)).unlink(missing_ok=True)
+        self._segments.pop(index, None)
+        self._forced.discard(index)
+
+    def _weights_bytes(self, weights: NDArray[np.float32], version: int, more: dict[str, float]) -> bytes:
+        """A weights file: named parameters, and what they are of."""
+        if weights.shape != (self._spec.count,) or weights.dtype != np.float32:
+            raise ValueError(f"The weights are {weights.dtype}{weights.shape}, not float32({self._spec.count},).")
+        play = self._config.play
+        about: dict[str, Any] = {
+            "format": FORMAT,
+            "network": self._network.to_json(),
+            "game": play.env or play.game,
+            "protocol": play.protocol,
+            "eval_epsilon": self._config.evaluate.eval_epsilon,
+            "eval_max_frames": self._config.evaluate.eval_max_frames,
+            "version": version,
+            WEIGHTS_SHA256: hashlib.sha256(weights.tobytes()).hexdigest(),
+        } | more
+        return safetensors_save(self._spec.split(np.ascontiguousarray(weights)), weights_metadata(about))
+
+    def _pieces_on_disk(self) -> list[tuple[str, int, Path]]:
+        """Kind, number and path of every file named like a piece."""
+        found = [(match, entry) for entry in self.directory.iterdir() if (match := _PIECE_NAME.fullmatch(entry.name))]
+        return [(match[1], int(match[2]), entry) for match, entry in found]
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    """Give a piece a second name, or copy it: another user's could be changed by that user."""
+    if source.lstat().st_uid == os.geteuid():
+        with suppress(OSError):  # another file system, or one without hard links
+            os.link(source, target, follow_symlinks=False)
+            return
+    with open_to_read(source) as original:
+        write_atomic(target, partial(shutil.copyfileobj, original))
+
+
+def _is_whole(path: Path, pieces: list[Piece]) -> bool:
+    """Whether a manifest is there, names exactly these pieces, and all of them are what they should be."""
+    try:
+        manifest = read_manifest(path)
+        manifest.verify()
+    except CheckpointError:  # or there is none
+        return False
+    return list(manifest.pieces.values()) == pieces

@@ -1,0 +1,222 @@
+"""Segments: files that hold the slots of consecutive ticks of all lanes, compressed once and never changed.
+
+Segment `k` holds the ticks `[k * T, (k + 1) * T)`, where `T` (`segment_ticks`) is the distance between two boundaries
+at which snapshots are taken: one round, except with `--schedule alternate`, whose rounds are too short for a file each.
+
+    8 bytes   magic RINGSEGM
+    u32       format number
+    u32       length of the header
+    u32       CRC-32 of the header
+    header    JSON: segment, lanes, ticks, lane_envs, fields, raw_bytes, compressed_bytes, sha256, experiment
+    payload   one zstd frame, with its own checksum over the content
+
+The content is, lane by lane and field by field, the slots in the order of ticks: as they lie in the ring, so they are
+compressed from there and decompressed into there. Differences to the frame before would cost more time than they save
+bytes: zstd finds the frame before by itself (`bench checkpoint` measures it). A reader knows every size from its
+own configuration and compares, so nothing in a file decides how much is allocated, and nothing in it is executed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zstandard
+
+from shared.config.run_schedule import Sizes
+from shared.errors import CheckpointError, FileError
+from shared.files.atomic import json_object, read_bytes, write_atomic
+from shared.memory.ring import SLOT_FIELDS
+
+MAGIC = b"RINGSEGM"
+FORMAT = 2
+_PREFIX = struct.Struct("<8sIII")
+_HEADER_LIMIT = 1 << 16
+_LEVEL = 3
+_WINDOW_LIMIT = 1 << 27
+"""Most memory (bytes) that a frame may ask of the decompressor; level 3 asks for 2 MiB."""
+
+
+@dataclass(frozen=True)
+class SegmentShape:
+    """What every segment of a run has in common."""
+
+    lanes: int
+    ticks: int
+    lane_envs: int
+
+    @property
+    def raw_bytes(self) -> int:
+        """Bytes of a segment's content."""
+        slot = sum(prod(shape) * np.dtype(dtype).itemsize for _, dtype, shape in SLOT_FIELDS)
+        return self.lanes * self.ticks * self.lane_envs * slot
+
+    def header(self, index: int) -> dict[str, Any]:
+        """The part of a segment's header that its reader knows beforehand."""
+        return {
+            "segment": index,
+            "lanes": self.lanes,
+            "ticks": self.ticks,
+            "lane_envs": self.lane_envs,
+            "fields": [[name, dtype, list(shape)] for name, dtype, shape in SLOT_FIELDS],
+            "raw_bytes": self.raw_bytes,
+        }
+
+    def empty(self) -> dict[str, np.ndarray]:
+        """Fresh arrays [lanes, ticks, lane_envs, ...] of every slot field."""
+        lead = (self.lanes, self.ticks, self.lane_envs)
+        return {name: np.empty(lead + shape, dtype) for name, dtype, shape in SLOT_FIELDS}
+
+
+def segment_ticks(sizes: Sizes) -> int:
+    """Ticks of each lane in one segment."""
+    return sizes.snapshot_rounds * sizes.round_ticks
+
+
+def segment_shape(sizes: Sizes) -> SegmentShape:
+    """The shape of the segments of a run."""
+    return SegmentShape(sizes.lanes, segment_ticks(sizes), sizes.lane_envs)
+
+
+def segments_needed(sizes: Sizes, boundary: int) -> range:
+    """Numbers of the segments that hold the window of `boundary`: what the learner may sample from there on."""
+    end = boundary * sizes.round_ticks
+    ticks = segment_ticks(sizes)
+    return range(max(0, end - sizes.window_ticks) // ticks, end // ticks)
+
+
+def segment_name(index: int) -> str:
+    """File name of a segment."""
+    return f"segment-{index:08d}.ring"
+
+
+def _spans(ring: Mapping[str, np.ndarray], index: int, shape: SegmentShape) -> Iterator[np.ndarray]:
+    """Contiguous views of the ring in the order of the content; a lane that wraps gives two for a field.
+
+    `ring` has arrays [lanes, capacity, lane_envs, ...]; tick `t` is slot `t % capacity`.
+    """
+    for name, dtype, tail in SLOT_FIELDS:
+        view = ring[name]
+        expected = (shape.lanes, view.shape[1], shape.lane_envs, *tail)
+        if view.shape != expected or view.dtype != np.dtype(dtype) or view.shape[1] < shape.ticks:
+            raise ValueError(f"The field {name!r} is {view.dtype}{view.shape}; a segment needs {dtype}{expected}.")
+    for lane in range(shape.lanes):
+        for name, _, _ in SLOT_FIELDS:
+            lane_slots = ring[name][lane]
+            first = index * shape.ticks % lane_slots.shape[0]
+            until_end = lane_slots[first : first + shape.ticks]
+            yield until_end
+            if len(until_end) < shape.ticks:
+                yield lane_slots[: shape.ticks - len(until_end)]
+
+
+def _bytes_of(array: np.ndarray) -> memoryview:
+    """The memory of a contiguous array as bytes."""
+    return memoryview(array).cast("B")  # type: ignore[arg-type]
+
+
+def write_segment(path: Path, index: int, shape: SegmentShape, ring: Mapping[str, np.ndarray], experiment: str) -> None:
+    """Compress a segment's slots from the ring into a file, atomically, but not yet forced to the disk.
+
+    Args:
+        ring: the ring's fields, [lanes, capacity, lane_envs, ...]; the segment's ticks must be committed and stay.
+        experiment: the configuration's `experiment`, so that another run's file is told apart.
+
+    Raises:
+        OSError: as the system says it.
+    """
+    compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True, write_content_size=True)
+    stream = compressor.compressobj(size=shape.raw_bytes)
+    parts = [stream.compress(_bytes_of(span)) for span in _spans(ring, index, shape)]
+    parts.append(stream.flush())
+    payload = b"".join(parts)
+    header = shape.header(index) | {
+        "compressed_bytes": len(payload),
+        "sha256": hashlib.sha256(payload).hexdigest(),
+        "experiment": experiment,
+    }
+    head = json.dumps(header).encode()
+    prefix = _PREFIX.pack(MAGIC, FORMAT, len(head), zlib.crc32(head))
+    write_atomic(path, b"".join((prefix, head, payload)), forced=False)
+
+
+def _load_payload(path: Path, index: int, shape: SegmentShape, experiment: str | None) -> memoryview:
+    """The verified compressed content of a segment file."""
+    name = path.name
+    largest = _PREFIX.size + _HEADER_LIMIT + shape.raw_bytes + (shape.raw_bytes >> 7) + 4096
+    try:
+        data = memoryview(read_bytes(path, largest))
+    except FileError as error:
+        raise CheckpointError(str(error)) from error
+    if len(data) < _PREFIX.size:
+        raise CheckpointError(f"{name} is truncated: it has only {len(data)} bytes.")
+    magic, format_, head_bytes, crc = _PREFIX.unpack_from(data)
+    if magic != MAGIC:
+        raise CheckpointError(f"{name} is not a segment: it begins with {magic!r}.")
+    if format_ != FORMAT:
+        raise CheckpointError(
+            f"{name} has format {format_}; this program knows format {FORMAT}. "
+            "Use the version of Ringside that wrote it."
+        )
+    head, payload = data[_PREFIX.size : _PREFIX.size + head_bytes], data[_PREFIX.size + head_bytes :]
+    if head_bytes > _HEADER_LIMIT or len(head) < head_bytes or zlib.crc32(head) != crc:
+        raise CheckpointError(f"{name} is damaged: its header does not match its checksum.")
+    header = json_object(bytes(head))
+    if header is None:
+        raise CheckpointError(f"{name} is damaged: its header is not JSON.")
+    for key, expected in shape.header(index).items():
+        if header.get(key) != expected:
+            raise CheckpointError(
+                f"{name} is of another run: {key} is {header.get(key)!r:.200}, not {expected!r:.200}."
+            )
+    if experiment is not None and header.get("experiment") != experiment:
+        raise CheckpointError(f"{name} is of a run with another configuration.")
+    if header.get("compressed_bytes") != len(payload):
+        raise CheckpointError(
+            f"{name} is truncated: {len(payload)} bytes follow its header, not {header.get('compressed_bytes')!r:.40}."
+        )
+    if header.get("sha256") != hashlib.sha256(payload).hexdigest():
+        raise CheckpointError(f"{name} is damaged: its content does not match its checksum.")
+    return payload
+
+
+def check_segment(path: Path, index: int, shape: SegmentShape, experiment: str) -> None:
+    """Verify header and checksum of a segment file. Raises `CheckpointError` with a sentence, or `OSError`."""
+    _load_payload(path, index, shape, experiment)
+
+
+def read_segment_into(
+    path: Path, index: int, shape: SegmentShape, ring: Mapping[str, np.ndarray], experiment: str | None = None
+) -> None:
+    """Verify a segment file and decompress it straight into its slots of the ring.
+
+    Args:
+        ring: the ring's fields, [lanes, capacity, lane_envs, ...].
+        experiment: of the run that the segment must be of; None: of any.
+
+    Raises:
+        CheckpointError: a sentence; the slots' content is undefined then. OSError: as the system says it.
+    """
+    payload = _load_payload(path, index, shape, experiment)
+    reader = zstandard.ZstdDecompressor(max_window_size=_WINDOW_LIMIT).stream_reader(payload)
+    try:
+        for span in _spans(ring, index, shape):
+            target = _bytes_of(span)
+            while target:
+                got = reader.readinto(target)
+                if got == 0:
+                    raise CheckpointError(f"{path.name} is damaged: its content ends too early.")
+                target = target[got:]
+        # Reading past the end also makes zstd compare its own checksum.
+        if reader.read(1):
+            raise CheckpointError(f"{path.name} is damaged: its content is longer than its header says.")
+    except zstandard.ZstdError as error:
+        raise CheckpointError(f"{path.name} is damaged: {error}.") from error

@@ -1,0 +1,209 @@
+"""Files of weights: named parameters of a network, and what they were trained for. Nothing that is read is trusted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.checkpoint.manifest import (
+    FORMAT,
+    Manifest,
+    Piece,
+    arrays_in,
+    check_piece,
+    newest_usable,
+    plain_field,
+    plain_name,
+    plain_network,
+    weights_name,
+)
+from shared.errors import CheckpointError, FileError
+from shared.files.atomic import json_object, open_to_read
+from shared.network_spec import Network, parameters_of
+
+_METADATA = "ringside"
+_HEADER_BYTES = struct.Struct("<Q")
+"""How a safetensors file begins: the length of its header."""
+WEIGHTS_SHA256 = "weights_sha256"
+"""SHA-256 (hex) of the parameters among what a weights file says of itself; older files do not have it."""
+_HEADER_LIMIT = 1 << 20
+"""Bytes that a file may hold beside its parameters."""
+_FORMER_MAX_FRAMES = 108_000
+"""Where a file does not say after how many frames its run cut the episodes of evaluations, this was the number."""
+
+
+@dataclass(frozen=True)
+class StoredWeights:
+    """The parameters of one network, and what they were trained for."""
+
+    network: Network
+    game: str
+    protocol: str
+    version: int
+    """The round that is, or would be, played with them."""
+    flat: NDArray[np.float32]
+    """float32[P], in the order of `parameters_of(network)`."""
+    eval_epsilon: float | None = None
+    """Chance of a random action in the evaluations of the run; None: as the protocol says."""
+    eval_max_frames: int | None = None
+    """Emulator frames after which its evaluations cut an episode; None: as the protocol says."""
+
+    @property
+    def actions(self) -> int:
+        """Size of the action set."""
+        return self.network.actions
+
+    def require(self, *, actions: int, network: Network | None = None, game: str | None = None) -> None:
+        """Raise `CheckpointError` unless the weights fit that action set and, where given, network and game."""
+        if self.actions != actions:
+            raise CheckpointError(
+                f"The weights choose among {self.actions} actions; the game here has {actions}. They were trained on "
+                f"{self.game}."
+            )
+        if network is not None and self.network != network:
+            raise CheckpointError(
+                f"The weights are of the network {self.network}, not {network}. It must be the same: --network, "
+                "--method and the flags of parts say which."
+            )
+        if game is not None and self.game != game:
+            raise CheckpointError(f"The weights were trained on {self.game}, not on {game}.")
+
+
+def load_weights(path: Path) -> StoredWeights:
+    """The parameters at `path`; of a directory, those of the newest checkpoint whose weights are whole.
+
+    Args:
+        path: a run directory, its `checkpoints` directory, a manifest, or a weights file.
+
+    Raises:
+        CheckpointError: there are none, or they are damaged, not finite, or of no known network.
+    """
+    if _is_weights_file(path):
+        try:
+            return _read_weights(path)
+        except OSError as error:
+            raise CheckpointError(f"{path} cannot be read: {error.strerror}.") from error
+    return newest_usable(path, _weights_of)
+
+
+def weights_file(path: Path) -> Path:
+    """The file that `load_weights(path)` reads. Raises `CheckpointError` as it does."""
+    if _is_weights_file(path):
+        return path
+    return newest_usable(path, lambda manifest: (_weights_of(manifest), _file_of(manifest)))[1]
+
+
+def _is_weights_file(path: Path) -> bool:
+    """True if a user who names this path means the file, and not a directory or a manifest."""
+    return path.suffix == ".safetensors" and os.path.isfile(path)
+
+
+def _file_of(manifest: Manifest) -> Path:
+    return manifest.directory / manifest.piece(weights_name(manifest.boundary)).name
+
+
+def _weights_of(manifest: Manifest) -> StoredWeights:
+    """The parameters that a manifest names."""
+    piece = manifest.piece(weights_name(manifest.boundary))
+    weights = _read_weights(check_piece(manifest.directory, piece, content=False), piece)
+    if weights.version != manifest.boundary:
+        raise CheckpointError(f"{piece.name} holds the weights of round {weights.version}, not {manifest.boundary}.")
+    weights.require(network=manifest.network, actions=manifest.network.actions, game=manifest.game)
+    return weights
+
+
+def weights_metadata(about: dict[str, Any]) -> dict[str, str]:
+    """What a weights file says of itself, as metadata of safetensors.
+
+    One entry, of JSON: safetensors writes several in an order of its own, different in every process.
+    """
+    return {_METADATA: json.dumps(about, sort_keys=True)}
+
+
+def read_weights_metadata(path: Path) -> dict[str, Any]:
+    """What a weights file says of itself.
+
+    Raises:
+        CheckpointError: it is none that Ringside wrote. OSError: as the system says it.
+    """
+    with _open_weights(path) as file:
+        return _metadata_in(file, path.name)
+
+
+def _open_weights(path: Path, *, follow: bool = False) -> BinaryIO:
+    """A plain file, open to read. Raises `CheckpointError` or `OSError`."""
+    try:
+        return open_to_read(path, follow=follow)
+    except FileError as error:
+        raise CheckpointError(str(error)) from error
+
+
+def _metadata_in(file: BinaryIO, name: str) -> dict[str, Any]:
+    """What the header of an open weights file says of its content. Raises `CheckpointError`."""
+    begin = file.read(_HEADER_BYTES.size)
+    length = _HEADER_BYTES.unpack(begin)[0] if len(begin) == _HEADER_BYTES.size else 0
+    header = json_object(file.read(length)) if length <= _HEADER_LIMIT else None
+    if header is None:
+        raise CheckpointError(f"{name} is damaged: it does not begin with a header of safetensors.")
+    metadata = header.get("__metadata__")
+    written = metadata.get(_METADATA) if isinstance(metadata, dict) else None
+    about = json_object(written.encode()) if isinstance(written, str) else None
+    if about is None or about.get("format") != FORMAT:
+        raise CheckpointError(f"{name} holds no weights that Ringside wrote in format {FORMAT}.")
+    return about
+
+
+def _read_weights(path: Path, piece: Piece | None = None) -> StoredWeights:
+    """Read a weights file and compare it with the network that it says it is of.
+
+    Args:
+        piece: what its manifest says of it; None: a user has named the file, and it may be a symbolic link.
+    """
+    where = path.name
+    with _open_weights(path, follow=piece is None) as file:
+        about, size = _metadata_in(file, where), os.fstat(file.fileno()).st_size
+        version, game, protocol = (
+            plain_field(about, "version", int, where),
+            plain_name(about, "game", where),
+            plain_name(about, "protocol", where),
+        )
+        eval_epsilon = _optional(about, "eval_epsilon", float, None, where)
+        eval_max_frames = _optional(about, "eval_max_frames", int, _FORMER_MAX_FRAMES, where)
+        network = plain_network(about.get("network"), where)
+        spec = parameters_of(network)
+        if size > 4 * spec.count + _HEADER_LIMIT:
+            raise CheckpointError(f"{where} has {size} bytes, too many for the network {network}.")
+        file.seek(0)
+        data = file.read(size)
+    if piece is not None and hashlib.sha256(data).hexdigest() != piece.sha256:
+        raise CheckpointError(f"{where} is damaged: its content does not match its checksum.")
+    arrays = arrays_in(data, where)
+    flat = np.empty(spec.count, np.float32)
+    views = spec.split(flat)
+    if arrays.keys() != views.keys():
+        raise CheckpointError(f"{where} does not hold the parameters of the network {network}.")
+    for name, view in views.items():
+        if arrays[name].dtype != np.float32 or arrays[name].shape != view.shape:
+            found = f"{arrays[name].dtype}{arrays[name].shape}"
+            raise CheckpointError(f"{where} has {found} for {name}; the network has float32{view.shape}.")
+        view[...] = arrays[name]
+    checksum = _optional(about, WEIGHTS_SHA256, str, None, where)
+    if checksum is not None and hashlib.sha256(flat.tobytes()).hexdigest() != checksum:
+        raise CheckpointError(f"{where} is damaged: its parameters do not match their checksum.")
+    if not np.isfinite(flat).all():
+        raise CheckpointError(f"{where} holds parameters that are not finite.")
+    return StoredWeights(network, game, protocol, version, flat, eval_epsilon, eval_max_frames)
+
+
+def _optional(about: dict[str, Any], name: str, kind: type, absent: Any, where: str) -> Any:
+    """A value that older files do not have, and that may be null. Raises `CheckpointError` for one of another kind."""
+    value = about.get(name, absent)
+    return value if value is None else plain_field({name: value}, name, kind, where)

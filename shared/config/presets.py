@@ -1,0 +1,254 @@
+"""Named starting points for the configuration. `--preset NAME` chooses one; single flags override it.
+
+Every number comes from its paper or from its authors' code, named below it; dqn_zoo is DeepMind's own collection of
+these agents (github.com/google-deepmind/dqn_zoo, the flags of dqn_zoo/AGENT/run_atari.py), Dopamine Google's
+(github.com/google/dopamine, agents/AGENT/configs). What is left out, or differs here, is said, too.
+
+Periods are given in steps; a published one in frames is four times as long. In Ringside the network that plays is the
+target network, so a period of the target network is also how old the playing policy may be (docs/design.md). Epsilon
+falls from the step on at which learning may begin, as in dqn_zoo; updates begin with the next whole round.
+
+A preset evaluates with its paper's epsilon and longest episode; where it says nothing, its protocol does. The papers
+after Mnih et al. 2015 cut episodes at 108,000 frames, 30 minutes. A single flag overrides either.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shared.config.settings import Config, Evaluate, Explore, Extend, Learn, Play, PresetName
+
+NATURE = Config()
+"""Mnih et al. 2015, Extended Data Table 1: the defaults of `Config`.
+
+The table counts the target network's 10,000 in updates; the authors' program, and dqn_zoo, in steps, as here.
+
+dqn_zoo's dqn has the same numbers: target network every 40,000 frames, replay of a million, learning after a twentieth
+of it, an update of 32 every 16 frames, centred RMSProp at 0.00025 with decay 0.95 and epsilon 0.01 (for gradients
+summed over the batch), epsilon-greedy from 1 to 0.1 in four million frames."""
+
+DOUBLE = replace(
+    NATURE,
+    learn=replace(NATURE.learn, round_steps=30_000),
+    extend=Extend(double=True),
+    explore=replace(NATURE.explore, epsilon_end=0.01),
+    evaluate=Evaluate(eval_epsilon=0.001, eval_max_frames=108_000),
+)
+"""van Hasselt et al. 2016, appendix "Hyper-parameters", the tuned version: target network every 30,000 steps, epsilon
+to 0.01; dqn_zoo's double_q: 120,000 frames and 0.01.
+
+Evaluation: epsilon 0.001 and 108,000 frames ("Robustness to Human starts", the tuned version); dqn_zoo has 0.01. The
+untuned Double DQN of the same paper has 0.05 and 18,000 frames, as `nature`. Here episodes begin with no-ops, not with
+states of human play.
+
+Left out: one bias for all actions of the last layer, the third change of the tuned version."""
+
+DUELING = replace(
+    NATURE,
+    learn=replace(NATURE.learn, learning_rate=6.25e-5, optimizer_epsilon=0.01 / 16, round_steps=30_000),
+    extend=Extend(double=True, dueling=True, clip_gradient=10.0),
+    explore=replace(NATURE.explore, epsilon_end=0.01),
+    evaluate=DOUBLE.evaluate,
+)
+"""Wang et al. 2016, section 4.2: Double DQN with two streams of 512 units and gradient norms clipped to 10.
+
+The paper calls the learning rate "slightly lower" than Double DQN's and does not give it; 6.25e-5 is what it settles
+on for the dueling network with priorities, which is also that of Schaul et al. 2016. It is a quarter of DQN's, and
+RMSProp's epsilon, a square, a sixteenth: dqn_zoo has no dueling agent, but scales both so for `prioritized`. The norm
+is that of the batch's mean gradient here, which hardly ever comes to 10; the paper does not say whether it is of a
+mean or of a sum, for which 10/32 would stand here. All else is the tuned Double DQN's, says the paper; so is the
+evaluation. Left out: the gradient that enters the convolutions is not scaled by 1/sqrt(2)."""
+
+C51 = replace(
+    NATURE,
+    learn=replace(NATURE.learn, optimizer="adam", optimizer_decay=0.999, optimizer_epsilon=0.01 / 32),
+    extend=Extend(method="c51", v_min=-10.0, v_max=10.0),
+    explore=replace(NATURE.explore, epsilon_end=0.01),
+    evaluate=Evaluate(eval_epsilon=0.001, eval_max_frames=108_000),
+)
+"""Bellemare et al. 2017, section 5: 51 atoms in [-10, 10], Adam with the learning rate of DQN, 0.00025, and epsilon
+0.01/32, epsilon-greedy down to 0.01; Dopamine's c51_icml.gin and dqn_zoo's c51 have the same numbers, and
+both evaluate with epsilon 0.001 and 108,000 frames.
+
+dqn_zoo also clips the norm of gradients to 10, of which the paper says nothing; it is not done here."""
+
+RAINBOW = Config(
+    learn=Learn(
+        learning_starts=20_000,
+        round_steps=8_000,
+        optimizer="adam",
+        learning_rate=6.25e-5,
+        optimizer_decay=0.999,
+        optimizer_epsilon=1.5e-4,
+    ),
+    extend=Extend(
+        method="c51",
+        v_min=-10.0,
+        v_max=10.0,
+        double=True,
+        dueling=True,
+        noisy=True,
+        noisy_std=0.5,
+        n_step=3,
+        prioritised=True,
+        priority_exponent=0.5,
+        importance_start=0.4,
+        importance_end=1.0,
+        # The whole of the published training, 200 million frames; it does not follow --total-steps.
+        importance_steps=50_000_000,
+    ),
+    explore=Explore(epsilon_start=0.0, epsilon_end=0.0, epsilon_steps=0),
+    evaluate=Evaluate(eval_epsilon=0.0, eval_max_frames=108_000),
+)
+"""Hessel et al. 2018, Table 1: 80,000 frames before learning, Adam at 0.0000625 with epsilon 1.5e-4, noisy nets with
+sigma_0 0.5 and no epsilon, target network every 32,000 frames, priority exponent 0.5, importance from 0.4 to 1, three
+steps, 51 atoms in [-10, 10]. Dopamine's rainbow_aaai.gin has the same periods and Adam, but epsilon-greedy in place of
+noisy nets, neither Double DQN nor two streams, and an importance exponent of 0.5.
+
+What differs: the paper's first footnote says that a sigma_0 of 0.1 may be helpful where the noise is made on a CPU, as
+it is here; dqn_zoo, Kaixhin/Rainbow and Dopamine's full_rainbow have 0.1, PFRL 0.5 (here: --noisy-std 0.1). Batches are
+drawn a chunk of eight updates ahead, so errors count from the second chunk after them on (docs/algorithms.md).
+dqn_zoo's also differs from the paper in Adam's epsilon (0.005/32), a thousandth of uniform draws, gradient norms
+clipped to 10 and noise clipped to 2, among
+others. Priorities are the Kullback-Leibler divergence, as in the paper, where both programs take the cross-entropy,
+whose least value is the target's entropy: their draws are the more even.
+
+Evaluation: 108,000 frames (Hessel et al. 2018, "Evaluation Methodology"); no epsilon, as in dqn_zoo and PFRL
+(train_rainbow.py), the first of which leaves the noise on. Here it is off, as in Dopamine's full_rainbow, which has
+epsilon 0.001."""
+
+QR_DQN = replace(
+    NATURE,
+    learn=replace(
+        NATURE.learn, optimizer="adam", learning_rate=5e-5, optimizer_decay=0.999, optimizer_epsilon=0.01 / 32
+    ),
+    extend=Extend(method="qr-dqn"),
+    explore=replace(NATURE.explore, epsilon_end=0.01),
+    evaluate=Evaluate(eval_epsilon=0.001, eval_max_frames=108_000),
+)
+"""Dabney et al. 2018a, section 5.2 ("QR-DQN-1"): 200 quantiles, Huber loss of width 1, Adam at 0.00005 with epsilon
+0.01/32, epsilon-greedy down to 0.01. dqn_zoo's qrdqn has 201 quantiles and gradient norms clipped to 10, else the
+same, and evaluates with epsilon 0.001 and 108,000 frames."""
+
+IQN = replace(QR_DQN, extend=Extend(method="iqn", iqn_samples=64, iqn_policy_samples=32))
+"""Dabney et al. 2018b, section 4: N = N' = 64, K = 32, 64 cosines, the rest as QR-DQN; Dopamine's
+implicit_quantile_icml.gin has the same numbers, and evaluates with epsilon 0.001 and 108,000 frames, as dqn_zoo's iqn
+does, which has K = 64 and learns from 80,000 frames on.
+
+The K fractions whose mean chooses an action are evenly spaced here, not sampled."""
+
+BTR = Config(
+    play=Play(envs=64, lane_envs=2, protocol="machado"),
+    learn=Learn(
+        # main.py: --envs 64, --bs 256, --rr 1: one update of 256 when each of 64 emulators has made a step.
+        train_every=64,
+        batch_size=256,
+        # Agent.py: max_mem_size, min_sampling_size.
+        replay_size=1_048_576,
+        learning_starts=200_000,
+        # main.py: --c 500 updates, which are 32,000 steps.
+        round_steps=32_000,
+        # main.py: --discount, --lr; Agent.py: Adam with eps 0.005 / batch_size and PyTorch's betas.
+        discount=0.997,
+        optimizer="adam",
+        learning_rate=1e-4,
+        optimizer_decay=0.999,
+        optimizer_epsilon=0.005 / 256,
+        network="impala",
+    ),
+    extend=Extend(
+        # main.py: --taus 8, which are N, N' and K; --dueling 1, --noisy 1; networks.py: sigma_0=0.5; Agent.py: n = 3.
+        method="iqn",
+        iqn_samples=8,
+        iqn_policy_samples=8,
+        dueling=True,
+        noisy=True,
+        noisy_std=0.5,
+        n_step=3,
+        # Agent.py: per_alpha. PER.py weighs losses with (N P(i))^-alpha; its beta is not read. So nothing moves.
+        prioritised=True,
+        priority_exponent=0.2,
+        importance_start=0.2,
+        importance_end=0.2,
+        importance_steps=50_000_000,
+        # Agent.py: alpha, entropy_tau, lo (Vieillard et al. 2020 have the same).
+        munchausen=True,
+        munchausen_alpha=0.9,
+        munchausen_temperature=0.03,
+        munchausen_floor=-1.0,
+        # Agent.py: grad_clip.
+        clip_gradient=10.0,
+        # main.py: --model_size 2, --maxpool_size 6, --spectral 1; layer_norm is off by default.
+        width=2,
+        pooling=True,
+        spectral_norm=True,
+    ),
+    # Agent.py: eps_start, eps_final, eps_steps.
+    explore=Explore(epsilon_start=1.0, epsilon_end=0.01, epsilon_steps=2_000_000),
+    # Agent.py: choose_action in evaluation; main.py: gym.make("ALE/...-v5"), which cuts after 108,000 frames.
+    evaluate=Evaluate(eval_epsilon=0.01, eval_max_frames=108_000),
+)
+"""BTR, "Beyond the Rainbow": Clark et al. 2025 (ICML; arXiv:2411.03820), section 3 and appendix, with the numbers of
+the authors' code, github.com/VIPTankz/BeyondTheRainbowICML, file by file above.
+
+The network is theirs: three residual blocks of 32, 64 and 64 channels, of which the convolutions within residual parts
+are divided by their largest singular value and those that open a block are not; ReLU, maximum pooling to 6x6, 64
+cosines, two noisy streams of 512 units, no layer norm.
+
+What differs. The log-policy that Munchausen adds is the target network's, as Vieillard et al. 2020 have it; the
+authors' code takes the online network's. Policies are means over eight evenly spaced fractions, not over the eight
+sampled ones. They switch epsilon off in the second half of training and let it fall by a two-millionth of the rest at
+every step, from the first on: to 0.37 after two million, 0.14 after four. Here it falls in a straight line over two
+million steps and stays at 0.01. Versions of their code differ in whether a truncated episode ends the return; here it
+does not. Power iteration makes a step an update here, and theirs one a forward pass. Their code plays the minimal
+action set after up to 30 no-ops, with sticky actions; `machado` plays all 18 actions without no-ops. Noise of acting
+is one for all their emulators; here each has its own. Acting is with the target network, up to 500 updates old, where
+theirs is the online one. A version of their code evaluates without epsilon after 125 million frames."""
+
+QUICK = Config(
+    # A round of 1,024 steps is 32 ticks of 32 emulators; with 96 it would be 11, and mostly barrier.
+    play=Play(envs=32, lane_envs=2),
+    learn=Learn(
+        total_steps=1_000_000,
+        # A tenth of the published interval; Lapan's Pong, CleanRL and the Stable-Baselines3 zoo all use 1,000.
+        # It is one round, so it also bounds how old the playing policy is.
+        round_steps=1_024,
+        train_every=4,
+        batch_size=32,
+        # Lapan and the Stable-Baselines3 zoo: 0.8 GB, and old play is forgotten ten times sooner.
+        replay_size=100_000,
+        # Lapan: begin as soon as 10,000 steps are there.
+        learning_starts=10_000,
+        # Adam with its published beta2, and the learning rate of Lapan, CleanRL and the Stable-Baselines3 zoo: with
+        # 2e-4 the convolutions of two seeds in three died before they had learned anything. Rainbow's smoothing of
+        # 1.5e-4 is more than Pong's gradients come to, 1e-4 a parameter and less: with it steps become ever smaller as
+        # the agent learns (docs/performance.md).
+        optimizer="adam",
+        learning_rate=1e-4,
+        optimizer_decay=0.999,
+        optimizer_epsilon=1e-5,
+    ),
+    # Rainbow's three steps, with which Pong's few rewards reach far sooner, and Double DQN.
+    extend=Extend(double=True, n_step=3),
+    # Lapan: 100,000 steps, though down to 0.02.
+    explore=Explore(epsilon_start=1.0, epsilon_end=0.01, epsilon_steps=100_000),
+    # 30 minutes, as with all after Mnih et al. 2015: games of equal players at Pong last longer than 5.
+    evaluate=Evaluate(eval_max_frames=108_000),
+)
+"""The fastest sound settings for a short run, chosen on Pong. Sources: Lapan, "Deep Reinforcement Learning
+Hands-On", 2nd ed., ch. 8, the Pong row of its hyperparameters; the published settings of the others.
+
+What each change was worth: docs/performance.md."""
+
+PRESETS: dict[PresetName, Config] = {
+    "nature": NATURE,
+    "quick": QUICK,
+    "double": DOUBLE,
+    "dueling": DUELING,
+    "c51": C51,
+    "rainbow": RAINBOW,
+    "qr-dqn": QR_DQN,
+    "iqn": IQN,
+    "btr": BTR,
+}
+"""Configuration by preset name."""

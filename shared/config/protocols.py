@@ -1,0 +1,148 @@
+"""The named protocols: rules of preprocessing and of episodes (docs/protocols.md).
+
+A protocol is a name in the configuration, in every checkpoint and in every score, because two scores under
+different rules cannot be compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from shared.config.settings import FRAME_SKIP, Evaluate, Play, ProtocolName
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """The rules under which a game is played, trained on and evaluated."""
+
+    name: ProtocolName
+    sticky: float
+    """Chance, at each emulator frame, that the previous action is repeated instead of the chosen one."""
+    noop_max: int
+    """An episode opens with 1 to `noop_max` emulator frames of no action; 0: with none."""
+    life_ends_return: bool
+    """Whether, in training, a lost life ends the return. The emulator is not reset, and the stack is not cleared."""
+    fire_on_reset: bool
+    """Whether one FIRE follows the no-ops of a reset, in games whose minimal action set has it."""
+    action_set: Literal["minimal", "full"]
+    """minimal: the actions that the game distinguishes; full: all 18 of the console."""
+    longest_episode_frames: int
+    """Emulator frames, no-ops included, after which an episode of training is truncated; 0: never."""
+    eval_episodes: int
+    """Episodes of one evaluation, unless told otherwise."""
+    eval_epsilon: float
+    """Chance of a random action in evaluation, unless told otherwise."""
+    eval_max_frames: int
+    """Emulator frames, no-ops not counted, after which an evaluation cuts an episode, unless told otherwise."""
+    eval_steps: int | None = None
+    """Steps of an evaluation of finished weights, unless a number of episodes is told; None: `eval_episodes` episodes.
+    They are counted over the episodes in their order."""
+    drops_last_episode: bool = False
+    """Whether the episode that goes beyond `eval_steps` is left out; else it is played to its end, and counts."""
+
+
+@dataclass(frozen=True)
+class EvalRules:
+    """The rules of an evaluation that are not those of its protocol's games."""
+
+    epsilon: float
+    """Chance of a random action."""
+    max_frames: int
+    """Emulator frames after which an episode is cut, counted from the first action of the agent."""
+
+    @property
+    def max_steps(self) -> int:
+        """Steps after which an episode is cut."""
+        return -(-self.max_frames // FRAME_SKIP)
+
+
+PROTOCOLS: dict[str, Protocol] = {
+    protocol.name: protocol
+    for protocol in (
+        Protocol(
+            name="nature",
+            sticky=0.0,
+            noop_max=30,
+            life_ends_return=True,
+            fire_on_reset=False,
+            action_set="minimal",
+            longest_episode_frames=108_000,
+            eval_episodes=30,
+            eval_epsilon=0.05,
+            eval_max_frames=18_000,
+        ),
+        Protocol(
+            name="machado",
+            sticky=0.25,
+            noop_max=0,
+            life_ends_return=False,
+            fire_on_reset=False,
+            action_set="full",
+            longest_episode_frames=108_000,
+            eval_episodes=100,
+            eval_epsilon=0.001,
+            eval_max_frames=108_000,
+        ),
+        Protocol(
+            name="envpool",
+            sticky=0.0,
+            noop_max=30,
+            life_ends_return=True,
+            fire_on_reset=True,
+            action_set="minimal",
+            longest_episode_frames=108_000,
+            eval_episodes=30,
+            eval_epsilon=0.05,
+            eval_max_frames=108_000,
+        ),
+        Protocol(
+            name="dopamine",
+            sticky=0.25,
+            noop_max=0,
+            life_ends_return=False,
+            fire_on_reset=False,
+            action_set="minimal",
+            longest_episode_frames=108_000,
+            eval_episodes=30,
+            eval_epsilon=0.001,
+            eval_max_frames=108_000,
+            eval_steps=125_000,
+        ),
+        Protocol(
+            name="dqn_zoo",
+            sticky=0.0,
+            noop_max=30,
+            life_ends_return=True,
+            fire_on_reset=False,
+            action_set="minimal",
+            longest_episode_frames=108_000,
+            eval_episodes=30,
+            eval_epsilon=0.05,
+            eval_max_frames=108_000,
+            eval_steps=125_000,
+            drops_last_episode=True,
+        ),
+    )
+}
+"""Protocols by name. Sources: nature, Mnih et al. 2015, Methods ("Evaluation procedure": 30 games of up to 5 minutes)
+and Extended Data Table 1; machado, Machado et al. 2018, "Revisiting the Arcade Learning Environment"; envpool, the
+wrappers of Weng et al. 2022; dopamine, the files dopamine/discrete_domains/atari_lib.py and run_experiment.py with the
+configurations dopamine/jax/agents/*/configs; dqn_zoo, the files dqn_zoo/gym_atari.py, processors.py, parts.py and
+dqn/run_atari.py."""
+
+LONGEST_EPISODE_STEPS = 27_000
+"""Steps after which an episode of a Gymnasium environment is truncated, in training and in evaluation."""
+
+
+def eval_rules(play: Play, evaluate: Evaluate) -> EvalRules:
+    """Rules of an evaluation of `play`: what `evaluate` says, else what the protocol does.
+
+    A protocol's limit of frames is about Atari: another environment has its own ends.
+    """
+    protocol = PROTOCOLS[play.protocol]
+    max_frames = protocol.eval_max_frames if play.env is None else FRAME_SKIP * LONGEST_EPISODE_STEPS
+    return EvalRules(
+        protocol.eval_epsilon if evaluate.eval_epsilon is None else evaluate.eval_epsilon,
+        max_frames if evaluate.eval_max_frames is None else evaluate.eval_max_frames,
+    )

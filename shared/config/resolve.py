@@ -1,0 +1,143 @@
+"""Answers to the questions that a configuration leaves open: device, precision, threads, actors, directory.
+
+They are answered once, before anything starts, and recorded with the run: two answers that differ may change the
+last bits of the weights. Only --actors may differ freely, so nothing here follows from it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from shared.config.protocols import PROTOCOLS, eval_rules
+from shared.config.settings import Config, Play, Precision
+from shared.errors import ConfigError
+from shared.machine import facts
+from shared.network_spec import atoms_of
+
+TEAMS = 3
+"""Threads of a learner that each compute with `--learner-threads`: updates, gradients aside, what is prepared ahead."""
+
+
+def resolve(config: Config) -> Config:
+    """The same configuration with an answer wherever the weights depend on it. Idempotent.
+
+    Raises `ConfigError` when the device is not there.
+    """
+    device = device_of(config.machine.device)
+    cores = facts.usable_cores()
+    on_cpu = device == "cpu"
+    precision = precision_of(config.machine.precision, device)
+    learner_threads = config.machine.learner_threads or learner_threads_of(cores, on_cpu=on_cpu)
+    rules = eval_rules(config.play, config.evaluate)
+    inference_threads = config.machine.inference_threads or 1
+    return replace(
+        config,
+        evaluate=replace(
+            config.evaluate,
+            eval_episodes=config.evaluate.eval_episodes or PROTOCOLS[config.play.protocol].eval_episodes,
+            eval_epsilon=rules.epsilon,
+            eval_max_frames=rules.max_frames,
+        ),
+        extend=replace(config.extend, atoms=atoms_of(config.extend)),
+        machine=replace(
+            config.machine,
+            device=device,
+            precision=precision,
+            learner_threads=learner_threads,
+            inference_threads=inference_threads,
+            inference_batch=config.machine.inference_batch or inference_batch_of(config.play, on_cpu=on_cpu),
+            actors=config.machine.actors
+            or actors_of(config.play, spare_cores(cores, learner_threads, inference_threads, on_cpu=on_cpu)),
+        ),
+        run=replace(config.run, run_dir=config.run.run_dir or run_directory_of(config.play)),
+    )
+
+
+def check_device_name(asked: str) -> None:
+    """Raise `ConfigError` for what is no name of a device, here or elsewhere."""
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", asked):
+        raise ConfigError(f"--device {asked} is not one of auto, cpu, cuda and cuda:N.")
+
+
+def device_of(asked: str) -> str:
+    """ "cpu" or "cuda:N". Raises `ConfigError` when the device that was asked for is not there."""
+    check_device_name(asked)
+    if asked == "cpu":
+        return asked
+    devices = facts.cuda_devices()
+    if asked == "auto":
+        return "cuda:0" if devices else "cpu"
+    index = int(asked.partition(":")[2] or 0)
+    if index < devices:
+        return f"cuda:{index}"
+    if devices:
+        raise ConfigError(f"There is no device {asked}: the last of {devices} is cuda:{devices - 1}.")
+    if not facts.has_nvidia_driver():
+        raise ConfigError(f"There is no device {asked}: no NVIDIA driver is loaded; say --device cpu.")
+    if facts.torch_cuda_version() is None:
+        raise ConfigError(f"There is no device {asked}: the installed torch was built without CUDA.")
+    raise ConfigError(f"There is no device {asked}: the NVIDIA driver shows none to this process.")
+
+
+def precision_of(asked: Precision, device: str) -> Precision:
+    """The arithmetic of the networks on a device: what was asked, or the fastest of which scores are known to hold."""
+    if asked != "auto":
+        return asked
+    if device == "cpu":
+        return "bf16" if facts.has_amx_bf16() else "fp32"
+    return "tf32"
+
+
+def learner_threads_of(cores: int, *, on_cpu: bool) -> int:
+    """Threads with which a learner computes: one beside a GPU.
+
+    On a CPU of each of its `TEAMS`: as many as have cores beside inference and two actors, four at most.
+
+    The threads of a team wait for each other, spinning, several times an update: with another process on one of two
+    cores for half of the time, two threads were 9 times slower than one (docs/performance.md). Two actors play several
+    times as fast as a CPU learns.
+    """
+    return max(1, min(4, (cores - 3) // TEAMS)) if on_cpu else 1
+
+
+def busy_threads(learner_threads: int, *, on_cpu: bool) -> int:
+    """Cores that a learner takes: teams of one thread wait asleep for each other, larger ones spin."""
+    return TEAMS * learner_threads if on_cpu and learner_threads > 1 else learner_threads
+
+
+def spare_cores(cores: int, learner_threads: int, inference_threads: int, *, on_cpu: bool) -> int:
+    """Cores that learner and inference leave to actors; none or fewer where these have too few."""
+    return cores - busy_threads(learner_threads, on_cpu=on_cpu) - inference_threads
+
+
+def actors_of(play: Play, spare: int) -> int:
+    """Actor processes for `spare` cores: no more than share the lanes as evenly, two lanes each where possible.
+
+    48 lanes on 14 cores: some actor has 4 lanes with 14 actors as with 12, so 12 are as fast.
+    """
+    lanes = play.envs // play.lane_envs
+    count = max(1, min(spare, lanes // 2))
+    return -(-lanes // -(-lanes // count))
+
+
+def inference_batch_of(play: Play, *, on_cpu: bool) -> int:
+    """Emulators answered by one forward pass: all of them on a GPU, groups of at most 32 on a CPU.
+
+    On a CPU a row costs 396 us in a batch of 2 and 64 in one of 32 (docs/performance.md, bf16); two groups or more, so
+    that one plays while the other is answered.
+    """
+    if not on_cpu:
+        return play.envs
+    lanes = play.envs // play.lane_envs
+    most = min(32, play.envs // 2 if lanes >= 2 else play.envs)
+    sizes = (lanes_ * play.lane_envs for lanes_ in range(1, lanes + 1) if lanes % lanes_ == 0)
+    return max((size for size in sizes if size <= most), default=play.lane_envs)
+
+
+def run_directory_of(play: Play) -> Path:
+    """runs/GAME-YYYYmmdd-HHMMSS; of an --env, its name with what does not suit a file name replaced."""
+    name = play.game if play.env is None else "".join(c if c.isalnum() else "-" for c in play.env).strip("-")
+    return Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"

@@ -1,0 +1,147 @@
+"""The clock and the sizes of a run: rounds, ticks, windows and capacities, derived from a `Config`.
+
+A round is a whole number of ticks of every lane (docs/design.md). Rounding is up for learning-starts and the total (to
+whole rounds between snapshots), down for the window (to whole rounds), to the nearest tick for the round itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shared.config.settings import STACK, Config, Explore
+
+MOST_PRIORITIES = 2**24
+"""Transitions that prioritised replay can keep."""
+WEIGHT_QUANTUM = 2.0**-24
+"""Weights of transitions are whole numbers of these, so that their sums are exact."""
+
+
+def largest_weight(transitions: int) -> int:
+    """The largest weight, in quanta, of so many transitions: a power of two with which their total is at most 2^62.
+
+    2^38 quanta, a weight of 16,384, with `MOST_PRIORITIES`; 2^42, 262,144, with a million.
+    """
+    return 1 << (62 - (transitions - 1).bit_length())
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What follows from a configuration; all counts are exact integers."""
+
+    envs: int
+    lane_envs: int
+    round_ticks: int
+    window_ticks: int
+    target_steps: int
+    train_every: int
+    first_learning_round: int
+    rounds: int
+    snapshot_rounds: int
+    ahead: int
+    """Rounds that a lane may have finished or be playing beyond the last commit."""
+    target_apart: bool
+    """Whether the target network may differ from the online one at a boundary."""
+    capacity: int
+    learning_starts_ticks: int
+    n_step: int = 1
+    priority_ticks: int = 0
+    """Ticks that priorities are kept of, whatever the total; 0: sampling is uniform."""
+
+    @property
+    def priorities(self) -> int:
+        """Leaves of the tree of priorities; 0: sampling is uniform."""
+        return self.priority_ticks * self.envs
+
+    @property
+    def lanes(self) -> int:
+        """Number of lanes."""
+        return self.envs // self.lane_envs
+
+    @property
+    def round_steps(self) -> int:
+        """Steps of all envs in one round."""
+        return self.round_ticks * self.envs
+
+    @property
+    def learning_begins(self) -> int:
+        """Steps played when the first update begins: whole rounds, the first of them with `alternate` included."""
+        return (self.first_learning_round + self.target_apart) * self.round_steps
+
+    def updates_before(self, round_: int) -> int:
+        """Updates done when `round_` begins: floor(r S / k), less those of rounds that only play."""
+        counted = max(round_, self.first_learning_round)
+        skipped = self.first_learning_round * self.round_steps // self.train_every
+        return counted * self.round_steps // self.train_every - skipped
+
+    def updates_in(self, round_: int) -> int:
+        """Updates of one round: floor((r + 1) S / k) - floor(r S / k), none before learning starts."""
+        return self.updates_before(round_ + 1) - self.updates_before(round_)
+
+    def window_end(self, round_: int) -> int:
+        """The tick before which a round's updates draw: its first one, or with `alternate` the one after its last."""
+        return (round_ + 1 if self.target_apart else round_) * self.round_ticks
+
+    def target_changes_after(self, round_: int) -> bool:
+        """Whether the target network becomes the online one at the end of `round_`."""
+        steps = self.round_steps
+        return (round_ + 1) * steps // self.target_steps > round_ * steps // self.target_steps
+
+    def held_from(self, committed: int) -> int:
+        """The oldest tick that no lane can be writing over while so many rounds are committed."""
+        return (committed + self.ahead) * self.round_ticks + 1 - self.capacity
+
+    def epsilon(self, tick: int, explore: Explore) -> float:
+        """Linear from start to end over `epsilon_steps`, counted from `learning_starts` on, by ticks x envs."""
+        steps = (tick - self.learning_starts_ticks) * self.envs
+        share = min(1.0, max(0.0, steps / max(1, explore.epsilon_steps)))
+        return explore.epsilon_start + share * (explore.epsilon_end - explore.epsilon_start)
+
+    def ladder(self, env: int, explore: Explore) -> float:
+        """The power of epsilon with which an env plays (Horgan et al. 2018, section 4.1)."""
+        return 1.0 + explore.epsilon_ladder * env / max(1, self.envs - 1)
+
+    def is_snapshot(self, boundary: int) -> bool:
+        """Whether every role keeps a snapshot at `boundary` (before round `boundary`)."""
+        return boundary % self.snapshot_rounds == 0
+
+
+def sizes_of(config: Config) -> Sizes:
+    """Derive the sizes. Expects a validated configuration.
+
+    The ring holds the window, the rounds that may be in flight behind it (one, with `free` two, with
+    `alternate` those since the last snapshot), the stack's history and the frame that opens the next round. Learning
+    begins with the second round at the earliest (`learning_starts` is 1 or more): before there is nothing to sample.
+    """
+    play, learn = config.play, config.learn
+    if learn.schedule == "alternate":
+        round_ticks = -(-max(play.envs, learn.train_every) // play.envs)
+        snapshot_rounds = max(1, learn.snapshot_every_steps // (round_ticks * play.envs))
+        target_steps = learn.round_steps
+    else:
+        round_ticks = max(1, round(learn.round_steps / play.envs))
+        snapshot_rounds = 1
+        target_steps = round_ticks * play.envs
+    round_steps = round_ticks * play.envs
+    rounds = -(-learn.total_steps // (round_steps * snapshot_rounds)) * snapshot_rounds
+    window_rounds = learn.replay_size // round_steps
+    window_ticks = min(window_rounds, rounds) * round_ticks
+    ahead = 2 if learn.schedule == "free" else 1
+    in_flight = snapshot_rounds + 1 if learn.schedule == "alternate" else ahead
+    return Sizes(
+        envs=play.envs,
+        lane_envs=play.lane_envs,
+        round_ticks=round_ticks,
+        window_ticks=window_ticks,
+        target_steps=target_steps,
+        train_every=learn.train_every,
+        first_learning_round=-(-learn.learning_starts // round_steps),
+        rounds=rounds,
+        snapshot_rounds=snapshot_rounds,
+        ahead=ahead,
+        target_apart=learn.schedule == "alternate",
+        capacity=window_ticks + in_flight * round_ticks + STACK + 1,
+        learning_starts_ticks=-(-learn.learning_starts // play.envs),
+        n_step=config.extend.n_step,
+        # Not those of a window that the run's end bounds: with a later end the run may go on.
+        priority_ticks=window_rounds * round_ticks if config.extend.prioritised else 0,
+    )

@@ -1,0 +1,382 @@
+"""The configuration of a run: one frozen `Config`, in sections, and what follows from it.
+
+Flags count *steps*: one agent action, `FRAME_SKIP` emulator frames. The field docstrings below are the
+text of `--help`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from shared.errors import ConfigError
+from shared.text import nearest
+
+FRAME_SKIP = 4
+STACK = 4
+FRAME_SIDE = 84
+CONFIG_FILE = "config.json"
+METRICS_FILE = "metrics.jsonl"
+SUMMARY_FILE = "summary.json"
+"""What a run directory calls its configuration, its records, and what is to be said at its end."""
+JUDGED = {"final": "evaluation-final.json", "best": "evaluation-best.json"}
+"""Evaluations of whole protocols that `launch.py suite` leaves there: of the last weights, and of those that were best
+in the evaluations beside training. Each is what `launch.py eval --json` writes."""
+LOGS = "logs"
+"""Its folder of what processes write, a file for each."""
+
+ProtocolName = Literal["nature", "machado", "envpool", "dopamine", "dqn_zoo"]
+Schedule = Literal["concurrent", "alternate", "free"]
+Precision = Literal["auto", "fp32", "tf32", "bf16"]
+PresetName = Literal["nature", "quick", "double", "dueling", "c51", "rainbow", "qr-dqn", "iqn", "btr"]
+
+
+@dataclass(frozen=True)
+class Play:
+    """What is played, and how."""
+
+    game: str = "breakout"
+    """Atari game, as in ale-py: breakout, space_invaders or SpaceInvaders."""
+    env: str | None = None
+    """Instead of a game: a Gymnasium id with image observations; module:Id-v0 or module:factory, also to --resume."""
+    protocol: ProtocolName = "nature"
+    """Rules of preprocessing and episodes (docs/protocols.md)."""
+    envs: int = 96
+    """Emulators played together; part of the experiment, unlike --actors."""
+    lane_envs: int = 2
+    """Emulators that step together as one request (a lane)."""
+
+    @property
+    def frames_per_step(self) -> int | None:
+        """Emulator frames of one step; None: not known, of an environment that is no game."""
+        return FRAME_SKIP if self.env is None else None
+
+
+@dataclass(frozen=True)
+class Learn:
+    """How the network learns. Defaults: Mnih et al. 2015, Extended Data Table 1."""
+
+    total_steps: int = 50_000_000
+    """Steps to play, rounded up to whole rounds (with alternate, to whole rounds between snapshots)."""
+    schedule: Schedule = "concurrent"
+    """concurrent: play and learn at once, exactly; alternate: in turns, as in 2015; free: no barrier."""
+    round_steps: int = 10_000
+    """Steps between two changes of the target network; with concurrent and free, one round."""
+    train_every: int = 4
+    """Steps played for each update."""
+    batch_size: int = 32
+    """Transitions in one update."""
+    replay_size: int = 1_000_000
+    """Most recent steps that are sampled from."""
+    learning_starts: int = 50_000
+    """Steps before learning may begin; it begins with the next whole round, and the run says at which step."""
+    discount: float = 0.99
+    """Discount factor gamma."""
+    clip_rewards: bool = True
+    """Learn from the sign of each reward (Mnih et al. 2015, Methods), or from its amount."""
+    optimizer: Literal["rmsprop", "adam"] = "rmsprop"
+    """rmsprop: centred, as in 2015; adam: Kingma & Ba."""
+    learning_rate: float = 2.5e-4
+    """Step size of the optimiser."""
+    optimizer_decay: float = 0.95
+    """Decay of RMSProp's moments, or Adam's beta2."""
+    optimizer_epsilon: float = 0.01
+    """Smoothing term: under the root for rmsprop, beside it for adam."""
+    network: Literal["nature", "small", "impala"] = "nature"
+    """nature: Mnih et al. 2015; impala: residual, Espeholt et al. 2018; small: a light network for 84x84 toy games."""
+    publish_every_updates: int = 250
+    """With --schedule free: updates between two publications of the weights."""
+    snapshot_every_steps: int = 10_000
+    """With --schedule alternate: steps between two snapshots, which bound what a restart does again."""
+
+
+@dataclass(frozen=True)
+class Extend:
+    """What came after the DQN of 2015. Most parts combine; docs/algorithms.md says which do not."""
+
+    method: str = "dqn"
+    """What is learnt of the return: dqn, its mean; c51, qr-dqn or iqn, its distribution."""
+    atoms: int | None = None
+    """Outputs for each action: atoms of c51, quantiles of qr-dqn; default: 51 and 200, as published."""
+    v_min: float = -10.0
+    """With c51: the least return that an atom stands for."""
+    v_max: float = 10.0
+    """With c51: the greatest return that an atom stands for."""
+    iqn_samples: int = 64
+    """With iqn: quantile fractions sampled for a transition, of the return and of its target each (N, N')."""
+    iqn_policy_samples: int = 32
+    """With iqn: quantile fractions of which the mean chooses the action (K); they are evenly spaced."""
+    double: bool = False
+    """The online network chooses the action whose target value is learnt (van Hasselt et al. 2016)."""
+    dueling: bool = False
+    """A stream for the state's value and one for the actions' advantages (Wang et al. 2016)."""
+    noisy: bool = False
+    """Explore by factorised noise on the weights of the linear layers (Fortunato et al. 2018)."""
+    noisy_std: float = 0.5
+    """With --noisy: sigma_0, how strong the noise begins; Hessel et al. 2018: 0.5; dqn_zoo and Dopamine: 0.1."""
+    n_step: int = 1
+    """Rewards that are added up before the target network's value follows."""
+    prioritised: bool = False
+    """Sample in proportion to the last error (Schaul et al. 2016)."""
+    priority_exponent: float = 0.5
+    """With --prioritised: the power of the error (alpha or omega)."""
+    importance_start: float = 0.4
+    """With --prioritised: how far importance weights correct the loss at first (beta)."""
+    importance_end: float = 1.0
+    """With --prioritised: how far they correct it after --importance-steps."""
+    importance_steps: int = 50_000_000
+    """With --prioritised: steps over which beta goes from the one to the other, in a straight line, whatever the run's
+    --total-steps."""
+    munchausen: bool = False
+    """Add the policy's scaled logarithm to the reward (Vieillard et al. 2020)."""
+    munchausen_alpha: float = 0.9
+    """With --munchausen: what the logarithm is scaled with."""
+    munchausen_temperature: float = 0.03
+    """With --munchausen: temperature of the policy."""
+    munchausen_floor: float = -1.0
+    """With --munchausen: the least that is added to a reward, before the scaling."""
+    value_rescaling: bool = False
+    """Learn values on a scale like that of their square root (Pohlen et al. 2018; R2D2)."""
+    clip_gradient: float | None = None
+    """Greatest norm of the gradient of the batch's mean; default: unbounded."""
+    width: int = 1
+    """With --network impala: what the numbers of its channels are multiplied with."""
+    pooling: bool = False
+    """With --network impala: features pooled to 6x6 by their maximum (BTR)."""
+    spectral_norm: bool = False
+    """With --network impala: residual weights divided by their largest singular value (BTR)."""
+    layer_norm: bool = False
+    """Hidden units normalised over the layer (Ba et al. 2016)."""
+
+    def importance_at(self, steps: int) -> float:
+        """The exponent of importance weights after so many steps of the run."""
+        done = min(1.0, steps / self.importance_steps)
+        return self.importance_start + done * (self.importance_end - self.importance_start)
+
+
+@dataclass(frozen=True)
+class Explore:
+    """Epsilon-greedy exploration, by the clock of steps."""
+
+    epsilon_start: float = 1.0
+    """Chance of a random action until learning starts."""
+    epsilon_end: float = 0.1
+    """Chance of a random action in the end."""
+    epsilon_steps: int = 1_000_000
+    """Steps from the first to the last epsilon, counted from --learning-starts."""
+    epsilon_ladder: float = 0.0
+    """Env i of N plays with epsilon^(1 + ladder * i/(N - 1)); Ape-X has 7 with a constant epsilon of 0.4."""
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Evaluation beside training."""
+
+    eval_every_steps: int = 0
+    """Steps between two evaluations beside training; 0: none."""
+    eval_episodes: int | None = None
+    """Episodes of one evaluation; default: as the protocol says."""
+    eval_epsilon: float | None = None
+    """Chance of a random action in evaluation; default: as the preset, or else the protocol, says."""
+    eval_max_frames: int | None = None
+    """Emulator frames after which an evaluation cuts an episode, no-ops not counted; default: as for --eval-epsilon."""
+    eval_envs: int = 8
+    """Emulators of the evaluation actor."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where things run. Of this --device, --precision, --deterministic, --inference-batch and threads touch weights."""
+
+    actors: int | None = None
+    """Actor processes; default: what the cores this process may use allow."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N."""
+    precision: Precision = "auto"
+    """Arithmetic of the networks; auto: bf16 on a CPU with AMX, tf32 on CUDA, else fp32."""
+    learner_threads: int | None = None
+    """Threads of each of a CPU learner's three teams: updates, gradients aside, what comes next. Recorded, because they
+    touch the last bits."""
+    inference_threads: int | None = None
+    """CPU threads of the inference server; recorded, because they touch the last bits."""
+    inference_batch: int | None = None
+    """Emulators answered in one forward pass; default: at most 32 and half of --envs on a CPU, all of them on a GPU."""
+    deterministic: Literal["on", "off"] = "on"
+    """on: kernels that give the same bits every time; off: whichever is fastest here, which gives up exactness."""
+    replay_on: Literal["auto", "device", "host"] = "auto"
+    """Where frames are sampled: from a copy on the GPU (auto: when it fits into free memory) or from shared memory."""
+    graph_updates: int = 8
+    """On CUDA: most updates in one launch, 8 or fewer; with fewer, inference gets in sooner; 0: no graphs."""
+    mps: Literal["auto", "on", "off"] = "auto"
+    """Have NVIDIA's Multi-Process Service run learner and inference at once; auto: where it can be started."""
+    pin: Literal["auto", "off"] = "auto"
+    """auto: give actors cores of their own when there are enough and no quota; off: leave it to the kernel."""
+    balance: Literal["auto", "off"] = "auto"
+    """auto: at the end of a round, slow actors give lanes to faster ones; off: lanes stay where they are."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Files, display, beginnings and ends."""
+
+    seed: int = 1
+    """Seed of everything random."""
+    run_dir: Path | None = None
+    """Directory of the run's files; default: runs/GAME-TIME."""
+    resume: Path | None = None
+    """Continue this run directory or checkpoint exactly, with its settings (docs/reliability.md: which may change)."""
+    init_from: Path | None = None
+    """Begin a new run with the weights of this run directory, checkpoint, file of weights or agent of the zoo."""
+    checkpoint_every_minutes: float = 10.0
+    """Minutes between two checkpoints; one is written at the end in any case."""
+    checkpoint_replay: bool = True
+    """Keep the replay in checkpoints, which makes --resume exact."""
+    plain: bool = False
+    """Print a line every few seconds instead of the live display."""
+    track: Literal["off", "wandb"] = "off"
+    """wandb: send what is measured to Weights & Biases, too (docs/reports.md)."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything that a run is told. Frozen; change it with `dataclasses.replace`."""
+
+    play: Play = field(default_factory=Play)
+    learn: Learn = field(default_factory=Learn)
+    extend: Extend = field(default_factory=Extend)
+    explore: Explore = field(default_factory=Explore)
+    evaluate: Evaluate = field(default_factory=Evaluate)
+    machine: Machine = field(default_factory=Machine)
+    run: Run = field(default_factory=Run)
+
+    def to_json(self) -> dict[str, Any]:
+        """Sections as plain JSON values; paths as strings."""
+        plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self), default=str))
+        return plain
+
+    def to_flat(self) -> dict[str, Any]:
+        """The same values by the flat names of the flags."""
+        return flat_of(self.to_json())
+
+    @classmethod
+    def from_json(cls, sections: dict[str, Any]) -> Config:
+        """The inverse of `to_json`.
+
+        Raises `ConfigError` unless the names are exactly those of this version, and every value is of its kind.
+        """
+        known = cls().to_json()
+        if sections.keys() != known.keys():
+            raise ConfigError(_OTHER_VERSION)
+        for section, values in sections.items():
+            if not isinstance(values, dict):
+                raise ConfigError(f"The configuration is damaged: {section} is {values!r:.80}.")
+            if values.keys() != known[section].keys():
+                raise ConfigError(_OTHER_VERSION)
+            kinds = get_type_hints(type(getattr(cls(), section)))
+            for name, value in values.items():
+                if not _suits(value, kinds[name]):
+                    raise ConfigError(f"The configuration is damaged: {name} is {value!r:.80}.")
+        return cls().with_settings(**flat_of(sections))
+
+    def with_settings(self, **settings: Any) -> Config:
+        """A copy with some settings changed, by the flat names of the flags (`total_steps=1_000`).
+
+        Paths may be strings. Raises `ConfigError` for a name that is no setting, or a value of another kind.
+        """
+        sections = {item.name: dict[str, Any]() for item in dataclasses.fields(self)}
+        owner = {item.name: name for name in sections for item in dataclasses.fields(getattr(self, name))}
+        for name, value in settings.items():
+            if name not in owner:
+                raise ConfigError(f"There is no setting {name!r}{nearest(name, owner)}")
+            value = Path(value) if name in _PATHS and isinstance(value, str) else value
+            kind = get_type_hints(type(getattr(self, owner[name])))[name]
+            if not _suits(0.0 if isinstance(value, float) else value, kind):  # whether it is finite is looked at later
+                raise ConfigError(f"{name} {value!r:.80} is not {_kind_in_words(kind)}.")
+            # A whole number is written otherwise than the same float, and so gives another digest.
+            if type(value) is int and float in (kind, *get_args(kind)):
+                value = float(value)
+            sections[owner[name]][name] = value
+        changed = {name: dataclasses.replace(getattr(self, name), **values) for name, values in sections.items()}
+        return dataclasses.replace(self, **changed)
+
+    def digest(self) -> str:
+        """SHA-256 (hex) of every setting that the trained weights depend on."""
+        return digest_of(self.to_json())
+
+    def experiment(self) -> str:
+        """SHA-256 (hex) of what is played and learnt, on whatever machine: what all checkpoints of a run share."""
+        return digest_of(self.to_json(), ARITHMETIC)
+
+
+def flat_of(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The values of a `Config.to_json` by the flat names of the flags."""
+    return {name: value for values in sections.values() for name, value in values.items()}
+
+
+def digest_of(sections: dict[str, Any], without: frozenset[str] = frozenset()) -> str:
+    """SHA-256 (hex) of the settings in a `Config.to_json` that the weights depend on, but those named `without`.
+
+    Raises `ConfigError` when these are no sections.
+    """
+    if not all(isinstance(values, dict) for values in sections.values()):
+        raise ConfigError("The configuration is damaged: a section of it is not an object.")
+    left_out = MAY_CHANGE_ON_RESUME | without
+    kept = {name: value for name, value in flat_of(sections).items() if name not in left_out}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+
+
+def _kind_in_words(kind: Any) -> str:
+    """What a value of a field of type `kind` is."""
+    kinds = [each for each in get_args(kind) if each is not type(None)]
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(kinds)}"
+    words = {bool: "True or False", int: "a whole number", float: "a finite number", str: "a text", Path: "a path"}
+    return words[kinds[0] if kinds else kind] + (" or None" if type(None) in get_args(kind) else "")
+
+
+def _suits(value: Any, kind: Any) -> bool:
+    """Whether a value from JSON is one of a field of type `kind`: exactly, since its true and false are ints here."""
+    if get_origin(kind) is Literal:
+        return value in get_args(kind) and isinstance(value, str)
+    if get_args(kind):
+        return any(_suits(value, each) for each in get_args(kind))
+    if kind is float:
+        return abs(value) < 1 << 62 if type(value) is int else type(value) is float and math.isfinite(value)
+    return isinstance(value, str | Path) if kind is Path else type(value) is kind
+
+
+_PATHS = frozenset({"run_dir", "resume", "init_from"})
+
+_OTHER_VERSION = "The configuration was written by another version of Ringside; use that one."
+
+MAY_CHANGE_ON_RESUME = frozenset(
+    {
+        "actors",
+        "total_steps",
+        "pin",
+        "balance",
+        "replay_on",
+        "graph_updates",
+        "mps",
+        "run_dir",
+        "resume",
+        "init_from",
+        "checkpoint_every_minutes",
+        "checkpoint_replay",
+        "plain",
+        "track",
+    }
+)
+"""Settings that do not touch the numbers of the steps already planned. `init_from` acts only at step 0."""
+
+ARITHMETIC = frozenset(
+    {"device", "precision", "deterministic", "learner_threads", "inference_threads", "inference_batch"}
+)
+"""Settings that touch the last bits of the numbers, but not what is computed: a run that resumes with another of them
+goes on, and is exact no more."""

@@ -1,0 +1,40 @@
+"""One process at a time: the lock of a directory, which goes with the process that holds it, however that ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from shared.errors import ConfigError
+from shared.files.atomic import open_to_write
+
+
+@contextmanager
+def locked(path: Path, flag: str, owner: str) -> Iterator[None]:
+    """Hold the lock file at `path`, which is made where there is none.
+
+    Args:
+        path: of the file, in a directory that is there.
+        flag: the option that named the directory, for sentences.
+        owner: what holds the lock otherwise, for sentences: "a run that is still going on".
+
+    Raises:
+        ConfigError: another process holds it, or it cannot be had.
+    """
+    try:
+        lock = open_to_write(path, os.O_RDWR)
+    except OSError as error:
+        raise ConfigError(f"{flag} {path.parent} cannot be written: {error.strerror}.") from error
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigError(f"{flag} {path.parent} belongs to {owner}.") from error
+        except OSError as error:  # a file system without locks
+            raise ConfigError(f"{flag} {path.parent} cannot be locked: {error.strerror}.") from error
+        yield
+    finally:
+        os.close(lock)

@@ -1,0 +1,49 @@
+"""Files that a user asks for by a flag: whether they can be written is seen before what goes into them is done."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from shared.errors import ConfigError
+
+
+def written_file(flag: str, path: Path, *, replaces: bool = False) -> None:
+    """Refuse a file that cannot be written at the end of what is done for it.
+
+    `replaces`: it is written beside its name and renamed, which a pipe or a device would not survive.
+    """
+    above = os.path.dirname(os.path.abspath(path))  # nothing here raises for a name that is too long
+    if not path.name:
+        reason = "it names no file."
+    elif os.path.isdir(path) or (replaces and os.path.exists(path) and not os.path.isfile(path)):
+        reason = "it is not an ordinary file."
+    elif not os.path.isdir(above):
+        reason = "its directory does not exist."
+    elif (refusal := _refusal(path)) is not None:
+        reason = f"{refusal}."
+    elif not os.access(path if os.path.exists(path) and not replaces else above, os.W_OK):
+        reason = "this user may not write there."
+    else:
+        return
+    raise ConfigError(f"{flag} {path} cannot be written: {reason}")
+
+
+def _refusal(path: Path) -> str | None:
+    """Why a file cannot have this name, in the system's words; None: it can. Its directory is there."""
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return error.strerror
+    return None
+
+
+def write_result(flag: str, path: Path, result: object) -> None:
+    """Write what was done as JSON where a flag says; raises `ConfigError` where that is not possible after all."""
+    try:
+        path.write_text(json.dumps(result, indent=2) + "\n")
+    except OSError as error:
+        raise ConfigError(f"{flag} {path} cannot be written: {error.strerror}.") from error

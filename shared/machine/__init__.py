@@ -1,0 +1,1 @@
+"""Facts about the machine: cores, memory, limits of control groups."""

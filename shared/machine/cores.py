@@ -1,0 +1,115 @@
+"""Cores for the actors of a run: regard for affinity, quota and hyper-threads, and for other runs on the machine.
+
+A *thread* here is what Linux numbers as a CPU; a *core* is a physical one, of one or more threads, which share its
+caches and execution units. An actor that has a core to itself is faster than two that share one, and a learner that
+shares its core with an actor slows the whole run down. So actors get one thread of every core first, then the second
+ones, and whole cores are left to learner and inference where there are enough.
+
+A thread is claimed by binding an abstract socket with its number: the kernel gives it back when the launcher ends,
+however it ends, and nothing is left in the file system.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable
+from itertools import zip_longest
+from pathlib import Path
+
+from shared.machine.control_groups import in_force
+from shared.machine.proc_files import ROOT, number
+
+NICENESS = 10
+"""By how much the others give way, on cores that they share, to learner and inference, for whom all wait."""
+RESERVED = 2
+"""Cores that are left to everything that is not an actor; one of two threads where there are not enough for that."""
+
+
+class Claims:
+    """The threads that this run has claimed, for as long as the object lives."""
+
+    def __init__(self) -> None:
+        self._sockets: list[socket.socket] = []
+        self.cores: list[int] = []
+
+    def claim(self, wanted: int, usable: Iterable[int]) -> None:
+        """Claim the first `wanted` threads of `usable` that no other run has; all of them or none."""
+        for core in usable:
+            if len(self.cores) == wanted:
+                return
+            claim = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                claim.bind(f"\0ringside-core-{core}")
+            except OSError:  # another run has it
+                claim.close()
+                continue
+            self._sockets.append(claim)
+            self.cores.append(core)
+        if len(self.cores) < wanted:
+            self.close()
+
+    def close(self) -> None:
+        """Give the threads back."""
+        for claim in self._sockets:
+            claim.close()
+        self._sockets.clear()
+        self.cores.clear()
+
+
+def cores_of_actors(actors: int, claims: Claims, root: Path = ROOT) -> list[frozenset[int] | None]:
+    """One thread of its own for each actor, or None for all where there are too few for that.
+
+    With fewer threads than actors and `RESERVED` more, the kernel's scheduler does better than any fixed place: whoever
+    waits leaves its time to the others. And a quota of fewer cores than are seen is of no certain ones: other
+    containers have theirs on the same, and do not see our claims.
+    """
+    affinity = os.sched_getaffinity(0)
+    quota = in_force(root).cores
+    if len(affinity) < actors + RESERVED or (quota is not None and quota < len(affinity)):
+        return [None] * actors
+    claims.claim(actors, threads_for_actors(actors, cores_of(affinity, root)))
+    if not claims.cores:
+        return [None] * actors
+    return [frozenset({thread}) for thread in claims.cores]
+
+
+def cores_of(threads: Iterable[int], root: Path = ROOT) -> list[list[int]]:
+    """Physical cores, each as those of its threads that are among `threads`; in ascending order where all are alike.
+
+    In processors with cores of two kinds the fastest are the last `RESERVED`, and before them fast ones come first.
+    """
+    cores: dict[int, list[int]] = {}
+    for thread in sorted(threads):
+        siblings = root / f"sys/devices/system/cpu/cpu{thread}/topology/thread_siblings_list"
+        first = _numbers(siblings.read_text())[0] if siblings.exists() else thread
+        cores.setdefault(first, []).append(thread)
+    rising = sorted(cores.values(), key=lambda core: _clock(core[0], root))
+    others, fastest = rising[:-RESERVED], rising[-RESERVED:]
+    return sorted(others, key=lambda core: -_clock(core[0], root)) + fastest
+
+
+def _clock(thread: int, root: Path) -> int:
+    """The highest clock of a thread's core, kHz; 0 where the system does not say, as in most virtual machines."""
+    return number(root / f"sys/devices/system/cpu/cpu{thread}/cpufreq/cpuinfo_max_freq") or 0
+
+
+def threads_for_actors(actors: int, cores: list[list[int]]) -> list[int]:
+    """Threads that actors may have, best first: one of each core, then the second ones, never those of the last cores.
+
+    At least `RESERVED` threads are left out: as many whole cores, or one of two threads where the others are needed.
+    """
+    for reserved in range(RESERVED, 0, -1):
+        given, left = cores[:-reserved], cores[-reserved:]
+        if sum(map(len, given)) >= actors and sum(map(len, left)) >= RESERVED:
+            return [thread for layer in zip_longest(*given) for thread in layer if thread is not None]
+    return []
+
+
+def _numbers(text: str) -> list[int]:
+    """The numbers of a list as the kernel writes it: `0,8` or `0-3,8`."""
+    numbers: list[int] = []
+    for part in text.strip().split(","):
+        first, _, last = part.partition("-")
+        numbers += range(int(first), int(last or first) + 1)
+    return numbers

@@ -1,0 +1,251 @@
+"""Facts about the machine: cores and memory that this process may really use, and what to write into reports.
+
+Limits stand in the affinity mask, in the limits of the process (`ulimit`) and in control groups (control_groups.py).
+
+Functions that read files take the root of the tree (`/` in use), so that tests can show them another machine.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import importlib.metadata
+import importlib.util
+import math
+import os
+import platform
+import re
+import resource
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shared.machine import control_groups
+from shared.machine.proc_files import ROOT, text
+from shared.machine.subprocesses import output_of
+
+LIBRARIES = ("torch", "numpy", "ale-py", "numba", "gymnasium", "multiprocess", "safetensors")
+"""Whose versions a result depends on."""
+
+DRIVER_SECONDS = 60.0
+"""How long a GPU's driver may take to answer; the first to ask it may wait for the GPU to wake."""
+
+_PLENTY = 1 << 60
+"""Stands for "as much as you like"."""
+
+
+def usable_cores(root: Path = ROOT, affinity: int | None = None) -> int:
+    """Cores that this process may use: affinity, and the quota of every control group above it, rounded up.
+
+    Args:
+        root: where /proc and /sys are found.
+        affinity: size of the affinity mask; by default that of this process.
+    """
+    cores = affinity if affinity is not None else len(os.sched_getaffinity(0))
+    quota = control_groups.in_force(root).cores
+    return max(1, cores if quota is None else min(cores, math.ceil(quota)))
+
+
+def usable_memory(root: Path = ROOT) -> int:
+    """Bytes that this process and its children may still take before something is killed.
+
+    The lesser of MemAvailable and what the control groups above leave.
+    """
+    free = (_meminfo(root).get("MemAvailable"), control_groups.free_memory(root))
+    return min((amount for amount in free if amount is not None), default=_PLENTY)
+
+
+def total_memory(root: Path = ROOT) -> int | None:
+    """Bytes of physical memory; None: not known."""
+    return _meminfo(root).get("MemTotal")
+
+
+def descriptors() -> tuple[int, int]:
+    """Files that this process may have open: the limit in force, and the one that it may raise it to."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)
+
+
+def locked_memory() -> int | None:
+    """Bytes that this process may lock into memory; None: no limit."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def free_tasks(root: Path = ROOT, limit: int | None = None, user: int | None = None) -> int | None:
+    """Processes and threads that may still be started; None: no limit.
+
+    The limits are `ulimit -u`, of which root is free, and those of the control groups above.
+
+    Args:
+        root: where /proc and /sys are found.
+        limit: the limit of this user's processes; by default that of this process.
+        user: whose processes count; by default this process's user.
+    """
+    user = os.getuid() if user is None else user
+    limit = resource.getrlimit(resource.RLIMIT_NPROC)[0] if limit is None else limit
+    free = [control_groups.free_tasks(root)]
+    if user != 0 and limit != resource.RLIM_INFINITY:
+        free.append(max(0, limit - _tasks_of(user, root)))
+    return min((count for count in free if count is not None), default=None)
+
+
+def free_disk(directory: Path) -> int:
+    """Bytes that this user may still write below a directory."""
+    return shutil.disk_usage(directory).free
+
+
+def has_amx_bf16(root: Path = ROOT) -> bool:
+    """Whether the processor multiplies bfloat16 matrices in hardware (the kernel's CPU flag amx_bf16)."""
+    return "amx_bf16" in _cpuinfo(root).get("flags", "").split()
+
+
+def has_nvidia_driver(root: Path = ROOT) -> bool:
+    """Whether an NVIDIA driver is loaded (or, under WSL, the paravirtual GPU is there)."""
+    return any((root / path).exists() for path in ("proc/driver/nvidia/version", "dev/nvidiactl", "dev/dxg"))
+
+
+def torch_cuda_version() -> str | None:
+    """CUDA version that the installed torch was built for, or None; read from its files, torch is not loaded."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        return None
+    source = (Path(spec.origin).parent / "version.py").read_text()
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "cuda":
+            return ast.literal_eval(node.value) if node.value is not None else None
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "cuda":
+            return str(ast.literal_eval(node.value)) if ast.literal_eval(node.value) else None
+    return None
+
+
+_COUNT_DEVICES = """
+import ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+version, count = ctypes.c_int(), ctypes.c_int()
+assert cuda.cuDriverGetVersion(ctypes.byref(version)) == 0
+assert cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(count)) == 0
+print(count.value if version.value // 1000 >= int(sys.argv[1]) else 0)
+"""
+"""A program that prints how many devices there are; none where the driver's CUDA has a lower major version than it is
+told: that could not run what was built for the higher one (NVIDIA, "CUDA Compatibility")."""
+
+
+def cuda_devices(root: Path = ROOT) -> int:
+    """Number of CUDA devices that this installation can use; 0 with a torch that was built without CUDA, or for a newer
+    one than the driver's.
+
+    The driver is asked in a process of its own, which leaves this one without a CUDA context and obeys
+    CUDA_VISIBLE_DEVICES.
+    """
+    build = torch_cuda_version()
+    if not has_nvidia_driver(root) or build is None:
+        return 0
+    try:
+        return int(output_of([sys.executable, "-c", _COUNT_DEVICES, build.partition(".")[0]], DRIVER_SECONDS))
+    except subprocess.SubprocessError:
+        return 0
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One NVIDIA device, as the driver describes it."""
+
+    name: str
+    driver: str
+    memory: int
+    """Bytes."""
+    free: int
+    """Bytes that nobody has taken."""
+
+
+_GPU_FIELDS = "name,driver_version,memory.total,memory.free"
+
+
+def gpus() -> list[Gpu]:
+    """The devices that `nvidia-smi` shows; none where it is missing or fails."""
+    command = ["nvidia-smi", f"--query-gpu={_GPU_FIELDS}", "--format=csv,noheader,nounits"]
+    try:
+        said = output_of(command, DRIVER_SECONDS)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    found = []
+    rows = [line.split(",") for line in said.splitlines()]
+    for row in rows:
+        if len(row) != _GPU_FIELDS.count(",") + 1:  # a complaint of the driver's
+            continue
+        name, driver, *memory = (word.strip() for word in row)
+        total, free = (int(word) << 20 if word.isdecimal() else 0 for word in memory)
+        found.append(Gpu(name, driver, total, free))
+    return found
+
+
+def describe(root: Path = ROOT) -> dict[str, Any]:
+    """What a result should say about its machine: JSON values only."""
+    cpu = _cpuinfo(root)
+    siblings, cores = int(cpu.get("siblings", 0)), int(cpu.get("cpu cores", 0))
+    names, driver = _gpus(root)
+    return {
+        "cpu": cpu.get("model name", platform.processor() or platform.machine()),
+        "cpus": os.cpu_count(),
+        "usable_cores": usable_cores(root),
+        "threads_per_core": siblings // cores if cores else None,
+        "amx_bf16": has_amx_bf16(root),
+        "memory_bytes": total_memory(root),
+        "usable_memory_bytes": usable_memory(root),
+        "gpus": names,
+        "gpu_driver": driver,
+        "cuda": torch_cuda_version(),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "libraries": {name: _version(name) for name in LIBRARIES},
+        "load_average": [round(load, 2) for load in os.getloadavg()],
+    }
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _gpus(root: Path) -> tuple[list[str], str | None]:
+    """Names of the NVIDIA devices and version of their driver, from its own files; not every container shows these.
+
+    Then `nvidia-smi` is asked, which may take seconds.
+    """
+    names = []
+    for information in sorted((root / "proc/driver/nvidia/gpus").glob("*/information")):
+        model = re.search(r"^Model:\s*(.+)$", text(information), re.MULTILINE)
+        names += [model.group(1).strip()] if model else []
+    version = re.search(r"Kernel Module.*?\s(\d[\d.]+)\s", text(root / "proc/driver/nvidia/version"))
+    if not has_nvidia_driver(root) or (names and version):
+        return names, version.group(1) if version else None
+    shown = gpus()
+    return [gpu.name for gpu in shown] or names or ["NVIDIA GPU"], shown[0].driver if shown else None
+
+
+def _meminfo(root: Path) -> dict[str, int]:
+    """/proc/meminfo in bytes."""
+    lines = (line.split() for line in text(root / "proc/meminfo").splitlines())
+    return {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines if len(words) == 3 and words[2] == "kB"}
+
+
+def _tasks_of(user: int, root: Path) -> int:
+    """Processes and threads of a user."""
+    count = 0
+    for process in (root / "proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended since it was listed
+            if process.stat().st_uid == user:
+                count += len(os.listdir(process / "task"))
+    return count
+
+
+def _cpuinfo(root: Path) -> dict[str, str]:
+    """The first processor of /proc/cpuinfo."""
+    first = text(root / "proc/cpuinfo").split("\n\n", 1)[0]
+    pairs = (line.partition(":") for line in first.splitlines())
+    return {key.strip(): value.strip() for key, _, value in pairs}

@@ -1,0 +1,67 @@
+"""One anonymous region of shared memory for a whole run.
+
+It is a `memfd`: it has no name, so nothing can be left behind, and the size of /dev/shm does not bound it. Its
+pages are reserved at once with `posix_fallocate`: a machine that is too small says so now, not with a SIGBUS later.
+Children get the descriptor by inheritance (`supervisor._Inherited`).
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+
+import numpy as np
+
+from shared.memory.layout import Layout, LayoutError
+
+
+class ArenaError(RuntimeError):
+    """The region could not be made. The message is a sentence for the user."""
+
+
+class Arena:
+    """A mapped region and the numpy views of its fields (`arena["name"]`)."""
+
+    def __init__(self, fd: int, layout: Layout, *, fresh: bool, writable: bool = True) -> None:
+        self.fd = fd
+        self.layout = layout
+        self._map = mmap.mmap(fd, layout.size, mmap.MAP_SHARED, mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0))
+        buffer = memoryview(self._map)
+        if fresh:
+            layout.write_header(buffer)
+        else:
+            layout.check_header(buffer)
+        self._views = layout.views(buffer)
+
+    @classmethod
+    def create(cls, layout: Layout) -> Arena:
+        """Make and reserve a zero-filled region. Raises `ArenaError` when memory does not suffice."""
+        fd = os.memfd_create("ringside", os.MFD_CLOEXEC)
+        try:
+            os.posix_fallocate(fd, 0, layout.size)
+        except OSError as error:
+            os.close(fd)
+            raise ArenaError(
+                f"Shared memory of {layout.size / 1e9:.2f} GB could not be reserved ({error.strerror}); "
+                "a smaller --replay-size needs less."
+            ) from error
+        return cls(fd, layout, fresh=True)
+
+    @classmethod
+    def attach(cls, fd: int, layout: Layout, *, writable: bool = True) -> Arena:
+        """Map a region that another process made. Raises `LayoutError` if it is laid out otherwise.
+
+        Not `writable`, the kernel itself sees to it that nothing is written: views refuse it, with a `ValueError`.
+        """
+        if os.fstat(fd).st_size != layout.size:
+            raise LayoutError(
+                f"The memory region has {os.fstat(fd).st_size} bytes; this configuration needs {layout.size}."
+            )
+        return cls(fd, layout, fresh=False, writable=writable)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._views[name]
+
+    def close(self) -> None:
+        """Give up the descriptor; the mapping goes when its last view does."""
+        os.close(self.fd)

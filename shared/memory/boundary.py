@@ -1,0 +1,125 @@
+"""The state of a whole run at a boundary: taken out of shared memory for a checkpoint, and put back for a resume."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.errors import CheckpointError
+from shared.memory.evaluation_queue import evaluations_until
+from shared.memory.run_memory import Memory
+from shared.memory.snapshot import ENV_BYTES, state_lengths
+
+_OPENING = ("frame", "start", "valid")
+"""Fields of the slot that opens the next round, written with the last tick of the round before."""
+
+
+class Moved(RuntimeError):
+    """The run went on while its state was being copied; what was copied is of no use."""
+
+
+def newest_boundary(memory: Memory) -> int:
+    """The newest boundary whose snapshots are all there; -1: none. `alternate` commits more often than it keeps one."""
+    committed = memory.board.committed
+    return committed if committed < 0 else committed - committed % memory.sizes.snapshot_rounds
+
+
+def capture(memory: Memory, boundary: int) -> dict[str, NDArray[np.generic]]:
+    """Copies of everything but the replay that the roles need to go on from `boundary`.
+
+    Raises:
+        Moved: a snapshot of `boundary` is no longer there; take a newer boundary.
+    """
+    lanes = [memory.lane_snapshots.read(lane, boundary) for lane in range(memory.sizes.lanes)]
+    state = memory.learner_snapshots.read(boundary)
+    if state is None or any(lane is None for lane in lanes):
+        raise Moved(f"The snapshots of boundary {boundary} are gone.")
+    whole = [lane for lane in lanes if lane is not None]
+    slot = boundary * memory.sizes.round_ticks % memory.sizes.capacity
+    queue = memory.evaluations
+    arrays: dict[str, NDArray[np.generic]] = {name: vector.copy() for name, vector in state.items()}
+    arrays |= {f"opening.{name}": memory.ring.field[name][:, slot].copy() for name in _OPENING}
+    arrays["lanes.bytes"] = np.frombuffer(b"".join(whole), np.uint8)
+    arrays["lanes.length"] = np.array([len(lane) for lane in whole], np.int64)
+    arrays["evaluation.counts"] = np.array([queue.queued[0], queue.logged[0]], np.int64)
+    arrays["evaluation.step"] = queue.step.copy()
+    arrays["evaluation.data"] = queue.data.copy() if queue.pending else queue.data[:0].copy()
+    if memory.learner_snapshots.read(boundary) is None:
+        raise Moved(f"The learner went beyond boundary {boundary} while it was copied.")
+    return arrays
+
+
+def expected(memory: Memory) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Dtype and shape of what `capture` takes, but for the two arrays whose length differs from time to time."""
+    queue, lengths = memory.evaluations, state_lengths(memory.sizes, memory.plan.parameters.count)
+    shapes: dict[str, tuple[str, tuple[int, ...]]] = {name: ("<f4", (length,)) for name, length in lengths.items()}
+    for name in _OPENING:
+        field = memory.ring.field[name][:, 0]
+        shapes[f"opening.{name}"] = field.dtype.str, field.shape
+    shapes["lanes.length"] = "<i8", (memory.sizes.lanes,)
+    shapes["evaluation.counts"] = "<i8", (2,)
+    shapes["evaluation.step"] = "<i8", queue.step.shape
+    return shapes
+
+
+def _check(memory: Memory, arrays: Mapping[str, NDArray[np.generic]]) -> None:
+    """Raise `CheckpointError` unless the arrays suit each other, and hold what a run that goes on can have written."""
+    lanes, lengths = arrays.get("lanes.bytes"), arrays["lanes.length"].tolist()
+    most = memory.sizes.lane_envs * ENV_BYTES
+    suitable = lanes is not None and lanes.dtype == np.uint8 and lanes.shape == (sum(lengths),)
+    if not suitable or not all(0 <= length <= most for length in lengths):
+        raise CheckpointError("The checkpoint is damaged: its lanes have no snapshots of the lengths that it says.")
+    queue, data = memory.evaluations.data, arrays.get("evaluation.data")
+    if data is None or data.dtype != queue.dtype or data.shape not in (queue.shape, (0, *queue.shape[1:])):
+        raise CheckpointError("The checkpoint is damaged: its versions to evaluate are none of this run.")
+    queued, logged = arrays["evaluation.counts"].tolist()
+    if not 0 <= logged <= queued <= logged + len(queue):
+        raise CheckpointError(f"The checkpoint is damaged: {queued} evaluations were queued and {logged} written down.")
+    if min(arrays["evaluation.step"].tolist(), default=0) < 0:
+        raise CheckpointError("The checkpoint is damaged: a version to evaluate is of a step below 0.")
+    for name in (*state_lengths(memory.sizes, memory.plan.parameters.count), "evaluation.data"):
+        if not np.isfinite(arrays[name]).all():
+            raise CheckpointError(f"The checkpoint is damaged: {name!r} holds numbers that are not finite.")
+
+
+def restore(memory: Memory, boundary: int, arrays: Mapping[str, NDArray[np.generic]]) -> None:
+    """Put back what `capture` took, before anybody else works. The replay is put back by `load_segments`.
+
+    Args:
+        arrays: with all that `expected` names.
+
+    Raises:
+        CheckpointError: they do not suit each other.
+    """
+    _check(memory, arrays)
+    sizes, board, queue = memory.sizes, memory.board, memory.evaluations
+    slot = boundary * sizes.round_ticks % sizes.capacity
+    for name in _OPENING:
+        memory.ring.field[name][:, slot] = arrays[f"opening.{name}"]
+    ends = np.cumsum(arrays["lanes.length"])
+    for lane, piece in enumerate(np.split(arrays["lanes.bytes"], ends[:-1])):
+        memory.lane_snapshots.write(lane, boundary, piece.tobytes())
+
+    def fill(out: dict[str, NDArray[np.float32]]) -> None:
+        for name in out:
+            out[name][:] = arrays[name]
+
+    memory.learner_snapshots.write(boundary, fill)
+    board.lane_logged[:] = board.lane_done[:] = boundary * sizes.round_ticks
+    board.lane_finished[:] = boundary
+    board.updates[0] = sizes.updates_before(boundary)
+    queued, logged = (int(count) for count in arrays["evaluation.counts"])
+    # Versions of later steps were queued in a future that this run has not seen, and comes to again.
+    queue.step[:] = np.minimum(arrays["evaluation.step"], boundary * sizes.round_steps)
+    every = memory.plan.config.evaluate.eval_every_steps
+    queued = min(queued, evaluations_until(boundary, sizes.round_steps, every))
+    queue.queued[0] = queued
+    # Returns of what was played but not written down are not kept: it is played again.
+    queue.done[0] = queue.logged[0] = min(logged, queued)
+    queue.returns[:] = np.nan  # of what was written down they are in metrics.jsonl
+    if len(arrays["evaluation.data"]):
+        queue.data[:] = arrays["evaluation.data"]
+    # Last: inference ends when all is committed and nothing is to be evaluated.
+    board.committed = boundary

@@ -1,0 +1,67 @@
+"""One mailbox a lane: the request (a number) and the reply (the number again, and one action an env).
+
+A number is (life of the lane, tick). A lane begins a life with every actor that takes it and every time that its actor
+comes back. Inference answers whenever request and reply differ, so a tick may be asked for again, and a reply to a
+former life is not taken for one to this. Data first, then its number: the frames of a tick are whole before it is
+asked for, the actions are whole before the reply carries the number.
+
+Beside the actions lie the values that they were chosen by, for whoever looks on: nothing in a run reads them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.config.run_schedule import Sizes
+from shared.memory.arena import Arena
+from shared.memory.layout import Field
+
+_TICK_BITS = 40
+
+
+def mailbox_fields(sizes: Sizes, actions: int) -> list[Field]:
+    """The mailboxes' part of the layout; `actions` is the size of the action set."""
+    return [
+        Field("mail.request", "i8", (sizes.lanes,), "the lane's owner"),
+        Field("mail.reply", "i8", (sizes.lanes,), "inference"),
+        Field("mail.actions", "u1", (sizes.lanes, sizes.lane_envs), "inference"),
+        Field("mail.values", "f4", (sizes.lanes, sizes.lane_envs, actions), "inference"),
+    ]
+
+
+def request_number(life: int, tick: int) -> int:
+    """The number of a request; never 0, which an empty mailbox holds."""
+    return ((life + 1) << _TICK_BITS) | tick
+
+
+class Mailbox:
+    """All mailboxes of a run."""
+
+    def __init__(self, arena: Arena) -> None:
+        self.request = arena["mail.request"]
+        self.reply = arena["mail.reply"]
+        self.actions = arena["mail.actions"]
+        self.values = arena["mail.values"]
+
+    def ask(self, lane: int, life: int, tick: int) -> None:
+        """Ask for the actions of `tick`, whose frames are in the ring."""
+        self.request[lane] = request_number(life, tick)
+
+    def answered(self, lane: int) -> bool:
+        """Whether the reply to the last request of this life of the lane is there."""
+        return bool(self.reply[lane] == self.request[lane])
+
+    def all_ask(self, lanes: slice) -> bool:
+        """Whether every one of these lanes waits for a reply."""
+        return not np.count_nonzero(self.request[lanes] == self.reply[lanes])
+
+    @staticmethod
+    def tick_of(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Ticks of request numbers."""
+        return numbers & ((1 << _TICK_BITS) - 1)
+
+    def answer(self, lanes: NDArray[np.int64], numbers: NDArray[np.int64], actions: NDArray[np.uint8]) -> None:
+        """Reply to requests read earlier: `lanes` int64[m], their `numbers` int64[m], `actions` uint8[m, lane_envs]."""
+        self.actions[lanes] = actions
+        self.reply[lanes] = numbers

@@ -1,0 +1,49 @@
+"""Memory that a run takes, and whether the machine has it."""
+
+from __future__ import annotations
+
+from shared.errors import ConfigError
+from shared.memory.ring import ring_fields
+from shared.memory.run_memory import Plan
+
+OWN_BYTES = 1_500_000_000
+"""What learner, inference, scribe and supervisor take for themselves, generously, with torch on a CPU."""
+
+
+ACTOR_BYTES = 100_000_000
+"""What an actor with few emulators may take for itself; tests/crash holds it to that."""
+
+
+ENV_BYTES = 1_000_000
+"""What an emulator takes of its actor, generously."""
+
+
+def own_bytes(plan: Plan) -> int:
+    """Bytes that the processes of a run take beside the shared region, generously."""
+    return OWN_BYTES + ACTOR_BYTES * plan.actors + ENV_BYTES * plan.sizes.envs
+
+
+def replay_that_fits(plan: Plan, usable: int) -> int | None:
+    """The largest --replay-size, up to the plan's own, for which `usable` bytes suffice; None: not even one round."""
+    missing = plan.layout().size + own_bytes(plan) - usable
+    if missing <= 0:
+        return plan.config.learn.replay_size
+    sizes = plan.sizes
+    rings = sum(item.nbytes for item in ring_fields(sizes))
+    step_bytes = rings // (sizes.capacity * sizes.envs)
+    fits = sizes.window_ticks * sizes.envs - -(-missing // step_bytes)
+    fits -= fits % 1_000
+    return fits if fits >= max(sizes.round_steps, plan.config.learn.batch_size) else None
+
+
+def memory(plan: Plan, usable: int) -> None:
+    """Refuse a replay for which `usable` bytes do not suffice, and say which would fit."""
+    region, own = plan.layout().size, own_bytes(plan)
+    if region + own <= usable:
+        return
+    fits = replay_that_fits(plan, usable)
+    advice = "no replay would fit." if fits is None else f"--replay-size {fits:_} would fit."
+    raise ConfigError(
+        f"This run needs {region / 1e9:.1f} GB of shared memory and about {own / 1e9:.1f} GB for its processes, but "
+        f"only {usable / 1e9:.1f} GB are free; {advice}"
+    )

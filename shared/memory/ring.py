@@ -1,0 +1,75 @@
+"""The rings: the recent ticks of every lane, every frame written once.
+
+Slot `t % capacity` of a lane holds tick `t`: the observation `o_t`, the action `a_t` it was answered with, the
+reward of that action, and how the tick ended. After an end, tick `t + 1` holds the true last frame with `valid = 0`
+(never sampled as a start, its action ignored); tick `t + 2` opens the next episode with `start = 1`.
+
+Space is divided, nothing is locked: only a lane's actor writes its slots; the learner reads committed ticks,
+inference reads the newest stack of a lane that asked (shared/README.md, rule 3).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.config.run_schedule import Sizes
+from shared.config.settings import FRAME_SIDE, STACK
+from shared.memory.arena import Arena
+from shared.memory.layout import Field
+
+SLOT_FIELDS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
+    ("frame", "u1", (FRAME_SIDE, FRAME_SIDE)),  # o_t, uint8 grey
+    ("action", "u1", ()),  # a_t, index into the game's action set
+    ("raw_reward", "f4", ()),  # r_t, unclipped
+    ("terminated", "u1", ()),  # the game ended with this tick
+    ("truncated", "u1", ()),  # the time limit ended the episode with this tick
+    ("life_lost", "u1", ()),  # a life was lost in this tick, and the protocol ends the return there
+    ("start", "u1", ()),  # the stack begins here: earlier frames count as zeros
+    ("valid", "u1", ()),  # 0: the true last frame after an end, not a state to act from
+    ("episode_return", "f4", ()),  # raw return of the episode up to and including r_t
+    ("episode_steps", "u2", ()),  # its steps up to and including this one
+)
+
+
+def ring_fields(sizes: Sizes) -> list[Field]:
+    """The ring's part of the layout: `ring.NAME` with shape [lanes, capacity, lane_envs, ...]."""
+    lead = (sizes.lanes, sizes.capacity, sizes.lane_envs)
+    return [Field(f"ring.{name}", dtype, lead + shape, "the lane's owner") for name, dtype, shape in SLOT_FIELDS]
+
+
+class Ring:
+    """Views of all rings, and the arithmetic of ticks and rows.
+
+    A *row* numbers the slots of all rings: `row(env, tick) = (lane * capacity + tick % capacity) * lane_envs + j`,
+    the index into the flattened fields of `flat`.
+    """
+
+    def __init__(self, arena: Arena, sizes: Sizes) -> None:
+        self.sizes = sizes
+        self.field = {name: arena[f"ring.{name}"] for name, _, _ in SLOT_FIELDS}
+        rows = sizes.lanes * sizes.capacity * sizes.lane_envs
+        self.flat = {name: view.reshape(rows, *view.shape[3:]) for name, view in self.field.items()}
+
+    def rows(self, env: NDArray[np.int64], tick: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Rows of (env, tick) pairs; the arguments broadcast."""
+        lane, j = np.divmod(env, self.sizes.lane_envs)
+        return (lane * self.sizes.capacity + tick % self.sizes.capacity) * self.sizes.lane_envs + j
+
+    def stack_rows(
+        self, env: NDArray[np.int64], tick: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Rows of the frames t-3 ... t, oldest first, and which of them belong to the episode.
+
+        Args:
+            env, tick: int64[n].
+
+        Returns:
+            rows int64[n, 4] and mask bool[n, 4]; a masked-out frame counts as zeros. Nothing before tick 0 belongs.
+        """
+        ticks = tick[:, None] + np.arange(1 - STACK, 1)
+        rows = self.rows(env[:, None], ticks)
+        start = self.flat["start"][rows] != 0
+        later_start = np.zeros_like(start)  # whether a stack begins at some frame after this one, up to t
+        later_start[:, :-1] = np.logical_or.accumulate(start[:, :0:-1], axis=1)[:, ::-1]
+        return rows, ~later_start & (ticks >= 0)

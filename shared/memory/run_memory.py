@@ -1,0 +1,123 @@
+"""The shared region of one run, as its processes see it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shared.config.run_schedule import Sizes, sizes_of
+from shared.config.settings import Config
+from shared.memory.arena import Arena
+from shared.memory.board import Board, Role, board_fields
+from shared.memory.evaluation_queue import Evaluations, evaluation_fields
+from shared.memory.layout import Layout
+from shared.memory.mailbox import Mailbox, mailbox_fields
+from shared.memory.publication import PublishedWeights, weights_fields
+from shared.memory.ring import Ring, ring_fields
+from shared.memory.snapshot import LaneSnapshots, LearnerSnapshots, snapshot_fields
+from shared.network_spec import Network, ParameterSpec, network_of, parameters_of
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What every process is told: a resolved, validated configuration and the size of the action set."""
+
+    config: Config
+    actions: int
+
+    @property
+    def sizes(self) -> Sizes:
+        """Derived sizes."""
+        return sizes_of(self.config)
+
+    @property
+    def network(self) -> Network:
+        """What the network is."""
+        return network_of(self.config, self.actions)
+
+    @property
+    def parameters(self) -> ParameterSpec:
+        """Names and shapes of the network's parameters."""
+        return parameters_of(self.network)
+
+    @property
+    def actors(self) -> int:
+        """Number of actor processes."""
+        assert self.config.machine.actors is not None, "the configuration is not resolved"
+        return self.config.machine.actors
+
+    @property
+    def evaluation_episodes(self) -> int:
+        """Episodes of one evaluation beside training; 0: there is none."""
+        if not self.config.evaluate.eval_every_steps:
+            return 0
+        assert self.config.evaluate.eval_episodes is not None, "the configuration is not resolved"
+        return self.config.evaluate.eval_episodes
+
+    def lanes_of(self, actor: int) -> range:
+        """The lanes that an actor owns in the beginning: contiguous, as even as can be."""
+        lanes = self.sizes.lanes
+        return range(actor * lanes // self.actors, (actor + 1) * lanes // self.actors)
+
+    def actor_of(self) -> list[int]:
+        """The actor that owns each lane in the beginning; later `Board.lane_owner` says it."""
+        return [actor for actor in range(self.actors) for _ in self.lanes_of(actor)]
+
+    @property
+    def batch_lanes(self) -> int:
+        """Lanes that inference answers in one pass."""
+        assert self.config.machine.inference_batch is not None, "the configuration is not resolved"
+        return self.config.machine.inference_batch // self.config.play.lane_envs
+
+    @property
+    def answers_partly(self) -> bool:
+        """Whether inference answers whoever of a batch has asked, as it does on a GPU, or waits for all of it."""
+        return self.config.machine.device != "cpu"
+
+    def answered_with(self, lane: int) -> slice:
+        """The lanes that must all have asked before inference answers `lane`."""
+        together = 1 if self.answers_partly else self.batch_lanes
+        first = lane - lane % together
+        return slice(first, first + together)
+
+    def layout(self) -> Layout:
+        """The shared region's layout; words first, the rings last."""
+        sizes, parameters = self.sizes, self.parameters.count
+        return Layout(
+            board_fields(sizes, Role.ACTORS + self.actors)
+            + mailbox_fields(sizes, self.actions)
+            + weights_fields(parameters)
+            + evaluation_fields(parameters, self.config.evaluate.eval_envs, self.evaluation_episodes)
+            + snapshot_fields(sizes, parameters)
+            + ring_fields(sizes)
+        )
+
+
+class Memory:
+    """Typed views of every part of the region."""
+
+    def __init__(self, arena: Arena, plan: Plan) -> None:
+        self.arena = arena
+        self.plan = plan
+        self.sizes = plan.sizes
+        self.board = Board(arena, self.sizes)
+        self.mailbox = Mailbox(arena)
+        self.weights = PublishedWeights(arena)
+        self.evaluations = Evaluations(arena)
+        self.lane_snapshots = LaneSnapshots(arena, self.sizes)
+        self.learner_snapshots = LearnerSnapshots(arena, self.sizes)
+        self.ring = Ring(arena, self.sizes)
+
+    @classmethod
+    def create(cls, plan: Plan) -> Memory:
+        """Make the region of a run that has not begun. Raises `ArenaError` when memory does not suffice."""
+        memory = cls(Arena.create(plan.layout()), plan)
+        memory.board.clear(plan.actor_of())
+        memory.weights.clear()
+        memory.lane_snapshots.clear()
+        memory.learner_snapshots.clear()
+        return memory
+
+    @classmethod
+    def attach(cls, fd: int, plan: Plan, *, writable: bool = True) -> Memory:
+        """The region behind a descriptor. Raises `LayoutError` if it is not that of the plan."""
+        return cls(Arena.attach(fd, plan.layout(), writable=writable), plan)

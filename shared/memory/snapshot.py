@@ -1,0 +1,113 @@
+"""What lanes and learner need to do the current round again from its start.
+
+Snapshot `b` (before round `b`) lies in buffer `(b / snapshot_rounds) % buffers`. Its number is taken away first and set
+last, so a writer killed midway leaves no whole-looking half. There are two buffers; with the schedule `free` three for
+lanes, which may have finished two rounds more than the last commit, whose snapshot must still be there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.config.run_schedule import Sizes
+from shared.memory.arena import Arena
+from shared.memory.layout import Field
+
+SNAPSHOT_BYTES = 57_344
+"""Most bytes of an env's own snapshot."""
+ENV_BYTES = SNAPSHOT_BYTES + 64
+"""With the lane's few words about it."""
+LEARNER_BUFFERS = 2
+STATE_NAMES = ("online", "target", "moment1", "moment2")
+"""The learner's float32 vectors: parameters, target parameters, the optimiser's first and second moments."""
+PRIORITIES = "priorities"
+"""With prioritised replay one vector more: every leaf of the tree, and the greatest priority so far."""
+
+
+def state_lengths(sizes: Sizes, parameters: int) -> dict[str, int]:
+    """The vectors that a snapshot holds: no target where it equals the parameters at a boundary."""
+    names = [name for name in STATE_NAMES if name != "target" or sizes.target_apart]
+    return dict.fromkeys(names, parameters) | ({PRIORITIES: sizes.priorities + 1} if sizes.priorities else {})
+
+
+def snapshot_fields(sizes: Sizes, parameters: int) -> list[Field]:
+    """The snapshots' part of the layout."""
+    lanes = (sizes.lanes, sizes.ahead + 1)
+    return [
+        Field("lane_snapshot.data", "u1", (*lanes, sizes.lane_envs * ENV_BYTES), "the lane's owner"),
+        Field("lane_snapshot.length", "i8", lanes, "the lane's owner"),
+        Field("lane_snapshot.number", "i8", lanes, "the lane's owner"),
+        *(
+            Field(f"learner_snapshot.{name}", "f4", (LEARNER_BUFFERS, length), "learner")
+            for name, length in state_lengths(sizes, parameters).items()
+        ),
+        Field("learner_snapshot.number", "i8", (LEARNER_BUFFERS,), "learner"),
+    ]
+
+
+class LaneSnapshots:
+    """Snapshots of all lanes."""
+
+    def __init__(self, arena: Arena, sizes: Sizes) -> None:
+        self._data = arena["lane_snapshot.data"]
+        self._length = arena["lane_snapshot.length"]
+        self._number = arena["lane_snapshot.number"]
+        self._every = sizes.snapshot_rounds
+
+    def clear(self) -> None:
+        """Before any process starts: there are none."""
+        self._number[:] = -1
+
+    def write(self, lane: int, boundary: int, data: bytes) -> None:
+        """Keep the snapshot of `lane` at `boundary`."""
+        buffer = boundary // self._every % self._number.shape[1]
+        self._number[lane, buffer] = -1
+        self._data[lane, buffer, : len(data)] = np.frombuffer(data, np.uint8)
+        self._length[lane, buffer] = len(data)
+        self._number[lane, buffer] = boundary
+
+    def newest(self, lane: int) -> int:
+        """Boundary of the newest whole snapshot of `lane`; -1: none."""
+        return int(self._number[lane].max())
+
+    def read(self, lane: int, boundary: int) -> bytes | None:
+        """The snapshot at `boundary`, or None when it is not (or no longer) there."""
+        buffer = boundary // self._every % self._number.shape[1]
+        if self._number[lane, buffer] != boundary:
+            return None
+        data = self._data[lane, buffer, : self._length[lane, buffer]].tobytes()
+        return data if self._number[lane, buffer] == boundary else None
+
+
+class LearnerSnapshots:
+    """Snapshots of the learner."""
+
+    def __init__(self, arena: Arena, sizes: Sizes) -> None:
+        self._data = {name: arena[f"learner_snapshot.{name}"] for name in state_lengths(sizes, 0)}
+        self._number = arena["learner_snapshot.number"]
+        self._every = sizes.snapshot_rounds
+
+    def clear(self) -> None:
+        """Before any process starts: there are none."""
+        self._number[:] = -1
+
+    def newest(self) -> int:
+        """Boundary of the newest whole snapshot; -1: none."""
+        return int(self._number.max())
+
+    def write(self, boundary: int, store: Callable[[dict[str, NDArray[np.float32]]], None]) -> None:
+        """Keep the learner's state at `boundary`; `store` fills the named vectors float32."""
+        buffer = boundary // self._every % LEARNER_BUFFERS
+        self._number[buffer] = -1
+        store({name: data[buffer] for name, data in self._data.items()})
+        self._number[buffer] = boundary
+
+    def read(self, boundary: int) -> Mapping[str, NDArray[np.float32]] | None:
+        """Views of the state at `boundary`, or None when it is not (or no longer) there."""
+        buffer = boundary // self._every % LEARNER_BUFFERS
+        if self._number[buffer] != boundary:
+            return None
+        return {name: data[buffer] for name, data in self._data.items()}

@@ -1,0 +1,251 @@
+"""What a network is, and the names and shapes of its parameters, without torch.
+
+Parameters travel as one flat float32 vector, in the order of their names here, which are those of PyTorch's layers.
+The scribe turns it back into named tensors for checkpoints; the networks in `learner/` are built to these shapes
+(a test compares them).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.config.settings import FRAME_SIDE, STACK, Config, Extend
+
+Shapes = Iterator[tuple[str, tuple[int, ...]]]
+
+CONVOLUTIONS: dict[str, tuple[list[tuple[int, int, int]], int]] = {
+    "nature": ([(32, 8, 4), (64, 4, 2), (64, 3, 1)], 512),
+    "small": ([(16, 8, 4), (16, 4, 2)], 64),
+}
+"""Layers (channels, kernel, stride) and hidden units by network; nature: Mnih et al. 2015, Methods."""
+
+IMPALA = (16, 32, 32)
+"""Channels of the blocks of residual networks, times their width (Espeholt et al. 2018, figure 3, right)."""
+IMPALA_HIDDEN = 512
+"""Hidden units behind them, as BTR has them; the network of 2018 has 256."""
+RESIDUALS = 2
+"""Residual parts of a block."""
+COSINES = 64
+"""Cosines in which a quantile fraction is embedded (Dabney et al. 2018b, section 3.1)."""
+
+RESCALING = 1e-3
+"""epsilon of the scale h of rescaled values (R2D2: Kapturowski et al. 2019, section 2.3)."""
+
+METHOD_ATOMS = {"c51": 51, "qr-dqn": 200}
+"""Outputs for each action, as published (Bellemare et al. 2017; Dabney et al. 2018a); of other methods one."""
+
+MOST_ATOMS = 4096
+"""Outputs for each action, and fractions of an implicit network."""
+MOST_WIDTH = 64
+MOST_RETURN = 1e6
+"""Amount of the least and of the greatest that atoms stand for."""
+_LIMITS = {"actions": 4096, "atoms": MOST_ATOMS, "width": MOST_WIDTH}
+_METHOD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+"""One file of learner/methods, and never a path of modules."""
+
+
+class Torso(NamedTuple):
+    """What a network's convolutions give."""
+
+    channels: int
+    side: int
+
+    @property
+    def features(self) -> int:
+        """Numbers of one observation."""
+        return self.channels * self.side * self.side
+
+
+@dataclass(frozen=True)
+class Network:
+    """Everything needed to build a network and to act with it."""
+
+    name: str
+    """A key of `CONVOLUTIONS`, or impala."""
+    actions: int
+    method: str = "dqn"
+    """What its outputs say of the return (learner/methods)."""
+    atoms: int = 1
+    """Outputs for each action."""
+    v_min: float = 0.0
+    """With c51, the least and greatest return that the atoms stand for."""
+    v_max: float = 0.0
+    dueling: bool = False
+    noisy: float = 0.0
+    """sigma_0 of noisy layers; 0: ordinary ones."""
+    width: int = 1
+    """With impala, what its channels are multiplied with."""
+    pooling: bool = False
+    spectral_norm: bool = False
+    layer_norm: bool = False
+    fractions: int = 0
+    """With iqn, at how many quantiles an action is chosen."""
+    rescaled: bool = False
+    """Whether the outputs are returns on the scale of `--value-rescaling`."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is plain convolutions and two linear layers, whatever the outputs mean."""
+        extra = self.dueling or self.noisy or self.pooling or self.spectral_norm or self.layer_norm
+        return self.name in CONVOLUTIONS and not extra and self.method != "iqn"
+
+    @property
+    def hidden(self) -> int:
+        """Units of the hidden layer."""
+        return CONVOLUTIONS[self.name][1] if self.name in CONVOLUTIONS else IMPALA_HIDDEN
+
+    @property
+    def torso(self) -> Torso:
+        """Shape of the features."""
+        side = FRAME_SIDE
+        if self.name in CONVOLUTIONS:
+            layers = CONVOLUTIONS[self.name][0]
+            for _, kernel, stride in layers:
+                side = (side - kernel) // stride + 1
+            channels = layers[-1][0]
+        else:
+            for _ in IMPALA:
+                side = (side + 1) // 2  # pooling of 3x3 with stride 2 and a border of 1
+            channels = IMPALA[-1] * self.width
+        return Torso(channels, (side + 1) // 2 if self.pooling else side)
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Any) -> Network:
+        """The inverse. Nothing is trusted: raises `ValueError` for what is no network, or an absurd one."""
+        kinds = {item.name: type(getattr(_EXAMPLE, item.name)) for item in fields(cls)}
+        if not isinstance(values, dict) or values.keys() != kinds.keys():
+            raise ValueError("it does not say what it is")
+        for name, value in values.items():
+            if type(value) is not kinds[name] and not (kinds[name] is float and type(value) is int):
+                raise ValueError(f"{name} is {value!r:.40}")
+            if type(value) in (int, float) and not (math.isfinite(value) and abs(value) < 1e9):
+                raise ValueError(f"{name} is {value!r:.40}")
+        for name, most in _LIMITS.items():
+            if not 1 <= values[name] <= most:
+                raise ValueError(f"{name} is {values[name]}")
+        if not (values["method"] == "iqn") <= values["fractions"] <= MOST_ATOMS:
+            raise ValueError(f"fractions is {values['fractions']}")
+        if values["name"] not in (*CONVOLUTIONS, "impala"):
+            raise ValueError(f"there is no network {values['name']!r:.40}")
+        if not _METHOD_NAME.fullmatch(values["method"]):
+            raise ValueError(f"there is no method {values['method']!r:.40}")
+        return cls(**values)
+
+    def __str__(self) -> str:
+        """Its name and what differs from the plain network of that name."""
+        said = [f"{item.name}={getattr(self, item.name)}" for item in fields(self)[2:]]
+        plain = [f"{item.name}={item.default}" for item in fields(self)[2:]]
+        return " ".join([self.name, *(word for word, usual in zip(said, plain, strict=True) if word != usual)])
+
+
+_EXAMPLE = Network("nature", 1)
+
+
+def atoms_of(extend: Extend) -> int:
+    """Outputs for each action: what was said, or what was published."""
+    return extend.atoms or METHOD_ATOMS.get(extend.method, 1)
+
+
+def network_of(config: Config, actions: int) -> Network:
+    """The network of a configuration."""
+    learn, extend = config.learn, config.extend
+    support = (extend.v_min, extend.v_max) if extend.method == "c51" else (0.0, 0.0)
+    return Network(
+        name=learn.network,
+        actions=actions,
+        method=extend.method,
+        atoms=atoms_of(extend),
+        v_min=support[0],
+        v_max=support[1],
+        dueling=extend.dueling,
+        noisy=extend.noisy_std if extend.noisy else 0.0,
+        width=extend.width,
+        pooling=extend.pooling,
+        spectral_norm=extend.spectral_norm,
+        layer_norm=extend.layer_norm,
+        fractions=extend.iqn_policy_samples if extend.method == "iqn" else 0,
+        rescaled=extend.value_rescaling,
+    )
+
+
+@dataclass(frozen=True)
+class ParameterSpec:
+    """Ordered (name, shape) pairs of one network."""
+
+    shapes: tuple[tuple[str, tuple[int, ...]], ...]
+
+    @property
+    def count(self) -> int:
+        """Number of float32 parameters."""
+        return sum(prod(shape) for _, shape in self.shapes)
+
+    def split(self, flat: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
+        """Named views of a flat vector float32[count]."""
+        views, offset = {}, 0
+        for name, shape in self.shapes:
+            views[name] = flat[offset : offset + prod(shape)].reshape(shape)
+            offset += prod(shape)
+        return views
+
+
+def parameters_of(network: Network) -> ParameterSpec:
+    """The parameters of a network: convolutions, the embedding of fractions, and a stream or, dueling, two."""
+    shapes = [*(_convolutions(network) if network.name in CONVOLUTIONS else _impala(network))]
+    features, hidden = network.torso.features, network.hidden
+    if network.method == "iqn":
+        shapes += _layer("embedding", (features, COSINES))
+    outputs = network.actions * network.atoms
+    streams = [("hidden", "value", network.atoms if network.dueling else outputs)]
+    if network.dueling:
+        streams.append(("advantage_hidden", "advantage", outputs))
+    for inner, last, count in streams:
+        shapes += _linear(network, inner, (hidden, features))
+        if network.layer_norm:
+            shapes += [(f"{inner}_norm.weight", (hidden,)), (f"{inner}_norm.bias", (hidden,))]
+        shapes += _linear(network, last, (count, hidden))
+    return ParameterSpec(tuple(shapes))
+
+
+def _layer(name: str, shape: tuple[int, ...]) -> Shapes:
+    yield f"{name}.weight", shape
+    yield f"{name}.bias", shape[:1]
+
+
+def _linear(network: Network, name: str, shape: tuple[int, int]) -> Shapes:
+    yield from _layer(name, shape)
+    if network.noisy:
+        yield f"{name}.weight_sigma", shape
+        yield f"{name}.bias_sigma", shape[:1]
+
+
+def _convolutions(network: Network) -> Shapes:
+    channels = STACK
+    for i, (out, kernel, _) in enumerate(CONVOLUTIONS[network.name][0], start=1):
+        yield from _layer(f"conv{i}", (out, channels, kernel, kernel))
+        channels = out
+
+
+def _impala(network: Network) -> Shapes:
+    channels = STACK
+    for i, base in enumerate(IMPALA, start=1):
+        out = base * network.width
+        yield from _layer(f"block{i}.conv", (out, channels, 3, 3))
+        channels = out
+        for j in range(1, RESIDUALS + 1):
+            for k in (1, 2):
+                name = f"block{i}.residual{j}.conv{k}"
+                yield from _layer(name, (out, out, 3, 3))
+                if network.spectral_norm:
+                    yield f"{name}.u", (out,)

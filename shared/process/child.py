@@ -1,0 +1,144 @@
+"""What every child process does first, and what it is told."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+import traceback
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from setproctitle import setproctitle
+
+from shared.config.settings import LOGS
+from shared.errors import DeviceFault, Unmendable
+from shared.files.atomic import PRIVATE_UMASK, open_to_write
+from shared.machine.cores import NICENESS
+from shared.machine.subprocesses import die_with
+from shared.memory.board import Phase, Role
+from shared.memory.run_memory import Memory, Plan
+from shared.memory.wait import Bell, Waiter
+from shared.process.signals import HEEDED, ignore_requests
+from shared.process.stack_dumps import stacks_told
+
+FATAL = 3
+"""Exit code of a child whose trouble a restart cannot mend; its last line of log is the sentence for the user."""
+DEVICE_FAULT = 4
+"""Exit code of a child that the GPU has failed; its last line of log is the sentence for the user."""
+
+
+@dataclass(frozen=True)
+class Bells:
+    """Descriptors of everybody's bells, by position on the board."""
+
+    fds: tuple[int, ...]
+
+    def of(self, process: int) -> Bell:
+        """The bell of a process."""
+        return Bell(self.fds[process])
+
+    @property
+    def actors(self) -> list[Bell]:
+        """The bells of the actors."""
+        return [Bell(fd) for fd in self.fds[Role.ACTORS :]]
+
+
+@dataclass(frozen=True)
+class Birth:
+    """What a child is given: plan, descriptors, and who it is."""
+
+    plan: Plan
+    memory_fd: int
+    bells: Bells
+    process: int
+    incarnation: int
+    parent: int
+    run_dir: Path
+    cores: frozenset[int] | None
+    environment: dict[str, str]
+    """Variables set before anything is loaded that could read them."""
+
+    @property
+    def name(self) -> str:
+        """Role name, as in `ps`, logs and displays."""
+        return role_name(self.process)
+
+
+def role_name(process: int) -> str:
+    """`inference`, `learner`, `scribe`, `evaluator` or `actor 3`."""
+    if process < Role.ACTORS:
+        return Role(process).name.lower()
+    return f"actor {process - Role.ACTORS}"
+
+
+def log_path(run_dir: Path, process: int) -> Path:
+    """Where the output of a process goes."""
+    return run_dir / LOGS / f"{role_name(process).replace(' ', '-')}.log"
+
+
+def run_role(module: str, birth: Birth) -> None:
+    """Become the child: signals, death with the parent, title, log, stacks, cores; then run `module.main(birth)`.
+
+    Ctrl-C reaches the whole foreground group, and systemd and batch systems ask every process to end; only the
+    supervisor decides what it means. The module is named, not passed, so that whoever starts it need not import it.
+    """
+    ignore_requests()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HEEDED)  # as it began: what it starts may want to heed them
+    die_with(birth.parent)
+    setproctitle(f"ringside {birth.name}")
+    os.umask(PRIVATE_UMASK)
+    log = _open_log(log_path(birth.run_dir, birth.process))
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    stacks_told()
+    with suppress(OSError):  # without /proc
+        _keep_to_oneself()
+    os.environ.update(birth.environment)
+    if birth.process not in (Role.LEARNER, Role.INFERENCE):
+        os.nice(NICENESS)
+    if birth.cores:
+        with suppress(OSError):  # they were taken from the group meanwhile: a core is a gain, not a need
+            os.sched_setaffinity(0, birth.cores)
+    try:
+        importlib.import_module(module).main(birth)
+    except Unmendable as error:
+        _say(str(error))
+        sys.exit(FATAL)
+    except DeviceFault as error:
+        _say(traceback.format_exc() + str(error))
+        os._exit(DEVICE_FAULT)  # to give back what lies on a faulty device would fail, and end with another code
+
+
+def _say(words: str) -> None:
+    """Write to the log; that its disk takes nothing must not hide how this process ends."""
+    with suppress(OSError):
+        print(words, file=sys.stderr, flush=True)
+
+
+def _keep_to_oneself() -> None:
+    """Hand no descriptor on to programs that this process starts: the shared memory would live as long as they do."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2:
+            with suppress(OSError):  # the one by which they are listed has been closed
+                os.set_inheritable(int(name), False)
+
+
+def _open_log(path: Path) -> int:
+    """A descriptor for the output of a process; of nowhere when there can be no log: that must not end a run."""
+    try:
+        return open_to_write(path, os.O_WRONLY | os.O_APPEND)
+    except OSError:
+        return os.open(os.devnull, os.O_WRONLY)
+
+
+def enter(birth: Birth) -> tuple[Memory, Waiter]:
+    """Attach the memory and give the first sign of life."""
+    memory = Memory.attach(birth.memory_fd, birth.plan)
+    waiter = Waiter(memory.board, birth.process, birth.bells.of(birth.process))
+    memory.board.phase[birth.process] = Phase.STARTING
+    memory.board.beat(birth.process)
+    return memory, waiter

@@ -1,0 +1,106 @@
+"""Where a living run can be looked on: `live.json` in its run directory, there while its memory is.
+
+The launcher writes it when the memory is there and removes it when the memory goes. After a launcher that was killed it
+stays behind: so it names the process by its id *and* the moment of its start, and whoever reads it looks whether that
+process lives. It is for the run's owner only, like all files of a run, and so is what it leads to: the kernel opens
+`/proc/PID/fd` to nobody else.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from shared.errors import FileError
+from shared.files.atomic import read_json, write_atomic
+from shared.machine.proc_files import stat_fields
+
+LIVE_FILE = "live.json"
+"""What a run directory calls it."""
+FORMAT = 1
+_NAME_LENGTH = 24
+_SIZE_LIMIT = 1 << 16
+
+
+class LiveError(ValueError):
+    """`live.json` cannot be used. The message is a sentence for the user."""
+
+
+@dataclass(frozen=True)
+class Live:
+    """A launcher, and where it holds its run's memory."""
+
+    process: int
+    started: int
+    """Moment of the process's start, in clock ticks since boot."""
+    descriptor: int
+    """Of the shared region, in that process."""
+    action_names: tuple[str, ...]
+
+    @classmethod
+    def of_this_process(cls, descriptor: int, action_names: Sequence[str]) -> Self:
+        """This process, which holds the region behind `descriptor`. Raises `OSError` where /proc cannot be read."""
+        process = os.getpid()
+        started = start_of(process)
+        if started is None:
+            raise OSError(errno.ENOENT, "/proc cannot be read")
+        return cls(process, started, descriptor, tuple(name[:_NAME_LENGTH] for name in action_names))
+
+    @property
+    def lives(self) -> bool:
+        """Whether the launcher is still there."""
+        return start_of(self.process) == self.started
+
+    def write(self, run_dir: Path) -> None:
+        """Leave it in the run directory. Raises `OSError`."""
+        write_atomic(run_dir / LIVE_FILE, json.dumps({"format": FORMAT, **asdict(self)}).encode() + b"\n")
+
+    @classmethod
+    def read(cls, run_dir: Path) -> Self | None:
+        """What lies in a run directory; None where nothing does, or the launcher that left it has ended.
+
+        Raises:
+            LiveError: it is none of this version. OSError: as the system says it.
+        """
+        path = run_dir / LIVE_FILE
+        try:
+            found = read_json(path, _SIZE_LIMIT)
+        except FileNotFoundError:
+            return None
+        except FileError as error:
+            raise LiveError(f"{path} is damaged: remove it; the run does not need it.") from error
+        if type(found.get("format")) is not int:
+            raise LiveError(f"{path} is damaged: remove it; the run does not need it.")
+        if found["format"] != FORMAT:
+            raise LiveError(
+                f"{path} has format {found['format']}, and this program knows format {FORMAT}: look on with the "
+                "version of Ringside that plays the run."
+            )
+        live = cls._checked(path, found)
+        return live if live.lives else None
+
+    @classmethod
+    def _checked(cls, path: Path, found: dict[str, Any]) -> Self:
+        names = found.get("action_names")
+        whole = all(type(found.get(word)) is int for word in ("process", "started", "descriptor"))
+        if not whole or not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise LiveError(f"{path} is damaged: remove it; the run does not need it.")
+        return cls(found["process"], found["started"], found["descriptor"], tuple(names))
+
+
+def withdraw(run_dir: Path) -> None:
+    """The memory goes: remove the file. A run directory that is gone, or cannot be written, is no trouble here."""
+    with suppress(OSError):
+        (run_dir / LIVE_FILE).unlink()
+
+
+def start_of(process: int, root: Path = Path("/")) -> int | None:
+    """When a process started, in clock ticks since boot; None when it is gone, or dead and only not yet reaped."""
+    fields = stat_fields(root / "proc" / str(process) / "stat")
+    return None if not fields or fields[0] in "ZX" else int(fields[19])  # field 22

@@ -1,0 +1,112 @@
+"""Run directories that this user may write: looked at before the first write, because one may come from elsewhere.
+
+An archive can hold a symbolic link, a pipe or a directory where a run keeps a file. Files are opened so that none of
+these is followed or waited for (shared/files/atomic.py); here they are refused with a sentence, before anything starts.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from shared.checkpoint.manifest import BEST_FILE, CHECKPOINTS, FORMER_BEST_FILE
+from shared.config.settings import CONFIG_FILE, JUDGED, LOGS, METRICS_FILE, SUMMARY_FILE
+from shared.errors import ConfigError
+from shared.process.live import LIVE_FILE
+
+LOCK_FILE = "lock"
+SUITE_LOCK_FILE = "suite.lock"
+EVENTS = "tensorboard"
+REPORT = "report"
+TRACK_FILE = "track.json"
+"""What `--track` keeps in a run directory: the service's id of the run, its address, who sends it, what was sent."""
+WANDB = "wandb"
+PART = ".part"
+"""Suffix of an evaluation that is being written."""
+
+_FILES = (
+    *(CONFIG_FILE, METRICS_FILE, SUMMARY_FILE, LIVE_FILE, LOCK_FILE, SUITE_LOCK_FILE, TRACK_FILE),
+    *(name for file in JUDGED.values() for name in (file, str(Path(file).with_suffix(PART)))),
+    *(f"{CHECKPOINTS}/{name}" for name in (BEST_FILE, FORMER_BEST_FILE)),
+)
+_FOLDERS = (CHECKPOINTS, LOGS, EVENTS, REPORT, WANDB)
+_OWN_NAMES = {
+    CHECKPOINTS: re.compile(r"(checkpoint|segment|boundary|weights)-\d{8,}\.(json|ring|safetensors)"),
+    LOGS: re.compile(r".*\.log"),
+}
+"""By folder: files in it that a run appends to, replaces or removes."""
+
+
+def require_writable_run(path: Path, flag: str) -> None:
+    """Refuse a run directory, or one of a suite, that this user may not write, or in which something is not plain.
+
+    Args:
+        path: may be a symbolic link, since a user names it; what lies inside may not. Where there is nothing, all is
+            well.
+        flag: the option that names it, for the sentence.
+
+    Raises:
+        ConfigError: the directory or a folder in it is another user's or no directory, or a file is none.
+    """
+    try:
+        if not _exists(path):
+            return
+        _require(path.stat(), path, flag, directory=True)
+        for name in _FOLDERS:
+            if os.path.lexists(path / name):
+                _require((path / name).lstat(), path / name, flag, directory=True)
+        for file in _files_in(path):
+            if os.path.lexists(file):
+                _require(file.lstat(), file, flag, directory=False)
+                if file.parent.name == LOGS and file.lstat().st_nlink > 1:
+                    raise ConfigError(
+                        f"{flag} cannot be used: {file} has another name elsewhere (a hard link) and would be written "
+                        "there, too; move it away."
+                    )
+    except OSError as error:
+        raise ConfigError(f"{flag} {path} cannot be used: {error.strerror}.") from error
+
+
+def _exists(path: Path) -> bool:
+    """True if there is something; unlike `os.path.exists`, raises where that cannot be said."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def _files_in(path: Path) -> Iterator[Path]:
+    """Where a run has, or may have, a file."""
+    yield from (path / name for name in _FILES)
+    for folder, names in _OWN_NAMES.items():
+        if (path / folder).is_dir():
+            yield from (entry for entry in (path / folder).iterdir() if names.fullmatch(entry.name))
+
+
+def _require(status: os.stat_result, path: Path, flag: str, *, directory: bool) -> None:
+    """Refuse what is neither a directory nor, otherwise, a plain file, and a directory of another user."""
+    kind = stat.S_ISDIR if directory else stat.S_ISREG
+    if not kind(status.st_mode):
+        wanted = "a directory" if directory else "a plain file"
+        raise ConfigError(f"{flag} cannot be used: {path} is not {wanted} but {_kind(status.st_mode)}; move it away.")
+    if directory and status.st_uid != os.geteuid():
+        raise ConfigError(
+            f"{flag} cannot be used: {path} belongs to the user with the number {status.st_uid}, and this process runs "
+            f"as {os.geteuid()}; run as that user, in a container too (--user), or name another directory."
+        )
+
+
+def _kind(mode: int) -> str:
+    """What something in a directory is, in words."""
+    kinds = (
+        (stat.S_ISLNK, "a symbolic link"),
+        (stat.S_ISDIR, "a directory"),
+        (stat.S_ISREG, "a plain file"),
+        (stat.S_ISFIFO, "a pipe"),
+        (stat.S_ISSOCK, "a socket"),
+    )
+    return next((words for is_one, words in kinds if is_one(mode)), "a device")

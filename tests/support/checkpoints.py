@@ -1,0 +1,107 @@
+"""A small run that writes checkpoints, for tests: rounds that are told apart by their content, without any process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from shared.checkpoint.checkpoint_writer import CheckpointWriter
+from shared.checkpoint.manifest import checksum_of
+from shared.checkpoint.segments import SegmentShape
+from shared.config.run_schedule import Sizes, sizes_of
+from shared.config.settings import Config, Learn, Play
+from shared.memory.ring import SLOT_FIELDS
+from shared.network_spec import Network, network_of, parameters_of
+
+ACTIONS = 4
+CONFIG = Config(
+    play=Play(envs=4, lane_envs=2),
+    # Rounds of 10 ticks; a window of two of them.
+    learn=Learn(total_steps=800, round_steps=40, replay_size=100, learning_starts=40, network="small"),
+)
+SIZES = sizes_of(CONFIG)
+SHAPE = SegmentShape(lanes=2, ticks=10, lane_envs=2)
+Fields = dict[str, np.ndarray]
+
+
+def empty_ring(sizes: Sizes = SIZES) -> Fields:
+    lead = (sizes.lanes, sizes.capacity, sizes.lane_envs)
+    return {name: np.zeros(lead + shape, dtype) for name, dtype, shape in SLOT_FIELDS}
+
+
+def play_round(ring: Fields, round_: int, sizes: Sizes = SIZES) -> None:
+    """Fill the slots of a round with what only that round would hold."""
+    rng = np.random.default_rng(round_)
+    ticks = np.arange(round_ * sizes.round_ticks, (round_ + 1) * sizes.round_ticks)
+    for view in ring.values():
+        new = rng.integers(0, 250, (view.shape[0], len(ticks), *view.shape[2:]))
+        view[:, ticks % sizes.capacity] = new.astype(view.dtype)
+
+
+def boundary_arrays(boundary: int) -> Fields:
+    rng = np.random.default_rng(1000 + boundary)
+    return {
+        "learner.moment1": rng.standard_normal(50).astype(np.float32),
+        "lane.snapshot": rng.integers(0, 256, (2, 64), dtype=np.uint8),
+        "opening.frame": rng.integers(0, 256, (2, 2, 84, 84), dtype=np.uint8).transpose(1, 0, 3, 2),
+    }
+
+
+def parameters(version: int) -> np.ndarray:
+    count = parameters_of(Network("small", ACTIONS)).count
+    return np.random.default_rng(version).standard_normal(count).astype(np.float32)
+
+
+def write_run(run_dir: Path, boundaries: int, config: Config = CONFIG) -> tuple[CheckpointWriter, Fields]:
+    """A run that saves at every boundary up to `boundaries`."""
+    sizes = sizes_of(config)
+    run_dir.mkdir(exist_ok=True)
+    writer, ring = CheckpointWriter(run_dir, config, sizes, ACTIONS), empty_ring(sizes)
+    for round_ in range(boundaries):
+        play_round(ring, round_, sizes)
+        writer.add_segment(round_, ring)
+        save(writer, round_ + 1)
+    return writer, ring
+
+
+def save(writer: CheckpointWriter, boundary: int) -> int:
+    return writer.save(boundary, boundary_arrays(boundary), parameters(boundary), {"steps": boundary * 40, "loss": 0.5})
+
+
+def window_slots(boundary: int, sizes: Sizes = SIZES) -> np.ndarray:
+    end = boundary * sizes.round_ticks
+    return np.arange(max(0, end - sizes.window_ticks), end) % sizes.capacity
+
+
+def content(directory: Path) -> dict[str, bytes]:
+    return {entry.name: entry.read_bytes() for entry in directory.iterdir() if entry.is_file()}
+
+
+def rewrite(path: Path, **changes: object) -> None:
+    """Change values of a manifest and make its checksum right, as a forger would."""
+    values = json.loads(path.read_bytes())
+    values.update(changes)
+    del values["checksum"]
+    values["checksum"] = checksum_of(values)
+    path.write_text(json.dumps(values))
+
+
+def random_weights(
+    directory: Path,
+    game: str = "pong",
+    *,
+    actions: int = 6,
+    network: str = "small",
+    protocol: str = "nature",
+    **settings: object,
+) -> Path:
+    """A file of small random weights for a game, or for an environment `module:factory`, in a new run directory."""
+    named = "env" if ":" in game else "game"
+    config = Config().with_settings(**{named: game}, network=network, protocol=protocol, **settings)
+    count = parameters_of(network_of(config, actions)).count
+    flat = np.random.default_rng(1).normal(0, 0.05, count).astype(np.float32)
+    writer = CheckpointWriter(directory, config, sizes_of(config), actions)
+    writer.save_best(flat, version=7, mean_return=0.0)
+    return writer.directory / "best.safetensors"

@@ -1,0 +1,45 @@
+"""An env whose frames say what they are, for tests of lanes without an emulator."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from actors.env import Env, Outcome
+from actors.envs.film import Shot
+
+
+class Counting(Env):
+    """Ends every fifth step, truncates every third episode; a frame's pixels are the steps so far, and `more`."""
+
+    actions = 4
+    action_names = ("A", "B", "C", "D")
+    screens_per_second = 1.0
+
+    def __init__(self, more: int = 0) -> None:
+        self.count = 0
+        self.more = more
+
+    def _draw(self, frame: Any) -> None:
+        frame[:] = (self.count + self.more) % 251
+
+    def reset(self, tick: int, frame: Any) -> None:
+        self.count += 100 - self.count % 100
+        self._draw(frame)
+
+    def step(self, tick: int, action: int, frame: Any) -> Outcome:
+        self.count += 1
+        self._draw(frame)
+        over = self.count % 100 == 5
+        truncated = over and self.count // 100 % 3 == 0
+        return Outcome(float(action), over and not truncated, truncated, self.count % 100 == 2)
+
+    def snapshot(self) -> bytes:
+        return struct.pack("<q", self.count)
+
+    def restore(self, data: bytes, beat: Callable[[], None] = lambda: None) -> None:
+        (self.count,) = struct.unpack("<q", data)
+
+    def film(self) -> list[Shot]:
+        raise AssertionError("nobody watches a lane")

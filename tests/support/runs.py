@@ -1,0 +1,178 @@
+"""Starting real runs from tests: the command line in a process of its own, its files, its processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+from multiprocess import spawn
+
+from shared.config.settings import Config
+from shared.memory.layout import LayoutError
+from shared.memory.run_memory import Memory, Plan
+from tests.support.waiting import until
+
+ROOT = Path(__file__).resolve().parents[2]
+
+LAUNCH = ("launch.py",)
+
+STARTED: list[subprocess.Popen[str]] = []
+"""Runs of the present test; none outlives it (conftest.py)."""
+
+SMALL = {
+    "--game": "breakout",
+    "--envs": "8",
+    "--lane-envs": "2",
+    "--actors": "2",
+    "--round-steps": "480",
+    "--batch-size": "8",
+    "--learning-starts": "960",
+    "--total-steps": "4_800",
+    "--replay-size": "2_400",
+    "--epsilon-steps": "2_000",
+    "--network": "small",
+    "--learner-threads": "1",
+    "--inference-batch": "4",
+    "--mps": "off",
+}
+"""Ten rounds of 60 ticks, eight of which learn; the window wraps; random Breakout ends an episode in some 200 ticks."""
+
+
+def start(run_dir: Path, *words: str, program: Sequence[str] = LAUNCH, **changes: str) -> subprocess.Popen[str]:
+    """Start `launch.py --plain` in a session of its own; `changes` replace flags of `SMALL` (`total_steps="960"`).
+
+    `program`: words for Python that launch something else than `launch.py` does.
+    """
+    flags = SMALL | {f"--{name.replace('_', '-')}": value for name, value in changes.items()}
+    if "--resume" in words:
+        flags = {f"--{name.replace('_', '-')}": value for name, value in changes.items()}
+    if "--env" in flags:
+        flags.pop("--game", None)
+    flat = (word for flag in flags.items() for word in flag)
+    return start_command(*flat, "--run-dir", str(run_dir), *words, program=program)
+
+
+def start_command(*words: str, program: Sequence[str] = LAUNCH) -> subprocess.Popen[str]:
+    """Start `launch.py --plain`, or another `program` that launches, with these words."""
+    return start_words("--plain", *words, program=program)
+
+
+def start_words(*words: str, program: Sequence[str] = LAUNCH) -> subprocess.Popen[str]:
+    """Start the command, or another `program`, with just these words."""
+    process = subprocess.Popen(
+        [sys.executable, *program, *words],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "COLUMNS": "160"},
+    )
+    STARTED.append(process)
+    return process
+
+
+def finish(process: subprocess.Popen[str], seconds: float = 100.0, code: int = 0) -> str:
+    """Wait for the end, check the exit code, return what was printed."""
+    try:
+        output, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        output, _ = process.communicate()
+        raise AssertionError(f"The run did not end within {seconds} s. It printed:\n{output}") from None
+    assert process.returncode == code, f"exit code {process.returncode}, expected {code}:\n{output}"
+    return output
+
+
+def summary(run_dir: Path) -> dict[str, Any]:
+    """`summary.json` of a run."""
+    content: dict[str, Any] = json.loads((run_dir / "summary.json").read_text())
+    return content
+
+
+def records(run_dir: Path, kind: str) -> list[dict[str, Any]]:
+    """Whole records of one kind in `metrics.jsonl`, which may be being written."""
+    path = run_dir / "metrics.jsonl"
+    if not path.exists():
+        return []
+    lines = path.read_text().split("\n")[:-1]
+    return [record for record in map(json.loads, lines) if record["kind"] == kind]
+
+
+def memory_of(process: subprocess.Popen[str], run_dir: Path, actions: int = 4, seconds: float = 60.0) -> Memory:
+    """The shared memory of a living run, through the launcher's descriptor; waits until it is there."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and process.poll() is None:
+        for link in Path(f"/proc/{process.pid}/fd").iterdir():
+            with suppress(FileNotFoundError, LayoutError):  # closed since it was listed, or not written to yet
+                if os.readlink(link).startswith("/memfd:ringside") and link.stat().st_size:
+                    config = Config.from_json(json.loads((run_dir / "config.json").read_text()))
+                    return Memory.attach(os.open(link, os.O_RDWR), Plan(config, actions))
+        time.sleep(0.01)
+    raise AssertionError(f"There is no shared memory after {seconds} s, or the run has ended.")
+
+
+def wait_until(process: subprocess.Popen[str], condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Poll a condition of a living run."""
+
+    def there() -> bool:
+        if condition():
+            return True
+        assert process.poll() is None, f"the run ended early:\n{process.communicate()[0]}"
+        return False
+
+    until(there, seconds, every=0.002)
+
+
+def kill(process: subprocess.Popen[str], role: str) -> None:
+    """SIGKILL the child of that title, when it is there."""
+    found: list[psutil.Process] = []
+
+    def there() -> bool:
+        living = child(process, role)
+        found.extend([living] if living else [])
+        return bool(found)
+
+    wait_until(process, there)
+    found[0].kill()
+
+
+def child(process: subprocess.Popen[str], role: str) -> psutil.Process | None:
+    """The living child whose title is `ringside ROLE`."""
+    for candidate in psutil.Process(process.pid).children(recursive=True):
+        try:
+            if candidate.cmdline()[:1] == [f"ringside {role}"] and candidate.status() != psutil.STATUS_ZOMBIE:
+                return candidate
+        except psutil.NoSuchProcess:
+            continue
+    return None
+
+
+SPAWN_FLAG = spawn.get_command_line()[-1]
+"""Last word of the command by which multiprocess starts a child."""
+
+
+def spawning(process: psutil.Process) -> bool:
+    """True if a child of a run is still starting, so that it has no title yet."""
+    return process.cmdline()[-1:] == [SPAWN_FLAG]
+
+
+def gone(process: subprocess.Popen[str], seconds: float = 2.0) -> bool:
+    """Whether no process of the run's session is left after a moment."""
+    members = []
+    for candidate in psutil.process_iter():
+        try:
+            if os.getsid(candidate.pid) == process.pid:
+                members.append(candidate)
+        except ProcessLookupError:
+            continue
+    _, alive = psutil.wait_procs(members, timeout=seconds)
+    return not [left for left in alive if left.is_running() and left.status() != psutil.STATUS_ZOMBIE]

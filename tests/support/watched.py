@@ -1,0 +1,73 @@
+"""A run that this process only pretends to play: its memory, its files, ticks written by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from shared.config.settings import Config, Extend, Learn, Machine, Play, Run
+from shared.memory.mailbox import request_number
+from shared.memory.run_memory import Memory, Plan
+from shared.process.live import Live
+
+NAMES = ("NOOP", "FIRE", "LEFT")
+
+
+def watched_config(run_dir: Path, envs: int = 6) -> Config:
+    """Two envs a lane, rounds of 10 ticks, as a launcher resolves it."""
+    return Config(
+        play=Play(game="pong", envs=envs, lane_envs=2),
+        learn=Learn(
+            total_steps=100 * envs, round_steps=10 * envs, replay_size=30 * envs, learning_starts=64, network="small"
+        ),
+        extend=Extend(atoms=1),
+        machine=Machine(actors=2, device="cpu", precision="fp32", inference_batch=envs),
+        run=Run(run_dir=run_dir),
+    )
+
+
+class Pretended:
+    """The launcher's side."""
+
+    def __init__(self, run_dir: Path, envs: int = 6) -> None:
+        self.run_dir = run_dir
+        self.config = watched_config(run_dir, envs)
+        self.memory = Memory.create(Plan(self.config, len(NAMES)))
+        run_dir.mkdir(parents=True, exist_ok=True)
+        (run_dir / "config.json").write_text(json.dumps(self.config.to_json()))
+        self.live = Live.of_this_process(self.memory.arena.fd, NAMES)
+        self.live.write(run_dir)
+        self.random = np.random.default_rng(1)
+        self.memory.board.begun_ns[0] = 1
+        self.memory.board.prepared[0] = 1
+
+    def play(self, ticks: int) -> None:
+        """Ticks of random frames; each earns 1, and each seventh ends an episode."""
+        memory, sizes = self.memory, self.memory.sizes
+        for lane in range(sizes.lanes):
+            field = {name: view[lane] for name, view in memory.ring.field.items()}
+            for tick in range(int(memory.board.lane_done[lane]), int(memory.board.lane_done[lane]) + ticks):
+                slot, following = tick % sizes.capacity, (tick + 1) % sizes.capacity
+                if tick == 0:
+                    field["frame"][0] = self.random.integers(0, 256, field["frame"][0].shape)
+                    field["start"][0] = field["valid"][0] = 1
+                values = self.random.normal(size=(2, len(NAMES))).astype(np.float32)
+                memory.mailbox.values[lane] = values
+                memory.mailbox.reply[lane] = request_number(0, tick)
+                field["action"][slot] = values.argmax(axis=1)
+                memory.board.lane_logged[lane] = tick + 1
+                field["raw_reward"][slot] = 1.0
+                field["episode_return"][slot] = tick % 7 + 1
+                field["episode_steps"][slot] = tick % 7 + 1
+                field["terminated"][slot] = tick % 7 == 6
+                field["frame"][following] = self.random.integers(0, 256, field["frame"][0].shape)
+                field["start"][following] = tick % 7 == 6
+                field["valid"][following] = 1
+                memory.board.lane_done[lane] = tick + 1
+
+    def end(self) -> None:
+        """The run is over: its memory goes, its files stay."""
+        (self.run_dir / "live.json").unlink(missing_ok=True)
+        self.memory.arena.close()

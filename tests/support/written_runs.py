@@ -1,0 +1,84 @@
+"""Run directories as a run leaves them, written without one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ringside.recording.metrics import Episode, MetricsLog
+from shared.config.protocols import PROTOCOLS
+from shared.config.settings import Config
+
+ROUND = 1_000
+"""Steps of a round."""
+
+
+def write_run(
+    path: Path,
+    game: str = "pong",
+    seed: int = 1,
+    returns: Sequence[float] = (-21.0, -20.0, -19.0, -18.0),
+    evaluations: Sequence[float] = (-20.0, -18.0),
+    *,
+    final: float | None = None,
+    best: float | None = None,
+    ended: bool | None = True,
+    seconds: float = 10.0,
+    judged: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> Path:
+    """A run of as many rounds as there are returns, of one episode each.
+
+    Args:
+        evaluations: mean returns, spread evenly over the rounds.
+        final, best: mean returns of evaluations by the protocol.
+        ended: True: to its end; False: before; None: there is no summary.
+        seconds: of a round.
+        judged: other values of those evaluations; None: not there.
+    """
+    path.mkdir(parents=True)
+    usual = PROTOCOLS[settings.get("protocol", "nature")]
+    rules: dict[str, Any] = {"eval_epsilon": usual.eval_epsilon, "eval_max_frames": usual.eval_max_frames}
+    told = {"game": game, "seed": seed, "total_steps": ROUND * len(returns), **rules, **settings}
+    config = Config().with_settings(**told)
+    (path / "config.json").write_text(json.dumps(config.to_json()))
+    with MetricsLog(path / "metrics.jsonl") as log:
+        for i, total in enumerate(returns):
+            values = {"seconds": seconds * (i + 1), "steps_per_second": ROUND / seconds, "loss": 0.5, "epsilon": 0.1}
+            log.log_round(i, ROUND * (i + 1), values, [Episode(0, (i + 1) * 100 - 1, total, 50)], envs=10)
+        for i, mean in enumerate(evaluations):
+            steps = ROUND * len(returns) * (i + 1) // len(evaluations)
+            values = {"mean_return": mean, "episodes": settings.get("eval_episodes", usual.eval_episodes)}
+            log.log_evaluation(i, steps // ROUND, steps, values)
+    if ended is not None:
+        summary = {
+            "finished": ended,
+            "steps": ROUND * len(returns),
+            "rounds": len(returns),
+            "limit": {"name": "learner", "share_of_limit": 0.9, "steps_per_second": 400.0, "sentence": "It is held."},
+            "machine": {"cpu": "a processor", "usable_cores": 2, "gpus": [], "libraries": {"torch": "2"}},
+            "exact": True,
+            "restarts": 0,
+            "samples_per_step": 8.0,
+            "weights_sha256": "0123456789abcdef",
+        }
+        (path / "summary.json").write_text(json.dumps(summary))
+    for kind, mean in (("final", final), ("best", best)):
+        if mean is not None:
+            found = {
+                "mean": mean,
+                "sd": 1.0,
+                "median": mean,
+                "best": mean + 1,
+                "episodes": usual.eval_episodes,
+                **rules,
+                "version": len(returns),
+                "device": "cpu",
+                "precision": "fp32",
+                **(judged or {}),
+            }
+            found = {name: value for name, value in found.items() if value is not None}
+            (path / f"evaluation-{kind}.json").write_text(json.dumps(found))
+    return path
