@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from actors.env import make_env
 from actors.lanes import Lanes
+from actors.make_env import make_env
 from shared.memory.board import Phase, Role
 from shared.memory.wait import Stopped
 from shared.process.child import Birth, enter

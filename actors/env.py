@@ -1,4 +1,4 @@
-"""What an actor asks of any environment, and the factory that makes one.
+"""The interface of an environment, as an actor uses it; make_env.py makes one.
 
 An env draws nothing from a generator of its own: all that is random is a function of the seed, the env's global index
 and the tick (shared/prng.py). So whoever plays a tick again plays the same.
@@ -6,25 +6,18 @@ and the tick (shared/prng.py). So whoever plays a tick again plays the same.
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import closing
-from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from actors.envs.film import Shot
-from shared.config.settings import Play
 from shared.errors import ConfigError
 
 Frame: TypeAlias = NDArray[np.uint8]
 """uint8[84, 84], C-contiguous: one ring slot's frame, written in place."""
-
-_BARE_ID = re.compile(r"([A-Za-z0-9_-]+/)?[A-Za-z0-9_.-]+")
-"""Ids of Gymnasium that name no module: a colon would have Gymnasium import what stands before it."""
 
 
 class EnvError(ConfigError):
@@ -79,46 +72,3 @@ class Env(ABC):
     @abstractmethod
     def film(self) -> list[Shot]:
         """The list to which, from now on, every screen that is shown is appended; its reader empties it."""
-
-
-def is_registered(env: str) -> bool:
-    """True if Gymnasium has registered exactly this id, so that making the env imports no module that the id names."""
-    import gymnasium
-
-    return _BARE_ID.fullmatch(env) is not None and env in gymnasium.registry
-
-
-def make_env(play: Play, seed: int, index: int, *, training: bool) -> Env:
-    """The env of global index `index` under the rules of `play`; an evaluation cuts its episodes itself.
-
-    Raises `EnvError` when the game or environment is unknown or of the wrong kind.
-    """
-    if play.env is not None:
-        from actors.envs.gymnasium_env import GymnasiumEnv
-
-        return GymnasiumEnv(play.env, seed, index)
-    from actors.envs.atari import AtariEnv
-    from shared.config.protocols import PROTOCOLS
-
-    protocol = PROTOCOLS[play.protocol]
-    if not training:
-        protocol = replace(protocol, longest_episode_frames=0)
-    return AtariEnv(play.game, protocol, seed, index, training=training)
-
-
-def action_names(play: Play) -> tuple[str, ...]:
-    """The actions of `play`'s game or environment in words, in their order; raises `EnvError` as `make_env` does."""
-    if play.env is not None:
-        from actors.envs.gymnasium_env import GymnasiumEnv
-
-        with closing(GymnasiumEnv(play.env, seed=0, index=0)) as env:
-            return env.action_names
-    from actors.envs.atari import action_names
-    from shared.config.protocols import PROTOCOLS
-
-    return action_names(play.game, PROTOCOLS[play.protocol])
-
-
-def action_count(play: Play) -> int:
-    """Size of the action set; else as `action_names`."""
-    return len(action_names(play))

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from actors.env import Env, make_env
+from actors.env import Env
+from actors.make_env import make_env
 from shared.config.protocols import EvalRules
 from shared.config.settings import STACK, Play
 from shared.prng import Stream, below, bits, uniform

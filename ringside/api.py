@@ -128,7 +128,7 @@ def learning_begins(ready: Plan, boundary: int) -> str | None:
 
 def _announce(ready: Plan, memory: Memory, note: Callable[[str], None]) -> None:
     """Say in the run directory where the run can be looked on. That it cannot be said ends no run."""
-    from actors.env import action_names
+    from actors.make_env import action_names
 
     assert ready.config.run.run_dir is not None
     try:
@@ -183,7 +183,7 @@ def starting_point(preset: PresetName | None, resume: str | Path | None, env: st
         return PRESETS[preset]
     if preset is not None:
         raise ConfigError("--resume keeps the settings of its run: omit --preset.")
-    from actors.env import is_registered
+    from actors.make_env import is_registered
     from shared.checkpoint.manifest import CHECKPOINTS, find_checkpoint
     from shared.config import validate
     from shared.errors import CheckpointError
@@ -209,7 +209,7 @@ def check(config: Config) -> Plan:
 
     Raises `ConfigError` with a sentence when it cannot work on this machine.
     """
-    from actors.env import action_count
+    from actors.make_env import action_count
     from learner.methods import method_names
     from ringside.zoo.catalogue import find
     from shared.config import validate

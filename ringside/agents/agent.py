@@ -41,7 +41,7 @@ def weights_at(load: str | Path, env: str | None = None) -> StoredWeights:
     Raises:
         ConfigError: there are none, or the file names an env that the user does not.
     """
-    from actors.env import is_registered
+    from actors.make_env import is_registered
 
     weights = _stored_weights(load)
     require_env(play_of(weights), env, what=_AGENT.format(load=load), is_registered=is_registered)
@@ -91,7 +91,7 @@ def play_of(weights: StoredWeights) -> Play:
 
 def require_actions(weights: StoredWeights, play: Play) -> None:
     """Raise `ConfigError` with a sentence unless the network chooses among just the actions of `play`."""
-    from actors.env import action_names
+    from actors.make_env import action_names
 
     names, trained = action_names(play), play_of(weights)
     known = names if play == trained else action_names(trained)

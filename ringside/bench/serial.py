@@ -24,8 +24,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from actors.env import make_env
 from actors.lane import Lane
+from actors.make_env import make_env
 from learner.learner import prepare, trainer_of
 from learner.networks.policy import Policy, greedy
 from ringside.bench.harness.tables import WrongResult

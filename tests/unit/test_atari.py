@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from ale_py import ALEInterface, LoggerMode, roms
 
-from actors.env import EnvError, Outcome, action_count, action_names, make_env
+from actors.env import EnvError, Outcome
 from actors.envs.atari import REPLAYED, RESET_ANEW, AtariEnv, action_set, game_name, games
+from actors.make_env import action_count, action_names, make_env
 from actors.pixels.palette import grey_table
 from shared.config.protocols import PROTOCOLS
 from shared.config.settings import Play

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete, MultiBinary
 
-from actors.env import EnvError, action_count, action_names, make_env
+from actors.env import EnvError
 from actors.envs import gymnasium_env as module
 from actors.envs.gymnasium_env import GymnasiumEnv
+from actors.make_env import action_count, action_names, make_env
 from shared.config.settings import Play
 from shared.memory.snapshot import SNAPSHOT_BYTES
 from tests.support.pixel_game import FALL, Catch

@@ -12,7 +12,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from actors.env import make_env
+from actors.make_env import make_env
 from learner.learner import prepare
 from ringside import api
 from ringside.bench.harness.tables import WrongResult

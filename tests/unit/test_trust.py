@@ -15,7 +15,7 @@ import gymnasium
 import pytest
 
 import ringside
-from actors.env import is_registered
+from actors.make_env import is_registered
 from ringside.tasks import report, suite
 from ringside.tasks.arguments import parse_choices
 from ringside.tasks.train import configuration, how_to_continue

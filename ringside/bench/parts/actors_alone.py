@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from actors.env import make_env
 from actors.lane import Lane
+from actors.make_env import make_env
 from ringside.bench.harness.tables import ROOT
 from shared.config.presets import NATURE
 from shared.config.settings import Config

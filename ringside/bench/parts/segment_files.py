@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import zstandard
 
-from actors.env import make_env
+from actors.make_env import make_env
 from ringside.bench.harness.tables import Report, WrongResult
 from shared.checkpoint.segments import SegmentShape, read_segment_into, write_segment
 from shared.config.settings import Play

@@ -1,0 +1,55 @@
+"""The factory of environments: games of ale-py, ids of Gymnasium, and functions of a user's module."""
+
+from __future__ import annotations
+
+import re
+from contextlib import closing
+from dataclasses import replace
+
+from actors.env import Env
+from shared.config.protocols import PROTOCOLS
+from shared.config.settings import Play
+
+_BARE_ID = re.compile(r"([A-Za-z0-9_-]+/)?[A-Za-z0-9_.-]+")
+"""Ids of Gymnasium that name no module: a colon would have Gymnasium import what stands before it."""
+
+
+def is_registered(env: str) -> bool:
+    """True if Gymnasium has registered exactly this id, so that making the env imports no module that the id names."""
+    import gymnasium
+
+    return _BARE_ID.fullmatch(env) is not None and env in gymnasium.registry
+
+
+def make_env(play: Play, seed: int, index: int, *, training: bool) -> Env:
+    """The env of global index `index` under the rules of `play`; an evaluation cuts its episodes itself.
+
+    Raises `EnvError` when the game or environment is unknown or of the wrong kind.
+    """
+    if play.env is not None:
+        from actors.envs.gymnasium_env import GymnasiumEnv
+
+        return GymnasiumEnv(play.env, seed, index)
+    from actors.envs.atari import AtariEnv
+
+    protocol = PROTOCOLS[play.protocol]
+    if not training:
+        protocol = replace(protocol, longest_episode_frames=0)
+    return AtariEnv(play.game, protocol, seed, index, training=training)
+
+
+def action_names(play: Play) -> tuple[str, ...]:
+    """The actions of `play`'s game or environment in words, in their order; raises `EnvError` as `make_env` does."""
+    if play.env is not None:
+        from actors.envs.gymnasium_env import GymnasiumEnv
+
+        with closing(GymnasiumEnv(play.env, seed=0, index=0)) as env:
+            return env.action_names
+    from actors.envs.atari import action_names
+
+    return action_names(play.game, PROTOCOLS[play.protocol])
+
+
+def action_count(play: Play) -> int:
+    """Size of the action set; else as `action_names`."""
+    return len(action_names(play))
