@@ -25,6 +25,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parent
 
@@ -82,9 +83,14 @@ def _have_streams() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-if __name__ == "__main__":
+def cli() -> NoReturn:
+    """Run the words of this process; the console script `ringside` calls it."""
     _have_streams()
     from shared.process.stack_dumps import stacks_told
 
     stacks_told()
     sys.exit(main(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    cli()
