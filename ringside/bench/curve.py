@@ -1,12 +1,12 @@
 """Learning curves as a picture: returns over steps and over wall-clock time, of one run or of several side by side.
 
-    python -m ringside.bench.curve runs/pong --out docs/pong.png
-    python -m ringside.bench.curve quick=runs/pong rainbow=runs/pong-rainbow --out docs/pong-family.png
+    python -m ringside.bench.curve runs/pong --out docs/pictures/pong.png
+    python -m ringside.bench.curve quick=runs/pong rainbow=runs/pong-rainbow --out docs/pictures/pong-family.png
     python -m ringside.bench.curve rainbow=runs/pong-rainbow --published --out pong.png
 
 A run alone is shown with its training episodes; several with the mean of their last hundred, and their evaluations.
 `--published` draws beside them, over steps alone and as far as the runs came, what published agents reached on their
-game (`shared/published_curves.json`): the legend says whose it is, and whether actions were sticky.
+game (`ringside/report/published_curves.json`): the legend says whose it is, and whether actions were sticky.
 """
 
 from __future__ import annotations

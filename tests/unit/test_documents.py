@@ -1,0 +1,94 @@
+"""Every link, file, module and option that a document names exists."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ringside.tasks import completion
+from tests.support.runs import ROOT
+
+TOP = ("actors", "benchmarks", "docs", "examples", "learner", "ringside", "shared", "tests")
+DOCUMENTS = sorted(
+    path.relative_to(ROOT).as_posix()
+    for pattern in ("*.md", "docs/**/*.md", "shared/**/*.md", "ringside/**/*.md")
+    for path in ROOT.glob(pattern)
+)
+SOURCES = sorted(path for top in TOP for path in (ROOT / top).rglob("*.py"))
+
+IMAGINED = {"learner/methods/log_cosh.py"}
+"""Files that a reader of docs/extending.md writes."""
+
+FOREIGN = {"--cpuset-cpus", "--gpus", "--shm-size"}
+"""Options of other programs that stand alone in a text."""
+
+LINK = re.compile(r"\]\(([^)\s]+)\)|(?:src|href)=\"([^\"]+)\"")
+FILE = re.compile(rf"(?<![\w./~-])(?:{'|'.join(TOP)})/[\w./-]*\w")
+MODULE = re.compile(rf"(?<![\w./-])(?:{'|'.join(TOP)})(?:\.\w+)+")
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
+SPAN = re.compile(r"`(?:python launch\.py|launch\.py|make|--)[^`]*`")
+COMMAND = re.compile(r"^    .*(?:launch\.py|make run).*$", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def options() -> set[str]:
+    """Every option of every task and benchmark."""
+    return set(FLAG.findall(completion.script("bash")))
+
+
+def _anchors(text: str) -> set[str]:
+    """The anchors that GitHub gives to the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def _module_exists(name: str) -> bool:
+    """True if the first two parts are a module, a package or a name of the Python API."""
+    top, part = name.split(".")[:2]
+    init = ROOT / top / "__init__.py"
+    found = (ROOT / top / part).is_dir() or (ROOT / top / f"{part}.py").is_file()
+    return found or (init.exists() and part in init.read_text())
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_lead_somewhere(document: str) -> None:
+    path = ROOT / document
+    broken = []
+    for pair in LINK.findall(path.read_text()):
+        link = "".join(pair)
+        if link.startswith(("http://", "https://")):
+            continue
+        file, _, anchor = link.partition("#")
+        target = (path.parent / file).resolve() if file else path
+        if not target.exists() or (anchor and anchor not in _anchors(target.read_text())):
+            broken.append(link)
+    assert broken == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_files_and_modules_that_are_named_exist(document: str) -> None:
+    text = (ROOT / document).read_text()
+    beside = (ROOT / document).parent
+    files = set(FILE.findall(text)) - IMAGINED
+    missing = [name for name in files if not (ROOT / name).exists() and not (beside / name).exists()]
+    missing += [name for name in set(MODULE.findall(text)) if not _module_exists(name)]
+    assert sorted(missing) == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_options_that_are_named_exist(document: str, options: set[str]) -> None:
+    text = (ROOT / document).read_text()
+    said = [*SPAN.findall(text), *COMMAND.findall(text)]
+    named = {flag for words in said for flag in FLAG.findall(words)}
+    assert sorted(named - options - FOREIGN) == []
+
+
+def test_documents_that_the_code_names_exist() -> None:
+    named = {
+        (page, path.relative_to(ROOT).as_posix())
+        for path in SOURCES
+        for page in re.findall(r"(?<![\w/])docs/[\w./-]+\.(?:md|png|svg)", path.read_text())
+    }
+    assert named
+    assert sorted(pair for pair in named if not (ROOT / pair[0]).exists()) == []
