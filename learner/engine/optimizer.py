@@ -2,7 +2,7 @@
 
 On a CPU a step is one pass over memory, compiled: it reads the gradient as it comes (float32, or bfloat16 bits), moves
 parameters and moments, and writes the bfloat16 copy that the next forward pass reads. The same in PyTorch's operations
-reads and writes the vectors several times (docs/performance.md has the figures). On other devices it is a handful of
+reads and writes the vectors several times (docs/lab/2026-11-cpu-learner.md). On other devices it is a handful of
 PyTorch operations, fit for capture into a graph: the number of the step is a tensor.
 """
 

@@ -4,7 +4,7 @@ its distributions holds the returns."""
 from __future__ import annotations
 
 PATIENCE_UPDATES = 20_000
-"""Before that, a network that lives may have learned no more than one number for all screens (docs/performance.md)."""
+"""Before that, a live network may give all screens the same value (docs/lab/2026-11-pong.md)."""
 ALIKE = 2e-3
 """Share of the mean of max Q below which its standard deviation over a batch is taken for none. Networks that had died
 had less than 5e-4, networks that lived more than 1e-2 of it."""

@@ -222,7 +222,7 @@ QUICK = Config(
         # Adam with its published beta2, and the learning rate of Lapan, CleanRL and the Stable-Baselines3 zoo: with
         # 2e-4 the convolutions of two seeds in three died before they had learned anything. Rainbow's smoothing of
         # 1.5e-4 is more than Pong's gradients come to, 1e-4 a parameter and less: with it steps become ever smaller as
-        # the agent learns (docs/performance.md).
+        # the agent learns (docs/lab/2026-11-pong.md).
         optimizer="adam",
         learning_rate=1e-4,
         optimizer_decay=0.999,
@@ -238,7 +238,7 @@ QUICK = Config(
 """The fastest sound settings for a short run, chosen on Pong. Sources: Lapan, "Deep Reinforcement Learning
 Hands-On", 2nd ed., ch. 8, the Pong row of its hyperparameters; the published settings of the others.
 
-What each change was worth: docs/performance.md."""
+What each change was worth: docs/lab/2026-11-pong.md."""
 
 PRESETS: dict[PresetName, Config] = {
     "nature": NATURE,

@@ -97,8 +97,8 @@ def learner_threads_of(cores: int, *, on_cpu: bool) -> int:
     On a CPU of each of its `TEAMS`: as many as have cores beside inference and two actors, four at most.
 
     The threads of a team wait for each other, spinning, several times an update: with another process on one of two
-    cores for half of the time, two threads were 9 times slower than one (docs/performance.md). Two actors play several
-    times as fast as a CPU learns.
+    cores for half of the time, two threads were 9 times slower than one
+    (docs/lab/2026-11-cpu-learner.md). Two actors play several times as fast as a CPU learns.
     """
     return max(1, min(4, (cores - 3) // TEAMS)) if on_cpu else 1
 
@@ -126,8 +126,8 @@ def actors_of(play: Play, spare: int) -> int:
 def inference_batch_of(play: Play, *, on_cpu: bool) -> int:
     """Emulators answered by one forward pass: all of them on a GPU, groups of at most 32 on a CPU.
 
-    On a CPU a row costs 396 us in a batch of 2 and 64 in one of 32 (docs/performance.md, bf16); two groups or more, so
-    that one plays while the other is answered.
+    On a CPU a row costs 396 us in a batch of 2 and 64 in one of 32 (bf16, docs/lab/2026-11-cpu-learner.md).
+    There are two groups or more, so that one plays while the other is answered.
     """
     if not on_cpu:
         return play.envs
