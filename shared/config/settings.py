@@ -240,7 +240,7 @@ class Run:
     plain: bool = False
     """Print a line every few seconds instead of the live display."""
     track: Literal["off", "wandb"] = "off"
-    """wandb: send what is measured to Weights & Biases, too (docs/reports.md)."""
+    """wandb: send what is measured to Weights & Biases, too (docs/watching.md)."""
 
 
 @dataclass(frozen=True)
