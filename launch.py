@@ -16,7 +16,7 @@ from __future__ import annotations
 import signal
 
 if __name__ == "__main__":
-    # Any process of a run goes on when it is asked for its stacks: until `stacks_told` the request waits.
+    # Any process of a run goes on when it is asked for its stacks: until `enable_stack_dumps` the request waits.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
 
 import io
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run one task; returns the exit code: 2 for a mistake in the arguments."""
     from ringside.tasks import TASKS
     from ringside.tasks.arguments import PROGRAM
-    from shared.errors import ConfigError, Unmendable
+    from shared.errors import ConfigError, FatalError
     from shared.text import printable
 
     task, rest = "train", list(arguments)
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
             raise ConfigError(f"There is no task {task!r}{nearest(task, TASKS)}")
         code: int = import_module(f"ringside.tasks.{task}").main(rest)
         return code
-    except Unmendable as error:
+    except FatalError as error:
         print(printable(f"{PROGRAM}: {error}"), file=sys.stderr)
         return 2 if isinstance(error, ConfigError) else 1
     except PermissionError as error:
@@ -86,9 +86,9 @@ def _have_streams() -> None:
 def cli() -> NoReturn:
     """Run the words of this process; the console script `ringside` calls it."""
     _have_streams()
-    from shared.process.stack_dumps import stacks_told
+    from shared.process.stack_dumps import enable_stack_dumps
 
-    stacks_told()
+    enable_stack_dumps()
     sys.exit(main(sys.argv[1:]))
 
 

@@ -6,36 +6,38 @@ from actors.lanes import Lanes
 from actors.make_env import make_env
 from shared.memory.board import Phase, Role
 from shared.memory.wait import Stopped
-from shared.process.child import Birth, enter
+from shared.process.child import ChildSpec, enter
 
 
-def main(birth: Birth) -> None:
+def main(child_spec: ChildSpec) -> None:
     """Play the lanes of one actor until the last round is committed or the run stops."""
-    memory, waiter = enter(birth)
+    memory, waiter = enter(child_spec)
     board, config = memory.board, memory.plan.config
-    inference, learner = birth.bells.of(Role.INFERENCE), birth.bells.of(Role.LEARNER)
+    inference, learner = child_spec.bells.of(Role.INFERENCE), child_spec.bells.of(Role.LEARNER)
     lanes = Lanes(
         memory,
-        birth.process - Role.ACTORS,
+        child_spec.process - Role.ACTORS,
         lambda index: make_env(config.play, config.run.seed, index, training=True),
-        birth.bells.actors,
+        child_spec.bells.actors,
         waiter.beat,
     )
-    redone, progress = int(board.redone[birth.process]), max(0, int(board.furthest[birth.process]))
+    redone, progress = int(board.redone[child_spec.process]), max(0, int(board.furthest[child_spec.process]))
     try:
-        while lanes.expect():
+        while lanes.prefetch_env():
             waiter.beat()
         waiter.wait(lambda: bool(board.prepared[0]))
-        while lanes.take():
+        while lanes.adopt():
             waiter.beat()
         learner.ring()
         inference.ring()
         while not board.finished:
-            worked = lanes.take()
+            worked = lanes.adopt()
             if worked:
                 inference.ring()
                 waiter.beat()
-            board.phase[birth.process] = Phase.REDOING if any(lane.redoing for lane in lanes.played) else Phase.WORKING
+            board.phase[child_spec.process] = (
+                Phase.REPLAYING if any(lane.replaying for lane in lanes.played) else Phase.WORKING
+            )
             for lane in tuple(lanes.played):
                 if not lane.ready:
                     continue
@@ -45,15 +47,15 @@ def main(birth: Birth) -> None:
                 if lane.batch_asks:
                     inference.ring()
                 waiter.beat()
-            board.redone[birth.process] = redone + lanes.redone
+            board.redone[child_spec.process] = redone + lanes.redone
             waiter.furthest(progress + lanes.ticks - lanes.redone)
             if worked:
                 continue
-            if lanes.expect():
+            if lanes.prefetch_env():
                 waiter.beat()
             else:
                 inference.ring()  # two actors that ask for a batch's last lanes at once may each miss the other's
                 waiter.wait(lambda: board.finished or lanes.due)
-        board.phase[birth.process] = Phase.DONE
+        board.phase[child_spec.process] = Phase.DONE
     except Stopped:
         pass

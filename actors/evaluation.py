@@ -17,7 +17,7 @@ from actors.env import Env
 from actors.make_env import make_env
 from shared.config.protocols import EvalRules
 from shared.config.settings import STACK, Play
-from shared.prng import Stream, below, bits, uniform
+from shared.prng import Stream, bits, randint, uniform
 
 EPISODE_TICKS = 1 << 20
 """Ticks set aside for one episode; the longest that can be asked for takes a million."""
@@ -69,7 +69,7 @@ class Episode:
         tick = self.number * EPISODE_TICKS + self.steps + 1
         self.action = chosen
         if uniform(self._seed, Stream.EXPLORE, 0, tick) < self._rules.epsilon:
-            self.action = below(self._env.actions, self._seed, Stream.EXPLORE_ACTION, 0, tick)
+            self.action = randint(self._env.actions, self._seed, Stream.EXPLORE_ACTION, 0, tick)
         self._stack[: STACK - 1] = self._stack[1:]
         outcome = self._env.step(tick, self.action, self._stack[-1])
         self.total += outcome.raw_reward

@@ -9,21 +9,21 @@ from actors.evaluation import play_episodes
 from shared.config.protocols import eval_rules
 from shared.memory.board import Phase, Role
 from shared.memory.wait import Stopped
-from shared.process.child import Birth, enter
+from shared.process.child import ChildSpec, enter
 
 
-def main(birth: Birth) -> None:
+def main(child_spec: ChildSpec) -> None:
     """Evaluate until the last round is committed and the queue is empty, or the run stops."""
-    memory, waiter = enter(birth)
+    memory, waiter = enter(child_spec)
     board, queue, config = memory.board, memory.evaluations, memory.plan.config
-    inference, scribe = birth.bells.of(Role.INFERENCE), birth.bells.of(Role.SCRIBE)
+    inference, scribe = child_spec.bells.of(Role.INFERENCE), child_spec.bells.of(Role.SCRIBE)
     rules = eval_rules(config.play, config.evaluate)
     asked = 0
 
     def ask() -> NDArray[np.uint8]:
         nonlocal asked
         asked += 1
-        queue.ask(birth.incarnation, asked)
+        queue.ask(child_spec.incarnation, asked)
         inference.ring()
         waiter.wait(lambda: queue.asked is None)
         waiter.furthest((int(queue.done[0]) << 32) + asked)
@@ -31,7 +31,7 @@ def main(birth: Birth) -> None:
 
     try:
         waiter.wait(lambda: bool(board.prepared[0]))
-        board.phase[birth.process] = Phase.WORKING
+        board.phase[child_spec.process] = Phase.WORKING
         while True:
             waiter.wait(lambda: bool(queue.done[0] < queue.queued[0]) or board.finished)
             number = int(queue.done[0])
@@ -46,6 +46,6 @@ def main(birth: Birth) -> None:
             queue.done[0] = number + 1
             scribe.ring()
             inference.ring()
-        board.phase[birth.process] = Phase.DONE
+        board.phase[child_spec.process] = Phase.DONE
     except Stopped:
         pass

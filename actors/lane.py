@@ -19,16 +19,16 @@ from numpy.typing import NDArray
 
 from actors.env import Env, EnvError
 from shared.config.settings import FRAME_SIDE, Explore
-from shared.errors import Unmendable
+from shared.errors import FatalError
 from shared.memory.run_memory import Memory
 from shared.memory.snapshot import SNAPSHOT_BYTES
-from shared.prng import Stream, below, uniform
+from shared.prng import Stream, randint, uniform
 
 _ENV_HEADER = struct.Struct("<qqdq")  # env bytes, whether its next tick resets, return and steps of the episode
 _RESULTS = ("raw_reward", "terminated", "truncated", "life_lost", "episode_return", "episode_steps")
 
 
-class RedoError(Unmendable):
+class ReplayMismatchError(FatalError):
     """A tick played again did not give what is in the ring: memory or emulator cannot be trusted."""
 
 
@@ -47,18 +47,18 @@ class Lane:
         self.envs = envs
         self.tick = 0
         self.redone = 0
-        self.heir: int | None = None
+        self.next_owner: int | None = None
         self._actor = actor
         self._life = -1
         self._board = memory.board
         self._mailbox = memory.mailbox
-        self._batch = plan.answered_with(index)
+        self._batch = plan.batch_lanes_of(index)
         self._snapshots = memory.lane_snapshots
-        self._sizes = memory.sizes
+        self._run_schedule = memory.run_schedule
         self._explore: Explore = plan.config.explore
-        self._first_env = index * memory.sizes.lane_envs
-        places = range(self._first_env, self._first_env + memory.sizes.lane_envs)
-        self._ladder = [self._sizes.ladder(env, self._explore) for env in places]
+        self._first_env = index * memory.run_schedule.lane_envs
+        places = range(self._first_env, self._first_env + memory.run_schedule.lane_envs)
+        self._ladder = [self._run_schedule.ladder(env, self._explore) for env in places]
         self._seed = plan.config.run.seed
         self._env = plan.config.play.env
         self._slot = {name: view[index] for name, view in memory.ring.field.items()}
@@ -86,20 +86,20 @@ class Lane:
             data = self._snapshots.read(self.index, boundary)
             assert data is not None, "a lane's snapshots have no other writer"
             self._restore(data, beat)
-            self.tick = boundary * self._sizes.round_ticks
+            self.tick = boundary * self._run_schedule.round_ticks
             self._finish(boundary)
-        self._go_on()
+        self._request_or_hand_over()
 
-    def _go_on(self) -> None:
+    def _request_or_hand_over(self) -> None:
         """At a boundary with a snapshot hand the lane over, where another actor is wanted; else ask for actions.
 
-        That it was handed over is kept in `heir`, not read again: the heir may have handed it back already.
+        That it was handed over is kept in `next_owner`, not read again: the heir may have handed it back already.
         """
-        boundary, ticks = divmod(self.tick, self._sizes.round_ticks)
-        if ticks == 0 and self._sizes.is_snapshot(boundary):
+        boundary, ticks = divmod(self.tick, self._run_schedule.round_ticks)
+        if ticks == 0 and self._run_schedule.is_snapshot(boundary):
             wanted = int(self._board.lane_wanted[self.index])
             if wanted != self._actor:
-                self.heir = wanted
+                self.next_owner = wanted
                 self._board.lane_owner[self.index] = wanted  # the last word: from here on all of it is the heir's
                 return
         self._ask()
@@ -110,14 +110,14 @@ class Lane:
             self._mailbox.ask(self.index, self._life, self.tick)
 
     @property
-    def redoing(self) -> bool:
+    def replaying(self) -> bool:
         """Whether this tick's actions are in the ring already."""
         return bool(self._board.lane_logged[self.index] > self.tick)
 
     @property
     def ready(self) -> bool:
         """Whether this tick can be played now."""
-        return self.redoing or self._mailbox.answered(self.index)
+        return self.replaying or self._mailbox.answered(self.index)
 
     @property
     def batch_asks(self) -> bool:
@@ -128,32 +128,32 @@ class Lane:
 
     def advance(self) -> bool:
         """Play this tick, which is `ready`. Returns whether it ended a round."""
-        tick, slot = self.tick, self.tick % self._sizes.capacity
-        if not self.redoing:
+        tick, slot = self.tick, self.tick % self._run_schedule.capacity
+        if not self.replaying:
             self._slot["action"][slot] = self._choose(tick, self._mailbox.actions[self.index])
             self._board.lane_logged[self.index] = tick + 1
         compare = bool(self._board.lane_done[self.index] > tick)
         self.redone += compare
-        following = (tick + 1) % self._sizes.capacity
+        following = (tick + 1) % self._run_schedule.capacity
         for j in range(len(self.envs)):
             self._play(tick, slot, following, j, compare)
         self.tick = tick + 1
         if not compare:
             self._board.lane_done[self.index] = tick + 1
-        ended = self.tick % self._sizes.round_ticks == 0
+        ended = self.tick % self._run_schedule.round_ticks == 0
         if ended:
-            self._finish(self.tick // self._sizes.round_ticks)
-        self._go_on()
+            self._finish(self.tick // self._run_schedule.round_ticks)
+        self._request_or_hand_over()
         return ended
 
     def _choose(self, tick: int, greedy: NDArray[np.uint8]) -> list[int]:
         """Epsilon-greedy actions: a function of seed, env and tick."""
-        epsilon = self._sizes.epsilon(tick, self._explore)
+        epsilon = self._run_schedule.epsilon(tick, self._explore)
         chosen = []
         for j, env in enumerate(self.envs):
             index = self._first_env + j
             if uniform(self._seed, Stream.EXPLORE, index, tick) < epsilon ** self._ladder[j]:
-                chosen.append(below(env.actions, self._seed, Stream.EXPLORE_ACTION, index, tick))
+                chosen.append(randint(env.actions, self._seed, Stream.EXPLORE_ACTION, index, tick))
             else:
                 chosen.append(int(greedy[j]))
         return chosen
@@ -183,7 +183,7 @@ class Lane:
         self._slot["valid"][following, j] = valid
 
     def _compare(self, tick: int, slot: int, following: int, j: int, results: tuple[float | bool, ...]) -> None:
-        """Raise `RedoError` unless the ring holds just this outcome of the tick."""
+        """Raise `ReplayMismatchError` unless the ring holds just this outcome of the tick."""
         held = [self._slot[name][slot, j] for name in _RESULTS]
         held += [self._slot["start"][following, j], self._slot["valid"][following, j]]
         same = all(np.float32(a) == np.float32(b) for a, b in zip(held, results, strict=True))
@@ -191,7 +191,7 @@ class Lane:
             who = "The emulator or the memory of this machine cannot be trusted"
             if self._env is not None:
                 who = f"{self._env} is not deterministic, and only such environments can be played again"
-            raise RedoError(
+            raise ReplayMismatchError(
                 f"Env {self._first_env + j} played tick {tick} again and did not repeat it. {who}; the last checkpoint "
                 "was made before."
             )
@@ -200,7 +200,7 @@ class Lane:
 
     def _finish(self, boundary: int) -> None:
         """The ticks before `boundary` are whole: keep a snapshot where one is due, then say so."""
-        if self._sizes.is_snapshot(boundary) and self._snapshots.newest(self.index) < boundary:
+        if self._run_schedule.is_snapshot(boundary) and self._snapshots.newest(self.index) < boundary:
             self._snapshots.write(self.index, boundary, self._state())
         if self._board.lane_finished[self.index] < boundary:
             self._board.lane_finished[self.index] = boundary

@@ -40,35 +40,35 @@ class Lanes:
         self._envs: dict[int, list[Env]] = {}
 
     @property
-    def arrived(self) -> bool:
+    def has_new_lanes(self) -> bool:
         """Whether a lane became this actor's that it does not play yet. It has no lane but those it owns."""
         return bool(np.count_nonzero(self._owner == self._actor) != len(self.played))
 
     @property
     def due(self) -> bool:
         """Whether there is anything to do: a tick to be played, a lane to be begun, an env to be made."""
-        return any(lane.ready for lane in self.played) or self.arrived or self._lacking() is not None
+        return any(lane.ready for lane in self.played) or self.has_new_lanes or self._lane_missing_envs() is not None
 
-    def expect(self) -> bool:
+    def prefetch_env(self) -> bool:
         """Make one env for the lanes that are to be this actor's. Returns False when none is missing."""
         coming = np.flatnonzero((self._wanted == self._actor) | (self._owner == self._actor))
         for index in self._envs.keys() - set(coming.tolist()):
             _close(self._envs.pop(index))
-        lacking = self._lacking()
+        lacking = self._lane_missing_envs()
         if lacking is not None:
             self._make_one(lacking)
         return lacking is not None
 
-    def take(self) -> bool:
+    def adopt(self) -> bool:
         """Begin the lanes that became this actor's, or make the next env that is needed for one.
 
         Returns False when there was nothing to do.
         """
-        if not self.arrived:
+        if not self.has_new_lanes:
             return False
         played = {lane.index for lane in self.played}
         index = next(int(index) for index in np.flatnonzero(self._owner == self._actor) if index not in played)
-        if len(self._envs.get(index, ())) < self._memory.sizes.lane_envs:
+        if len(self._envs.get(index, ())) < self._memory.run_schedule.lane_envs:
             self._make_one(index)
             return True
         lane = Lane(self._memory, index, self._envs.pop(index), self._actor)
@@ -88,22 +88,22 @@ class Lanes:
 
     def _release(self, lane: Lane) -> None:
         """Let go of a lane that was handed over, envs and all, and wake whose it is."""
-        if lane.heir is not None:
+        if lane.next_owner is not None:
             self.played.remove(lane)
-            self._bells[lane.heir].ring()
+            self._bells[lane.next_owner].ring()
             _close(lane.envs)
 
-    def _lacking(self) -> int | None:
+    def _lane_missing_envs(self) -> int | None:
         """The first lane that is to be this actor's and has not all of its envs."""
         played = {lane.index for lane in self.played}
         for index in np.flatnonzero(self._wanted == self._actor):
-            if index not in played and len(self._envs.get(int(index), ())) < self._memory.sizes.lane_envs:
+            if index not in played and len(self._envs.get(int(index), ())) < self._memory.run_schedule.lane_envs:
                 return int(index)
         return None
 
     def _make_one(self, index: int) -> None:
         envs = self._envs.setdefault(index, [])
-        envs.append(self._make(index * self._memory.sizes.lane_envs + len(envs)))
+        envs.append(self._make(index * self._memory.run_schedule.lane_envs + len(envs)))
 
 
 def _close(envs: Sequence[Env]) -> None:

@@ -1,7 +1,7 @@
 """The inference server: answers all lanes in batches of a fixed shape, with the newest published parameters.
 
 Row `e` always sits at the same row of its batch, whoever asks, and a batch always has the same shape: numbers depend
-neither on neighbours nor on scheduling. On a CPU a group of lanes is answered when nobody in it is still playing, so
+neither on neighbors nor on scheduling. On a CPU a group of lanes is answered when nobody in it is still playing, so
 that no row is computed in vain; on a GPU one batch of all envs answers whoever has asked.
 """
 
@@ -20,33 +20,33 @@ from shared.memory.board import Phase, Role
 from shared.memory.mailbox import Mailbox
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Stopped
-from shared.process.child import Birth, enter
+from shared.process.child import ChildSpec, enter
 
 
 class Server:
     """Groups of lanes, answered by one policy: a row's place in the batch is the same in every group."""
 
     def __init__(self, memory: Memory, policy: Policy) -> None:
-        sizes, lanes = memory.sizes, memory.plan.batch_lanes
+        run_schedule, lanes = memory.run_schedule, memory.plan.batch_lanes
         self._memory = memory
         self._policy = policy
-        self._partial = memory.plan.answers_partly
-        self._lane_envs = sizes.lane_envs
-        self._groups = [np.arange(first, first + lanes) for first in range(0, sizes.lanes, lanes)]
-        self._batch = lanes * sizes.lane_envs
+        self._partial = memory.plan.partial_batches
+        self._lane_envs = run_schedule.lane_envs
+        self._groups = [np.arange(first, first + lanes) for first in range(0, run_schedule.lanes, lanes)]
+        self._batch = lanes * run_schedule.lane_envs
         self._loaded = -1
         self.served = 0  # rows, in all lives of the process
 
     def due(self) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Lanes to be answered now: for each group that is due, (lanes, their request numbers)."""
-        board, mailbox, sizes = self._memory.board, self._memory.mailbox, self._memory.sizes
+        board, mailbox, run_schedule = self._memory.board, self._memory.mailbox, self._memory.run_schedule
         committed = board.committed
         if committed < 0 or self._memory.weights.current < 0:
             return []
         numbers = mailbox.request.copy()  # one look, so that what is answered is what was seen
         waiting = numbers != mailbox.reply
-        rounds = Mailbox.tick_of(numbers) // sizes.round_ticks
-        servable = waiting & (rounds < committed + sizes.ahead) & (rounds < sizes.rounds)
+        rounds = Mailbox.tick_of(numbers) // run_schedule.round_ticks
+        servable = waiting & (rounds < committed + run_schedule.max_rounds_ahead) & (rounds < run_schedule.rounds)
         due = []
         for lanes in self._groups:
             mine = servable[lanes]
@@ -92,18 +92,18 @@ class EvaluationServer:
         self._queue.answer(question, greedy(self._policy.q_values(self._queue.stacks)).astype(np.uint8))
 
 
-def main(birth: Birth) -> None:
+def main(child_spec: ChildSpec) -> None:
     """Serve until the last round is committed and evaluated, or the run stops.
 
     Raises:
         DeviceFault: the GPU does not do its part.
     """
     with suppress(Stopped), device_faults_named():
-        _serve(birth)
+        _serve(child_spec)
 
 
-def _serve(birth: Birth) -> None:
-    memory, waiter = enter(birth)
+def _serve(child_spec: ChildSpec) -> None:
+    memory, waiter = enter(child_spec)
     board, config, machine = memory.board, memory.plan.config, memory.plan.config.machine
     assert machine.inference_threads is not None
     assert machine.inference_batch is not None
@@ -121,8 +121,8 @@ def _serve(birth: Birth) -> None:
     server = Server(memory, policy(machine.inference_batch, config.run.seed))
     evaluates = memory.plan.evaluation_episodes > 0
     evaluation = EvaluationServer(memory, policy(len(memory.evaluations.stacks))) if evaluates else None
-    server.served = max(0, int(board.furthest[birth.process]))
-    actors, evaluator = birth.bells.actors, birth.bells.of(Role.EVALUATOR)
+    server.served = max(0, int(board.furthest[child_spec.process]))
+    actors, evaluator = child_spec.bells.actors, child_spec.bells.of(Role.EVALUATOR)
 
     def asked() -> EvaluationServer | None:
         return evaluation if evaluation is not None and evaluation.due() else None
@@ -130,7 +130,7 @@ def _serve(birth: Birth) -> None:
     def finished() -> bool:
         return board.finished and not memory.evaluations.pending
 
-    board.phase[birth.process] = Phase.WORKING
+    board.phase[child_spec.process] = Phase.WORKING
     while not finished():
         due = server.due()
         for lanes, numbers in due:
@@ -144,4 +144,4 @@ def _serve(birth: Birth) -> None:
             evaluator.ring()
         elif not due:
             waiter.wait(lambda: finished() or asked() is not None or bool(server.due()))
-    board.phase[birth.process] = Phase.DONE
+    board.phase[child_spec.process] = Phase.DONE

@@ -20,13 +20,13 @@ from learner.engine.nan_report import report
 from learner.engine.trainer import NonFiniteError, RoundMetrics, Trainer
 from learner.replay.feed import CHUNK_UPDATES
 from shared.config.settings import Config
-from shared.errors import DeviceFault, Unmendable
+from shared.errors import DeviceFault, FatalError
 from shared.memory.board import METRIC_MEANS, METRIC_SPANS, Phase
 from shared.memory.boundary import newest_boundary
 from shared.memory.evaluation_queue import evaluations_until
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Bell, Stopped, Waiter
-from shared.process.child import Birth, enter
+from shared.process.child import ChildSpec, enter
 
 SLICE_UPDATES = 16
 """Most updates of a slice: between two looks at the stop word; the granularity of `publish_every_updates`, too."""
@@ -51,7 +51,7 @@ class Rounds:
     def __init__(self, memory: Memory, waiter: Waiter, trainer: Trainer, followers: list[Bell]) -> None:
         self._memory = memory
         self._board = memory.board
-        self._sizes = memory.sizes
+        self._run_schedule = memory.run_schedule
         self._learn = memory.plan.config.learn
         self._eval_every = memory.plan.config.evaluate.eval_every_steps
         self._waiter = waiter
@@ -64,7 +64,7 @@ class Rounds:
         """Take the newest snapshot, or fresh parameters; return the round to do next."""
         boundary = self._memory.learner_snapshots.newest()
         if boundary < 0:
-            self._trainer.initialise()
+            self._trainer.initialize()
             boundary = 0
         else:
             state = self._memory.learner_snapshots.read(boundary)
@@ -79,17 +79,17 @@ class Rounds:
         alternate = self._learn.schedule == "alternate"
         if alternate:
             self._wait_for_lanes(round_ + 1)
-        again, count = round_ < self._board.committed, self._sizes.updates_in(round_)
+        again, count = round_ < self._board.committed, self._run_schedule.updates_in(round_)
         if count:
             # A life's first, with which its start ends, also fills a GPU's window with all of its frames.
-            self._trainer.begin_round(round_, self._sizes.window_end(round_))
+            self._trainer.begin_round(round_, self._run_schedule.window_end(round_))
         self._waiter.beat()  # what a life did before its first slice tells nothing of the pace of work
-        self._board.phase[self._waiter.process] = Phase.REDOING if again else Phase.WORKING
+        self._board.phase[self._waiter.process] = Phase.REPLAYING if again else Phase.WORKING
         if count:
             self._run(round_, count)
             self._wait_for_gpu(round_ + 1)
             self._span.append(self._trainer.end_round())
-        if self._sizes.target_changes_after(round_):
+        if self._run_schedule.target_changes_after(round_):
             self._trainer.update_target()
         if again:
             self._board.redone[self._waiter.process] += count
@@ -98,7 +98,7 @@ class Rounds:
 
     def _run(self, round_: int, count: int) -> None:
         """The updates of a round in slices, with signs of life between them."""
-        board, before = self._board, self._sizes.updates_before(round_)
+        board, before = self._board, self._run_schedule.updates_before(round_)
         free = self._learn.schedule == "free"
         first = published = 0
         while first < count:
@@ -127,7 +127,7 @@ class Rounds:
 
         def draw() -> None:
             if self._board.lane_finished.min() >= coming:
-                self._foresee(coming)
+                self._prefetch(coming)
 
         self._wait_for_slices(SLICES_LEFT, draw)
 
@@ -150,10 +150,14 @@ class Rounds:
             self._waiter.beat()
             self._waiter.bell.wait(LOOK_SECONDS)
 
-    def _foresee(self, round_: int) -> None:
+    def _prefetch(self, round_: int) -> None:
         """Have the transitions of a round drawn beside other work; all rounds before it have been played."""
-        if self._learn.schedule != "alternate" and round_ < self._sizes.rounds and self._sizes.updates_in(round_):
-            self._trainer.foresee(round_, self._sizes.window_end(round_))
+        if (
+            self._learn.schedule != "alternate"
+            and round_ < self._run_schedule.rounds
+            and self._run_schedule.updates_in(round_)
+        ):
+            self._trainer.prefetch(round_, self._run_schedule.window_end(round_))
 
     def _wait_for_lanes(self, boundary: int) -> None:
         """Wait until every lane has finished the rounds before `boundary`."""
@@ -165,20 +169,20 @@ class Rounds:
 
         While the disk is in trouble the run goes on without.
         """
-        board, sizes = self._board, self._sizes
+        board, run_schedule = self._board, self._run_schedule
 
         def may_go_on() -> bool:
             written = int(board.written[0])
             if board.trouble[0] or written >= newest_boundary(self._memory):
                 return True
-            kept = (boundary - written) // sizes.snapshot_rounds < METRIC_SPANS
-            return kept and written * sizes.round_ticks >= sizes.held_from(boundary)
+            kept = (boundary - written) // run_schedule.snapshot_rounds < METRIC_SPANS
+            return kept and written * run_schedule.round_ticks >= run_schedule.oldest_readable_tick(boundary)
 
         self._waiter.wait(may_go_on)
 
     def _note(self, boundary: int) -> None:
         """Leave the figures of the span before `boundary`, means over its updates, for the scribe."""
-        row = self._board.metrics[(boundary // self._sizes.snapshot_rounds - 1) % METRIC_SPANS]
+        row = self._board.metrics[(boundary // self._run_schedule.snapshot_rounds - 1) % METRIC_SPANS]
         updates = sum(metrics.updates for metrics in self._span)
         row[:] = float("nan")
         row[-2:] = updates, time.monotonic()
@@ -190,13 +194,13 @@ class Rounds:
     def _commit(self, boundary: int) -> None:
         """Close the rounds before `boundary`."""
         self._wait_for_lanes(boundary)
-        self._foresee(boundary)
+        self._prefetch(boundary)
         self._wait_for_scribe(boundary)
-        if self._sizes.is_snapshot(boundary) and self._memory.learner_snapshots.newest() < boundary:
+        if self._run_schedule.is_snapshot(boundary) and self._memory.learner_snapshots.newest() < boundary:
             if boundary:
                 self._note(boundary)
             self._memory.learner_snapshots.write(boundary, self._trainer.store)
-        updates = self._sizes.updates_before(boundary)
+        updates = self._run_schedule.updates_before(boundary)
         self._memory.weights.publish(updates, self._trainer.online_into)
         self._queue_evaluation(boundary)
         self._board.committed = boundary
@@ -206,9 +210,9 @@ class Rounds:
 
     def _queue_evaluation(self, boundary: int) -> None:
         """Queue this version when the round before `boundary` reached a multiple of `eval_every_steps`."""
-        queue, steps = self._memory.evaluations, boundary * self._sizes.round_steps
-        due = evaluations_until(boundary, self._sizes.round_steps, self._eval_every)
-        if not boundary or due == evaluations_until(boundary - 1, self._sizes.round_steps, self._eval_every):
+        queue, steps = self._memory.evaluations, boundary * self._run_schedule.round_steps
+        due = evaluations_until(boundary, self._run_schedule.round_steps, self._eval_every)
+        if not boundary or due == evaluations_until(boundary - 1, self._run_schedule.round_steps, self._eval_every):
             return
         if queue.queued[0] and queue.step[(queue.queued[0] - 1) % len(queue.step)] >= steps:
             return  # a former life queued it and was killed before the commit
@@ -234,14 +238,14 @@ def prepare(config: Config) -> None:
     prepare_torch(torch.device(machine.device), machine.precision, machine.learner_threads, deterministic=deterministic)
 
 
-def trainer_of(memory: Memory) -> Trainer:
+def make_trainer(memory: Memory) -> Trainer:
     """The trainer of a run, which `prepare` came before."""
     config = memory.plan.config
     return Trainer(
         ring=memory.ring,
-        sizes=memory.sizes,
+        run_schedule=memory.run_schedule,
         learn=config.learn,
-        extend=config.extend,
+        algorithm=config.algorithm,
         network=memory.plan.network,
         seed=config.run.seed,
         device=torch.device(config.machine.device),
@@ -251,30 +255,32 @@ def trainer_of(memory: Memory) -> Trainer:
     )
 
 
-def main(birth: Birth) -> None:
+def main(child_spec: ChildSpec) -> None:
     """Learn until the last round is committed or the run stops.
 
     Raises:
-        DeviceFault: the GPU does not do its part. Unmendable: the numbers are not finite any more.
+        DeviceFault: the GPU does not do its part. FatalError: the numbers are not finite any more.
     """
-    memory, waiter = enter(birth)
-    followers = [birth.bells.of(process) for process in range(len(birth.bells.fds)) if process != birth.process]
+    memory, waiter = enter(child_spec)
+    followers = [
+        child_spec.bells.of(process) for process in range(len(child_spec.bells.fds)) if process != child_spec.process
+    ]
     with suppress(Stopped), device_faults_named():
         prepare(memory.plan.config)
         waiter.device_bytes = device_bytes_of(torch.device(memory.plan.config.machine.device))
         waiter.wait(lambda: bool(memory.board.prepared[0]))
-        trainer = trainer_of(memory)
+        trainer = make_trainer(memory)
         memory.board.replay_device_bytes[0] = trainer.replay_device_bytes
         rounds = Rounds(memory, waiter, trainer, followers)
         try:
-            for round_ in range(rounds.begin(), memory.sizes.rounds):
+            for round_ in range(rounds.begin(), memory.run_schedule.rounds):
                 rounds.do(round_)
         except NonFiniteError as error:
-            sentence = f"{error} {report(memory, waiter, trainer, birth.run_dir, error)}"
+            sentence = f"{error} {report(memory, waiter, trainer, child_spec.run_dir, error)}"
             trainer.settle()
-            raise Unmendable(sentence) from error
+            raise FatalError(sentence) from error
         except Stopped:
             trainer.settle()
             raise
         trainer.settle()
-        memory.board.phase[birth.process] = Phase.DONE
+        memory.board.phase[child_spec.process] = Phase.DONE

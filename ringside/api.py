@@ -93,7 +93,7 @@ def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], 
         on_status(observer.look())
 
     for answer in checks.before_start(ready, continues=True):  # `plan` has refused what is red
-        if answer.colour == "yellow":
+        if answer.color == "yellow":
             note(answer.sentence)
     if ready.config.run.resume is not None:
         from shared.checkpoint.manifest import find_checkpoint
@@ -118,9 +118,9 @@ def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], 
 def learning_begins(ready: Plan, boundary: int) -> str | None:
     """The sentence that says at which step a run that is at a boundary begins to learn; None: it learns already, or
     never will."""
-    sizes, starts = ready.sizes, ready.config.learn.learning_starts
-    begins = sizes.learning_begins
-    if boundary * sizes.round_steps >= begins or not sizes.updates_before(sizes.rounds):
+    run_schedule, starts = ready.run_schedule, ready.config.learn.learning_starts
+    begins = run_schedule.learning_begins
+    if boundary * run_schedule.round_steps >= begins or not run_schedule.updates_before(run_schedule.rounds):
         return None
     after = f", with the first whole round after --learning-starts {starts:_}" if begins != starts else ""
     return f"Learning begins at step {begins:,}{after}."
@@ -219,7 +219,7 @@ def check(config: Config) -> Plan:
     if config.run.init_from is not None:
         config = config.with_settings(init_from=find(config.run.init_from, "--init-from"))
     validate.settings(config)
-    validate.method(config.extend.method, method_names())
+    validate.method(config.algorithm.method, method_names())
     if config.play.env is None:
         from actors.envs.atari import game_name
 
@@ -281,18 +281,18 @@ def _require_more_to_do(checkpoint: Manifest, ready: Plan) -> None:
     from ringside.recording.metrics import evaluations_in
     from shared.memory.evaluation_queue import evaluations_until
 
-    resume, sizes = ready.config.run.resume, ready.sizes
-    played = checkpoint.boundary * sizes.round_steps
-    if checkpoint.boundary > sizes.rounds:
+    resume, run_schedule = ready.config.run.resume, ready.run_schedule
+    played = checkpoint.boundary * run_schedule.round_steps
+    if checkpoint.boundary > run_schedule.rounds:
         raise ConfigError(
             f"--resume {resume} has already played {played:_} steps, more than "
             f"--total-steps {ready.config.learn.total_steps:_}."
         )
-    if checkpoint.boundary < sizes.rounds:
+    if checkpoint.boundary < run_schedule.rounds:
         return
     run_dir = checkpoint.run_dir
     summed_up = read_object(run_dir / SUMMARY_FILE).get("rounds") == checkpoint.boundary
-    due = evaluations_until(checkpoint.boundary, sizes.round_steps, ready.config.evaluate.eval_every_steps)
+    due = evaluations_until(checkpoint.boundary, run_schedule.round_steps, ready.config.evaluate.eval_every_steps)
     if summed_up and len(evaluations_in(run_dir / METRICS_FILE)) >= due:
         raise ConfigError(
             f"--resume {resume} is a finished run, of {played:_} steps; pass --total-steps N, more than that, to "

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 
-class Unmendable(Exception):
+class FatalError(Exception):
     """Trouble that would come again in every life of a process. The message is a sentence for the user.
 
     A child that meets it leaves the sentence in its log and the run ends with it; in the launcher it ends the command.
     """
 
 
-class FileError(Unmendable, ValueError):
+class FileError(FatalError, ValueError):
     """A file is not what it should be: of another kind, too large, damaged. The message is a sentence for the user."""
 
 
-class ConfigError(Unmendable, ValueError):
+class ConfigError(FatalError, ValueError):
     """A setting that cannot work. The message is a sentence for the user."""
 
 
-class CheckpointError(Unmendable):
+class CheckpointError(FatalError):
     """A checkpoint, or a piece of one, cannot be used. The message is a sentence for the user."""
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.config.settings import FRAME_SIDE, STACK, Config, Extend
+from shared.config.settings import FRAME_SIDE, STACK, Algorithm, Config
 
 Shapes = Iterator[tuple[str, tuple[int, ...]]]
 
@@ -153,30 +153,30 @@ class Network:
 _EXAMPLE = Network("nature", 1)
 
 
-def atoms_of(extend: Extend) -> int:
+def atoms_of(algorithm: Algorithm) -> int:
     """Outputs for each action: what was said, or what was published."""
-    return extend.atoms or METHOD_ATOMS.get(extend.method, 1)
+    return algorithm.atoms or METHOD_ATOMS.get(algorithm.method, 1)
 
 
 def network_of(config: Config, actions: int) -> Network:
     """The network of a configuration."""
-    learn, extend = config.learn, config.extend
-    support = (extend.v_min, extend.v_max) if extend.method == "c51" else (0.0, 0.0)
+    learn, algorithm = config.learn, config.algorithm
+    support = (algorithm.v_min, algorithm.v_max) if algorithm.method == "c51" else (0.0, 0.0)
     return Network(
         name=learn.network,
         actions=actions,
-        method=extend.method,
-        atoms=atoms_of(extend),
+        method=algorithm.method,
+        atoms=atoms_of(algorithm),
         v_min=support[0],
         v_max=support[1],
-        dueling=extend.dueling,
-        noisy=extend.noisy_std if extend.noisy else 0.0,
-        width=extend.width,
-        pooling=extend.pooling,
-        spectral_norm=extend.spectral_norm,
-        layer_norm=extend.layer_norm,
-        fractions=extend.iqn_policy_samples if extend.method == "iqn" else 0,
-        rescaled=extend.value_rescaling,
+        dueling=algorithm.dueling,
+        noisy=algorithm.noisy_std if algorithm.noisy else 0.0,
+        width=algorithm.width,
+        pooling=algorithm.pooling,
+        spectral_norm=algorithm.spectral_norm,
+        layer_norm=algorithm.layer_norm,
+        fractions=algorithm.iqn_policy_samples if algorithm.method == "iqn" else 0,
+        rescaled=algorithm.value_rescaling,
     )
 
 

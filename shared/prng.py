@@ -1,7 +1,7 @@
 """Counter-based randomness: a pure function of a seed and counters, never "the next number".
 
 So an actor that plays a tick again, or another process that plays it, draws the same (Salmon et al. 2011,
-"Parallel random numbers: as easy as 1, 2, 3", for the idea). The mixing function is the finaliser of
+"Parallel random numbers: as easy as 1, 2, 3", for the idea). The mixing function is the finalizer of
 SplitMix64 (Steele et al. 2014), applied once for each counter.
 """
 
@@ -11,7 +11,7 @@ from enum import IntEnum
 
 _MASK = (1 << 64) - 1
 SPLITMIX = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-"""What SplitMix64 adds to its state for every number, and the two factors of its finaliser."""
+"""What SplitMix64 adds to its state for every number, and the two factors of its finalizer."""
 
 
 class Stream(IntEnum):
@@ -48,6 +48,6 @@ def uniform(seed: int, stream: Stream, *counters: int) -> float:
     return (bits(seed, stream, *counters) >> 11) * 2.0**-53
 
 
-def below(limit: int, seed: int, stream: Stream, *counters: int) -> int:
+def randint(limit: int, seed: int, stream: Stream, *counters: int) -> int:
     """An int in [0, limit), by multiplication; the bias is under limit / 2**64."""
     return (bits(seed, stream, *counters) * limit) >> 64

@@ -27,10 +27,10 @@ from actors.env import Env, EnvError, Frame, Outcome
 from actors.envs.action_log import ActionLog, replay
 from actors.envs.film import FilmedEmulator, Shot
 from actors.pixels.frames import SCREEN_WIDTH, Shrinker, pair_table, shrink_area
-from actors.pixels.palette import grey_table
+from actors.pixels.palette import gray_table
 from shared.config.protocols import Protocol
 from shared.config.settings import FRAME_SKIP
-from shared.prng import Stream, below, bits
+from shared.prng import Stream, bits, randint
 from shared.text import nearest
 
 NOOP = 0
@@ -108,9 +108,9 @@ def _names_of(numbers: tuple[int, ...]) -> tuple[str, ...]:
 
 
 @cache
-def _grey_pairs(height: int) -> NDArray[np.uint16]:
-    """The greys of pairs of pixels on a screen of `height` lines; one table for all envs of a process."""
-    return pair_table(grey_table(height))
+def _gray_pairs(height: int) -> NDArray[np.uint16]:
+    """The grays of pairs of pixels on a screen of `height` lines; one table for all envs of a process."""
+    return pair_table(gray_table(height))
 
 
 @dataclass(frozen=True)
@@ -161,10 +161,10 @@ class AtariEnv(Env):
         height, width = self._ale.getScreenDims()
         if width != SCREEN_WIDTH:
             raise EnvError(f"The screen of {self.game} is {width} pixels wide; only {SCREEN_WIDTH} can be shrunk.")
-        self._greys = grey_table(height)
-        self._shrink = Shrinker(height, _grey_pairs(height))
+        self._grays = gray_table(height)
+        self._shrink = Shrinker(height, _gray_pairs(height))
         self._third, self._fourth = self._shrink.screens  # a step's last two screens, of which its frame is made
-        # The newest observation's pooled grey, where it is not that of the screens last shrunk; else None.
+        # The newest observation's pooled gray, where it is not that of the screens last shrunk; else None.
         self._pooled: NDArray[np.uint8] | None = None
         self._repeated = NOOP  # what a sticky action repeats
         self._lives = 0
@@ -185,7 +185,7 @@ class AtariEnv(Env):
     def reset(self, tick: int, frame: Frame) -> None:
         """Begin an episode: the protocol's no-ops, as many as (seed, index, tick) say, and FIRE if it asks for it."""
         noop_max = self._protocol.noop_max
-        noops = 1 + below(noop_max, self._seed, Stream.NOOPS, self._index, tick) if noop_max else 0
+        noops = 1 + randint(noop_max, self._seed, Stream.NOOPS, self._index, tick) if noop_max else 0
         if self.game in RESET_ANEW:
             self._reset_emulator(noops)
             self._ale.getScreen(self._third)
@@ -233,7 +233,7 @@ class AtariEnv(Env):
         return _starts[key]
 
     def step(self, tick: int, action: int, frame: Frame) -> Outcome:
-        """Play `action` for four emulator frames, fewer if the game ends; raises `EnvError` on an unknown colour."""
+        """Play `action` for four emulator frames, fewer if the game ends; raises `EnvError` on an unknown color."""
         ale = self._ale
         number = self.numbers[action]
         if self._log is not None:
@@ -243,11 +243,11 @@ class AtariEnv(Env):
         # The emulator plays nothing beyond an end, so one look tells of three frames.
         reward = act(first) + act(second) + act(third)
         if ale.game_over():
-            return self._end(reward, self._pooled_grey(), frame)
+            return self._end(reward, self._pooled_gray(), frame)
         ale.getScreen(self._third)
         reward += act(fourth)
         if ale.game_over():
-            return self._end(reward, np.maximum(self._pooled_grey(), self._greys[self._third]), frame)
+            return self._end(reward, np.maximum(self._pooled_gray(), self._grays[self._third]), frame)
         ale.getScreen(self._fourth)
         self._shrink(frame)
         self._pooled = None
@@ -270,27 +270,27 @@ class AtariEnv(Env):
         return self._reports_lives and self._lives < before
 
     def _end(self, reward: int, pooled: NDArray[np.uint8], frame: Frame) -> Outcome:
-        """The outcome of a step that ended the episode; `pooled` is the last observation in grey."""
-        self._check_colours()
+        """The outcome of a step that ended the episode; `pooled` is the last observation in gray."""
+        self._check_colors()
         self._pooled = pooled
         shrink_area(pooled, frame)
         terminated = self._ale.game_over(with_truncation=False)
         return Outcome(reward, terminated, self._ale.game_truncated(), self._loses_life())
 
-    def _pooled_grey(self) -> NDArray[np.uint8]:
+    def _pooled_gray(self) -> NDArray[np.uint8]:
         """The newest observation before it is shrunk: uint8[height, 160]."""
         if self._pooled is not None:
             return self._pooled
         first, second = self._shrink.shown
-        return np.maximum(self._greys[first], self._greys[second])
+        return np.maximum(self._grays[first], self._grays[second])
 
-    def _check_colours(self) -> None:
-        """Raise `EnvError` unless the emulator's own grey screen is what the table of greys says."""
+    def _check_colors(self) -> None:
+        """Raise `EnvError` unless the emulator's own gray screen is what the table of grays says."""
         screen = self._ale.getScreen()
-        wrong = self._greys[screen] != self._ale.getScreenGrayscale()
+        wrong = self._grays[screen] != self._ale.getScreenGrayscale()
         if wrong.any():
             raise EnvError(
-                f"{self.game} shows colour {screen[wrong][0]} in a grey that actors/pixels/palette.py does not list; "
+                f"{self.game} shows color {screen[wrong][0]} in a gray that actors/pixels/palette.py does not list; "
                 "the installed ale-py has other palettes than 0.12.1."
             )
 
@@ -299,7 +299,7 @@ class AtariEnv(Env):
         if self._log is not None:
             return _REPLAY.pack(_REPLAY_MAGIC, self._log.reset_tick, self._log.first_tick) + self._log.actions
         head = _STATE.pack(_STATE_MAGIC, self._repeated, self._lives)
-        return head + self._pooled_grey().tobytes() + self._ale.cloneState(include_rng=True).serialize()
+        return head + self._pooled_gray().tobytes() + self._ale.cloneState(include_rng=True).serialize()
 
     def restore(self, data: bytes, beat: Callable[[], None] = lambda: None) -> None:
         """Go on from a snapshot. A replayed game takes as long as the episode took, 0.5 ms a step."""

@@ -36,7 +36,7 @@ class FilmedEmulator:
         return reward
 
 
-def in_colour(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def in_color(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """An image of shape (h, w), (h, w, 1) or (h, w, 3) as uint8[h, w, 3]."""
     if image.ndim == 3 and image.shape[2] == 3:
         return image

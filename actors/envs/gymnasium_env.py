@@ -1,7 +1,7 @@
 """Any Gymnasium environment with image observations, in the place of a game.
 
 The rule: one agent step is one step of the environment (no frame skip, no pooling, no sticky actions, no no-ops); the
-observation, uint8 of shape [h, w], [h, w, 1] or [h, w, 3], becomes grey (luma 0.299 R + 0.587 G + 0.114 B, rounded),
+observation, uint8 of shape [h, w], [h, w, 1] or [h, w, 3], becomes gray (luma 0.299 R + 0.587 G + 0.114 B, rounded),
 and its area average of 84x84 is the frame. Rewards, ends and truncation are the environment's own, and an episode is
 truncated after 27,000 steps at the latest. The environment must be deterministic: `reset(seed=...)` at each episode's
 start decides it, so that a snapshot is the seed's tick and the actions since.
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from actors.env import Env, EnvError, Frame, Outcome
 from actors.envs.action_log import ActionLog, replay
-from actors.envs.film import Shot, in_colour
+from actors.envs.film import Shot, in_color
 from actors.pixels.frames import shrink_area
 from shared.config.protocols import LONGEST_EPISODE_STEPS
 from shared.prng import Stream, bits
@@ -100,7 +100,7 @@ def _is_image(shape: tuple[int, ...]) -> bool:
 
 
 class GymnasiumEnv(Env):
-    """One Gymnasium environment, greyed and shrunk."""
+    """One Gymnasium environment, grayed and shrunk."""
 
     def __init__(self, name: str, seed: int, index: int) -> None:
         """Make the environment; raises `EnvError` when that fails or its spaces do not fit.
@@ -139,7 +139,7 @@ class GymnasiumEnv(Env):
             raise EnvError(f"{self._name} gave the reward {reward}; rewards must be finite numbers.")
         self._write(observation, frame)
         if self._shots is not None:
-            self._shots.append(Shot(in_colour(np.array(observation)), float(reward)))
+            self._shots.append(Shot(in_color(np.array(observation)), float(reward)))
         too_long = len(self._log) >= LONGEST_EPISODE_STEPS
         return Outcome(float(reward), bool(terminated), bool(truncated) or too_long, False)
 
@@ -148,12 +148,12 @@ class GymnasiumEnv(Env):
         self._env.close()
 
     def film(self) -> list[Shot]:
-        """The observation of every step from now on, in colour where it has any."""
+        """The observation of every step from now on, in color where it has any."""
         self._shots = []
         return self._shots
 
     def _write(self, observation: Any, frame: Frame) -> None:
-        """Grey and shrink an observation into `frame`."""
+        """Gray and shrink an observation into `frame`."""
         image: NDArray[np.uint8] = np.asarray(observation)
         if image.dtype != np.uint8 or image.shape != self._shape:
             raise EnvError(

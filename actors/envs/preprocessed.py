@@ -42,7 +42,7 @@ def gymnasium_env(play: Play, max_frames: int, settings: dict[str, Any]) -> gymn
     """
     if play.env is not None:
         raise EnvError(
-            f"The agent was trained on {play.env}; make that environment yourself, in frames of 84x84 greys."
+            f"The agent was trained on {play.env}; make that environment yourself, in frames of 84x84 grays."
         )
     gymnasium.register_envs(ale_py)
     protocol = PROTOCOLS[play.protocol]

@@ -1,12 +1,12 @@
 """From the emulator's screens to the 84x84 frame in its ring slot, in one pass.
 
-The result equals, bit for bit, `cv2.resize(maximum(grey_a, grey_b), (84, 84), interpolation=INTER_AREA)`, where the
-greys are those of `ALEInterface.getScreenGrayscale`. OpenCV sums in float32: across, with the weight of every source
+The result equals, bit for bit, `cv2.resize(maximum(gray_a, gray_b), (84, 84), interpolation=INTER_AREA)`, where the
+grays are those of `ALEInterface.getScreenGrayscale`. OpenCV sums in float32: across, with the weight of every source
 column, and then down, with the weight of every source row; halves round to even. The kernel does the same sums in the
 same order, so ties fall alike; what it saves is work whose result is known:
 
 - a line of the frame whose rows of the screens did not change since the last call is the line of the last frame;
-- colour indices are looked up in pairs (65,536 pairs of indices -> pairs of greys), which also parts even columns
+- color indices are looked up in pairs (65,536 pairs of indices -> pairs of grays), which also parts even columns
   from odd ones, so that the sums across run over contiguous memory;
 - a row that equals the row above it in both screens keeps the sums of that row;
 - a row that is equal in both screens is looked up once.
@@ -89,11 +89,11 @@ def _line(source: int) -> tuple[NDArray[np.int64], Floats]:
     return pixels, weights
 
 
-def pair_table(greys: Bytes) -> NDArray[np.uint16]:
+def pair_table(grays: Bytes) -> NDArray[np.uint16]:
     """The table of pairs of pixels, uint16[65536], from a table of single ones, uint8[256]."""
     pairs = np.empty((256, 256, 2), np.uint8)  # [second pixel, first pixel]: memory order of a little-endian uint16
-    pairs[..., 0] = greys[None, :]
-    pairs[..., 1] = greys[:, None]
+    pairs[..., 0] = grays[None, :]
+    pairs[..., 1] = grays[:, None]
     return pairs.view("<u2").ravel().astype(np.uint16)
 
 
@@ -130,9 +130,9 @@ def _sum_across(screens, needed, pairs, sums, source):  # type: ignore[no-untype
     a, b, shown_a, shown_b = screens[0], screens[1], screens[2], screens[3]
     pairs_a = a.view(np.uint16)
     pairs_b = b.view(np.uint16)
-    grey = np.empty(80, np.uint16)
+    gray = np.empty(80, np.uint16)
     other = np.empty(80, np.uint16)
-    even = np.zeros(85, np.float32)  # pooled greys of a row, behind one zero and before zeros
+    even = np.zeros(85, np.float32)  # pooled grays of a row, behind one zero and before zeros
     odd = np.zeros(85, np.float32)
     above = False
     for y in range(a.shape[0]):
@@ -153,20 +153,20 @@ def _sum_across(screens, needed, pairs, sums, source):  # type: ignore[no-untype
         above = True
         source[y] = y
         for k in range(80):
-            grey[k] = pairs[pairs_a[y, k]]
+            gray[k] = pairs[pairs_a[y, k]]
         differs = np.uint64(0)
         for k in range(20):
             differs |= a[y, k] ^ b[y, k]
         if differs == 0:
             for k in range(80):
-                even[k + 1] = np.float32(np.uint16(grey[k] & low))
-                odd[k + 1] = np.float32(np.uint16(grey[k] >> eight))
+                even[k + 1] = np.float32(np.uint16(gray[k] & low))
+                odd[k + 1] = np.float32(np.uint16(gray[k] >> eight))
         else:
             for k in range(80):
                 other[k] = pairs[pairs_b[y, k]]
             for k in range(80):
-                even[k + 1] = np.float32(np.uint16(max(np.uint16(grey[k] & low), np.uint16(other[k] & low))))
-                odd[k + 1] = np.float32(np.uint16(max(np.uint16(grey[k] >> eight), np.uint16(other[k] >> eight))))
+                even[k + 1] = np.float32(np.uint16(max(np.uint16(gray[k] & low), np.uint16(other[k] & low))))
+                odd[k + 1] = np.float32(np.uint16(max(np.uint16(gray[k] >> eight), np.uint16(other[k] >> eight))))
         for period in range(4):
             column = period * 20
             pixel = period * 21
@@ -184,7 +184,7 @@ def _pool_and_shrink(screens, pairs, rows, down, apart, frame, out):  # type: ig
     Args:
         screens: uint64[4, height, 20], eight pixels a word: two new screens, and the two that `frame` shows, which
             become equal to the new ones.
-        pairs: uint16[65536], greys of a pair of pixels.
+        pairs: uint16[65536], grays of a pair of pixels.
         rows: int64[84, 4]; down: float32[84, 4]: which rows make a line, and their weights.
         apart: uint64[84]: not 0 where the two shown screens differ in the rows of a line.
         frame: uint8[84, 84]: the last frame, which becomes the new one.
@@ -220,7 +220,7 @@ class Shrinker:
     """Pools two screens of one emulator and shrinks them to 84x84; keeps those of the last frame (140 KB)."""
 
     def __init__(self, height: int, pairs: NDArray[np.uint16]) -> None:
-        """`pairs` is the `pair_table` of the screens' colours; `height` is 84 to 250 lines."""
+        """`pairs` is the `pair_table` of the screens' colors; `height` is 84 to 250 lines."""
         screens = np.zeros((4, height, SCREEN_WIDTH), np.uint8)
         self.screens = screens[:2]
         """The two screens of the next frame, to be written: uint8[2, height, 160]."""
@@ -237,7 +237,7 @@ class Shrinker:
 
 
 @njit(cache=True, nogil=True)
-def _shrink_area(grey, rows, down, columns, across, out):  # type: ignore[no-untyped-def]
+def _shrink_area(gray, rows, down, columns, across, out):  # type: ignore[no-untyped-def]
     """Area average of an image of any size: uint8[height, width] -> uint8[84, 84], halves to even."""
     for y in range(84):
         for x in range(84):
@@ -245,21 +245,21 @@ def _shrink_area(grey, rows, down, columns, across, out):  # type: ignore[no-unt
             for i in range(rows.shape[1]):
                 row = np.float32(0.0)
                 for j in range(columns.shape[1]):
-                    row += grey[rows[y, i], columns[x, j]] * across[x, j]
+                    row += gray[rows[y, i], columns[x, j]] * across[x, j]
                 total += row * down[y, i]
             out[y, x] = np.uint8(np.int32(np.rint(total)))
 
 
-def shrink_area(grey: Bytes, out: Bytes) -> None:
+def shrink_area(gray: Bytes, out: Bytes) -> None:
     """Write an image of any size (uint8[height, width]) as its area average into `out` (uint8[84, 84]).
 
     Every output pixel is the mean of the part of the image that it covers; smaller ones grow by that rule too.
     """
-    if grey.shape == out.shape:
-        out[:] = grey
+    if gray.shape == out.shape:
+        out[:] = gray
         return
-    height, width = grey.shape
-    _shrink_area(grey, *_line(height), *_line(width), out)
+    height, width = gray.shape
+    _shrink_area(gray, *_line(height), *_line(width), out)
 
 
 def compile_kernels() -> None:

@@ -1,9 +1,9 @@
-"""The console's colours, and the grey that the emulator shows for each.
+"""The console's colors, and the gray that the emulator shows for each.
 
-`ALEInterface.getScreen` gives colour indices 20 times faster than `getScreenGrayscale` gives greys, so we look the
-greys up. The colours below were read from ale-py 0.12.1 itself, over all its games and with the console's RAM filled
+`ALEInterface.getScreen` gives color indices 20 times faster than `getScreenGrayscale` gives grays, so we look the
+grays up. The colors below were read from ale-py 0.12.1 itself, over all its games and with the console's RAM filled
 at random: two palettes occur, PAL on screens of 250 lines, NTSC on all others. A test reads them again, and the env
-compares the last screen of every episode with the emulator's own greys, so that a colour that is not as listed here
+compares the last screen of every episode with the emulator's own grays, so that a color that is not as listed here
 ends the run with a sentence instead of a wrong pixel.
 """
 
@@ -53,14 +53,14 @@ _PAL = (
 """RRGGBB of the 128 even indices: 16 hues, a line each, by 8 luminances."""
 
 
-def grey_table(height: int) -> NDArray[np.uint8]:
-    """Grey of every colour index on a screen of `height` lines: uint8[256].
+def gray_table(height: int) -> NDArray[np.uint8]:
+    """Gray of every color index on a screen of `height` lines: uint8[256].
 
-    An even index is a colour; its grey is its luma rounded (0.2989 R + 0.5870 G + 0.1140 B). An odd index (the console
-    marks a frame with an odd number of lines so) is shown by `getScreenGrayscale` as the blue of the next colour.
+    An even index is a color; its gray is its luma rounded (0.2989 R + 0.5870 G + 0.1140 B). An odd index (the console
+    marks a frame with an odd number of lines so) is shown by `getScreenGrayscale` as the blue of the next color.
     """
-    colours = bytes.fromhex((_PAL if height == PAL_HEIGHT else _NTSC).replace(" ", ""))
-    rgb = np.frombuffer(colours, np.uint8).reshape(128, 3)
+    colors = bytes.fromhex((_PAL if height == PAL_HEIGHT else _NTSC).replace(" ", ""))
+    rgb = np.frombuffer(colors, np.uint8).reshape(128, 3)
     table = np.empty(256, np.uint8)
     table[0::2] = np.rint(rgb @ np.array([0.2989, 0.5870, 0.1140]))
     table[1::2] = np.roll(rgb[:, 2], -1)

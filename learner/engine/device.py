@@ -27,7 +27,7 @@ def prepare_torch(device: torch.device, precision: str, threads: int, *, determi
     Raises:
         ConfigError: the environment does not hold it.
     """
-    # Optimiser moments of unused weights decay into denormals, which cost a hundred times a normal number. Set
+    # Optimizer moments of unused weights decay into denormals, which cost a hundred times a normal number. Set
     # before the threads of the pool exist, which inherit it.
     torch.set_flush_denormal(True)
     torch.set_num_threads(threads)

@@ -41,7 +41,7 @@ class Pinned:
             self._copied.record(torch.cuda.current_stream(out.device))
 
 
-class Passage:
+class HostTransfer:
     """How vectors of `count` float32 go from numpy to a device and back. On a CPU nothing is copied on the way."""
 
     def __init__(self, count: int, device: torch.device) -> None:

@@ -38,7 +38,7 @@ def report(memory: Memory, waiter: Waiter, trainer: Trainer, run_dir: Path, foun
     Raises:
         Stopped: the run is to end.
     """
-    memory.board.phase[waiter.process] = Phase.REDOING
+    memory.board.phase[waiter.process] = Phase.REPLAYING
     found_again, arrays, update = _do_again(memory, waiter, trainer, found.round)
     config = memory.plan.config
     content = {
@@ -73,16 +73,16 @@ def _do_again(memory: Memory, waiter: Waiter, trainer: Trainer, last: int) -> tu
     Returns:
         Whether one was; the arrays of that update, or of the last one; its number in its round, from 0.
     """
-    sizes = memory.sizes
+    run_schedule = memory.run_schedule
     before = np.zeros(memory.plan.parameters.count, np.float32)
     boundary, update = memory.learner_snapshots.newest(), 0
     state = memory.learner_snapshots.read(boundary) if boundary >= 0 else None
     if state is None:
-        trainer.initialise()
+        trainer.initialize()
     else:
         trainer.load(state)
     for round_ in range(max(0, boundary), last + 1):
-        for update in range(trainer.begin_round(round_, sizes.window_end(round_))):
+        for update in range(trainer.begin_round(round_, run_schedule.window_end(round_))):
             trainer.store({"online": before})
             trainer.run(1)
             waiter.beat()
@@ -91,6 +91,6 @@ def _do_again(memory: Memory, waiter: Waiter, trainer: Trainer, last: int) -> tu
             except NonFiniteError:
                 return True, trainer.last_update() | {"parameters_before": before}, update
         trainer.end_round()  # which teaches the priorities
-        if sizes.target_changes_after(round_):
+        if run_schedule.target_changes_after(round_):
             trainer.update_target()
     return False, trainer.last_update() | {"parameters_before": before}, update

@@ -1,4 +1,4 @@
-"""The optimisers, on flat vectors: centred RMSProp as in Mnih et al. 2015, and Adam (Kingma & Ba 2015).
+"""The optimizers, on flat vectors: centered RMSProp as in Mnih et al. 2015, and Adam (Kingma & Ba 2015).
 
 On a CPU a step is one pass over memory, compiled: it reads the gradient as it comes (float32, or bfloat16 bits), moves
 parameters and moments, and writes the bfloat16 copy that the next forward pass reads. The same in PyTorch's operations
@@ -17,7 +17,7 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
-from learner.engine.side_stream import Aside
+from learner.engine.side_stream import SideStream
 from learner.networks.model import Model
 from shared.config.settings import Learn
 
@@ -65,12 +65,12 @@ def _sum_of_squares(half):  # type: ignore[no-untyped-def]
     return total
 
 
-# The loops below work on float32[P]. With bfloat16, `half` and `shadow` are uint16[P], the bits of the gradient and of
-# the parameters' copy, and `gradient` is [0]; else these two are [0] and `gradient` is float32[P].
+# The loops below work on float32[P]. With bfloat16, `half` and `params_bf16` are uint16[P], the bits of the gradient
+# and of the parameters' copy, and `gradient` is [0]; else these two are [0] and `gradient` is float32[P].
 
 
 @njit(error_model="numpy", cache=True, nogil=True)
-def _rmsprop(x, shadow, gradient, half, mean, square, scale, decay, rate, epsilon):  # type: ignore[no-untyped-def]
+def _rmsprop(x, params_bf16, gradient, half, mean, square, scale, decay, rate, epsilon):  # type: ignore[no-untyped-def]
     """x -= rate * g / sqrt(E[g^2] - E[g]^2 + epsilon) (Graves 2013, equations 38 to 41, without momentum)."""
     narrow = half.size > 0
     for i in range(x.size):
@@ -82,12 +82,12 @@ def _rmsprop(x, shadow, gradient, half, mean, square, scale, decay, rate, epsilo
         moved = x[i] - rate * g / np.sqrt(n - m * m + epsilon)
         x[i] = moved
         if narrow:
-            shadow[i] = _narrow(moved)
+            params_bf16[i] = _narrow(moved)
 
 
 @njit(error_model="numpy", cache=True, nogil=True)
 def _adam(  # type: ignore[no-untyped-def]
-    x, shadow, gradient, half, mean, square, scale, decay, rate, epsilon, mean_decay, correction
+    x, params_bf16, gradient, half, mean, square, scale, decay, rate, epsilon, mean_decay, correction
 ):
     """x -= rate * m / (sqrt(n * correction) + epsilon), where rate holds the correction of m."""
     narrow = half.size > 0
@@ -100,7 +100,7 @@ def _adam(  # type: ignore[no-untyped-def]
         moved = x[i] - rate * m / (np.sqrt(n * correction) + epsilon)
         x[i] = moved
         if narrow:
-            shadow[i] = _narrow(moved)
+            params_bf16[i] = _narrow(moved)
 
 
 def _bits(vector: Tensor) -> NDArray[np.uint16]:
@@ -121,16 +121,16 @@ class Optimizer:
 
     def __init__(self, weights: Model, learn: Learn, clip: float | None = None) -> None:
         """`clip` is the greatest norm of the gradient of the batch's mean; None: unbounded."""
-        self.gradient = torch.zeros_like(weights.shadow)
-        self.mean = torch.zeros_like(weights.master)
-        self.square = torch.zeros_like(weights.master)
+        self.gradient = torch.zeros_like(weights.params_bf16)
+        self.mean = torch.zeros_like(weights.params)
+        self.square = torch.zeros_like(weights.params)
         # The epsilon of 2015 belongs to gradients summed over the batch (DeepMind's dqn_zoo, which averages, divides
         # it by 32 ** 2); the values of Adam's in use belong to averaged ones.
         self.gradient_scale = 1.0 if learn.optimizer == "rmsprop" else 1.0 / learn.batch_size
         self._weights = weights
         self._learn = learn
-        self._steps = torch.zeros((), device=weights.master.device)
-        self._compiled = weights.master.device.type == "cpu"
+        self._steps = torch.zeros((), device=weights.params.device)
+        self._compiled = weights.params.device.type == "cpu"
         # As a bound for the gradient that comes here, which may be that of the batch's sum.
         self._bound = None if clip is None else clip * self.gradient_scale * learn.batch_size
         cut = weights.cut
@@ -140,17 +140,17 @@ class Optimizer:
         """State how many steps were done before; Adam corrects its moments by it."""
         self._steps.fill_(steps)
 
-    def step(self, aside: Aside) -> None:
+    def step(self, side_stream: SideStream) -> None:
         """Move the weights by the gradient and bring their shadow up to date.
 
-        On a CPU, those behind the convolutions are moved aside: nobody reads them until `aside.settle()`.
+        On a CPU, those behind the convolutions are moved aside: nobody reads them until `side_stream.settle()`.
         """
         if self._learn.optimizer == "adam":
             self._steps += 1
         if self._compiled:
             convolutions, matrices = self._parts
             move = self.compiled_step()
-            aside.do(partial(move, matrices))
+            side_stream.do(partial(move, matrices))
             move(convolutions)
             self._weights.refresh()
         else:
@@ -185,8 +185,8 @@ class Optimizer:
         weights = self._weights
         narrow = self.gradient.dtype == torch.bfloat16
         return (
-            weights.master[part].numpy(),
-            _bits(weights.shadow[part]),
+            weights.params[part].numpy(),
+            _bits(weights.params_bf16[part]),
             np.empty(0, np.float32) if narrow else self.gradient[part].numpy(),
             _bits(self.gradient[part]),
             self.mean[part].numpy(),
@@ -204,10 +204,10 @@ class Optimizer:
             self.square.mul_(decay).addcmul_(gradient, gradient, value=1.0 - decay)
             self.mean.lerp_(gradient, 1.0 - decay)
             root = torch.addcmul(self.square, self.mean, self.mean, value=-1.0).add_(learn.optimizer_epsilon).sqrt_()
-            weights.master.addcdiv_(gradient, root, value=-learn.learning_rate)
+            weights.params.addcdiv_(gradient, root, value=-learn.learning_rate)
         else:
             torch._fused_adam_(
-                [weights.master],
+                [weights.params],
                 [gradient],
                 [self.mean],
                 [self.square],

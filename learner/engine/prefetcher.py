@@ -16,7 +16,7 @@ import torch
 from shared.machine.cores import NICENESS
 
 
-class Ahead:
+class Prefetcher:
     """One piece of work at a time, beside what the caller's thread (and, on a GPU, its stream) does."""
 
     def __init__(self, device: torch.device) -> None:

@@ -14,13 +14,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import torch
 
 
-class Aside:
+class SideStream:
     """Jobs, done in the order in which they are handed out."""
 
     def __init__(self, *, own_thread: bool = False, stream: torch.cuda.Stream | None = None) -> None:
         """With neither a thread nor a stream of its own, everything is done at once."""
         threads = torch.get_num_threads()
-        self._thread = ThreadPoolExecutor(1, "aside", torch.set_num_threads, (threads,)) if own_thread else None
+        self._thread = ThreadPoolExecutor(1, "side stream", torch.set_num_threads, (threads,)) if own_thread else None
         self._stream = stream
         self._jobs: list[Future[None]] = []
         # What a job in another stream reads must not be given back before it is done: its memory would be used again.

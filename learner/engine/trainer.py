@@ -27,23 +27,23 @@ from torch import Tensor
 from learner.engine.initialization import initial_parameters
 from learner.engine.optimizer import Optimizer
 from learner.engine.prefetcher import Graphs
-from learner.engine.side_stream import Aside
-from learner.losses.method import method_of
+from learner.engine.side_stream import SideStream
+from learner.losses.method import make_method
 from learner.losses.td_targets import Targets
 from learner.networks.fused import frames_in
-from learner.networks.model import SideInputs
-from learner.networks.models import check_arithmetic, model_of
+from learner.networks.model import ExtraInputs
+from learner.networks.models import check_arithmetic, make_model
 from learner.replay.chunk import Chunk
 from learner.replay.feed import CHUNK_UPDATES, Feed
-from shared.config.run_schedule import Sizes
-from shared.config.settings import Extend, Learn
-from shared.errors import Unmendable
+from shared.config.run_schedule import RunSchedule
+from shared.config.settings import Algorithm, Learn
+from shared.errors import FatalError
 from shared.memory.ring import Ring
 from shared.memory.snapshot import PRIORITIES, STATE_NAMES
 from shared.network_spec import Network, parameters_of
 
 
-class NonFiniteError(Unmendable):
+class NonFiniteError(FatalError):
     """Loss, gradient or parameters are no longer finite. The message is a sentence saying where."""
 
     def __init__(self, message: str, round_: int, sums: dict[str, float]) -> None:
@@ -68,15 +68,15 @@ class RoundMetrics(NamedTuple):
 
 
 class Trainer:
-    """Parameters, target and optimiser, and the updates of one round after the other."""
+    """Parameters, target and optimizer, and the updates of one round after the other."""
 
     def __init__(
         self,
         *,
         ring: Ring,
-        sizes: Sizes,
+        run_schedule: RunSchedule,
         learn: Learn,
-        extend: Extend,
+        algorithm: Algorithm,
         network: Network,
         seed: int,
         device: torch.device,
@@ -89,22 +89,22 @@ class Trainer:
         Raises:
             ConfigError: the arithmetic is wrong here, or the replay does not fit where it was asked for.
         """
-        self._sizes, self._learn, self._seed, self._device = sizes, learn, seed, device
+        self._run_schedule, self._learn, self._seed, self._device = run_schedule, learn, seed, device
         check_arithmetic(network, device, precision, learn.batch_size, learns=True)
         if network.plain:  # what the target network is asked at once; with networks of parts that would take seconds
             check_arithmetic(network, device, precision, CHUNK_UPDATES * learn.batch_size, learns=False)
         self._network = network
-        self._online = model_of(network, device, precision)
-        self._target = model_of(network, device, precision)
-        self._method = method_of(network, extend, device)
-        self._targets = Targets(self._target, self._online, self._method, sizes.n_step)
-        self._optimizer = Optimizer(self._online, learn, extend.clip_gradient)
+        self._online = make_model(network, device, precision)
+        self._target = make_model(network, device, precision)
+        self._method = make_method(network, algorithm, device)
+        self._targets = Targets(self._target, self._online, self._method, run_schedule.n_step)
+        self._optimizer = Optimizer(self._online, learn, algorithm.clip_gradient)
         self._online.gradient_into(self._optimizer.gradient)
         self._feed = Feed(
             ring,
-            sizes=sizes,
+            run_schedule=run_schedule,
             learn=learn,
-            extend=extend,
+            algorithm=algorithm,
             seed=seed,
             device=device,
             replay_on=replay_on,
@@ -117,7 +117,7 @@ class Trainer:
         self._round = self._done = self._planned = 0
         self._slices: deque[torch.cuda.Event] = deque()
         on_cpu = device.type == "cpu"
-        self._aside = Aside(own_thread=on_cpu, stream=None if on_cpu else torch.cuda.Stream(device))
+        self._side_stream = SideStream(own_thread=on_cpu, stream=None if on_cpu else torch.cuda.Stream(device))
         self._piece = min(graph_updates, self._feed.updates)
         self._graphs: Graphs | None = None
         if device.type == "cuda" and self._piece:
@@ -125,17 +125,17 @@ class Trainer:
             self._graphs = self._capture()
 
     @torch.inference_mode()
-    def initialise(self) -> None:
+    def initialize(self) -> None:
         """Fresh parameters from the seed, the target equal to them, moments zero."""
         self._feed.settle()
-        self._online.to_inner(initial_parameters(self._network, self._seed), self._online.master)
+        self._online.pack(initial_parameters(self._network, self._seed), self._online.params)
         self._online.cast()
         self.update_target()
         self._optimizer.mean.zero_()
         self._optimizer.square.zero_()
         self._sums.zero_()
-        if self._feed.prioritised is not None:
-            self._feed.prioritised.tree.clear()
+        if self._feed.prioritized is not None:
+            self._feed.prioritized.tree.clear()
 
     @torch.inference_mode()
     def load(self, state: Mapping[str, NDArray[np.float32]]) -> None:
@@ -146,12 +146,12 @@ class Trainer:
         self._feed.settle()
         for name, vector in self._state().items():
             source = "online" if name == "target" and name not in state else name
-            self._online.to_inner(state[source], vector)
+            self._online.pack(state[source], vector)
         self._online.cast()
         self._target.cast()
         self._sums.zero_()
-        if self._feed.prioritised is not None:
-            self._feed.prioritised.tree.load(state[PRIORITIES])
+        if self._feed.prioritized is not None:
+            self._feed.prioritized.tree.load(state[PRIORITIES])
 
     @torch.inference_mode()
     def store(self, out: dict[str, NDArray[np.float32]]) -> None:
@@ -159,9 +159,9 @@ class Trainer:
         state = self._state()
         for name, vector in out.items():
             if name in state:
-                self._online.to_outer(state[name], vector)
-            elif self._feed.prioritised is not None:
-                self._feed.prioritised.tree.store(vector)
+                self._online.unpack(state[name], vector)
+            elif self._feed.prioritized is not None:
+                self._feed.prioritized.tree.store(vector)
 
     @torch.inference_mode()
     def online_into(self, out: NDArray[np.float32]) -> None:
@@ -171,14 +171,14 @@ class Trainer:
             NonFiniteError: they, or what the round computed so far, are not finite.
         """
         self.check()
-        self._online.to_outer(self._online.master, out)
+        self._online.unpack(self._online.params, out)
 
     @torch.inference_mode()
     def update_target(self) -> None:
         """The target network becomes the online one."""
         if self._done < self._planned:  # else no chunk that needs the old one is in preparation
             self._feed.settle()
-        self._target.master.copy_(self._online.master)
+        self._target.params.copy_(self._online.params)
         self._target.cast()
 
     @torch.inference_mode()
@@ -188,13 +188,13 @@ class Trainer:
         Returns:
             The number of updates of the round.
         """
-        self._planned = self._sizes.updates_in(round_)
+        self._planned = self._run_schedule.updates_in(round_)
         self._feed.begin(round_, window_end, self._planned)
         self._round, self._done = round_, 0
         self._sums.zero_()
         self._slices.clear()
         if self._planned:
-            self._optimizer.begin(self._sizes.updates_before(round_))
+            self._optimizer.begin(self._run_schedule.updates_before(round_))
         return self._planned
 
     @torch.inference_mode()
@@ -217,12 +217,12 @@ class Trainer:
             self._slices.popleft()
         return len(self._slices)
 
-    def foresee(self, round_: int, window_end: int) -> None:
+    def prefetch(self, round_: int, window_end: int) -> None:
         """Begin to draw what `begin_round` would draw with these arguments, beside other work; once is enough.
 
         Only when all updates of the present round were asked for, and all ticks before `window_end` are there.
         """
-        self._feed.foresee(round_, window_end)
+        self._feed.prefetch(round_, window_end)
 
     def settle(self) -> None:
         """Wait for all that was begun. A process that goes with work under way may leave the others hanging under MPS
@@ -247,7 +247,7 @@ class Trainer:
 
     def check(self) -> None:
         """Raise `NonFiniteError` unless all is finite. What is not stays so in the sums, so one look suffices."""
-        values = torch.cat([self._sums.sum(1), self._online.master.sum()[None]]).tolist()
+        values = torch.cat([self._sums.sum(1), self._online.params.sum()[None]]).tolist()
         if not np.isfinite(values).all():
             sums = dict(zip(("loss", "maximal Q", "gradient norm", "spread of Q", "parameters"), values, strict=True))
             raise NonFiniteError(
@@ -279,10 +279,10 @@ class Trainer:
         number, index = divmod(self._done - 1, self._feed.updates)
         part = slice(index * self._learn.batch_size, (index + 1) * self._learn.batch_size)
         chunk = self._feed.chunks[number % 2]
-        outer = {"gradient": self._optimizer.gradient, "parameters_after": self._online.master}
-        vectors = {name: np.zeros(parameters_of(self._network).count, np.float32) for name in outer}
-        for name, vector in outer.items():
-            self._online.to_outer(vector, vectors[name])
+        canonical = {"gradient": self._optimizer.gradient, "parameters_after": self._online.params}
+        vectors = {name: np.zeros(parameters_of(self._network).count, np.float32) for name in canonical}
+        for name, vector in canonical.items():
+            self._online.unpack(vector, vectors[name])
         return {
             "frames": frames_in(chunk.blocks[part].cpu()).contiguous().numpy(),
             "action": chunk.chosen[part].argmax(1).numpy(force=True),
@@ -295,14 +295,14 @@ class Trainer:
     def _state(self) -> dict[str, Tensor]:
         """The vectors of `STATE_NAMES`, in inner order."""
         optimizer = self._optimizer
-        vectors = (self._online.master, self._target.master, optimizer.mean, optimizer.square)
+        vectors = (self._online.params, self._target.params, optimizer.mean, optimizer.square)
         return dict(zip(STATE_NAMES, vectors, strict=True))
 
     def _capture(self) -> Graphs:
         """Graphs of the updates, by buffer, first and last update.
 
         What the passes before the captures do to parameters and sums (spectral norms of zeros are no numbers) is
-        overwritten by `initialise` or `load`.
+        overwritten by `initialize` or `load`.
         """
         graphs = Graphs(self._device)
         for buffer in range(len(self._feed.chunks)):
@@ -327,28 +327,28 @@ class Trainer:
         """Updates [first, last) of the chunk in a buffer."""
         for index in range(first, last):
             self._update(self._feed.chunks[buffer], index)
-        self._aside.settle()
+        self._side_stream.settle()
 
     def _update(self, chunk: Chunk, index: int) -> None:
         """One gradient update."""
         size, online = self._learn.batch_size, self._online
         part, noise = slice(index * size, (index + 1) * size), slice(index, index + 1)
-        beside = SideInputs.of(chunk.fractions[part], chunk.noise[noise])
-        past = online.forward(chunk.blocks[part], 0, beside, self._aside.settle, learns=True)
-        outputs = past.outputs.detach()
+        extra_inputs = ExtraInputs.of(chunk.fractions[part], chunk.noise[noise])
+        saved = online.forward(chunk.blocks[part], 0, extra_inputs, self._side_stream.settle, learns=True)
+        outputs = saved.outputs.detach()
         target = self._targets.of(chunk, part, noise)
-        learned = self._method.learn(outputs, chunk.chosen[part], target, beside.fractions)
-        if self._feed.prioritised is not None:
+        learned = self._method.learn(outputs, chunk.chosen[part], target, extra_inputs.fractions)
+        if self._feed.prioritized is not None:
             chunk.error[part].copy_(learned.priority)
             learned.gradient.mul_(chunk.importance[part][:, None, None])
         if self._optimizer.gradient_scale != 1.0:
             learned.gradient.mul_(self._optimizer.gradient_scale)
-        online.backward(past, learned.gradient, self._aside)
-        self._aside.settle()
+        online.backward(saved, learned.gradient, self._side_stream)
+        self._side_stream.settle()
         best = self._method.values(self._targets.unscaled(outputs)).amax(1)
         if index == 0:
             self._sums[2, 0].add_(self._optimizer.norm(), alpha=1.0 / (self._optimizer.gradient_scale * size))
             self._sums[3, 0].add_(best.std(correction=0))
-        self._optimizer.step(self._aside)
+        self._optimizer.step(self._side_stream)
         self._sums[0].add_(learned.loss)
         self._sums[1].add_(best)

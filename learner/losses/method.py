@@ -11,12 +11,12 @@ from torch import Tensor
 
 from learner.losses.distributional_loss import midpoints
 from learner.methods import method_names
-from shared.config.settings import Extend
+from shared.config.settings import Algorithm
 from shared.errors import ConfigError
 from shared.network_spec import Network
 
 
-class Successor(NamedTuple):
+class NextState(NamedTuple):
     """What follows n transitions, as the target network has it."""
 
     outputs: Tensor
@@ -31,13 +31,13 @@ class Successor(NamedTuple):
     """float32[n]: gamma^steps, or 0 where the return ended."""
 
 
-class Learned(NamedTuple):
+class LossOutput(NamedTuple):
     """What one batch gives."""
 
     loss: Tensor
     """float32[n]."""
     priority: Tensor
-    """float32[n]: how wrong each was, for prioritised replay."""
+    """float32[n]: how wrong each was, for prioritized replay."""
     gradient: Tensor
     """float32[n, actions, atoms]: of the sum of the losses by the outputs."""
 
@@ -49,16 +49,16 @@ class Method(ABC):
     """Fractions at which the return is learnt, the same number for both sides; 0: outputs have no fractions."""
     policy_samples = 0
     """Fractions whose mean is an action's value, evenly spaced."""
-    mixes = True
+    supports_soft_policy = True
     """Whether the outputs of several actions may be averaged, as a soft policy does."""
-    rescales = True
+    supports_value_rescaling = True
     """Whether outputs are returns, which may be learnt on another scale."""
     scalar = False
     """Whether a transition's target is one number."""
 
-    def __init__(self, network: Network, extend: Extend, device: torch.device) -> None:
+    def __init__(self, network: Network, algorithm: Algorithm, device: torch.device) -> None:
         """`network` is one whose outputs mean what this method says."""
-        self.network, self.extend, self.device = network, extend, device
+        self.network, self.algorithm, self.device = network, algorithm, device
 
     def policy_fractions(self, n: int, more: int = 0) -> Tensor:
         """Fractions float32[n, policy_samples + more] that choose actions, the same in every row, and room for more."""
@@ -72,24 +72,24 @@ class Method(ABC):
         """Q(s, .) float32[n, actions], on the scale that is learnt, of outputs [n, actions, atoms]."""
 
     @abstractmethod
-    def target(self, successor: Successor) -> Tensor:
+    def target(self, next_state: NextState) -> Tensor:
         """What the chosen outputs move to, float32[n] or [n, atoms]."""
 
     @abstractmethod
     def loss(self, chosen: Tensor, target: Tensor, fractions: Tensor | None) -> tuple[Tensor, Tensor]:
         """Loss and priority float32[n] each, of the chosen action's outputs [n, atoms] at fractions [n, atoms]."""
 
-    def learn(self, outputs: Tensor, action: Tensor, target: Tensor, fractions: Tensor | None) -> Learned:
+    def learn(self, outputs: Tensor, action: Tensor, target: Tensor, fractions: Tensor | None) -> LossOutput:
         """Loss, priority and gradient of outputs [n, actions, atoms], the action as a one-hot [n, actions]."""
         with torch.inference_mode(False), torch.enable_grad():
             leaf = outputs.detach().clone().requires_grad_()
             chosen = (leaf * action[:, :, None]).sum(1)
             loss, priority = self.loss(chosen, target.clone(), fractions)
             (gradient,) = torch.autograd.grad(loss.sum(), leaf)
-        return Learned(loss.detach(), priority.detach(), gradient)
+        return LossOutput(loss.detach(), priority.detach(), gradient)
 
 
-def method_of(network: Network, extend: Extend, device: torch.device) -> Method:
+def make_method(network: Network, algorithm: Algorithm, device: torch.device) -> Method:
     """The method of a network: `learner/methods/NAME.py`, with - as _.
 
     Raises:
@@ -100,9 +100,9 @@ def method_of(network: Network, extend: Extend, device: torch.device) -> Method:
     module = import_module(f"learner.methods.{network.method.replace('-', '_')}")
     method: type[Method] = module.METHOD
     for asked, may, flag in (
-        (extend.munchausen, method.mixes, "--munchausen"),
-        (extend.value_rescaling, method.rescales, "--value-rescaling"),
+        (algorithm.munchausen, method.supports_soft_policy, "--munchausen"),
+        (algorithm.value_rescaling, method.supports_value_rescaling, "--value-rescaling"),
     ):
         if asked and not may:
             raise ConfigError(f"{flag} makes no sense with --method {network.method} (docs/algorithms.md).")
-    return method(network, extend, device)
+    return method(network, algorithm, device)

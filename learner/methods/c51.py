@@ -7,9 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from learner.losses.distributional_loss import categorical_projection, cross_entropy, mean_of
-from learner.losses.method import Method, Successor
+from learner.losses.method import Method, NextState
 from learner.losses.scalar_loss import select
-from shared.config.settings import Extend
+from shared.config.settings import Algorithm
 from shared.network_spec import Network
 
 MOST_AT_ONCE = 1 << 24
@@ -19,22 +19,22 @@ MOST_AT_ONCE = 1 << 24
 class C51(Method):
     """Outputs are the logits of the atoms."""
 
-    mixes = rescales = False
+    supports_soft_policy = supports_value_rescaling = False
 
-    def __init__(self, network: Network, extend: Extend, device: torch.device) -> None:
-        super().__init__(network, extend, device)
+    def __init__(self, network: Network, algorithm: Algorithm, device: torch.device) -> None:
+        super().__init__(network, algorithm, device)
         self._support = torch.linspace(network.v_min, network.v_max, network.atoms, device=device)
 
     def values(self, outputs: Tensor) -> Tensor:
         """Sum of the atoms, each times its probability."""
         return mean_of(outputs.softmax(-1), self._support)
 
-    def target(self, successor: Successor) -> Tensor:
+    def target(self, next_state: NextState) -> Tensor:
         """The distribution of R + gamma z, projected on the atoms; float32[n, atoms]."""
-        following = select(successor.outputs.softmax(-1), successor.policy)
+        following = select(next_state.outputs.softmax(-1), next_state.policy)
         # By so many rows at once that the projection, Z^2 numbers a row, needs little memory.
         rows = max(1, MOST_AT_ONCE // len(self._support) ** 2)
-        parts = zip(following.split(rows), successor.reward.split(rows), successor.discount.split(rows), strict=True)
+        parts = zip(following.split(rows), next_state.reward.split(rows), next_state.discount.split(rows), strict=True)
         projected = [categorical_projection(*part, self._support) for part in parts]
         return projected[0] if len(projected) == 1 else torch.cat(projected)
 

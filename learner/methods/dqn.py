@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from learner.losses.method import Learned, Method, Successor
+from learner.losses.method import LossOutput, Method, NextState
 from learner.losses.scalar_loss import bellman_target, clipped_error
 
 
@@ -17,21 +17,21 @@ class Dqn(Method):
         """The outputs themselves."""
         return outputs[..., 0]
 
-    def target(self, successor: Successor) -> Tensor:
+    def target(self, next_state: NextState) -> Tensor:
         """y = R + gamma sum_a pi(a) (Q^(s', a) + bonus(a)); float32[n]."""
-        q = successor.outputs[..., 0] if successor.bonus is None else successor.outputs[..., 0] + successor.bonus
-        return bellman_target(successor.reward, successor.discount, (q * successor.policy).sum(1))
+        q = next_state.outputs[..., 0] if next_state.bonus is None else next_state.outputs[..., 0] + next_state.bonus
+        return bellman_target(next_state.reward, next_state.discount, (q * next_state.policy).sum(1))
 
     def loss(self, chosen: Tensor, target: Tensor, fractions: Tensor | None) -> tuple[Tensor, Tensor]:
         """Huber's, of width 1; the priority is |delta| (Schaul et al. 2016, section 3.3)."""
         return clipped_error(chosen[:, 0], target)[0], (chosen[:, 0] - target).abs()
 
-    def learn(self, outputs: Tensor, action: Tensor, target: Tensor, fractions: Tensor | None) -> Learned:
+    def learn(self, outputs: Tensor, action: Tensor, target: Tensor, fractions: Tensor | None) -> LossOutput:
         """As `Method.learn`, with the gradient written out."""
         chosen = (outputs[..., 0] * action).sum(1)
         loss, gradient = clipped_error(chosen, target)
-        error = (chosen - target).abs() if self.extend.prioritised else loss
-        return Learned(loss, error, (gradient[:, None] * action)[:, :, None])
+        error = (chosen - target).abs() if self.algorithm.prioritized else loss
+        return LossOutput(loss, error, (gradient[:, None] * action)[:, :, None])
 
 
 METHOD = Dqn

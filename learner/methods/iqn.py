@@ -10,16 +10,16 @@ from __future__ import annotations
 import torch
 
 from learner.methods.qr_dqn import Quantiles
-from shared.config.settings import Extend
+from shared.config.settings import Algorithm
 from shared.network_spec import Network
 
 
 class ImplicitQuantiles(Quantiles):
     """Outputs are returns at the quantiles asked for."""
 
-    def __init__(self, network: Network, extend: Extend, device: torch.device) -> None:
-        super().__init__(network, extend, device)
-        self.samples, self.policy_samples = extend.iqn_samples, network.fractions
+    def __init__(self, network: Network, algorithm: Algorithm, device: torch.device) -> None:
+        super().__init__(network, algorithm, device)
+        self.samples, self.policy_samples = algorithm.iqn_samples, network.fractions
 
 
 METHOD = ImplicitQuantiles

@@ -30,23 +30,23 @@ class ActingNoise:
     def of(self, tick: int, envs: NDArray[np.int64]) -> NDArray[np.float32]:
         """float32[n, count] for `envs` int64[n] in a tick."""
         generator = np.random.Generator(np.random.Philox(key=[bits(self._seed, Stream.NOISE), tick]))
-        sizes = generator.standard_normal(self._count, np.float32)
+        run_schedule = generator.standard_normal(self._count, np.float32)
         keys = np.array([bits(self._seed, Stream.NOISE_SIGNS, tick, env) for env in envs.tolist()], np.uint64)
         drawn = np.empty((len(envs), self._count), np.float32)
-        _signed(sizes, keys, drawn)
+        _signed(run_schedule, keys, drawn)
         return drawn
 
 
 @njit(cache=True, nogil=True)
-def _signed(sizes, keys, out):  # type: ignore[no-untyped-def]
-    """Write `sizes` with random signs, by SplitMix64 (Steele et al. 2014) for every row, begun at its key."""
+def _signed(run_schedule, keys, out):  # type: ignore[no-untyped-def]
+    """Write `run_schedule` with random signs, by SplitMix64 (Steele et al. 2014) for every row, begun at its key."""
     for i in range(keys.size):
         state, word = keys[i], np.uint64(0)
-        for j in range(sizes.size):
+        for j in range(run_schedule.size):
             if j % 64 == 0:
                 state += _STEP
                 word = (state ^ (state >> np.uint64(30))) * _FIRST
                 word = (word ^ (word >> np.uint64(27))) * _SECOND
                 word ^= word >> np.uint64(31)
-            out[i, j] = sizes[j] * (np.float32(1) - np.float32(2) * np.float32(word & np.uint64(1)))
+            out[i, j] = run_schedule[j] * (np.float32(1) - np.float32(2) * np.float32(word & np.uint64(1)))
             word >>= np.uint64(1)

@@ -1,6 +1,6 @@
 """Networks put together from parts, differentiated by PyTorch: residual, dueling, noisy, implicit.
 
-Parameters stand in the order of `shared.network_spec`. With bfloat16 the last layer of a stream and the normalisation
+Parameters stand in the order of `shared.network_spec`. With bfloat16 the last layer of a stream and the normalization
 of layers are computed in float32, from the master itself, as in plain networks.
 """
 
@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from learner.engine.device import dtype_of
-from learner.engine.host_transfer import Passage
-from learner.engine.side_stream import Aside
+from learner.engine.host_transfer import HostTransfer
+from learner.engine.side_stream import SideStream
 from learner.networks.fused import CELL, PIXEL, frames_in, network_input
 from learner.networks.linear import Affine, linear
-from learner.networks.model import SideInputs
+from learner.networks.model import ExtraInputs
 from learner.networks.pooling import max_pool
 from learner.replay.gather import BLOCK
 from shared.config.settings import STACK
@@ -47,11 +47,11 @@ class ModularModel:
         self.network = network
         self._dtype = dtype_of(precision)
         self._spec = parameters_of(network)
-        self._passage = Passage(self._spec.count, device)
+        self._passage = HostTransfer(self._spec.count, device)
         self._places, size = _places(self._spec)
-        self.master = torch.zeros(size, device=device)
-        self.shadow = self.master if self._dtype == torch.float32 else self.master.to(self._dtype)
-        masters, shadows = self._views(self.master), self._views(self.shadow)
+        self.params = torch.zeros(size, device=device)
+        self.params_bf16 = self.params if self._dtype == torch.float32 else self.params.to(self._dtype)
+        masters, shadows = self._views(self.params), self._views(self.params_bf16)
         self._leaves = {name: (masters if _in_float32(name) else shadows)[name].detach() for name in self._places}
         torso = [place.stop for name, place in self._places.items() if name.startswith(("conv", "block"))]
         self.cut = max(torso)
@@ -62,33 +62,33 @@ class ModularModel:
         # Where gradients go: those of linear layers by themselves, the others from PyTorch's way back.
         self._into: dict[str, Affine] = {}
         self._others: tuple[list[Tensor], list[Tensor]] = [], []
-        self._aside = Aside()
+        self._side_stream = SideStream()
         # What power iteration found, to be kept after the backward pass, which needs all parameters as they were.
         self._iterated: list[tuple[Tensor, Tensor]] = []
 
-    def to_inner(self, outer: NDArray[np.float32], inner: Tensor) -> None:
+    def pack(self, canonical: NDArray[np.float32], packed: Tensor) -> None:
         """See `Model`."""
-        views = self._views(inner)
-        inner.zero_()  # between parameters, too: a gradient that was not finite leaves no zeros there
-        for name, part in self._outer_parts(self._passage.to_device(outer)).items():
+        views = self._views(packed)
+        packed.zero_()  # between parameters, too: a gradient that was not finite leaves no zeros there
+        for name, part in self._outer_parts(self._passage.to_device(canonical)).items():
             views[name].copy_(part)
 
-    def to_outer(self, inner: Tensor, outer: NDArray[np.float32]) -> None:
+    def unpack(self, packed: Tensor, canonical: NDArray[np.float32]) -> None:
         """See `Model`."""
-        views, vector = self._views(inner), torch.empty(self._spec.count, device=inner.device)
+        views, vector = self._views(packed), torch.empty(self._spec.count, device=packed.device)
         for name, part in self._outer_parts(vector).items():
             part.copy_(views[name])
-        self._passage.to_host(vector, outer)
+        self._passage.to_host(vector, canonical)
 
-    def _outer_parts(self, outer: Tensor) -> dict[str, Tensor]:
+    def _outer_parts(self, canonical: Tensor) -> dict[str, Tensor]:
         """The parameters in a vector [P] in outer order, by name and in their shapes."""
-        parts = outer.split([math.prod(shape) for _, shape in self._spec.shapes])
+        parts = canonical.split([math.prod(shape) for _, shape in self._spec.shapes])
         return {name: part.view(shape) for (name, shape), part in zip(self._spec.shapes, parts, strict=True)}
 
     def cast(self) -> None:
         """See `Model`."""
-        if self.shadow is not self.master:
-            self.shadow.copy_(self.master)
+        if self.params_bf16 is not self.params:
+            self.params_bf16.copy_(self.params)
 
     def refresh(self) -> None:
         """See `Model`: nothing else follows from the master."""
@@ -106,23 +106,23 @@ class ModularModel:
         self,
         blocks: Tensor,
         first: int,
-        beside: SideInputs,
+        extra_inputs: ExtraInputs,
         settle: Callable[[], None] | None = None,
         *,
         learns: bool = False,
     ) -> Pass:
         """See `Model`."""
         if not learns:
-            return Pass(self._outputs(blocks, first, beside, settle, learns=False))
+            return Pass(self._outputs(blocks, first, extra_inputs, settle, learns=False))
         with torch.inference_mode(False), torch.enable_grad():
-            return Pass(self._outputs(blocks, first, beside, settle, learns=True))
+            return Pass(self._outputs(blocks, first, extra_inputs, settle, learns=True))
 
-    def backward(self, past: Pass, gradient: Tensor, aside: Aside) -> None:
+    def backward(self, saved: Pass, gradient: Tensor, side_stream: SideStream) -> None:
         """See `Model`."""
-        self._aside = aside
+        self._side_stream = side_stream
         others, into = self._others
         with torch.inference_mode(False):
-            gradients = torch.autograd.grad(past.outputs, others, gradient.clone())
+            gradients = torch.autograd.grad(saved.outputs, others, gradient.clone())
         torch._foreach_copy_(into, gradients)
         for u, found in self._iterated:
             u.copy_(found)
@@ -143,7 +143,7 @@ class ModularModel:
     # --- the parts
 
     def _outputs(
-        self, blocks: Tensor, first: int, beside: SideInputs, settle: Callable[[], None] | None, *, learns: bool
+        self, blocks: Tensor, first: int, extra_inputs: ExtraInputs, settle: Callable[[], None] | None, *, learns: bool
     ) -> Tensor:
         """float32[n, actions, atoms]."""
         if self.network.name in CONVOLUTIONS:
@@ -156,9 +156,9 @@ class ModularModel:
         features = x.flatten(1)
         if settle is not None:
             settle()
-        if beside.fractions is not None:
-            features = self._embedded(features, beside.fractions)
-        noise = self._noise_of(beside.noise, features)
+        if extra_inputs.fractions is not None:
+            features = self._embedded(features, extra_inputs.fractions)
+        noise = self._noise_of(extra_inputs.noise, features)
         value = self._stream("hidden", "value", features, noise)
         if not self.network.dueling:
             return value
@@ -179,13 +179,13 @@ class ModularModel:
 
         def layer(name: str, x: Tensor) -> Tensor:
             into = self._into.get(name) if torch.is_grad_enabled() else None
-            return linear(x, self._layers[name], into, lambda: self._aside)
+            return linear(x, self._layers[name], into, lambda: self._side_stream)
 
         y = layer(name, x)
         if noise is None:
             return y
-        inner, outer = noise
-        return y + outer.to(x.dtype) * layer(name + SIGMA, x * inner.to(x.dtype))
+        packed, canonical = noise
+        return y + canonical.to(x.dtype) * layer(name + SIGMA, x * packed.to(x.dtype))
 
     def _convolutions(self, x: Tensor) -> Tensor:
         for i, (out, kernel, stride) in enumerate(CONVOLUTIONS[self.network.name][0], start=1):

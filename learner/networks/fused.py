@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from learner.engine.device import dtype_of
-from learner.engine.host_transfer import Passage
-from learner.engine.side_stream import Aside
+from learner.engine.host_transfer import HostTransfer
+from learner.engine.side_stream import SideStream
 from learner.replay.gather import BLOCK, GRID
 from shared.config.settings import FRAME_SIDE, STACK
 from shared.network_spec import CONVOLUTIONS, Network, parameters_of
@@ -84,7 +84,7 @@ class _Way(NamedTuple):
     """For places of the inner order those of the outer one, int32[P]."""
     places: Tensor
     """For places of the outer order those of the inner one, int32[P]."""
-    passage: Passage
+    passage: HostTransfer
 
 
 class Architecture:
@@ -120,15 +120,15 @@ class Architecture:
             order.append(place.reshape(-1))
         return np.concatenate(order)
 
-    def to_inner(self, outer: NDArray[np.float32], inner: Tensor) -> None:
+    def pack(self, canonical: NDArray[np.float32], packed: Tensor) -> None:
         """Write parameters of the outer order into a vector of the inner one, float32[P] both."""
-        way = self._way(inner.device)
-        inner.copy_(way.passage.to_device(outer).index_select(0, way.order))
+        way = self._way(packed.device)
+        packed.copy_(way.passage.to_device(canonical).index_select(0, way.order))
 
-    def to_outer(self, inner: Tensor, outer: NDArray[np.float32]) -> None:
+    def unpack(self, packed: Tensor, canonical: NDArray[np.float32]) -> None:
         """Write parameters of the inner order into an array of the outer one, float32[P] both."""
-        way = self._way(inner.device)
-        way.passage.to_host(inner.index_select(0, way.places), outer)
+        way = self._way(packed.device)
+        way.passage.to_host(packed.index_select(0, way.places), canonical)
 
     def _way(self, device: torch.device) -> _Way:
         """The way between the orders, on a device: everybody waits while a GPU's parameters are published."""
@@ -136,7 +136,7 @@ class Architecture:
             places = np.empty(len(self._order), np.int32)
             places[self._order] = np.arange(len(places))
             order = torch.from_numpy(self._order.astype(np.int32))
-            passage = Passage(len(places), device)
+            passage = HostTransfer(len(places), device)
             self._on_device[device] = _Way(order.to(device), torch.from_numpy(places).to(device), passage)
         return self._on_device[device]
 
@@ -161,32 +161,32 @@ class Weights:
 
     Attributes:
         master: float32[P] in inner order; the truth.
-        shadow: the same in bfloat16[P]; with fp32 and tf32 it is `master` itself.
+        shadow: the same in bfloat16[P]; with fp32 and tf32 it is `params` itself.
     """
 
     def __init__(self, architecture: Architecture, device: torch.device, precision: str) -> None:
         self.architecture = architecture
         self.dtype = dtype_of(precision)
-        self.master = torch.zeros(architecture.spec.count, device=device)
-        self.shadow = self.master if self.dtype == torch.float32 else self.master.to(self.dtype)
-        masters, shadows = architecture.views(self.master), architecture.views(self.shadow)
+        self.params = torch.zeros(architecture.spec.count, device=device)
+        self.params_bf16 = self.params if self.dtype == torch.float32 else self.params.to(self.dtype)
+        masters, shadows = architecture.views(self.params), architecture.views(self.params_bf16)
         self._first_master, first_bias = masters.convolutions[0][0], shadows.convolutions[0][1]
         self._first = torch.zeros_like(self._first_master, dtype=self.dtype)
         self.layers = Views([(self._first, first_bias), *shadows.convolutions[1:]], shadows.hidden, masters.value)
 
     def cast(self) -> None:
         """Bring the shadow up to date with the master."""
-        if self.shadow is not self.master:
-            self.shadow.copy_(self.master)
+        if self.params_bf16 is not self.params:
+            self.params_bf16.copy_(self.params)
         self.scale_first()
 
     def scale_first(self) -> None:
         """Bring the first weights, which divide the pixels by 255, up to date with the master."""
         torch.mul(self._first_master, PIXEL, out=self._first)
 
-    def load(self, outer: NDArray[np.float32]) -> None:
+    def load(self, canonical: NDArray[np.float32]) -> None:
         """Take parameters float32[P] in outer order."""
-        self.architecture.to_inner(outer, self.master)
+        self.architecture.pack(canonical, self.params)
         self.cast()
 
 
@@ -217,7 +217,7 @@ def forward(weights: Weights, x: Tensor, settle: Callable[[], None] | None = Non
     return Pass(inputs, hidden, F.linear(hidden, *weights.layers.value).view(-1, network.actions, network.atoms))
 
 
-def backward(weights: Weights, past: Pass, gradient: Tensor, out: Views, aside: Aside) -> None:
+def backward(weights: Weights, saved: Pass, gradient: Tensor, out: Views, side_stream: SideStream) -> None:
     """Write the gradient of sum(gradient * outputs) by all parameters into the views of a flat vector.
 
     The way back through the layers is one chain; the gradients of the weights hang on it and are done aside, except
@@ -226,9 +226,9 @@ def backward(weights: Weights, past: Pass, gradient: Tensor, out: Views, aside: 
     Args:
         past: of the forward pass with the same weights.
         gradient: float32[n, actions, atoms].
-        out: views of a vector [P] of the weights' dtype; whole after `aside.settle()`.
+        out: views of a vector [P] of the weights' dtype; whole after `side_stream.settle()`.
     """
-    layers, hidden, features = weights.layers, past.hidden, _features(past.inputs[-1])
+    layers, hidden, features = weights.layers, saved.hidden, _features(saved.inputs[-1])
     last = gradient.view(len(gradient), -1)
     grad = _relu_backward(last @ layers.value[0], hidden).to(weights.dtype)
 
@@ -243,29 +243,29 @@ def backward(weights: Weights, past: Pass, gradient: Tensor, out: Views, aside: 
         torch.sum(grad, 0, out=out.hidden[1])
 
     def of_convolution(i: int, grad: Tensor) -> None:
-        _, weight, bias = _backward_of(weights, past, i, grad, inputs=False)
+        _, weight, bias = _backward_of(weights, saved, i, grad, inputs=False)
         if i:
             torch._foreach_copy_(out.convolutions[i], (weight, bias))
         else:
             torch.mul(weight, PIXEL, out=out.convolutions[0][0])
             out.convolutions[0][1].copy_(bias)
 
-    aside.do(partial(of_matrices, grad))
-    top = past.inputs[-1]
+    side_stream.do(partial(of_matrices, grad))
+    top = saved.inputs[-1]
     grad = (grad @ layers.hidden[0]).view(len(top), *top.shape[2:], top.shape[1]).permute(0, 3, 1, 2)
     for i in reversed(range(1, len(layers.convolutions))):
-        grad = _relu_backward(grad, past.inputs[i + 1])
-        aside.do(partial(of_convolution, i, grad))
-        grad, _, _ = _backward_of(weights, past, i, grad, inputs=True)
-    of_convolution(0, _relu_backward(grad, past.inputs[1]))  # nobody asks for the gradient of the pixels
+        grad = _relu_backward(grad, saved.inputs[i + 1])
+        side_stream.do(partial(of_convolution, i, grad))
+        grad, _, _ = _backward_of(weights, saved, i, grad, inputs=True)
+    of_convolution(0, _relu_backward(grad, saved.inputs[1]))  # nobody asks for the gradient of the pixels
 
 
-def _backward_of(weights: Weights, past: Pass, i: int, grad: Tensor, *, inputs: bool) -> tuple[Tensor, Tensor, Tensor]:
+def _backward_of(weights: Weights, saved: Pass, i: int, grad: Tensor, *, inputs: bool) -> tuple[Tensor, Tensor, Tensor]:
     """The gradient of convolution `i` by its inputs, or else that by its weight and bias, from that of its output."""
     stride = weights.architecture.strides[i]
     return _convolution_backward(
         grad,
-        past.inputs[i],
+        saved.inputs[i],
         weights.layers.convolutions[i][0],
         [grad.shape[1]],
         [stride, stride],

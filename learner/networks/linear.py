@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from learner.engine.side_stream import Aside
+from learner.engine.side_stream import SideStream
 
 
 class Affine(NamedTuple):
@@ -25,7 +25,7 @@ class Affine(NamedTuple):
     """[outputs]."""
 
 
-def linear(x: Tensor, layer: Affine, gradients: Affine | None, aside: Callable[[], Aside]) -> Tensor:
+def linear(x: Tensor, layer: Affine, gradients: Affine | None, side_stream: Callable[[], SideStream]) -> Tensor:
     """weight x + bias, [..., outputs] of x [..., inputs].
 
     Args:
@@ -35,15 +35,15 @@ def linear(x: Tensor, layer: Affine, gradients: Affine | None, aside: Callable[[
     """
     if gradients is None:
         return F.linear(x, *layer)
-    y: Tensor = _Linear.apply(x, layer, gradients, aside)
+    y: Tensor = _Linear.apply(x, layer, gradients, side_stream)
     return y
 
 
 class _Linear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, layer: Affine, gradients: Affine, aside: Callable[[], Aside]) -> Tensor:
+    def forward(ctx: Any, x: Tensor, layer: Affine, gradients: Affine, side_stream: Callable[[], SideStream]) -> Tensor:
         ctx.save_for_backward(x)
-        ctx.layer, ctx.gradients, ctx.aside = layer, gradients, aside
+        ctx.layer, ctx.gradients, ctx.side_stream = layer, gradients, side_stream
         return F.linear(x, *layer)
 
     @staticmethod
@@ -59,5 +59,5 @@ class _Linear(torch.autograd.Function):
                 into.weight.copy_(flat.t() @ inputs)
                 into.bias.copy_(flat.sum(0))
 
-        ctx.aside().do(of_parameters)
+        ctx.side_stream().do(of_parameters)
         return gradient @ ctx.layer.weight, None, None, None

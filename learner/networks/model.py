@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from learner.engine.side_stream import Aside
+from learner.engine.side_stream import SideStream
 from shared.network_spec import Network
 
 
-class SideInputs(NamedTuple):
+class ExtraInputs(NamedTuple):
     """What a network takes beside frames."""
 
     fractions: Tensor | None = None
@@ -22,7 +22,7 @@ class SideInputs(NamedTuple):
     """float32[g, k], normal: for noisy layers, a row for every n / g observations in turn; None: none."""
 
     @classmethod
-    def of(cls, fractions: Tensor, noise: Tensor) -> SideInputs:
+    def of(cls, fractions: Tensor, noise: Tensor) -> ExtraInputs:
         """What lies in buffers [n, N] and [g, k], which are empty where a network takes none."""
         return cls(fractions if fractions.shape[1] else None, noise if noise.shape[1] else None)
 
@@ -40,21 +40,21 @@ class Model(Protocol):
 
     Attributes:
         master: float32[Q] in an order of the model's own, Q >= P; the truth. What lies between parameters is 0.
-        shadow: the same in the arithmetic of the passes; in float32 it is `master` itself.
+        shadow: the same in the arithmetic of the passes; in float32 it is `params` itself.
         cut: parameters before this one are moved first (learner/engine/optimizer.py).
         noise: normal numbers that its noisy layers take at a time.
     """
 
     network: Network
-    master: Tensor
-    shadow: Tensor
+    params: Tensor
+    params_bf16: Tensor
     cut: int
     noise: int
 
-    def to_inner(self, outer: NDArray[np.float32], inner: Tensor) -> None:
+    def pack(self, canonical: NDArray[np.float32], packed: Tensor) -> None:
         """Write parameters in the order of `shared.network_spec` (float32[P]) into a vector in the model's own."""
 
-    def to_outer(self, inner: Tensor, outer: NDArray[np.float32]) -> None:
+    def unpack(self, packed: Tensor, canonical: NDArray[np.float32]) -> None:
         """The way back."""
 
     def cast(self) -> None:
@@ -67,7 +67,7 @@ class Model(Protocol):
         self,
         blocks: Tensor,
         first: int,
-        beside: SideInputs,
+        extra_inputs: ExtraInputs,
         settle: Callable[[], None] | None = None,
         *,
         learns: bool = False,
@@ -83,8 +83,8 @@ class Model(Protocol):
     def gradient_into(self, flat: Tensor) -> None:
         """From now on, have `backward` write into a vector [Q] of the shadow's dtype, in the model's own order."""
 
-    def backward(self, past: Any, gradient: Tensor, aside: Aside) -> None:
-        """Write the gradient of sum(gradient * outputs) by the parameters; whole after `aside.settle()`.
+    def backward(self, saved: Any, gradient: Tensor, side_stream: SideStream) -> None:
+        """Write the gradient of sum(gradient * outputs) by the parameters; whole after `side_stream.settle()`.
 
         Args:
             past: what was left by a pass that `learns`, with the same parameters.

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from learner.engine.initialization import initial_parameters
-from learner.engine.side_stream import Aside
+from learner.engine.side_stream import SideStream
 from learner.networks import fused as plain
 from learner.networks.autograd import ModularModel
-from learner.networks.model import Model, SideInputs
+from learner.networks.model import ExtraInputs, Model
 from learner.replay.gather import GRID
 from shared.config.settings import STACK
 from shared.errors import ConfigError
@@ -32,14 +32,14 @@ class PlainModel(plain.Weights):
         super().__init__(plain.Architecture(network), device, precision)
         self.network = network
         self.cut = self.architecture.convolution_parameters
-        self.to_inner, self.to_outer = self.architecture.to_inner, self.architecture.to_outer
+        self.pack, self.unpack = self.architecture.pack, self.architecture.unpack
         self.noise = 0
 
     def forward(
         self,
         blocks: Tensor,
         first: int,
-        beside: SideInputs,
+        extra_inputs: ExtraInputs,
         settle: Callable[[], None] | None = None,
         *,
         learns: bool = False,
@@ -55,12 +55,12 @@ class PlainModel(plain.Weights):
         """See `Model`."""
         self._gradient = self.architecture.views(flat)
 
-    def backward(self, past: plain.Pass, gradient: Tensor, aside: Aside) -> None:
+    def backward(self, saved: plain.Pass, gradient: Tensor, side_stream: SideStream) -> None:
         """See `Model`."""
-        plain.backward(self, past, gradient, self._gradient, aside)
+        plain.backward(self, saved, gradient, self._gradient, side_stream)
 
 
-def model_of(network: Network, device: torch.device, precision: str) -> Model:
+def make_model(network: Network, device: torch.device, precision: str) -> Model:
     """The model of a network, with parameters that are still to be set."""
     return PlainModel(network, device, precision) if network.plain else ModularModel(network, device, precision)
 
@@ -114,17 +114,17 @@ def _numbers(
     gradient: Tensor | None,
 ) -> list[NDArray[np.float32]]:
     """The first outputs of a fresh network, and where there is a gradient of its outputs that by each parameter."""
-    model = model_of(network, device, precision)
-    model.to_inner(initial_parameters(network, 0), model.master)
+    model = make_model(network, device, precision)
+    model.pack(initial_parameters(network, 0), model.params)
     model.cast()
-    beside = SideInputs(None if fractions is None else fractions.to(device))
+    extra_inputs = ExtraInputs(None if fractions is None else fractions.to(device))
     if gradient is None:
         with torch.no_grad():
-            return [model.forward(pixels.to(device), 0, beside).outputs[:CHECKED_ROWS].numpy(force=True)]
-    vector, outer = torch.zeros_like(model.shadow), np.zeros(parameters_of(network).count, np.float32)
+            return [model.forward(pixels.to(device), 0, extra_inputs).outputs[:CHECKED_ROWS].numpy(force=True)]
+    vector, canonical = torch.zeros_like(model.params_bf16), np.zeros(parameters_of(network).count, np.float32)
     model.gradient_into(vector)
-    past = model.forward(pixels.to(device), 0, beside, learns=True)
-    model.backward(past, gradient.to(device), Aside())
-    model.to_outer(vector.float(), outer)
-    outputs = past.outputs.detach()[:CHECKED_ROWS].numpy(force=True)
-    return [outputs, *parameters_of(network).split(outer).values()]
+    saved = model.forward(pixels.to(device), 0, extra_inputs, learns=True)
+    model.backward(saved, gradient.to(device), SideStream())
+    model.unpack(vector.float(), canonical)
+    outputs = saved.outputs.detach()[:CHECKED_ROWS].numpy(force=True)
+    return [outputs, *parameters_of(network).split(canonical).values()]

@@ -7,14 +7,14 @@ import torch
 from numpy.typing import NDArray
 
 from learner.engine.prefetcher import Graphs
-from learner.losses.method import method_of
+from learner.losses.method import make_method
 from learner.losses.scalar_loss import unrescale
 from learner.networks.acting_noise import ActingNoise
 from learner.networks.fused import CELL
-from learner.networks.model import SideInputs
-from learner.networks.models import check_arithmetic, model_of
+from learner.networks.model import ExtraInputs
+from learner.networks.models import check_arithmetic, make_model
 from learner.replay.gather import BLOCK, GRID, select_to
-from shared.config.settings import FRAME_SIDE, STACK, Extend
+from shared.config.settings import FRAME_SIDE, STACK, Algorithm
 from shared.network_spec import RESCALING, Network
 
 
@@ -43,8 +43,8 @@ class Policy:
                 else's process makes none.
         """
         check_arithmetic(network, device, precision, batch, learns=False)
-        self._model = model_of(network, device, precision)
-        self._method = method_of(network, Extend(), device)
+        self._model = make_model(network, device, precision)
+        self._method = make_method(network, Algorithm(), device)
         self._rescaled = network.rescaled
         self._fractions = self._method.policy_fractions(batch)
         self._acting_noise: ActingNoise | None = None
@@ -66,7 +66,7 @@ class Policy:
     @torch.inference_mode()
     def load(self, flat: NDArray[np.float32]) -> None:
         """Take a new version of the parameters, float32[P] in the order of `shared.network_spec`."""
-        self._model.to_inner(flat, self._model.master)
+        self._model.pack(flat, self._model.params)
         self._model.cast()
 
     def rehearse(self) -> None:
@@ -127,7 +127,7 @@ class Policy:
         if self._blocks is not self._host:
             self._blocks.copy_(self._host, non_blocking=True)
             self._noise.copy_(self._drawn, non_blocking=True)
-        outputs = self._model.forward(self._blocks, 0, SideInputs.of(self._fractions, self._noise)).outputs
+        outputs = self._model.forward(self._blocks, 0, ExtraInputs.of(self._fractions, self._noise)).outputs
         if self._rescaled:
             outputs = unrescale(outputs, RESCALING)
         self._values.copy_(self._method.values(outputs), non_blocking=True)

@@ -28,17 +28,17 @@ class Chunk(NamedTuple):
     """float32[n]: the return of the steps."""
     discount: Tensor
     """float32[n]; 0 where the return ends."""
-    successor: Tensor
+    next_state: Tensor
     """float32[n, actions, atoms]: what the target network says of s', where the online one chooses the action."""
     y: Tensor
     """float32[n] or [n, atoms]: what the updates move to."""
     fractions: Tensor
     """float32[n, N]: quantile fractions of the online network."""
-    successor_fractions: Tensor
+    next_fractions: Tensor
     """float32[n, K + N]: those of the target network; the first K choose its action."""
     noise: Tensor
     """float32[u, k], normal: of the online network, a row an update."""
-    successor_noise: Tensor
+    next_noise: Tensor
     """float32[u, k], normal: of the target network."""
     importance: Tensor
     """float32[n]: weights of the losses."""
@@ -50,7 +50,7 @@ class Chunk(NamedTuple):
     @classmethod
     def of(cls, updates: int, batch: int, *, model: Model, method: Method, n_step: int, device: torch.device) -> Chunk:
         """Empty buffers for `updates` updates; the fractions that choose are in place."""
-        n, network, extend = updates * batch, model.network, method.extend
+        n, network, algorithm = updates * batch, model.network, method.algorithm
         atoms = method.samples or network.atoms
 
         def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -61,15 +61,15 @@ class Chunk(NamedTuple):
             chosen=zeros(n, network.actions),
             reward=zeros(n),
             discount=zeros(n),
-            successor=zeros(n if extend.double else 0, network.actions, atoms),
+            next_state=zeros(n if algorithm.double else 0, network.actions, atoms),
             y=zeros(n) if method.scalar else zeros(n, atoms),
             fractions=zeros(n, method.samples),
-            successor_fractions=method.policy_fractions(n, method.samples),
+            next_fractions=method.policy_fractions(n, method.samples),
             noise=zeros(updates, model.noise),
-            successor_noise=zeros(updates, model.noise),
-            importance=zeros(n if extend.prioritised else 0),
-            error=zeros(n if extend.prioritised else 0),
-            places=torch.zeros(n if extend.prioritised else 0, dtype=torch.int64),
+            next_noise=zeros(updates, model.noise),
+            importance=zeros(n if algorithm.prioritized else 0),
+            error=zeros(n if algorithm.prioritized else 0),
+            places=torch.zeros(n if algorithm.prioritized else 0, dtype=torch.int64),
         )
 
     def put(self, batch: Batch, actions: Tensor) -> None:
@@ -82,8 +82,8 @@ class Chunk(NamedTuple):
     def draw(self, seed: int, round_: int, number: int) -> None:
         """Fractions and noise of chunk `number` of a round: a function of the three alone, by Philox counters."""
         for stream, buffer, other in (
-            (Stream.FRACTIONS, self.fractions, self.successor_fractions),
-            (Stream.NOISE, self.noise, self.successor_noise),
+            (Stream.FRACTIONS, self.fractions, self.next_fractions),
+            (Stream.NOISE, self.noise, self.next_noise),
         ):
             if not buffer.numel():
                 continue

@@ -7,15 +7,15 @@ from functools import partial
 import torch
 
 from learner.engine.host_transfer import upload
-from learner.engine.prefetcher import Ahead, Graphs
+from learner.engine.prefetcher import Graphs, Prefetcher
 from learner.losses.method import Method
 from learner.losses.td_targets import Targets
 from learner.networks.model import Model
 from learner.replay.chunk import Chunk
-from learner.replay.prioritized import Prioritised
+from learner.replay.prioritized import Prioritized
 from learner.replay.sampling import Batch, DeviceFrames, Frames, HostFrames, Replay
-from shared.config.run_schedule import Sizes
-from shared.config.settings import Extend, Learn
+from shared.config.run_schedule import RunSchedule
+from shared.config.settings import Algorithm, Learn
 from shared.errors import ConfigError
 from shared.memory.ring import Ring
 
@@ -39,9 +39,9 @@ class Feed:
         self,
         ring: Ring,
         *,
-        sizes: Sizes,
+        run_schedule: RunSchedule,
         learn: Learn,
-        extend: Extend,
+        algorithm: Algorithm,
         seed: int,
         device: torch.device,
         replay_on: str,
@@ -54,7 +54,7 @@ class Feed:
         Raises:
             ConfigError: the replay does not fit where it was asked for.
         """
-        self._sizes, self._seed, self._device, self._batch = sizes, seed, device, learn.batch_size
+        self._run_schedule, self._seed, self._device, self._batch = run_schedule, seed, device, learn.batch_size
         self._targets = targets
         self._frames = _frames(ring, device, replay_on)
         self.device_bytes = DeviceFrames.nbytes(ring) if self._frames.device.type == "cuda" else 0
@@ -66,22 +66,28 @@ class Feed:
             seed=seed,
             clip=learn.clip_rewards,
         )
-        self.updates = min(CHUNK_UPDATES, -(-sizes.round_steps // learn.train_every))
-        like = partial(Chunk.of, model=model, method=method, n_step=sizes.n_step, device=device)
+        self.updates = min(CHUNK_UPDATES, -(-run_schedule.round_steps // learn.train_every))
+        like = partial(Chunk.of, model=model, method=method, n_step=run_schedule.n_step, device=device)
         self.chunks = [like(self.updates, learn.batch_size) for _ in range(2)]
-        self.prioritised: Prioritised | None = None
-        if extend.prioritised:
-            self.prioritised = Prioritised(
-                ring, self._replay, self._frames, extend=extend, updates=self.updates, batch=learn.batch_size, seed=seed
+        self.prioritized: Prioritized | None = None
+        if algorithm.prioritized:
+            self.prioritized = Prioritized(
+                ring,
+                self._replay,
+                self._frames,
+                algorithm=algorithm,
+                updates=self.updates,
+                batch=learn.batch_size,
+                seed=seed,
             )
         self._actions = torch.arange(model.network.actions, device=device)
-        self._ahead = Ahead(device)
+        self._ahead = Prefetcher(device)
         self._plan: Batch | None = None
-        self._asked: tuple[int, int] | None = None  # the round that is foreseen, and the end of its window
-        self._foreseen: tuple[int, int, Batch] | None = None
+        self._asked: tuple[int, int] | None = None  # the round that is prefetched, and the end of its window
+        self._prefetched: tuple[int, int, Batch] | None = None
         self._round = self._planned = 0
         self._loaded = -1
-        self._taught = 0  # chunks of the round whose errors the priorities know
+        self._chunks_updated = 0  # chunks of the round whose errors the priorities know
         self._graphs: Graphs | None = None
 
     def capture(self) -> None:
@@ -93,32 +99,32 @@ class Feed:
     def begin(self, round_: int, window_end: int, updates: int) -> None:
         """Begin a round of `updates` updates, drawn from ticks before `window_end`."""
         self.settle()
-        self._round, self._planned, self._loaded, self._taught = round_, updates, -1, 0
+        self._round, self._planned, self._loaded, self._chunks_updated = round_, updates, -1, 0
         self._asked = None
         if not updates:
             return
-        if self.prioritised is not None:
-            self.prioritised.begin(round_, window_end)
+        if self.prioritized is not None:
+            self.prioritized.begin(round_, window_end)
             return
-        if self._foreseen is None or self._foreseen[:2] != (round_, window_end):
-            self._foresee(round_, window_end)
-        assert self._foreseen is not None, "it was just drawn"
-        self._plan = self._foreseen[2]
+        if self._prefetched is None or self._prefetched[:2] != (round_, window_end):
+            self._prefetch(round_, window_end)
+        assert self._prefetched is not None, "it was just drawn"
+        self._plan = self._prefetched[2]
 
-    def foresee(self, round_: int, window_end: int) -> None:
+    def prefetch(self, round_: int, window_end: int) -> None:
         """Begin to draw what `begin` would draw, beside what the GPU still has to do.
 
-        What is drawn by priorities cannot be foreseen, but its frames can be brought.
+        What is drawn by priorities cannot be prefetched, but its frames can be brought.
         """
         if self._asked == (round_, window_end):
             return
         self._asked = round_, window_end
         # Nothing that the updates under way touch: frames are read here alone, and those of the coming round have
         # places of their own.
-        if self.prioritised is not None:
-            work = partial(self.prioritised.foresee, window_end)
+        if self.prioritized is not None:
+            work = partial(self.prioritized.prefetch, window_end)
         else:
-            work = partial(self._foresee, round_, window_end)
+            work = partial(self._prefetch, round_, window_end)
         self._ahead.begin(work, after_all=False)
 
     def load(self, number: int) -> Chunk:
@@ -134,25 +140,25 @@ class Feed:
 
     def finish(self, done: int) -> None:
         """After `done` updates of the round: let the priorities know all that these taught."""
-        if self.prioritised is None:
+        if self.prioritized is None:
             return
         self.settle()
         whole, rest = divmod(done, self.updates)
-        self._teach(whole)
+        self._update_priorities(whole)
         if rest:
             n, last = rest * self._batch, self.chunks[whole % 2]
-            self.prioritised.learn(last.places[:n], last.error[:n])
+            self.prioritized.learn(last.places[:n], last.error[:n])
 
     def settle(self) -> None:
         """Let what was begun ahead come to its end."""
         self._ahead.settle()
 
-    def _foresee(self, round_: int, window_end: int) -> None:
+    def _prefetch(self, round_: int, window_end: int) -> None:
         """Draw the transitions of a round, and bring them to where they are read."""
-        updates = self._sizes.updates_in(round_)
+        updates = self._run_schedule.updates_in(round_)
         padded = -(-updates // self.updates) * self.updates
         plan = self._replay.plan(round_, window_end, updates, padded)
-        self._foreseen = (round_, window_end, self._upload(plan))
+        self._prefetched = (round_, window_end, self._upload(plan))
 
     def _upload(self, batch: Batch) -> Batch:
         """Bring transitions to where they are read."""
@@ -162,9 +168,9 @@ class Feed:
     def _prepare(self, number: int) -> None:
         """In the second thread: draw and gather a chunk, and ask the target network about it."""
         chunk = self.chunks[number % 2]
-        if self.prioritised is not None:
-            self._teach(number - 1)
-            batch = self._upload(self.prioritised.draw(number, chunk.places, chunk.importance))
+        if self.prioritized is not None:
+            self._update_priorities(number - 1)
+            batch = self._upload(self.prioritized.draw(number, chunk.places, chunk.importance))
         else:
             assert self._plan is not None, "a round was begun"
             n = self.updates * self._batch
@@ -177,13 +183,13 @@ class Feed:
         else:
             self._graphs.replay(number % 2)
 
-    def _teach(self, end: int) -> None:
+    def _update_priorities(self, end: int) -> None:
         """Tell the priorities what the chunks before `end`, all their updates done, taught."""
-        assert self.prioritised is not None
-        for number in range(self._taught, end):
+        assert self.prioritized is not None
+        for number in range(self._chunks_updated, end):
             chunk = self.chunks[number % 2]
-            self.prioritised.learn(chunk.places, chunk.error)
-        self._taught = max(self._taught, end)
+            self.prioritized.learn(chunk.places, chunk.error)
+        self._chunks_updated = max(self._chunks_updated, end)
 
 
 def _frames(ring: Ring, device: torch.device, replay_on: str) -> Frames:

@@ -1,4 +1,4 @@
-"""Proportional prioritised replay (Schaul et al. 2016, section 3.3): place i is drawn with P(i) = p_i^alpha / sum.
+"""Proportional prioritized replay (Schaul et al. 2016, section 3.3): place i is drawn with P(i) = p_i^alpha / sum.
 
 A place is a transition of the window: `(tick % window_ticks) * envs + env`. Its *weight* p^alpha is kept in fixed
 point, a whole number of `QUANTUM`, and so are all sums. Whole numbers add up the same in any order and lose nothing:
@@ -12,7 +12,7 @@ from, and a chunk is drawn in far less time than it takes to learn from it. So a
 Parents are recomputed from their children, never adjusted, and of a place named twice the last value stays. A place of
 weight 0 (empty, or not to be sampled) is never drawn, and only `admit` gives it weight.
 
-The sums are levels of one flat vector: the leaves, then sums of as many neighbours as the fan-out says, up to the
+The sums are levels of one flat vector: the leaves, then sums of as many neighbors as the fan-out says, up to the
 total. Each level but the total is padded with zeros to a multiple of the fan-out.
 """
 
@@ -37,7 +37,7 @@ class Priorities:
     """
 
     def __init__(self, *, window_ticks: int, envs: int, alpha: float) -> None:
-        """See `Extend.priority_exponent` for alpha.
+        """See `Algorithm.priority_exponent` for alpha.
 
         Raises:
             ValueError: alpha is negative or not finite, or there are too many places.

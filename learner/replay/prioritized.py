@@ -1,4 +1,4 @@
-"""Prioritised replay in the rounds: which transitions the next chunk learns from, and what it taught.
+"""Prioritized replay in the rounds: which transitions the next chunk learns from, and what it taught.
 
 A chunk is drawn while the one before it is still being learnt from, so the errors of a chunk count from the second
 chunk after it on; Ape-X's learner draws its batches ahead, too. New ticks enter when a round begins.
@@ -14,24 +14,26 @@ from learner.engine.host_transfer import upload
 from learner.losses.scalar_loss import importance_weights
 from learner.replay.priorities import Priorities
 from learner.replay.sampling import Batch, Frames, Replay, draw_uniform
-from shared.config.run_schedule import Sizes
-from shared.config.settings import Extend
-from shared.errors import Unmendable
+from shared.config.run_schedule import RunSchedule
+from shared.config.settings import Algorithm
+from shared.errors import FatalError
 from shared.memory.ring import Ring
 
 
-class Prioritised:
+class Prioritized:
     """The tree of priorities, and batches drawn from it."""
 
     def __init__(
-        self, ring: Ring, replay: Replay, frames: Frames, *, extend: Extend, updates: int, batch: int, seed: int
+        self, ring: Ring, replay: Replay, frames: Frames, *, algorithm: Algorithm, updates: int, batch: int, seed: int
     ) -> None:
         """`updates` of `batch` transitions each are drawn at a time."""
-        self._sizes: Sizes = ring.sizes
+        self._run_schedule: RunSchedule = ring.run_schedule
         self._replay, self._frames = replay, frames
-        self._extend, self._shape, self._seed = extend, (updates, batch), seed
+        self._extend, self._shape, self._seed = algorithm, (updates, batch), seed
         self.tree = Priorities(
-            window_ticks=ring.sizes.priority_ticks, envs=ring.sizes.envs, alpha=extend.priority_exponent
+            window_ticks=ring.run_schedule.priority_ticks,
+            envs=ring.run_schedule.envs,
+            alpha=algorithm.priority_exponent,
         )
         self._round = self._window_end = 0
         self._beta = 0.0
@@ -42,24 +44,24 @@ class Prioritised:
         Raises:
             ValueError: the window holds no transition.
         """
-        sizes, tree = self._sizes, self.tree
+        run_schedule, tree = self._run_schedule, self.tree
         first, end = self._replay.starts.samplable(window_end)
         last = round_ - 1
-        while last > sizes.first_learning_round and not sizes.updates_in(last):
+        while last > run_schedule.first_learning_round and not run_schedule.updates_in(last):
             last -= 1
-        former = end - (round_ - last) * sizes.round_ticks
+        former = end - (round_ - last) * run_schedule.round_ticks
         new = first if tree.empty else max(first, former)
         tree.admit(new, self._replay.starts.acted(new, end))
-        oldest = max(0, window_end - sizes.window_ticks)
+        oldest = max(0, window_end - run_schedule.window_ticks)
         tree.forget(oldest, first - oldest)
         tree.forget(end, window_end - end)
         if tree.empty:
             raise ValueError(f"The window that ends at tick {window_end} holds no transition to sample.")
         self._frames.advance(window_end)
         self._round, self._window_end = round_, window_end
-        self._beta = self._extend.importance_at(round_ * sizes.round_steps)
+        self._beta = self._extend.importance_at(round_ * run_schedule.round_steps)
 
-    def foresee(self, window_end: int) -> None:
+    def prefetch(self, window_end: int) -> None:
         """Bring the frames of a coming window, whose transitions are not drawn yet, to where they are read."""
         self._frames.advance(window_end)
 
@@ -82,7 +84,7 @@ class Prioritised:
         Errors that are not finite teach nothing: the loss is not finite either, and ends the round.
 
         Raises:
-            Unmendable: one is negative, which only a method's own mistake can be.
+            FatalError: one is negative, which only a method's own mistake can be.
         """
         errors = error.cpu().numpy()  # not numpy(force=True), which holds Python's lock while it waits
         if not np.isfinite(errors).all():
@@ -90,4 +92,4 @@ class Prioritised:
         try:
             self.tree.update(places.numpy(), errors)
         except ValueError as wrong:
-            raise Unmendable(f"The method's loss gives an invalid priority. {wrong}") from wrong
+            raise FatalError(f"The method's loss gives an invalid priority. {wrong}") from wrong

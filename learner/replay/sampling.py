@@ -42,9 +42,9 @@ class Starts:
 
     def __init__(self, ring: Ring) -> None:
         self._valid = ring.field["valid"]
-        self._envs = ring.sizes.envs
-        self._window_ticks = ring.sizes.window_ticks
-        self._n_step = ring.sizes.n_step
+        self._envs = ring.run_schedule.envs
+        self._window_ticks = ring.run_schedule.window_ticks
+        self._n_step = ring.run_schedule.n_step
         self._ids = np.empty(2 * self._window_ticks * self._envs, np.int64)
         self._head = self._tail = self._end = 0
 
@@ -166,27 +166,27 @@ class DeviceFrames:
     """
 
     def __init__(self, ring: Ring, device: torch.device) -> None:
-        sizes = ring.sizes
+        run_schedule = ring.run_schedule
         self.device = device
         self._ring = ring.field["frame"]
-        self._lane_envs = sizes.lane_envs
-        self._window = sizes.window_ticks
+        self._lane_envs = run_schedule.lane_envs
+        self._window = run_schedule.window_ticks
         self._ticks = self._ticks_of(ring)
-        shape = (sizes.lanes, self._ticks, sizes.lane_envs, FRAME_SIDE, FRAME_SIDE)
+        shape = (run_schedule.lanes, self._ticks, run_schedule.lane_envs, FRAME_SIDE, FRAME_SIDE)
         self._frames = torch.zeros(shape, dtype=torch.uint8, device=device)
-        per_tick = sizes.lane_envs * FRAME_SIDE * FRAME_SIDE
-        staged = max(1, min(STAGING_BYTES // per_tick, sizes.round_ticks + 1))
+        per_tick = run_schedule.lane_envs * FRAME_SIDE * FRAME_SIDE
+        staged = max(1, min(STAGING_BYTES // per_tick, run_schedule.round_ticks + 1))
         self._staging = [Pinned((staged, *shape[2:]), device) for _ in range(2)]
         self._end = 0  # frames of ticks before this one are here
 
     @staticmethod
     def _ticks_of(ring: Ring) -> int:
-        return ring.sizes.window_ticks + ring.sizes.round_ticks + 1
+        return ring.run_schedule.window_ticks + ring.run_schedule.round_ticks + 1
 
     @classmethod
     def nbytes(cls, ring: Ring) -> int:
         """Device memory that the copy takes."""
-        return cls._ticks_of(ring) * ring.sizes.envs * FRAME_SIDE * FRAME_SIDE
+        return cls._ticks_of(ring) * ring.run_schedule.envs * FRAME_SIDE * FRAME_SIDE
 
     def advance(self, window_end: int) -> None:
         """Copy the ticks up to and including `window_end` that are not here yet, without waiting for the copies."""
@@ -252,12 +252,12 @@ class Replay:
             raise ValueError(f"The window that ends at tick {window_end} holds no transition to sample.")
         self._frames.advance(window_end)
         ids = starts[draw(len(starts), updates, self._batch, self._seed, round_)]
-        tick, env = np.divmod(np.resize(ids, (padded, self._batch)).reshape(-1), self._ring.sizes.envs)
+        tick, env = np.divmod(np.resize(ids, (padded, self._batch)).reshape(-1), self._ring.run_schedule.envs)
         return self.transitions(tick, env)
 
     def transitions(self, tick: NDArray[np.int64], env: NDArray[np.int64]) -> Batch:
         """Transitions that begin with tick `tick` of env `env`, int64[n] both, on the CPU."""
-        flat, steps = self._ring.flat, self._ring.sizes.n_step
+        flat, steps = self._ring.flat, self._ring.run_schedule.n_step
         now = self._ring.rows(env[:, None], tick[:, None] + np.arange(steps))
         # A tick that ended more than once ended by the stronger word: a terminal state, or a lost life that counts.
         ends = np.where(flat["truncated"][now] != 0, End.TRUNCATED, End.NONE)

@@ -25,7 +25,7 @@ def draw(sums, offsets, uniform, targets, places, probability):  # type: ignore[
     """See `Priorities.sample`; the last three are written.
 
     Level by level, so that the CPU fetches the nodes of many draws at once, and without branches, since which child it
-    is cannot be foreseen.
+    is cannot be prefetched.
     """
     count, batch = uniform.shape
     total = sums[-1]
@@ -74,7 +74,7 @@ def set_weights(sums, offsets, places, weights, maximum):  # type: ignore[no-unt
         former = -1
         for i in range(places.size):
             node = places[i] >> (BITS * level)
-            if node != former:  # neighbours in a batch often share parents: it is drawn in order
+            if node != former:  # neighbors in a batch often share parents: it is drawn in order
                 _recompute(sums, offsets, level, node)
             former = node
 

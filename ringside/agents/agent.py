@@ -149,14 +149,14 @@ def evaluation_of(
 
     `eval_steps`: the steps that the episodes were to fill; None: a number of episodes was played.
     """
-    from ringside.recording.episode_scores import summarise
+    from ringside.recording.episode_scores import summarize
     from ringside.recording.reference_scores import SOURCE
     from shared.machine import facts
 
     return {
         "game": weights.game,
         "protocol": weights.protocol,
-        **asdict(summarise(weights.game, returns)),
+        **asdict(summarize(weights.game, returns)),
         "human_normalised_source": SOURCE,
         "returns": list(returns),
         "steps": steps,

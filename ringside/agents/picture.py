@@ -1,6 +1,6 @@
 """One picture of an episode: the screen, in whole multiples of its own pixels, and what the agent makes of it beside.
 
-The colours are of Okabe & Ito's palette, which the colour-blind tell apart; and what they say is also said by a mark.
+The colors are of Okabe & Ito's palette, which the color-blind tell apart; and what they say is also said by a mark.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
 
 
 def _even(length: float) -> int:
-    """Rounded up to an even number: videos halve the resolution of colour."""
+    """Rounded up to an even number: videos halve the resolution of color."""
     return math.ceil(length / 2) * 2
 
 
@@ -108,18 +108,18 @@ class Painter:
         fractions = self._range.fractions(scene.episode, scene.values) if scene.values else [0.0] * rows
         for i, (name, fraction) in enumerate(zip(scene.actions, fractions, strict=True)):
             y, played = top + i * row, i == scene.action
-            colour = CHOSEN if played else BAR
+            color = CHOSEN if played else BAR
             if played:
                 draw.polygon(
-                    [(left - size * 0.55, y + 2), (left - 2, y + size * 0.6), (left - size * 0.55, y + size)], colour
+                    [(left - size * 0.55, y + 2), (left - 2, y + size * 0.6), (left - size * 0.55, y + size)], color
                 )
-            draw.text((left + 2, y), name, colour if played else TEXT, _font(size))
+            draw.text((left + 2, y), name, color if played else TEXT, _font(size))
             if scene.values:
-                draw.text((right, y), f"{scene.values[i]:.3f}", colour if played else TEXT, _font(size), anchor="ra")
+                draw.text((right, y), f"{scene.values[i]:.3f}", color if played else TEXT, _font(size), anchor="ra")
                 below = y + row - bar - max(1, row * 0.12)
                 draw.rectangle((left + 2, below, right, below + bar), TRACK)
                 draw.rectangle(
-                    (left + 2, below, left + 2 + (right - left - 2) * max(fraction, 0.01), below + bar), colour
+                    (left + 2, below, left + 2 + (right - left - 2) * max(fraction, 0.01), below + bar), color
                 )
 
 
@@ -156,8 +156,8 @@ class Montage:
         label = Image.new("RGB", (width, self._tile[0] - self._screen_height), GROUND)
         draw = ImageDraw.Draw(label)
         draw.text((2, 1), f"{scene.episode}", DIM, _font(self._letter))
-        told, colour = f"{scene.total:,.10g}" + " end" * scene.over, CHOSEN if scene.over else TEXT
-        draw.text((width - 2, 1), told, colour, _font(self._letter), anchor="ra")
+        told, color = f"{scene.total:,.10g}" + " end" * scene.over, CHOSEN if scene.over else TEXT
+        draw.text((width - 2, 1), told, color, _font(self._letter), anchor="ra")
         return np.asarray(label)
 
     @property

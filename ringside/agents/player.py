@@ -21,17 +21,17 @@ from ringside.agents.agent import ROWS, EvaluationPolicy
 from ringside.agents.scene import Canvas, Scene
 from shared.config.protocols import PROTOCOLS, EvalRules
 from shared.config.settings import FRAME_SIDE, STACK, Play
-from shared.process.signals import Requests, requests_heard
+from shared.process.signals import Requests, handle_stop_signals
 
 if TYPE_CHECKING:
     from shared.checkpoint.weights_file import StoredWeights
 
-Pilot = Callable[[], int]
+HumanPolicy = Callable[[], int]
 """Chooses an action, as a person does."""
 
 
 @dataclass(frozen=True)
-class Turn:
+class StepFrames:
     """What one step of one episode showed: each screen uint8[h, w, 3], in its own size, and what is told beside it."""
 
     moments: list[tuple[NDArray[np.uint8], Scene]]
@@ -40,7 +40,7 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Played:
+class EpisodeResult:
     """An episode that was played to its end."""
 
     episode: int
@@ -56,7 +56,13 @@ class Player:
     """
 
     def __init__(
-        self, play: Play, network: EvaluationPolicy | None, seed: int, pilot: Pilot | None = None, *, rules: EvalRules
+        self,
+        play: Play,
+        network: EvaluationPolicy | None,
+        seed: int,
+        pilot: HumanPolicy | None = None,
+        *,
+        rules: EvalRules,
     ) -> None:
         """A player of `play`.
 
@@ -77,7 +83,7 @@ class Player:
         self._network, self._pilot = network, pilot
         self._envs: list[tuple[Env, list[Shot]]] = []
         self._closing = ExitStack()
-        self.played: list[Played] = []
+        self.played: list[EpisodeResult] = []
         """The episodes that were played to their ends, in that order."""
         first = self._env(0)[0]
         self.actions = first.action_names
@@ -97,7 +103,7 @@ class Player:
             self._envs.append((env, env.film()))
         return self._envs[place]
 
-    def perform(self, numbers: Sequence[int]) -> Iterator[list[Turn | None]]:
+    def perform(self, numbers: Sequence[int]) -> Iterator[list[StepFrames | None]]:
         """Play the episodes of these consecutive numbers side by side, to the end of the longest.
 
         Yields:
@@ -106,13 +112,13 @@ class Player:
         groups = -(-len(numbers) // ROWS)
         stacks = np.zeros((groups, ROWS, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
         seats = [
-            _Seat(self._evaluation.open(env, number, stacks[i // ROWS, number % ROWS]), shots, self.game, env)
+            _Slot(self._evaluation.open(env, number, stacks[i // ROWS, number % ROWS]), shots, self.game, env)
             for i, number in enumerate(numbers)
             for env, shots in [self._env(i)]
         ]
         while not all(seat.episode.over for seat in seats):
             values = None if self._network is None else [self._network.policy.q_values(group) for group in stacks]
-            turns: list[Turn | None] = []
+            turns: list[StepFrames | None] = []
             for i, seat in enumerate(seats):
                 if seat.episode.over:
                     turns.append(None)
@@ -120,11 +126,11 @@ class Player:
                 turns.append(seat.step(None if values is None else values[i // ROWS][numbers[i] % ROWS], self._pilot))
                 if seat.episode.over:
                     episode = seat.episode
-                    self.played.append(Played(episode.number, episode.total, episode.steps))
+                    self.played.append(EpisodeResult(episode.number, episode.total, episode.steps))
             yield turns
 
 
-class _Seat:
+class _Slot:
     """An episode that is being played, and what is told of it."""
 
     def __init__(self, episode: Episode, shots: list[Shot], game: str, env: Env) -> None:
@@ -133,7 +139,7 @@ class _Seat:
         self._game, self._names = game, env.action_names
         self._reward = 0.0
 
-    def step(self, values: NDArray[np.float32] | None, pilot: Pilot | None) -> Turn:
+    def step(self, values: NDArray[np.float32] | None, pilot: HumanPolicy | None) -> StepFrames:
         """Play one step, as the pilot or else the values float32[actions] say."""
         from learner.networks.policy import greedy
 
@@ -166,7 +172,7 @@ class _Seat:
                 over=over,
             )
             moments.append((shot.screen, scene))
-        return Turn(moments, episode.over)
+        return StepFrames(moments, episode.over)
 
 
 def player_of(
@@ -174,7 +180,7 @@ def player_of(
     game: str | None,
     seed: int,
     device: str,
-    pilot: Pilot | None = None,
+    pilot: HumanPolicy | None = None,
     *,
     eval_epsilon: float | None = None,
     eval_max_frames: int | None = None,
@@ -217,7 +223,7 @@ def stop_heard() -> Iterator[Requests]:
         if requests.count > 1:
             raise KeyboardInterrupt
 
-    with requests_heard(hear):
+    with handle_stop_signals(hear):
         yield requests
 
 

@@ -1,4 +1,4 @@
-"""Episodes in a terminal: two pixels a character, by the upper half block in two of 2^24 colours.
+"""Episodes in a terminal: two pixels a character, by the upper half block in two of 2^24 colors.
 
 Only characters that changed are sent, at most 30 times a second, and what the terminal looked like before comes back
 however the show ends.
@@ -28,7 +28,7 @@ _PANEL = 30
 _NAME = 13
 
 Row = list[tuple[str, tuple[int, int, int]]]
-"""Words of a line and their colours."""
+"""Words of a line and their colors."""
 
 
 class Terminal(Canvas):
@@ -92,11 +92,11 @@ class Terminal(Canvas):
         ]
         fractions = self._range.fractions(scene.episode, scene.values) if scene.values else []
         for i, name in enumerate(scene.actions):
-            colour = CHOSEN if i == scene.action else TEXT
-            row: Row = [(f"{'>' if i == scene.action else ' '}{name:{_NAME - 1}}", colour)]
+            color = CHOSEN if i == scene.action else TEXT
+            row: Row = [(f"{'>' if i == scene.action else ' '}{name:{_NAME - 1}}", color)]
             if scene.values:
                 bar = "\u2588" * round(1 + 7 * fractions[i])
-                row += [(f"{scene.values[i]:7.3f} ", colour), (bar, CHOSEN if i == scene.action else BAR)]
+                row += [(f"{scene.values[i]:7.3f} ", color), (bar, CHOSEN if i == scene.action else BAR)]
             rows.append(row)
         return [*rows[: lines - 1], [("Ctrl-C ends", DIM)]]
 
@@ -109,7 +109,7 @@ def brief(scene: Scene) -> Row:
 
 
 def paint(row: Row, width: int) -> str:
-    """A line of coloured words, cut or filled to so many columns."""
+    """A line of colored words, cut or filled to so many columns."""
     out = []
     for words, (red, green, blue) in row:
         out.append(f"\x1b[38;2;{red};{green};{blue}m{words[: max(0, width)]}")
@@ -118,7 +118,7 @@ def paint(row: Row, width: int) -> str:
 
 
 def halves(screen: NDArray[np.uint8], columns: int, lines: int) -> NDArray[np.uint8]:
-    """A screen uint8[h, w, 3] shrunk by area to fit: characters uint8[rows, width, 6], upper and lower colour each."""
+    """A screen uint8[h, w, 3] shrunk by area to fit: characters uint8[rows, width, 6], upper and lower color each."""
     height, width = screen.shape[:2]
     rows = max(1, min(lines, columns * height // width // 2))
     across = max(1, min(columns, round(2 * rows * width / height)))
@@ -133,14 +133,14 @@ def changes(cells: NDArray[np.uint8], before: NDArray[np.uint8] | None) -> str:
         changed = (cells != before).any(axis=2)
     out = []
     for y in np.flatnonzero(changed.any(axis=1)).tolist():
-        at, colours = -1, None
+        at, colors = -1, None
         for x in np.flatnonzero(changed[y]).tolist():
             if x != at:
                 out.append(f"\x1b[{y + 1};{x + 1}H")
             cell = tuple(cells[y, x].tolist())
-            if cell != colours:
+            if cell != colors:
                 out.append("\x1b[38;2;{};{};{};48;2;{};{};{}m".format(*cell))
-                colours = cell
+                colors = cell
             out.append(_HALF)
             at = x + 1
     return "".join(out)

@@ -31,9 +31,9 @@ SUFFIXES = (".mp4", ".gif")
 
 _BT709 = 1
 _LIMITED = 1
-_COLOURS = 255
+_COLORS = 255
 _EXACT = 191
-"""Of a GIF's colours, those that are the pictures' own; Atari shows 128 at most, the rest is letters."""
+"""Of a GIF's colors, those that are the pictures' own; Atari shows 128 at most, the rest is letters."""
 
 
 class MovingPicture(ABC):
@@ -110,7 +110,7 @@ def _unwritable(path: Path, error: OSError) -> ConfigError:
 
 
 class Mp4(MovingPicture):
-    """H.264 in MP4, nearly without loss, in colours that every player shows."""
+    """H.264 in MP4, nearly without loss, in colors that every player shows."""
 
     rate = VIDEO_RATE
 
@@ -142,7 +142,7 @@ class Mp4(MovingPicture):
             self._stream.height, self._stream.width = picture.shape[:2]
         from av.video.reformatter import ColorRange, Colorspace, Interpolation
 
-        # The colour of two by two pixels is one: that of a pixel of the game, where its scale is even.
+        # The color of two by two pixels is one: that of a pixel of the game, where its scale is even.
         frame = self._av.VideoFrame.from_ndarray(picture, format="rgb24").reformat(
             format="yuv420p",
             dst_colorspace=Colorspace.ITU709,
@@ -161,7 +161,7 @@ class Mp4(MovingPicture):
 
 
 class Gif(MovingPicture):
-    """A GIF in one palette of 255 colours: equal pictures are shown longer, and of each only what changed is kept."""
+    """A GIF in one palette of 255 colors: equal pictures are shown longer, and of each only what changed is kept."""
 
     rate = GIF_RATE
 
@@ -184,8 +184,8 @@ class Gif(MovingPicture):
             self._pictures.append(zlib.compress(content, 1))
             self._milliseconds.append(0)
             packed = picture.astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], np.uint32)
-            colours, counts = np.unique(packed, return_counts=True)
-            self._pixels.update(dict(zip(colours.tolist(), counts.tolist(), strict=True)))
+            colors, counts = np.unique(packed, return_counts=True)
+            self._pixels.update(dict(zip(colors.tolist(), counts.tolist(), strict=True)))
         self._milliseconds[-1] += round(1000 / self.rate)
 
     def _end(self) -> None:
@@ -203,18 +203,18 @@ class Gif(MovingPicture):
 
 
 def palette_of(pixels: Counter[int]) -> Image.Image:
-    """An image whose palette has the most frequent colours exactly, and what is nearest to all others.
+    """An image whose palette has the most frequent colors exactly, and what is nearest to all others.
 
     Args:
-        pixels: how often each colour, 0xRRGGBB, is seen.
+        pixels: how often each color, 0xRRGGBB, is seen.
     """
-    ranked = np.array([colour for colour, _ in pixels.most_common()], np.uint32)
-    colours = (ranked[:, None] >> np.array([16, 8, 0], np.uint32) & 0xFF).astype(np.uint8)
-    exact, others = colours[:_EXACT], colours[_EXACT:]
+    ranked = np.array([color for color, _ in pixels.most_common()], np.uint32)
+    colors = (ranked[:, None] >> np.array([16, 8, 0], np.uint32) & 0xFF).astype(np.uint8)
+    exact, others = colors[:_EXACT], colors[_EXACT:]
     palette = exact.tobytes()
     if len(others):
-        quantised = Image.fromarray(others[None]).quantize(_COLOURS - _EXACT)
-        palette += bytes(quantised.getpalette() or [])[: 3 * (_COLOURS - _EXACT)]
+        quantized = Image.fromarray(others[None]).quantize(_COLORS - _EXACT)
+        palette += bytes(quantized.getpalette() or [])[: 3 * (_COLORS - _EXACT)]
     image = Image.new("P", (1, 1))
     image.putpalette(palette)
     return image

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ringside.bench.harness.tables import Report
 from ringside.bench.harness.turns import INTERRUPTED
 from shared.errors import ConfigError
-from shared.files.result_files import written_file
+from shared.files.result_files import require_writable
 from shared.text import flag_of, nearest
 
 BENCHMARKS = {
@@ -26,7 +26,7 @@ BENCHMARKS = {
     "memory": "an actor's start, and the memory of a run's processes over time",
     "watch": "a run with one viewer of its page against the same run without",
     "gpu": "a GPU's learner by setting, and inference beside a busy learner, in turns and under MPS",
-    "ladder": "concurrent or not, synchronised or not, one env or many, parallel or not: the classical tables",
+    "ladder": "concurrent or not, synchronized or not, one env or many, parallel or not: the classical tables",
     "peers": "other systems on the same game at the same ratio",
 }
 """Each is the module of its name in this package, or the one below, with `Options` and `measure`."""
@@ -88,7 +88,7 @@ def run(benchmark: Benchmark, options: Common, words: Sequence[str]) -> int:
     """
     check_numbers(options)
     if options.json is not None:
-        written_file("--json", options.json, replaces=True)
+        require_writable("--json", options.json, replaces=True)
     # Told to end, it ends what it started, as when interrupted.
     for request in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(request) is not signal.SIG_IGN:  # as nohup has it

@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from ringside.recording.totals import MEAN_OVER
-from ringside.report.plots import MARKERS, colour_of, style
+from ringside.report.plots import MARKERS, color_of, style
 from ringside.report.published_curves import PublishedCurve, curves_of
 from ringside.report.records import Records, load
 
@@ -55,16 +55,16 @@ def curve_in(word: str) -> Curve:
     return Curve(name or Path(path).name, load(Path(path)))
 
 
-def draw(axis: Axes, curve: Curve, colour: str, which: int, *, alone: bool) -> None:
+def draw(axis: Axes, curve: Curve, color: str, which: int, *, alone: bool) -> None:
     """One curve over steps (`which` 0) or minutes (1)."""
     rounds, episodes, evaluations = curve.run.rounds, curve.run.episodes, curve.run.evaluations
     if alone:
         axis.plot(curve.at(episodes["steps"], which), episodes["return"], ".", color="#9ab", ms=3, label="episode")
     label = f"mean of {MEAN_OVER}" if alone else curve.name
-    axis.plot(curve.at(rounds["steps"], which), rounds["mean_return_100"], color=colour, lw=2, label=label)
+    axis.plot(curve.at(rounds["steps"], which), rounds["mean_return_100"], color=color, lw=2, label=label)
     if not alone:
         x = curve.at(evaluations["steps"], which)
-        axis.plot(x, evaluations["mean_return"], "o", color=colour, mfc="white", ms=6)
+        axis.plot(x, evaluations["mean_return"], "o", color=color, mfc="white", ms=6)
 
 
 def draw_published(axis: Axes, curve: PublishedCurve, last_step: float) -> None:
@@ -110,7 +110,7 @@ def main() -> None:
         axes = figure.subplots(1, 2, sharey=True)
         for which, axis in enumerate(axes):
             for i, curve in enumerate(curves):
-                draw(axis, curve, colour_of(i), which, alone=alone)
+                draw(axis, curve, color_of(i), which, alone=alone)
             axis.set_xlabel(LABELS[which])
         for each in published:
             draw_published(axes[0], each, max(curve.run.steps for curve in curves))

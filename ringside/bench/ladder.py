@@ -125,9 +125,9 @@ def rungs() -> list[Rung]:
     ]
     for envs in FAST_ENVS:
         for schedule in ("alternate", "concurrent"):
-            for synchronised in (False, True) if envs > 1 else (False,):
-                name = f"{schedule}-{'sync-' if synchronised else ''}{envs}"
-                actors, batch = min(envs, facts.usable_cores()), envs if synchronised else 1
+            for synchronized in (False, True) if envs > 1 else (False,):
+                name = f"{schedule}-{'sync-' if synchronized else ''}{envs}"
+                actors, batch = min(envs, facts.usable_cores()), envs if synchronized else 1
                 words = words_of(schedule=schedule, envs=envs, lane_envs=1, actors=actors, inference_batch=batch)
                 found.append(Rung(name, FAST_DQN, words))
     return found

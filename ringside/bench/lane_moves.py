@@ -71,7 +71,9 @@ def measure(options: Options, report: Report) -> None:
         return
     pace = SHARE_OF_BARE * sum(bare_speeds(options.game, PROBE_SHARE * options.seconds, plan.actors))
     # At least one update in each round, however it is rounded to ticks: rounds without are not counted.
-    round_steps = max(10 * plan.sizes.envs, 2 * plan.config.learn.train_every, int(pace * options.seconds) // ROUNDS)
+    round_steps = max(
+        10 * plan.run_schedule.envs, 2 * plan.config.learn.train_every, int(pace * options.seconds) // ROUNDS
+    )
     words += ["--round-steps", str(round_steps), "--learning-starts", str(2 * round_steps)]
     words += ["--total-steps", str(ROUNDS * round_steps)]
     weights = set[str]()

@@ -7,7 +7,7 @@ Parts, for --parts:
   memory     ring write, gathers of learner and inference, publication of weights, against memcpy of as many bytes
   mailbox    request and reply between two processes, against two bare event descriptors
   inference  answers by batch and precision, against the matrix products in them
-  priorities prioritised draws and their update among a million transitions, against uniform drawing
+  priorities prioritized draws and their update among a million transitions, against uniform drawing
   update     gradient updates by batch and precision, against their passes alone, and these against their products
 
 A share says how much of the limit is reached; the two are measured in turn, slice by slice. Results are compared with

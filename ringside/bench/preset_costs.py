@@ -130,7 +130,7 @@ def _learners(options: Options, report: Report, cases: Sequence[Case]) -> Iterat
             least = max(LEAST_UPDATES * config.learn.train_every, config.play.envs)
             steps = min(config.learn.round_steps, max(least, int(pace * options.seconds / ROUNDS)))
             plan = Plan(config.with_settings(round_steps=steps), plan.actions)
-            longest = plan.sizes.round_steps / pace
+            longest = plan.run_schedule.round_steps / pace
         yield Contender(case.name, partial(_learner, plan, options.seconds, longest))
 
 

@@ -76,7 +76,7 @@ def measure(options: Options, report: Report) -> None:
             raise CannotRun("Only games of ale-py have a bare emulator to compare with.")
     if report.missing:
         return
-    cores, lanes = usable_cores(), plan.sizes.lanes
+    cores, lanes = usable_cores(), plan.run_schedule.lanes
     if lanes < cores:
         report.note(f"The run has {lanes} lanes, which no more actors than that can play; more --envs have more.")
     pace, learner = _paces(options, plan, report)

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from actors.lane import Lane
 from actors.make_env import make_env
-from learner.learner import prepare, trainer_of
+from learner.learner import make_trainer, prepare
 from learner.networks.policy import Policy, greedy
 from ringside.bench.harness.tables import WrongResult
 from ringside.recording.metrics import episodes_in
@@ -117,14 +117,14 @@ class Serial:
         if config.learn.schedule != "alternate" or plan.actors != 1:
             raise ConfigError("One process plays and learns in turns: it needs --schedule alternate and --actors 1.")
         self.memory = Memory.create(plan)
-        self.sizes = plan.sizes
+        self.run_schedule = plan.run_schedule
         self.round = self.updates = 0
         self.returns: deque[float] = deque(maxlen=MEAN_OVER)
         self._network = network
-        self._trainer = trainer_of(self.memory)
-        self._trainer.initialise()
+        self._trainer = make_trainer(self.memory)
+        self._trainer.initialize()
         self._commit()
-        width = self.sizes.lane_envs
+        width = self.run_schedule.lane_envs
         self._lanes = [
             Lane(
                 self.memory,
@@ -132,24 +132,24 @@ class Serial:
                 [make_env(config.play, config.run.seed, index * width + j, training=True) for j in range(width)],
                 actor=0,
             )
-            for index in range(self.sizes.lanes)
+            for index in range(self.run_schedule.lanes)
         ]
         for lane in self._lanes:
             lane.begin()
 
     def play_round(self) -> None:
         """The steps of a round, then its updates. Raises `NonFiniteError`."""
-        sizes, trainer = self.sizes, self._trainer
-        first, end = self.round * sizes.round_ticks, (self.round + 1) * sizes.round_ticks
+        run_schedule, trainer = self.run_schedule, self._trainer
+        first, end = self.round * run_schedule.round_ticks, (self.round + 1) * run_schedule.round_ticks
         for tick in range(first, end):
             self._answer(tick)
             for lane in self._lanes:
                 lane.advance()
-        if count := sizes.updates_in(self.round):
-            trainer.begin_round(self.round, sizes.window_end(self.round))
+        if count := run_schedule.updates_in(self.round):
+            trainer.begin_round(self.round, run_schedule.window_end(self.round))
             trainer.run(count)
             self.updates += trainer.end_round().updates
-        if sizes.target_changes_after(self.round):
+        if run_schedule.target_changes_after(self.round):
             trainer.update_target()
         self.returns.extend(episode.total for episode in episodes_in(self.memory.ring.field, first, end))
         self.round += 1
@@ -158,7 +158,7 @@ class Serial:
     @property
     def steps(self) -> int:
         """Steps played, of all envs."""
-        return self.round * self.sizes.round_steps
+        return self.round * self.run_schedule.round_steps
 
     @property
     def mean_return(self) -> float | None:
@@ -167,8 +167,8 @@ class Serial:
 
     def check(self) -> None:
         """Raise `WrongResult` unless as many steps were played and updates done as this many rounds have."""
-        asked, done = self.sizes.updates_before(self.round), self.memory.board.lane_done
-        if self.updates != asked or (done != self.round * self.sizes.round_ticks).any():
+        asked, done = self.run_schedule.updates_before(self.round), self.memory.board.lane_done
+        if self.updates != asked or (done != self.round * self.run_schedule.round_ticks).any():
             raise WrongResult(
                 f"After {self.round} rounds {self.updates} updates were done instead of {asked}, and lanes had played "
                 f"{done.tolist()} ticks."
@@ -176,19 +176,19 @@ class Serial:
 
     def _answer(self, tick: int) -> None:
         """Ask the network, in one batch, what every env does at this tick."""
-        sizes, mailbox, ring = self.sizes, self.memory.mailbox, self.memory.ring
-        rows, mask = ring.stack_rows(np.arange(sizes.envs), np.full(sizes.envs, tick))
+        run_schedule, mailbox, ring = self.run_schedule, self.memory.mailbox, self.memory.ring
+        rows, mask = ring.stack_rows(np.arange(run_schedule.envs), np.full(run_schedule.envs, tick))
         stacks = ring.flat["frame"][rows]
         stacks[~mask] = 0
         actions = greedy(self._network.q_values(stacks)).astype(np.uint8)
-        lanes, numbers = np.arange(sizes.lanes), mailbox.request.copy()
+        lanes, numbers = np.arange(run_schedule.lanes), mailbox.request.copy()
         if (Mailbox.tick_of(numbers) != tick).any():
             raise WrongResult(f"Lanes asked for ticks {Mailbox.tick_of(numbers).tolist()} instead of {tick}.")
-        mailbox.answer(lanes, numbers, actions.reshape(sizes.lanes, sizes.lane_envs))
+        mailbox.answer(lanes, numbers, actions.reshape(run_schedule.lanes, run_schedule.lane_envs))
 
     def _commit(self) -> None:
         """Hand the parameters to whoever answers the next round."""
-        weights, updates = self.memory.weights, self.sizes.updates_before(self.round)
+        weights, updates = self.memory.weights, self.run_schedule.updates_before(self.round)
         before = weights.current
         weights.publish(updates, self._trainer.online_into)
         if weights.current != before:
@@ -208,7 +208,7 @@ def measure(serial: Serial, seconds: float) -> dict[str, Any]:
 
 def solve(serial: Serial, bound: float, minutes: float, begun: float) -> dict[str, Any]:
     """Play until the mean return of the last 100 episodes reaches a bound; seconds since `begun`, as `time.time()`."""
-    while (took := time.time() - begun) < 60 * minutes and serial.round < serial.sizes.rounds:
+    while (took := time.time() - begun) < 60 * minutes and serial.round < serial.run_schedule.rounds:
         serial.play_round()
         if serial.mean_return is not None and serial.mean_return >= bound:
             break

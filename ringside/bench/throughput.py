@@ -137,8 +137,8 @@ def _fitted(options: Options, parts: Sequence[str], plan: Plan, report: Report) 
     fitted = plan_of(options.game, learning)
     alone = plan_of(options.game, playing) if "speed" in parts else None
     tell_rounds(report, plan, fitted, options.seconds, "the actors alone", alone)
-    rounds = math.ceil(slower * options.seconds / EVALUATIONS / fitted.sizes.round_steps)
-    evaluation_steps = max(LEAST_ROUNDS_BETWEEN_EVALUATIONS, rounds) * fitted.sizes.round_steps
+    rounds = math.ceil(slower * options.seconds / EVALUATIONS / fitted.run_schedule.round_steps)
+    evaluation_steps = max(LEAST_ROUNDS_BETWEEN_EVALUATIONS, rounds) * fitted.run_schedule.round_steps
     return Runs(learning, playing, evaluation_steps)
 
 

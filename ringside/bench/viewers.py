@@ -105,13 +105,13 @@ def _speed(run: Beside, seconds: float) -> float:
     while True:
         last, ended = _next_commit(run)
         if ended - begun >= seconds:
-            return (last - first) * run.memory.sizes.round_steps / (ended - begun)
+            return (last - first) * run.memory.run_schedule.round_steps / (ended - begun)
 
 
 def _next_commit(run: Beside) -> tuple[int, float]:
     """Wait for the end of a span; its boundary and moment. Raises `CannotRun` when none comes."""
     memory = run.memory
-    spans = memory.sizes.snapshot_rounds
+    spans = memory.run_schedule.snapshot_rounds
     before = memory.board.committed // spans
     run.until(lambda: memory.board.committed // spans != before)
     span = memory.board.committed // spans

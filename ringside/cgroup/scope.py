@@ -102,7 +102,9 @@ def enter(limits: Limits, command: Sequence[str], root: Path = ROOT) -> None:
     if manager == "--user":
         os.environ.setdefault("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
     _leave_guard(manager)
-    signal.pthread_sigmask(signal.SIG_BLOCK, {TELL_STACKS})  # until `stacks_told`, which this process comes to again
+    signal.pthread_sigmask(
+        signal.SIG_BLOCK, {TELL_STACKS}
+    )  # until `enable_stack_dumps`, which this process comes to again
     os.execvp(words[0], words)
 
 

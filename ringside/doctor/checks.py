@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from ringside.doctor import run_directories
-from shared.config.config_warnings import doubts
+from shared.config.config_warnings import config_warnings
 from shared.config.resolve import TEAMS, busy_threads, learner_threads_of
 from shared.errors import ConfigError
 from shared.machine import facts
@@ -25,7 +25,7 @@ from shared.memory import memory_need
 from shared.memory.run_memory import Plan
 from shared.text import count
 
-Colour = Literal["green", "yellow", "red"]
+Color = Literal["green", "yellow", "red"]
 
 MB, GB = 10**6, 10**9
 TIGHT = 0.9
@@ -47,7 +47,7 @@ class Check:
     """One answer."""
 
     name: str
-    colour: Colour
+    color: Color
     found: str
     """A sentence: how it is."""
     advice: str = ""
@@ -70,7 +70,7 @@ def before_start(plan: Plan, *, continues: bool) -> list[Check]:
     assert run_dir is not None, "the configuration is not resolved"
     directory = run_directory(run_dir, continues=continues, env=plan.config.play.env)
     answers = [
-        *settings(doubts(plan.config)),
+        *settings(config_warnings(plan.config)),
         processor(platform.machine()),
         cores(plan.actors, facts.usable_cores(), os.cpu_count() or 1),
         *threads(plan, facts.usable_cores()),
@@ -79,7 +79,7 @@ def before_start(plan: Plan, *, continues: bool) -> list[Check]:
         tasks(plan, facts.free_tasks()),
         directory,
     ]
-    if directory.colour != "red":
+    if directory.color != "red":
         answers.append(disk_space(plan, facts.free_disk(run_directories.nearest_directory(run_dir))))
     return answers
 
@@ -87,7 +87,7 @@ def before_start(plan: Plan, *, continues: bool) -> list[Check]:
 def refuse(answers: Iterable[Check]) -> None:
     """Raise `ConfigError` with the sentence of the first red answer, if there is one."""
     for answer in answers:
-        if answer.colour == "red":
+        if answer.color == "red":
             raise ConfigError(answer.sentence)
 
 

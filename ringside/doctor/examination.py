@@ -24,7 +24,7 @@ from ringside.doctor import checks
 from ringside.doctor.checks import Check
 from ringside.doctor.run_directories import nearest_directory
 from shared.config.settings import Config
-from shared.files.result_files import write_result, written_file
+from shared.files.result_files import require_writable, write_result
 from shared.machine import control_groups, facts
 from shared.machine.contention import Contention
 from shared.machine.proc_files import ROOT
@@ -38,7 +38,7 @@ _WRITTEN = 32 << 20
 """Bytes of the test of the disk."""
 _IDLE_SECONDS = 1.0
 """For which other programs are watched."""
-_COLOURS = ("green", "yellow", "red")
+_COLORS = ("green", "yellow", "red")
 
 
 def examine(config: Config, words: Sequence[str], json_path: Path | None) -> int:
@@ -53,7 +53,7 @@ def examine(config: Config, words: Sequence[str], json_path: Path | None) -> int
         ConfigError: the options contradict each other, or the file cannot be written.
     """
     if json_path is not None:
-        written_file("--json", json_path)
+        require_writable("--json", json_path)
     answers, suggested = diagnose(config, words)
     show(answers, suggested)
     if json_path is not None:
@@ -78,7 +78,7 @@ def diagnose(config: Config, words: Sequence[str]) -> tuple[list[Check], str]:
         facts.torch_cuda_version(),
         driver=facts.has_nvidia_driver(),
     )
-    if gpu.colour == "red":  # the rest can be said all the same
+    if gpu.color == "red":  # the rest can be said all the same
         config = config.with_settings(device="cpu", precision="auto", replay_on="auto", mps="auto")
     plan = api.check(config)
     run_dir = plan.config.run.run_dir
@@ -103,8 +103,8 @@ def diagnose(config: Config, words: Sequence[str]) -> tuple[list[Check], str]:
 
 
 def worst(answers: Sequence[Check]) -> str:
-    """The worst colour."""
-    return max((answer.colour for answer in answers), key=_COLOURS.index)
+    """The worst color."""
+    return max((answer.color for answer in answers), key=_COLORS.index)
 
 
 # Checks that take a moment
@@ -190,7 +190,7 @@ def suggestion(plan: Plan, words: Sequence[str]) -> str:
 def to_json(answers: Sequence[Check], suggested: str) -> dict[str, Any]:
     """Everything as JSON values."""
     return {
-        "colour": worst(answers),
+        "color": worst(answers),
         "checks": [asdict(answer) for answer in answers],
         "suggested": suggested,
         "control_group": asdict(control_groups.in_force()),
@@ -212,8 +212,8 @@ def show(answers: Sequence[Check], suggested: str) -> None:
     for answer in answers:
         said = Text(answer.found)
         if answer.advice:
-            said.append(f"\n{answer.advice}", style=answer.colour)
-        table.add_row(Text(answer.colour, style=answer.colour), answer.name, said)
+            said.append(f"\n{answer.advice}", style=answer.color)
+        table.add_row(Text(answer.color, style=answer.color), answer.name, said)
     console.print(table)
     verdict = {
         "green": "All is well.",

@@ -23,7 +23,7 @@ from shared.config.settings import SUMMARY_FILE
 from shared.files.atomic import read_json
 from shared.machine.subprocesses import die_with, killed
 from shared.memory.run_memory import Plan
-from shared.process.stack_dumps import stacks_told_later
+from shared.process.stack_dumps import stack_dumps_held_back
 from shared.text import words_of
 
 ROUNDS = 4
@@ -50,7 +50,7 @@ def check(plan: Plan) -> Check:
     with tempfile.TemporaryDirectory(prefix="ringside-doctor-") as scratch:
         run_dir = Path(scratch) / "run"
         first, digest = _first_weights(Path(scratch), plan)
-        with stacks_told_later():
+        with stack_dumps_held_back():
             process = subprocess.Popen(
                 [sys.executable, str(_LAUNCHER), *_words(plan), f"--run-dir={run_dir}", f"--init-from={first}"],
                 stdin=subprocess.DEVNULL,
@@ -91,7 +91,7 @@ def _failed(found: str) -> Check:
 def _first_weights(scratch: Path, plan: Plan) -> tuple[Path, str]:
     """A file of random weights to begin with, and their SHA-256 as summaries give it."""
     flat = np.random.default_rng(1).normal(0.0, 0.02, plan.parameters.count).astype(np.float32)
-    writer = CheckpointWriter(scratch / "first", plan.config, plan.sizes, plan.actions)
+    writer = CheckpointWriter(scratch / "first", plan.config, plan.run_schedule, plan.actions)
     writer.save_best(flat, version=0, mean_return=0.0)
     return scratch / "first" / CHECKPOINTS / BEST_FILE, hashlib.sha256(flat.tobytes()).hexdigest()
 
@@ -99,7 +99,7 @@ def _first_weights(scratch: Path, plan: Plan) -> tuple[Path, str]:
 def _words(plan: Plan) -> list[str]:
     """Options of the run."""
     play, machine = plan.config.play, plan.config.machine
-    steps = ROUND_STEPS * -(-ENVS * plan.config.extend.n_step // ROUND_STEPS)
+    steps = ROUND_STEPS * -(-ENVS * plan.config.algorithm.n_step // ROUND_STEPS)
     settings = {
         "game": play.game if play.env is None else None,
         "env": play.env,
@@ -121,7 +121,7 @@ def _words(plan: Plan) -> list[str]:
         "pin": "off",
         "plain": True,
     }
-    return ["train", *words_of(**settings, **dataclasses.asdict(plan.config.extend))]
+    return ["train", *words_of(**settings, **dataclasses.asdict(plan.config.algorithm))]
 
 
 def _shared_memory() -> set[str]:

@@ -30,7 +30,7 @@ class RoleStatus:
     name: str
     """As in `ps`: learner, inference, scribe, evaluator, actor 3."""
     state: str
-    """What it does: starting, working, waiting, redoing, done, ended."""
+    """What it does: starting, working, waiting, replaying, done, ended."""
     busy: float | None = None
     """Share of the time in which it did not wait for other processes of the run, in [0, 1]; None: not known yet."""
     cores: float | None = None
@@ -49,7 +49,7 @@ class RoleStatus:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Bottleneck:
     """What limits a run, and how far the run is from there."""
 
     limit: Limit
@@ -96,7 +96,7 @@ def verdict(
     evaluation_wait: float = 0.0,
     others: float | None = None,
     stolen: float | None = None,
-) -> Verdict:
+) -> Bottleneck:
     """Say which role limits the run, and what share of its limit the run reaches.
 
     Where the cores are all in use, everybody seems busy, if only with waiting for a core: then the cores are the limit,
@@ -142,11 +142,11 @@ def _limit(
     steps_per_second: float | None,
     evaluation_wait: float,
     taken: float,
-) -> Verdict:
+) -> Bottleneck:
     """The verdict but for the words on what others take; `taken`: cores."""
     groups, busy = _groups(roles), busy_by_group(roles)
     if "actors" not in groups or "inference" not in groups:
-        return Verdict("starting", "The processes are starting.")
+        return Bottleneck("starting", "The processes are starting.")
     used = {name: sum(role.cores or 0.0 for role in group) for name, group in groups.items()}
     if taken and not any(map(_starves, groups.values())):
         taken = 0.0  # nobody of the run waits for the cores that others use
@@ -183,7 +183,7 @@ def _limit(
         said = f"No role limits the run by itself (actors busy {emulation:.0%}, inference {inference:.0%}, "
         said += f"learner {learner:.0%}" if learning else "learning has not begun"
         said += "): they wait for one another"
-    return _with_distance(Verdict(limit, said, role, busy[role]), _ALLOWED[role], steps_per_second)
+    return _with_distance(Bottleneck(limit, said, role, busy[role]), _ALLOWED[role], steps_per_second)
 
 
 def _shares(group: Sequence[RoleStatus]) -> tuple[float, float]:
@@ -205,7 +205,9 @@ def _busy(group: Sequence[RoleStatus]) -> str:
     return f"busy {busy:.0%}" + (f" (on a core {ran:.0%})" if ran < RUNNING * busy else "")
 
 
-def _cores_limit(used: Mapping[str, float], taken: float, usable_cores: int, steps_per_second: float | None) -> Verdict:
+def _cores_limit(
+    used: Mapping[str, float], taken: float, usable_cores: int, steps_per_second: float | None
+) -> Bottleneck:
     """The verdict where all cores are in use; `used` by group of roles, `taken` by what is not of the run."""
     most, *others = sorted(used, key=lambda name: -used[name])
     takes = "take" if most == "actors" else "takes"
@@ -214,10 +216,10 @@ def _cores_limit(used: Mapping[str, float], taken: float, usable_cores: int, ste
     rest = ", ".join(f"{name} {used[name]:.1f}" for name in others if used[name] >= 0.05)
     said += f", then {rest}" if rest else ""
     share = min(1.0, sum(used.values()) / usable_cores)
-    return _with_distance(Verdict("cores", said, most, share), "they allow", steps_per_second)
+    return _with_distance(Bottleneck("cores", said, most, share), "they allow", steps_per_second)
 
 
-def _with_distance(found: Verdict, subject: str, steps_per_second: float | None) -> Verdict:
+def _with_distance(found: Bottleneck, subject: str, steps_per_second: float | None) -> Bottleneck:
     """The verdict with the speed at the limit and a sentence that ends with the way there."""
     if not found.share or not steps_per_second:
         return replace(found, sentence=f"{found.sentence}.")

@@ -1,4 +1,4 @@
-"""Judging returns: the figures of a set of episodes, and the human-normalised score of their mean."""
+"""Judging returns: the figures of a set of episodes, and the human-normalized score of their mean."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Summary:
     """Of the mean: 0 for random play, 1 for the human of `reference_scores.SOURCE`; None: no reference for the game."""
 
 
-def summarise(game: str, returns: Sequence[float] | np.ndarray) -> Summary:
+def summarize(game: str, returns: Sequence[float] | np.ndarray) -> Summary:
     """Figures of raw returns float[episodes], of at least one episode."""
     values = np.asarray(returns, np.float64)
     if values.ndim != 1 or not len(values):
-        raise ValueError(f"Returns of shape {values.shape} cannot be summarised; at least one episode is needed.")
+        raise ValueError(f"Returns of shape {values.shape} cannot be summarized; at least one episode is needed.")
     mean = float(values.mean())
     return Summary(
         episodes=len(values),

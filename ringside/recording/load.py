@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.recording.bottleneck import RoleStatus, Verdict, verdict
+from ringside.recording.bottleneck import Bottleneck, RoleStatus, verdict
 from shared.memory.board import COUNTED_WORDS, MOMENT_WORDS, SAMPLES, Phase, Role
 from shared.memory.run_memory import Memory
 from shared.process.child import role_name
@@ -49,9 +49,9 @@ class Sample:
         board = memory.board
         since = np.maximum(at - board.heartbeat, 0)
         phase = board.phase.copy()  # `isin` looks twice, and fails when a word changed in between
-        busy = board.busy_ns + since * np.isin(phase, (Phase.WORKING, Phase.REDOING))
+        busy = board.busy_ns + since * np.isin(phase, (Phase.WORKING, Phase.REPLAYING))
         waited = board.waited_ns + since * (phase == Phase.WAITING)
-        steps = int(board.lane_done.sum()) * memory.sizes.lane_envs
+        steps = int(board.lane_done.sum()) * memory.run_schedule.lane_envs
         moment = [at, steps, int(board.updates[0]), int(board.evaluation_wait_ns[0]), *board.contention]
         return cls(np.concatenate([np.array(moment, np.int64), busy, waited, board.cpu_ns]))
 
@@ -68,7 +68,7 @@ class Load:
     """Cores that other programs used; None: not known."""
     stolen: float | None
     """Cores that the hypervisor took; None: not known."""
-    verdict: Verdict
+    verdict: Bottleneck
 
 
 def roles_between(memory: Memory, old: Sample, new: Sample) -> tuple[RoleStatus, ...]:

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ringside.recording.totals import Totals
-from shared.errors import Unmendable
+from shared.errors import FatalError
 from shared.files.atomic import json_object, open_to_read, open_to_write, write_atomic
 
 _FILE_LIMIT = 4 << 30
@@ -43,7 +43,7 @@ _NEEDED: dict[str, dict[str, tuple[type, ...]]] = {
 Values = Mapping[str, float | int | str | None]
 
 
-class MetricsError(Unmendable):
+class MetricsError(FatalError):
     """metrics.jsonl cannot be used. The message is a sentence for the user."""
 
 

@@ -1,4 +1,4 @@
-"""What a random player and a professional tester reach, for human-normalised scores."""
+"""What a random player and a professional tester reach, for human-normalized scores."""
 
 from __future__ import annotations
 

@@ -18,24 +18,24 @@ def values_of(memory: Memory, stop: int, sample: Sample, *, held: bool) -> dict[
         sample: of the board, taken when the span is written down.
         held: whether its slots are still in the rings.
     """
-    sizes, board, config = memory.sizes, memory.board, memory.plan.config
-    steps, frames = sizes.snapshot_rounds * sizes.round_steps, config.play.frames_per_step
-    updates = sizes.updates_before(stop) - sizes.updates_before(stop - sizes.snapshot_rounds)
-    ticks = (stop - sizes.snapshot_rounds) * sizes.round_ticks, stop * sizes.round_ticks
+    run_schedule, board, config = memory.run_schedule, memory.board, memory.plan.config
+    steps, frames = run_schedule.snapshot_rounds * run_schedule.round_steps, config.play.frames_per_step
+    updates = run_schedule.updates_before(stop) - run_schedule.updates_before(stop - run_schedule.snapshot_rounds)
+    ticks = (stop - run_schedule.snapshot_rounds) * run_schedule.round_ticks, stop * run_schedule.round_ticks
     values: dict[str, float | int | None] = {
-        "frames": None if frames is None else stop * sizes.round_steps * frames,
-        "updates": sizes.updates_before(stop),
-        "epsilon": sizes.epsilon(ticks[1], config.explore),
+        "frames": None if frames is None else stop * run_schedule.round_steps * frames,
+        "updates": run_schedule.updates_before(stop),
+        "epsilon": run_schedule.epsilon(ticks[1], config.explore),
         "samples_per_step": updates * config.learn.batch_size / steps,
         "valid_steps": None,
     }
     if held:
         ring = memory.ring.field
-        values["valid_steps"] = int(ring["valid"][:, np.arange(*ticks) % sizes.capacity].sum())
-        if config.extend.method == "c51":
+        values["valid_steps"] = int(ring["valid"][:, np.arange(*ticks) % run_schedule.capacity].sum())
+        if config.algorithm.method == "c51":
             values["outside_support"] = outside_support(ring, *ticks, config)
-    span = stop // sizes.snapshot_rounds - 1
-    behind = board.committed // sizes.snapshot_rounds - span
+    span = stop // run_schedule.snapshot_rounds - 1
+    behind = board.committed // run_schedule.snapshot_rounds - span
     if behind < METRIC_SPANS:  # else the learner has used the row for another span
         row = dict(zip(METRICS, board.metrics[span % METRIC_SPANS].tolist(), strict=True))
         former = float(board.metrics[(span - 1) % METRIC_SPANS][METRICS.index("committed_at")])

@@ -43,7 +43,9 @@ class RunFiles:
             make_directory(self._run_dir / LOGS)
             if not os.path.lexists(self._run_dir / CONFIG_FILE):
                 write_atomic(self._run_dir / CONFIG_FILE, json.dumps(plan.config.to_json(), indent=2).encode() + b"\n")
-            self._checkpoints = CheckpointWriter(self._run_dir, plan.config, plan.sizes, plan.actions, self._alive)
+            self._checkpoints = CheckpointWriter(
+                self._run_dir, plan.config, plan.run_schedule, plan.actions, self._alive
+            )
         return self._checkpoints
 
     @property
@@ -57,7 +59,7 @@ class RunFiles:
     def events(self) -> EventLog:
         """TensorBoard's events. Raises `OSError`."""
         if self._events is None:
-            steps = int(self._memory.board.written[0]) * self._memory.sizes.round_steps
+            steps = int(self._memory.board.written[0]) * self._memory.run_schedule.round_steps
             settings = self._memory.plan.config.to_flat()
             self._events = EventLog(self._run_dir / EVENTS, steps, settings)
         return self._events

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.recording.episode_scores import summarise
+from ringside.recording.episode_scores import summarize
 from ringside.recording.load import LEARNING, NEWEST, Sample
 from ringside.recording.metrics import Episode, MetricsLog, cut_metrics, episodes_in
 from ringside.recording.rounds import values_of
@@ -41,7 +41,7 @@ from shared.checkpoint.manifest import (
 from shared.checkpoint.segments import segment_ticks
 from shared.checkpoint.weights_file import load_weights
 from shared.config.settings import JUDGED, METRICS_FILE, SUMMARY_FILE
-from shared.errors import Unmendable
+from shared.errors import FatalError
 from shared.files import disk_trouble
 from shared.files.atomic import open_to_read, read_object, write_atomic
 from shared.memory.board import BEFORE, Phase, Role
@@ -49,7 +49,7 @@ from shared.memory.boundary import Moved, capture, expected, newest_boundary, re
 from shared.memory.run_memory import Memory
 from shared.memory.snapshot import PRIORITIES
 from shared.memory.wait import Stopped, Waiter
-from shared.process.child import Birth, enter
+from shared.process.child import ChildSpec, enter
 
 FIRST_RETRY_SECONDS = 1.0
 RETRY_SECONDS = 30.0
@@ -64,7 +64,7 @@ class Scribe:
     def __init__(self, memory: Memory, run_dir: Path) -> None:
         self._memory = memory
         self._board = memory.board
-        self._sizes = memory.sizes
+        self._run_schedule = memory.run_schedule
         self._config = memory.plan.config
         self._run_dir = run_dir
         self._files = RunFiles(memory, run_dir, self._alive)
@@ -86,7 +86,7 @@ class Scribe:
             manifest = find_checkpoint(run.resume, self._alive)
             manifest.require(self._config)
             restore(self._memory, manifest.boundary, load_boundary(manifest, expected(self._memory)))
-            load_segments(manifest, self._sizes, self._memory.ring.field, self._alive)
+            load_segments(manifest, self._run_schedule, self._memory.ring.field, self._alive)
             self._adopt(manifest)
             self._tell_statistics(self._files.metrics, {})
             self._board.before[:] = [float(manifest.counters.get(name, 0.0)) for name in BEFORE]
@@ -128,7 +128,7 @@ class Scribe:
         if not changed:
             return -1
         print(f"The run goes on with another arithmetic: {', '.join(changed)}.", file=sys.stderr, flush=True)
-        return manifest.boundary * self._sizes.round_steps
+        return manifest.boundary * self._run_schedule.round_steps
 
     def _adopt(self, manifest: Manifest) -> None:
         """Make the run's directory what it was at the checkpoint's boundary, be it there or elsewhere."""
@@ -189,9 +189,9 @@ class Scribe:
         except OSError as error:
             self.report(error)
 
-    def _held_from(self) -> int:
+    def _oldest_readable_tick(self) -> int:
         """The oldest tick that nobody can be writing over now."""
-        return self._sizes.held_from(self._board.committed)
+        return self._run_schedule.oldest_readable_tick(self._board.committed)
 
     def _span(self, first: int) -> None:
         """Metrics, events and the segment of the span that begins with round `first`.
@@ -204,17 +204,17 @@ class Scribe:
             self._drop_judgements(of_versions_from=0)  # there will be newer weights
             self._goes_on = True
         log, events = self._files.metrics, self._files.events
-        sizes, stop = self._sizes, first + self._sizes.snapshot_rounds
-        begin, steps = first * sizes.round_ticks, stop * sizes.round_steps
+        run_schedule, stop = self._run_schedule, first + self._run_schedule.snapshot_rounds
+        begin, steps = first * run_schedule.round_ticks, stop * run_schedule.round_steps
         sample = Sample.take(self._memory, time.monotonic_ns())
         held, values, episodes = self._read(begin, stop, sample)
-        log.log_round(first, steps, values, episodes, sizes.envs)
-        events.round(steps, values | {"mean_return_100": log.totals.mean_return_100}, episodes, sizes.envs)
+        log.log_round(first, steps, values, episodes, run_schedule.envs)
+        events.round(steps, values | {"mean_return_100": log.totals.mean_return_100}, episodes, run_schedule.envs)
         if held and self._config.run.checkpoint_replay:
             with suppress(Moved):  # then it has left the window, too
-                self._add_segment(begin // segment_ticks(sizes), needed_from=begin)
+                self._add_segment(begin // segment_ticks(run_schedule), needed_from=begin)
         self._tell_statistics(log, values)
-        if first < sizes.first_learning_round <= stop:
+        if first < run_schedule.first_learning_round <= stop:
             self._board.samples[LEARNING] = sample.words
         self._board.samples[NEWEST] = sample.words
         self._board.written[0] = stop
@@ -224,10 +224,10 @@ class Scribe:
 
         They are not where the disk was in trouble for too long: the lanes have written over them, or do so meanwhile.
         """
-        if begin >= self._held_from():
-            episodes = episodes_in(self._memory.ring.field, begin, stop * self._sizes.round_ticks)
+        if begin >= self._oldest_readable_tick():
+            episodes = episodes_in(self._memory.ring.field, begin, stop * self._run_schedule.round_ticks)
             values = values_of(self._memory, stop, sample, held=True)
-            if begin >= self._held_from():
+            if begin >= self._oldest_readable_tick():
                 return True, values, episodes
         return False, values_of(self._memory, stop, sample, held=False), []
 
@@ -239,7 +239,7 @@ class Scribe:
         """
         self._alive()
         self._files.checkpoints.add_segment(index, self._memory.ring.field)
-        if needed_from < self._held_from():
+        if needed_from < self._oldest_readable_tick():
             self._files.checkpoints.discard_segment(index)
             raise Moved(f"Segment {index} was written over while it was compressed.")
 
@@ -258,7 +258,7 @@ class Scribe:
         place = number % len(queue.returns)
         returns, lengths = queue.returns[place], queue.lengths[place]
         steps = int(queue.step[place])
-        figures = summarise(self._config.play.env or self._config.play.game, returns)
+        figures = summarize(self._config.play.env or self._config.play.game, returns)
         values: dict[str, float | int | str | None] = {
             "episodes": figures.episodes,
             "mean_return": figures.mean,
@@ -269,7 +269,7 @@ class Scribe:
             "mean_length": float(lengths.mean()),
             "protocol": self._config.play.protocol,
         }
-        boundary = steps // self._sizes.round_steps
+        boundary = steps // self._run_schedule.round_steps
         best = np.fmax(self._board.evaluation[-1], figures.mean)
         self._board.evaluation[:] = steps, figures.episodes, figures.mean, best  # whatever the disk says
         self._files.metrics.log_evaluation(number, boundary, steps, values)
@@ -292,9 +292,9 @@ class Scribe:
                 arrays = capture(self._memory, boundary)  # first: snapshots are gone two rounds later
                 while self._board.written[0] < boundary:
                     self._span(int(self._board.written[0]))
-                window_from = boundary * self._sizes.round_ticks - self._sizes.window_ticks
+                window_from = boundary * self._run_schedule.round_ticks - self._run_schedule.window_ticks
                 for index in self._files.checkpoints.missing_segments(boundary):
-                    self._add_segment(index, max(window_from, index * segment_ticks(self._sizes)))
+                    self._add_segment(index, max(window_from, index * segment_ticks(self._run_schedule)))
             except Moved:
                 continue
             self._files.metrics.sync()
@@ -302,7 +302,7 @@ class Scribe:
             size = self._files.checkpoints.save(boundary, arrays, weights, counters_of(self._board))
             self._saved_at = time.monotonic()
             count = np.nan_to_num(self._board.checkpoint[-1]) + 1
-            self._board.checkpoint[:] = size, self._saved_at - begun, boundary * self._sizes.round_steps, count
+            self._board.checkpoint[:] = size, self._saved_at - begun, boundary * self._run_schedule.round_steps, count
             self._board.saved[0] = boundary
             return boundary
         return -1
@@ -339,18 +339,18 @@ def _or_nan(value: float | None) -> float:
     return float("nan") if value is None else value
 
 
-def main(birth: Birth) -> None:
+def main(child_spec: ChildSpec) -> None:
     """Write down until the last round is committed and evaluated, or the run stops; then checkpoint and summary.
 
     Raises:
-        Unmendable: a checkpoint, metrics or the disk at the end; the message says which.
+        FatalError: a checkpoint, metrics or the disk at the end; the message says which.
     """
-    memory, waiter = enter(birth)
+    memory, waiter = enter(child_spec)
     board, evaluations = memory.board, memory.evaluations
-    scribe = Scribe(memory, birth.run_dir)
-    for process in range(len(birth.bells.fds)):
-        birth.bells.of(process).ring()
-    board.phase[birth.process] = Phase.WORKING
+    scribe = Scribe(memory, child_spec.run_dir)
+    for process in range(len(child_spec.bells.fds)):
+        child_spec.bells.of(process).ring()
+    board.phase[child_spec.process] = Phase.WORKING
 
     def finished() -> bool:
         if not board.finished or evaluations.done[0] < evaluations.queued[0]:
@@ -362,18 +362,18 @@ def main(birth: Birth) -> None:
             waiter.wait(lambda: scribe.due() or finished())
             scribe.work()
             waiter.furthest(int(board.written[0]))
-            birth.bells.of(Role.LEARNER).ring()  # which may wait for a place in the queue of evaluations
+            child_spec.bells.of(Role.LEARNER).ring()  # which may wait for a place in the queue of evaluations
     except Stopped:
         pass
-    _close(scribe, waiter, birth.run_dir)
-    board.phase[birth.process] = Phase.DONE
+    _close(scribe, waiter, child_spec.run_dir)
+    board.phase[child_spec.process] = Phase.DONE
 
 
 def _close(scribe: Scribe, waiter: Waiter, run_dir: Path) -> None:
     """Write the last checkpoint and the summary, patiently, unless the run was asked to stop.
 
     Raises:
-        Unmendable: the disk refuses to the last.
+        FatalError: the disk refuses to the last.
     """
     last_try_at = time.monotonic() + PATIENCE_SECONDS
     while True:
@@ -383,7 +383,7 @@ def _close(scribe: Scribe, waiter: Waiter, run_dir: Path) -> None:
         except OSError as error:
             scribe.report(error)
             if time.monotonic() >= last_try_at:
-                raise Unmendable(disk_trouble.without_checkpoint(error.errno or errno.EIO, run_dir)) from error
+                raise FatalError(disk_trouble.without_checkpoint(error.errno or errno.EIO, run_dir)) from error
         try:
             waiter.wait(scribe.may_try)
         except Stopped:

@@ -37,11 +37,11 @@ def counters_of(board: Board) -> dict[str, float]:
 
 def summary_of(memory: Memory, log: MetricsLog, boundary: int) -> dict[str, Any]:
     """The run at a boundary whose snapshots are there; below 0: of a run that did not begin."""
-    sizes, board, config = memory.sizes, memory.board, memory.plan.config
+    run_schedule, board, config = memory.run_schedule, memory.board, memory.plan.config
     state = memory.learner_snapshots.read(boundary) if boundary >= 0 else None
     boundary = max(0, boundary)
-    steps, updates = boundary * sizes.round_steps, sizes.updates_before(boundary)
-    learning = steps - sizes.first_learning_round * sizes.round_steps
+    steps, updates = boundary * run_schedule.round_steps, run_schedule.updates_before(boundary)
+    learning = steps - run_schedule.first_learning_round * run_schedule.round_steps
     counters = counters_of(board)
     inexact_since = counters.get(INEXACT_SINCE)
     return {
@@ -51,7 +51,7 @@ def summary_of(memory: Memory, log: MetricsLog, boundary: int) -> dict[str, Any]
         "updates": updates,
         "samples_per_step": updates * config.learn.batch_size / learning if learning > 0 else 0.0,
         "rounds": boundary,
-        "finished": boundary >= sizes.rounds,
+        "finished": boundary >= run_schedule.rounds,
         "episodes": log.totals.episodes,
         "mean_return_100": log.totals.mean_return_100,
         "best_return": log.totals.best_return,
@@ -120,6 +120,6 @@ def _load_of(memory: Memory) -> dict[str, Any]:
     }
 
 
-def _by_role(sizes: NDArray[np.int64]) -> dict[str, int]:
+def _by_role(run_schedule: NDArray[np.int64]) -> dict[str, int]:
     """What processes told, by name; those that told nothing are left out."""
-    return {role_name(process): int(size) for process, size in enumerate(sizes) if size}
+    return {role_name(process): int(size) for process, size in enumerate(run_schedule) if size}

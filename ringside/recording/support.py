@@ -32,5 +32,5 @@ def outside_support(ring: Mapping[str, NDArray[np.generic]], first_tick: int, st
     for tick in reversed(range(len(slots))):
         later = np.where(ends[:, tick], 0.0, config.learn.discount * value)
         value = np.where(valid[:, tick], reward[:, tick] + later, 0.0)
-        outside += int(np.count_nonzero((value < config.extend.v_min) | (config.extend.v_max < value)))
+        outside += int(np.count_nonzero((value < config.algorithm.v_min) | (config.algorithm.v_max < value)))
     return outside / max(1, int(valid.sum()))

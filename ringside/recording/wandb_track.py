@@ -29,7 +29,7 @@ from shared.machine.cores import NICENESS
 from shared.machine.subprocesses import die_with, killed
 from shared.process.ownership import TRACK_FILE
 from shared.process.signals import ignore_requests
-from shared.process.stack_dumps import stacks_told, stacks_told_later
+from shared.process.stack_dumps import enable_stack_dumps, stack_dumps_held_back
 
 LOOK_SECONDS = 2.0
 """Between two looks at the records."""
@@ -50,7 +50,7 @@ class Tracker:
         self._log = run_dir / LOGS / "track.log"
         self._shown = self._lost = False
         make_directory(self._log.parent)
-        with open(open_to_write(self._log, os.O_WRONLY | os.O_APPEND), "ab") as log, stacks_told_later():
+        with open(open_to_write(self._log, os.O_WRONLY | os.O_APPEND), "ab") as log, stack_dumps_held_back():
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "ringside.recording.wandb_track", str(run_dir.absolute())],
                 cwd=Path(__file__).parents[2],
@@ -131,7 +131,7 @@ def tracking(run: Run, look: Callable[[T], None], note: Callable[[str], None]) -
 def main(run_dir: Path) -> None:
     """Send what is new until standard input is closed, then the rest and the summary."""
     ignore_requests()
-    stacks_told()
+    enable_stack_dumps()
     os.umask(PRIVATE_UMASK)
     os.nice(NICENESS)
     import wandb

@@ -1,7 +1,7 @@
 """Many scores in a few figures, with intervals: Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the
 Statistical Precipice" (arXiv:2108.13264).
 
-Scores are human-normalised, float64[runs], one array for each game; games may have different numbers of runs. The
+Scores are human-normalized, float64[runs], one array for each game; games may have different numbers of runs. The
 bootstrap is *stratified*: each replicate draws, in every game, as many runs as the game has, with replacement, from
 those of that game.
 """

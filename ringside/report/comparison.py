@@ -128,13 +128,13 @@ class Comparison:
             game for game in self.games if game in REFERENCE and all(len(self.scores(arm, game)) for arm in self.arms)
         ]
 
-    def normalised(self, arm: Arm, game: str) -> NDArray[np.float64]:
-        """Human-normalised scores of an arm's seeds of a game of `REFERENCE`."""
+    def normalized(self, arm: Arm, game: str) -> NDArray[np.float64]:
+        """Human-normalized scores of an arm's seeds of a game of `REFERENCE`."""
         return np.array([human_normalised(game, float(score)) for score in self.scores(arm, game)], np.float64)
 
     def aggregates(self, arm: Arm) -> dict[str, Estimate]:
         """The statistics of Agarwal et al. 2021 over the aggregated games; empty where there are none."""
-        scores = {game: self.normalised(arm, game) for game in self.aggregated_games}
+        scores = {game: self.normalized(arm, game) for game in self.aggregated_games}
         return {name: estimate(scores, statistic) for name, statistic in STATISTICS.items()} if scores else {}
 
 
@@ -207,7 +207,7 @@ def _names(firsts: Sequence[Records]) -> list[tuple[str, str]]:
     if len(firsts) == 1:
         return [("Ringside", "")]
     rows = differences(firsts, ASIDE)
-    telling = sorted(rows, key=lambda name: name not in firsts[0].config.get("extend", {}))[:SAID]
+    telling = sorted(rows, key=lambda name: name not in firsts[0].config.get("algorithm", {}))[:SAID]
     more = f" and {len(rows) - SAID} more" if len(rows) > SAID else ""
     return [
         (_letter(i), ", ".join(f"{name} {setting(rows[name][i])}" for name in telling) + more)

@@ -1,6 +1,6 @@
 """The pictures of a report, as figures of matplotlib: learning curves, scores beside published ones, aggregates.
 
-Colours are those of Okabe & Ito (2008), which people who see few colours tell apart; no meaning hangs on colour alone.
+Colors are those of Okabe & Ito (2008), which people who see few colors tell apart; no meaning hangs on color alone.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from ringside.report.published import comparable
 from ringside.report.records import Records
 from shared.files.atomic import write_atomic
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1)))
-"""Line styles, when there are more arms than colours."""
+"""Line styles, when there are more arms than colors."""
 MARKERS = {"DQN": "s", "Rainbow": "D", "IQN": "^"}
 POINTS = 200
 """Points of a drawn line at most: one for every two or three that a picture is wide."""
@@ -101,13 +101,13 @@ def _figure(width: float, height: float) -> tuple[Figure, Axes]:
     return figure, figure.add_subplot()
 
 
-def colour_of(i: int) -> str:
-    """The colour of the i-th arm."""
-    return COLOURS[i % len(COLOURS)]
+def color_of(i: int) -> str:
+    """The color of the i-th arm."""
+    return COLORS[i % len(COLORS)]
 
 
 def _dash(i: int) -> Any:
-    return DASHES[i // len(COLOURS) % len(DASHES)]
+    return DASHES[i // len(COLORS) % len(DASHES)]
 
 
 # --- learning curves
@@ -146,7 +146,7 @@ def learning_curve(comparison: Comparison, game: str, axis: Axis) -> Figure:
     unit, scale = ("hours", 1.0) if hours >= 2 else ("minutes", 60.0)
     for i, arm in enumerate(comparison.arms):
         if arm.of(game):
-            look = {"color": colour_of(i), "linestyle": _dash(i)}
+            look = {"color": color_of(i), "linestyle": _dash(i)}
             _draw_arm(axes, arm, game, axis, 1.0 if axis == "steps" else scale, look)
     steps = "steps" if any(run.env for run in comparison.runs if run.game == game) else "steps (4 frames each)"
     axes.set_xlabel(steps if axis == "steps" else f"{unit} of wall-clock time")
@@ -246,7 +246,7 @@ def _short(value: float) -> str:
 
 
 def score_chart(comparison: Comparison) -> Figure:
-    """Human-normalised scores by game: every seed a dot, its arm's mean a bar, published agents as open marks."""
+    """Human-normalized scores by game: every seed a dot, its arm's mean a bar, published agents as open marks."""
     games = [game for game in comparison.games if game in REFERENCE]
     arms = comparison.arms
     figure, axes = _figure(5.2, 1.3 + len(games) * max(0.24, 0.14 * len(arms)))
@@ -256,11 +256,11 @@ def score_chart(comparison: Comparison) -> Figure:
     for i, arm in enumerate(arms):
         label = arm.label
         for game in (game for game in arm.games if game in rows):
-            scores = comparison.normalised(arm, game)
+            scores = comparison.normalized(arm, game)
             if len(scores):
                 y = rows[game] + ((len(arms) - 1) / 2 - i) * spread
-                axes.plot(scores, np.full(len(scores), y), "o", color=colour_of(i), **dots, label=label)
-                axes.plot([scores.mean()] * 2, [y - 0.45 * spread, y + 0.45 * spread], color=colour_of(i), linewidth=2)
+                axes.plot(scores, np.full(len(scores), y), "o", color=color_of(i), **dots, label=label)
+                axes.plot([scores.mean()] * 2, [y - 0.45 * spread, y + 0.45 * spread], color=color_of(i), linewidth=2)
                 label = "_"
     for agent in comparable(comparison.protocol):
         known = [game for game in games if game in agent.scores]
@@ -284,13 +284,13 @@ def score_chart(comparison: Comparison) -> Figure:
         axes.annotate(text, (at, 1.0), xycoords=("data", "axes fraction"), fontsize=7, color="#555555", **place)
     axes.set_yticks(list(rows.values()), list(rows))
     axes.set_ylim(-0.6, len(games) - 0.4)
-    axes.set_xlabel("human-normalised score (linear up to 1, logarithmic beyond)")
+    axes.set_xlabel("human-normalized score (linear up to 1, logarithmic beyond)")
     figure.legend(loc="outside lower left", ncols=4, columnspacing=1.2, handletextpad=0.3)
     return figure
 
 
 LEAST_SPAN = 0.05
-"""Of human-normalised scores: what a panel of aggregates shows at least, or no difference would look like one."""
+"""Of human-normalized scores: what a panel of aggregates shows at least, or no difference would look like one."""
 
 
 def aggregate_chart(comparison: Comparison) -> Figure:
@@ -304,8 +304,8 @@ def aggregate_chart(comparison: Comparison) -> Figure:
             each, y = estimates[name], len(arms) - 1 - i
             if each.low is not None and each.high is not None:
                 bar: dict[str, Any] = {"linewidth": 9, "alpha": 0.35, "solid_capstyle": "butt"}
-                axes.plot([each.low, each.high], [y, y], color=colour_of(i), **bar)
-            axes.plot([each.value] * 2, [y - 0.3, y + 0.3], color=colour_of(i), linewidth=2)
+                axes.plot([each.low, each.high], [y, y], color=color_of(i), **bar)
+            axes.plot([each.value] * 2, [y - 0.3, y + 0.3], color=color_of(i), linewidth=2)
         low, high = axes.get_xlim()
         missing = max(0.0, LEAST_SPAN - (high - low)) / 2
         axes.set_xlim(low - missing, high + missing)
@@ -315,5 +315,5 @@ def aggregate_chart(comparison: Comparison) -> Figure:
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.grid(axis="y", visible=False)
     panels[0].set_yticks(range(len(arms)), [arm.label for arm in reversed(arms)])
-    figure.supxlabel("human-normalised score", fontsize=9, color="#333333")
+    figure.supxlabel("human-normalized score", fontsize=9, color="#333333")
     return figure

@@ -21,7 +21,7 @@ from ringside.report.aggregate import CONFIDENCE, REPLICATES
 from ringside.report.comparison import ASIDE, Arm, Comparison, differences
 from ringside.report.figures import amount, duration, file_name, score, setting
 from ringside.report.notes import notes
-from ringside.report.plots import Axis, Picture, aggregate_chart, colour_of, learning_curve, save, score_chart, style
+from ringside.report.plots import Axis, Picture, aggregate_chart, color_of, learning_curve, save, score_chart, style
 from ringside.report.published import FRAMES, Published, comparable, published
 from ringside.report.records import Records, newest, number
 from ringside.report.rules import training_rules
@@ -57,7 +57,7 @@ def write(comparison: Comparison, directory: Path, title: str) -> Path:
             rules=training_rules(comparison.runs),
             notes=notes(comparison, FRAMES if agents else None),
             tiles=_tiles(comparison),
-            arms=[(arm, colour_of(i)) for i, arm in enumerate(comparison.arms)],
+            arms=[(arm, color_of(i)) for i, arm in enumerate(comparison.arms)],
             aggregates=[(arm.label, comparison.aggregates(arm)) for arm in comparison.arms],
             aggregated_games=comparison.aggregated_games,
             overview=overview,
@@ -126,12 +126,12 @@ def _pictures(comparison: Comparison, directory: Path) -> tuple[list[Picture], d
     overview = []
     if len(comparison.runs) > 1 and comparison.aggregated_games:
         caption = (
-            f"Aggregates of human-normalised scores over {count(len(comparison.aggregated_games), 'game')}: the line "
+            f"Aggregates of human-normalized scores over {count(len(comparison.aggregated_games), 'game')}: the line "
             f"is the figure, the bar its {round(100 * CONFIDENCE)}% interval."
         )
         overview.append(save(aggregate_chart(comparison), directory, "aggregates", caption))
     if any(len(comparison.scores(arm, game)) for arm in comparison.arms for game in arm.games if game in REFERENCE):
-        caption = f"Human-normalised scores by game ({comparison.measure.name}): dots are seeds, bars their means."
+        caption = f"Human-normalized scores by game ({comparison.measure.name}): dots are seeds, bars their means."
         overview.append(save(score_chart(comparison), directory, "scores", caption))
     captions: dict[Axis, str] = {
         "steps": "over steps: training episodes (mean of up to the last 100) and evaluations (circles)",
@@ -163,7 +163,7 @@ def _tiles(comparison: Comparison) -> list[tuple[str, str, str]]:
     for arm in comparison.arms[:4]:
         found = comparison.aggregates(arm).get("IQM")
         if found is not None and len(comparison.runs) > 1:
-            name = "IQM, human-normalised" + (f" · {arm.label}" if len(comparison.arms) > 1 else "")
+            name = "IQM, human-normalized" + (f" · {arm.label}" if len(comparison.arms) > 1 else "")
             interval = (
                 "one seed: no interval" if found.low is None else f"{score(found.low, 3)} to {score(found.high, 3)}"
             )
@@ -195,7 +195,7 @@ def _score_row(comparison: Comparison, game: str, arm: Arm) -> dict[str, Any]:
         "scores": scores.tolist(),
         "mean": mean,
         "sd": float(scores.std(ddof=1)) if len(scores) > 1 else None,
-        "normalised": human_normalised(game, mean) if mean is not None else None,
+        "normalized": human_normalised(game, mean) if mean is not None else None,
         "best": float(np.mean(known)) if known else None,
         "reference": REFERENCE.get(game),
         "published": [

@@ -9,7 +9,7 @@ from shared.files.atomic import open_to_read
 from shared.process.child import FATAL
 
 
-def obituary(name: str, how: str, count: int, code: int, log: Path, begin: int) -> str:
+def crash_report(name: str, how: str, count: int, code: int, log: Path, begin: int) -> str:
     """The sentence with which a run ends when a role may not come back.
 
     Args:
@@ -27,7 +27,7 @@ def obituary(name: str, how: str, count: int, code: int, log: Path, begin: int) 
     return f"{name} {how}, {count} times in a row without progress. {told}"
 
 
-def beyond_reach(name: str) -> str:
+def unkillable_message(name: str) -> str:
     """The same of one that was killed and does not end."""
     return (
         f"{name} was killed and does not end: it waits in the kernel for a disk or a driver that does not answer. The "

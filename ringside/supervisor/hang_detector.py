@@ -41,7 +41,7 @@ LATE_SECONDS = 1.0
 """What a look counts at most; a silence that is shorter needs no second glance."""
 
 
-class Sight(NamedTuple):
+class ProcessState(NamedTuple):
     """What the kernel tells of a process at one moment."""
 
     state: str
@@ -50,7 +50,7 @@ class Sight(NamedTuple):
     """Processor time of all its threads so far."""
 
 
-def sight(process: int, root: Path = Path("/")) -> Sight | None:
+def process_state(process: int, root: Path = Path("/")) -> ProcessState | None:
     """Look at a process by its id; None when it is gone."""
     states, ticks = "", 0
     with suppress(OSError):
@@ -59,10 +59,10 @@ def sight(process: int, root: Path = Path("/")) -> Sight | None:
                 states += fields[0]
                 ticks += int(fields[11]) + int(fields[12])  # utime and stime, fields 14 and 15
     state = next((state for state in "RDtT" if state in states), "S")
-    return Sight(state, ticks / os.sysconf("SC_CLK_TCK")) if states else None
+    return ProcessState(state, ticks / os.sysconf("SC_CLK_TCK")) if states else None
 
 
-class Vigil:
+class HangDetector:
     """The signs of life of one role, through all its lives."""
 
     def __init__(self) -> None:
@@ -74,9 +74,9 @@ class Vigil:
         """A new life begins. The pace of the former ones is remembered."""
         self._beat: int | None = None
         self._worked = False  # since its newest sign of life
-        self._hear()
+        self._reset()
 
-    def look(self, beat: int, phase: Phase, seconds: float, see: Callable[[], Sight | None]) -> str | None:
+    def look(self, beat: int, phase: Phase, seconds: float, see: Callable[[], ProcessState | None]) -> str | None:
         """Look at a process again, and return in words why it hangs, if it does.
 
         Args:
@@ -91,7 +91,7 @@ class Vigil:
                 self._longest = max(self._longest, self._silent)
                 self._signs += 1
             self._beat, self._worked = beat, phase == Phase.WORKING
-            self._hear()
+            self._reset()
             return None
         self._worked = self._worked or phase == Phase.WORKING
         if self._silent + seconds < LATE_SECONDS:
@@ -113,16 +113,16 @@ class Vigil:
 
     def bound(self, phase: Phase) -> float:
         """Seconds of silence from which on a process hangs, be it neither stopped nor blocked."""
-        if phase in (Phase.STARTING, Phase.REDOING) or self._signs < KNOWN_LOOKS:
+        if phase in (Phase.STARTING, Phase.REPLAYING) or self._signs < KNOWN_LOOKS:
             return CEILING_SECONDS
         return min(max(MULTIPLE * self._longest, FLOOR_SECONDS), CEILING_SECONDS)
 
-    def _hear(self) -> None:
+    def _reset(self) -> None:
         """Silence begins anew."""
         self._silent = self._stopped = self._blocked = 0.0
         self._cpu_seconds: float | None = None
 
-    def _count(self, seen: Sight, seconds: float) -> None:
+    def _count(self, seen: ProcessState, seconds: float) -> None:
         """Add the time since the last look to that silence to which it belongs."""
         used = 0.0 if self._cpu_seconds is None else seen.cpu_seconds - self._cpu_seconds
         self._cpu_seconds = seen.cpu_seconds

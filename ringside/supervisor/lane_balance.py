@@ -2,7 +2,7 @@
 
 Every lane is played for the same number of ticks in a round, and the slowest actor ends it. What an actor takes for a
 tick is measured while the run goes on: it grows when something else uses its core, when the core runs slower, or when
-its neighbour on the same core works. Where lanes are played changes nothing in the result (actors/lane.py), so all
+its neighbor on the same core works. Where lanes are played changes nothing in the result (actors/lane.py), so all
 this may depend on time.
 """
 
@@ -87,7 +87,7 @@ class Balancer:
         board.moves[0] += np.count_nonzero(owners != self._owners)
         self._owners = owners
         restarts = int(board.restarts[Role.ACTORS :].sum())
-        span = board.committed // board.sizes.snapshot_rounds
+        span = board.committed // board.run_schedule.snapshot_rounds
         if restarts != self._restarts or (owners != board.lane_wanted).any():
             self._restarts, self._unsettled, self._begun, self._suspect = restarts, span, None, None
             return []

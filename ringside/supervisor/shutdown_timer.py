@@ -10,7 +10,7 @@ SAVE_SECONDS = 120.0
 """How long the scribe may be silent while it writes the last checkpoint."""
 
 
-class Patience:
+class ShutdownTimer:
     """Of the supervisor, from when it asks everybody to leave.
 
     Time is counted look by look, as in a vigil: while the supervisor itself was stopped (Ctrl-Z), or the machine slept,
@@ -39,6 +39,6 @@ class Patience:
         return self._leaving > GRACE_SECONDS
 
     @property
-    def over_with_the_scribe(self) -> bool:
+    def scribe_timed_out(self) -> bool:
         """Whether the scribe, too, has been silent for too long."""
         return self._saving > SAVE_SECONDS

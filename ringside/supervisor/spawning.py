@@ -17,7 +17,7 @@ import multiprocess
 from multiprocess import popen_spawn_posix, resource_tracker, util
 
 from shared.machine.subprocesses import die_with
-from shared.process.stack_dumps import stacks_told_later
+from shared.process.stack_dumps import stack_dumps_held_back
 
 
 class _Popen(popen_spawn_posix.Popen):
@@ -34,12 +34,12 @@ class _Popen(popen_spawn_posix.Popen):
 class ChildProcess(multiprocess.context.SpawnProcess):
     """A process of `multiprocess` that is killed when the thread that started it, the main thread, ends.
 
-    It starts with `TELL_STACKS` blocked, and with what its parent blocks; `stacks_told` unblocks that one.
+    It starts with `TELL_STACKS` blocked, and with what its parent blocks; `enable_stack_dumps` unblocks that one.
     """
 
     @staticmethod
     def _Popen(process: multiprocess.Process) -> _Popen:
-        with stacks_told_later():
+        with stack_dumps_held_back():
             blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
             resource_tracker.ensure_running()  # started by `_launch` it would be killed before it has cleaned up
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)  # of which its start unblocks SIGINT and SIGTERM

@@ -16,11 +16,11 @@ import multiprocess
 from multiprocess import reduction
 from multiprocess.connection import wait as wait_for
 
-from ringside.supervisor.crash_report import beyond_reach, obituary
+from ringside.supervisor.crash_report import crash_report, unkillable_message
 from ringside.supervisor.deaths import Cause, Deaths, signal_name
-from ringside.supervisor.hang_detector import Vigil, sight
+from ringside.supervisor.hang_detector import HangDetector, process_state
 from ringside.supervisor.lane_balance import Balancer
-from ringside.supervisor.shutdown_timer import Patience
+from ringside.supervisor.shutdown_timer import ShutdownTimer
 from ringside.supervisor.spawning import ChildProcess
 from shared.config.settings import LOGS
 from shared.errors import RunFailed
@@ -33,11 +33,11 @@ from shared.memory.board import Phase, Role, Stop
 from shared.memory.run_memory import Memory, Plan
 from shared.memory.wait import Bell
 from shared.process import mps
-from shared.process.child import DEVICE_FAULT, FATAL, Bells, Birth, log_path, role_name, run_role
+from shared.process.child import DEVICE_FAULT, FATAL, Bells, ChildSpec, log_path, role_name, run_role
 from shared.process.cublas import choose_workspace
-from shared.process.signals import HEEDED, Requests, requests_heard
+from shared.process.signals import STOP_SIGNALS, Requests, handle_stop_signals
 from shared.process.stack_dumps import TELL_STACKS
-from shared.process.thread_env import threads_as_recorded
+from shared.process.thread_env import pinned_thread_env
 
 STACKS_SECONDS = 0.5
 """How long a process that hangs has to say where its threads are, before it is killed."""
@@ -74,7 +74,7 @@ class _Child:
     process: multiprocess.Process
     incarnation: int = 0
     deaths: Deaths = field(default_factory=Deaths)
-    vigil: Vigil = field(default_factory=Vigil)
+    vigil: HangDetector = field(default_factory=HangDetector)
     killed_at: float | None = None
     """When it was killed because it hung, or did not leave."""
 
@@ -97,7 +97,7 @@ class Supervisor:
         self._refusal: Exception | None = None
         """What `on_look` raised, which ends the run as a signal does."""
         self._killed_scribe = False
-        self._patience = Patience()
+        self._patience = ShutdownTimer()
         self._oom_kills = OomKills()
         self._memory = Memory.create(plan)
         self._board = self._memory.board
@@ -130,7 +130,7 @@ class Supervisor:
         if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:  # as inherited: nobody would learn how a child ended
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         try:
-            with requests_heard(self._hear):
+            with handle_stop_signals(self._reset):
                 self._do()
         finally:
             os.close(self._asked.fd)  # when nobody hears any more
@@ -150,16 +150,16 @@ class Supervisor:
                     break
                 self._start(process, incarnation=0)
             while self._children:
-                self._look()
+                self._poll()
         finally:
             self._end_all()
 
-    def _hear(self, number: int) -> None:
+    def _reset(self, number: int) -> None:
         """A signal came."""
         self._requests.hear(number)
         self._asked.ring()
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         """Wait a moment for deaths and signals, and answer them."""
         now = time.monotonic()
         since, self._looked_at = now - self._looked_at, now
@@ -170,7 +170,7 @@ class Supervisor:
                 continue  # it was started again together with another
             # A pipe may tell nothing of an end: what the child has started may hold it, too.
             if child.process.sentinel in dead or child.process.exitcode is not None:
-                self._bury(number, child)
+                self._handle_exit(number, child)
             elif not self._board.stopping or number == Role.SCRIBE:  # who may not go on is not waited for
                 self._watch(number, child, since)
         if self._requests.count and not self._board.stopping:
@@ -178,14 +178,14 @@ class Supervisor:
             self._stop()
         if self._board.stopping:
             self._patience.look(since, int(self._board.heartbeat[Role.SCRIBE]))
-            if self._out_of_patience or self._patience.over:
+            if self._force_exit or self._patience.over:
                 self._kill_late()
         if self._balancer is not None and not self._board.stopping:
             for move in self._balancer.look():
                 self._bells[Role.ACTORS + move.taker].ring()  # it makes emulators while it waits for the others
         if time.monotonic_ns() - self._contention.at >= CONTENTION_NS:
             self._read_contention()
-        self._show()
+        self._notify()
 
     def _read_contention(self) -> None:
         """Put on the board what others take from the run."""
@@ -196,7 +196,7 @@ class Supervisor:
         found.read(time.monotonic_ns(), own)
         self._board.contention[:] = found.at, found.others, found.stolen
 
-    def _show(self) -> None:
+    def _notify(self) -> None:
         """Let whoever looks on look; nobody's mistake there may cost what was not saved yet."""
         if self._refusal is not None:
             return
@@ -209,7 +209,7 @@ class Supervisor:
                 self._stop()
 
     def _start(self, number: int, incarnation: int) -> None:
-        birth = Birth(
+        child_spec = ChildSpec(
             plan=self._plan,
             memory_fd=_Inherited(self._memory.arena.fd),
             bells=Bells(tuple(_Inherited(bell.fd) for bell in self._bells)),
@@ -226,7 +226,7 @@ class Supervisor:
         module = "actors.actor" if number >= Role.ACTORS else MODULES[Role(number)]
         self._board.phase[number] = Phase.STARTING
         self._board.beat(number)
-        process = ChildProcess(target=run_role, args=(module, birth), name=role_name(number), daemon=True)
+        process = ChildProcess(target=run_role, args=(module, child_spec), name=role_name(number), daemon=True)
         try:
             self._spawn(process, AGAIN_SECONDS if incarnation else 0.0)
         except OSError as error:
@@ -249,9 +249,9 @@ class Supervisor:
         while True:
             # Neither Ctrl-C nor `systemctl stop`, which reach every process, may end a child that has not yet said that
             # it ignores them: it starts with these signals blocked.
-            mask = signal.pthread_sigmask(signal.SIG_BLOCK, HEEDED)
+            mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
             try:
-                with threads_as_recorded():
+                with pinned_thread_env():
                     process.start()
                 return
             except OSError:
@@ -261,7 +261,7 @@ class Supervisor:
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             self._asked.wait(LOOK_SECONDS)
 
-    def _bury(self, number: int, child: _Child) -> None:
+    def _handle_exit(self, number: int, child: _Child) -> None:
         """A process has ended: let it go, start it again, or end the run."""
         if not ended(child.process, REAP_SECONDS):  # its descriptors are closed, but a driver holds it
             child.process.kill()
@@ -275,7 +275,7 @@ class Supervisor:
             self._note(f"{role_name(number)} did all of its work, but did not exit cleanly.")
             del self._children[number]
             return
-        if self._board.stopping and (number != Role.SCRIBE or self._out_of_patience):
+        if self._board.stopping and (number != Role.SCRIBE or self._force_exit):
             del self._children[number]
             return
         how = f"was killed by {signal_name(-code)}" if code < 0 else f"ended with code {code}"
@@ -290,7 +290,7 @@ class Supervisor:
         count = child.deaths.add(cause, int(self._board.furthest[number]))
         if code == FATAL or (count >= cause.value and not (cause is Cause.DEVICE and self._may_give_up_mps(number))):
             del self._children[number]
-            self._fail(self._obituary(number, how, count, code))
+            self._fail(self._crash_report(number, how, count, code))
             return
         self._note(f"{role_name(number)} {how}; it starts again from its snapshot.")
         self._restart(number, child)
@@ -326,12 +326,12 @@ class Supervisor:
         """Whether a role uses the GPU through MPS and may do so without."""
         return number in GPU_ROLES and bool(self._gpu.environment) and self._plan.config.machine.mps == "auto"
 
-    def _obituary(self, number: int, how: str, count: int, code: int) -> str:
+    def _crash_report(self, number: int, how: str, count: int, code: int) -> str:
         if code == FATAL and number == Role.SCRIBE and self._board.trouble[0]:
             # Its log lies on the disk that is in trouble.
             return disk_trouble.without_checkpoint(int(self._board.trouble[0]), self._run_dir)
         log = log_path(self._run_dir, number)
-        return obituary(role_name(number), how, count, code, log, self._logged[number])
+        return crash_report(role_name(number), how, count, code, log, self._logged[number])
 
     def _watch(self, number: int, child: _Child, since: float) -> None:
         """Kill a process that hangs; whoever finds it dead starts the next. `since`: seconds since the last look."""
@@ -339,7 +339,7 @@ class Supervisor:
             self._give_up(number, child)
             return
         phase, beat = Phase(int(self._board.phase[number])), int(self._board.heartbeat[number])
-        why = child.vigil.look(beat, phase, since, lambda: sight(child.process.pid))
+        why = child.vigil.look(beat, phase, since, lambda: process_state(child.process.pid))
         if why:
             self._note(f"{role_name(number)} {why}; it is killed{'' if self._did_all(number) else ' and replaced'}.")
             child.killed_at = time.monotonic()
@@ -357,9 +357,9 @@ class Supervisor:
         return f"there is nothing {'to save yet' if self._plan.config.run.resume is None else 'new to save'}."
 
     @property
-    def _out_of_patience(self) -> bool:
+    def _force_exit(self) -> bool:
         """Whether nobody, not even the scribe, may go on: the user asked twice, or it does not save any more."""
-        return self._requests.count > 1 or self._patience.over_with_the_scribe
+        return self._requests.count > 1 or self._patience.scribe_timed_out
 
     def _fail(self, sentence: str) -> None:
         self._failure = self._failure or sentence
@@ -375,7 +375,7 @@ class Supervisor:
     def _kill_late(self) -> None:
         """Who has not left by now is killed; the scribe has longer, unless the user asked twice."""
         for number, child in list(self._children.items()):
-            if number == Role.SCRIBE and not self._out_of_patience:
+            if number == Role.SCRIBE and not self._force_exit:
                 continue
             self._killed_scribe |= number == Role.SCRIBE
             if child.killed_at is None:
@@ -395,7 +395,7 @@ class Supervisor:
         child = self._children.pop(number)
         # multiprocess would wait for it, without bound, when this program exits.
         multiprocess.process._children.discard(child.process)
-        self._fail(beyond_reach(role_name(number)))
+        self._fail(unkillable_message(role_name(number)))
 
     def _end_all(self) -> None:
         """Whatever happened: no process is left, the memory is given back."""
@@ -404,7 +404,7 @@ class Supervisor:
         for child in self._children.values():
             _end(child.process)
         try:
-            self._show()
+            self._notify()
         finally:
             for bell in self._bells:
                 os.close(bell.fd)
@@ -434,7 +434,7 @@ def train(plan: Plan, on_look: Callable[[Memory], None], note: Callable[[str], N
     """
     assert plan.config.run.run_dir is not None, "the configuration is not resolved"
     (plan.config.run.run_dir / LOGS).mkdir(mode=0o700, exist_ok=True)
-    choose_workspace()  # before any child could initialise CUDA
+    choose_workspace()  # before any child could initialize CUDA
     machine = plan.config.machine
     try:
         with mps.service(machine.mps, machine.device, note) as gpu:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ringside.tasks.arguments import PROGRAM, parse
 from shared.config.settings import FRAME_SKIP
-from shared.files.result_files import write_result, written_file
+from shared.files.result_files import require_writable, write_result
 from shared.text import count
 
 
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
         "Play whole episodes with trained weights, by the rules of their protocol and run.",
     )
     if options.json is not None:
-        written_file("--json", options.json)
+        require_writable("--json", options.json)
     result = api.evaluate(
         options.load,
         env=options.env,
@@ -63,9 +63,9 @@ def main(arguments: Sequence[str]) -> int:
         f"{_rules_of(result)}: mean {result['mean']:.2f} +- {result['sd']:.2f}, median {result['median']:.2f}, "
         f"best {result['best']:.2f} of {count(result['episodes'], 'episode')}"
     )
-    normalised = result["human_normalised"]
-    if normalised is not None:
-        print(f"human-normalised {normalised:.3f} (reference: {result['human_normalised_source']})")
+    normalized = result["human_normalised"]
+    if normalized is not None:
+        print(f"human-normalized {normalized:.3f} (reference: {result['human_normalised_source']})")
     if options.json is not None:
         write_result("--json", options.json, result)
     return 0

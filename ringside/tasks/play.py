@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from ringside.tasks.arguments import PROGRAM, parse
 from shared.config import validate
 from shared.errors import ConfigError
-from shared.files.result_files import written_file
+from shared.files.result_files import require_writable
 
 if TYPE_CHECKING:
     from ringside.agents.player import Player
@@ -118,7 +118,7 @@ def _check(options: Playing) -> None:
         if options.human:
             raise ConfigError("--human plays in a window; omit --video.")
         check_suffix("--video", options.video)
-        written_file("--video", options.video)
+        require_writable("--video", options.video)
 
 
 def check_suffix(flag: str, path: Path) -> None:

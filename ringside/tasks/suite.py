@@ -19,15 +19,15 @@ from pathlib import Path
 from ringside.tasks.arguments import LAUNCHER, PROGRAM, Choices, config_of, parse_choices
 from ringside.tasks.game_lists import SUITES
 from shared.checkpoint.manifest import BEST_FILE, CHECKPOINTS
-from shared.config.run_schedule import sizes_of
+from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import ARITHMETIC, CONFIG_FILE, JUDGED, MAY_CHANGE_ON_RESUME, SUMMARY_FILE, Config
 from shared.errors import ConfigError
 from shared.files.atomic import read_object
 from shared.files.lock import locked
 from shared.machine.subprocesses import die_with
 from shared.process.ownership import PART, REPORT, SUITE_LOCK_FILE, require_writable_run
-from shared.process.signals import requests_heard
-from shared.process.stack_dumps import stacks_told_later
+from shared.process.signals import handle_stop_signals
+from shared.process.stack_dumps import stack_dumps_held_back
 from shared.text import command, flag_in, flag_of, nearest, words_of
 
 NOT_HERE = {"--game": "--games", "--env": "--games", "--seed": "--seeds", "--run-dir": "--out", "--resume": "--out"}
@@ -70,7 +70,7 @@ class Job:
         if summary.get("finished") is not True or type(planned) is not int or type(steps) is not int:
             return False
         # Totals that round up to the same boundary are one: a resume would have nothing to play.
-        last = {sizes_of(self.config.with_settings(total_steps=total)).rounds for total in (wanted, planned)}
+        last = {make_run_schedule(self.config.with_settings(total_steps=total)).rounds for total in (wanted, planned)}
         # The summary may be that of a shorter run which is being continued.
         return steps >= wanted and len(last) == 1
 
@@ -181,7 +181,7 @@ class _Steward:
 
     def run(self) -> int:
         """All jobs and the report. Returns the exit code."""
-        with requests_heard(self._pass_on):
+        with handle_stop_signals(self._pass_on):
             for number, job in enumerate(self._jobs, start=1):
                 if not self._stopped:
                     self._do(job, f"[{number}/{len(self._jobs)}] {job.name}")
@@ -257,7 +257,7 @@ class _Steward:
             return -signal.SIGTERM
         end = partial(die_with, os.getpid(), signal.SIGTERM)
         command = [sys.executable, str(LAUNCHER), *words]
-        with stacks_told_later():
+        with stack_dumps_held_back():
             self._child = subprocess.Popen(command, start_new_session=aside, preexec_fn=end)
         try:
             if self._stopped:  # it was, before there was anybody to tell

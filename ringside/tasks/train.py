@@ -10,7 +10,7 @@ from ringside.tasks.arguments import PROGRAM, Choices, config_of, parse_choices
 from shared.config.settings import Config
 from shared.config.trust import resume_words
 from shared.errors import ConfigError
-from shared.process.signals import ignore_requests, requests_heard
+from shared.process.signals import handle_stop_signals, ignore_requests
 from shared.text import command, printable
 
 
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
             raise KeyboardInterrupt
 
     try:
-        with requests_heard(hear), open_display(plain=plan.config.run.plain) as display:
+        with handle_stop_signals(hear), open_display(plain=plan.config.run.plain) as display:
             summary = api.run(plan, show, display.note)
     except ArenaError as error:
         raise ConfigError(str(error)) from error

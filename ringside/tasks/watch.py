@@ -15,7 +15,7 @@ from threading import Thread
 from tyro.conf import Positional
 
 from ringside.tasks.arguments import PROGRAM, parse
-from shared.process.signals import ignore_requests, requests_heard
+from shared.process.signals import handle_stop_signals, ignore_requests
 from shared.text import printable
 
 LEAST_URGENT = 19
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
     listening = listen(options.port)
     source = Source(options.run or newest_run())
     addresses: SimpleQueue[str] = SimpleQueue()
-    with suppress(KeyboardInterrupt), requests_heard(_stop), ExitStack() as stack:
+    with suppress(KeyboardInterrupt), handle_stop_signals(_stop), ExitStack() as stack:
         if options.open:  # in a thread that was there before this one became the least urgent, which a browser inherits
             page = Path(stack.enter_context(TemporaryDirectory(prefix="ringside-watch-"))) / "page.html"
             Thread(target=_open_page, args=(addresses, page), daemon=True).start()

@@ -120,6 +120,8 @@ def _run_of(source: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         sections, summary = read_object(run / CONFIG_FILE), read_object(run / SUMMARY)
         if not sections or not summary or not all(isinstance(values, dict) for values in sections.values()):
             raise ConfigError(f"--add {source}: the {CONFIG_FILE} or {SUMMARY} of the run is damaged.")
+        if not all(type(summary.get(name)) in (int, float) for name in ("steps", "rounds", "seconds")):
+            raise ConfigError(f"--add {source}: the {SUMMARY} of the run lacks its steps, rounds or seconds.")
         return flat_of(sections), summary
     raise ConfigError(
         f"--add {source} is in no run directory with a {CONFIG_FILE} and a {SUMMARY} of a run that ended."
@@ -147,7 +149,7 @@ def command_of(settings: dict[str, Any], total_steps: int) -> str:
     told = Config().with_settings(**(wanted | {"atoms": None, "eval_epsilon": None, "eval_max_frames": None}))
     rules = eval_rules(told.play, told.evaluate)
     answers = {
-        "atoms": atoms_of(told.extend),
+        "atoms": atoms_of(told.algorithm),
         "eval_episodes": PROTOCOLS[wanted["protocol"]].eval_episodes,
         "eval_epsilon": rules.epsilon,
         "eval_max_frames": rules.max_frames,

@@ -113,7 +113,7 @@ def _map(config: Config, live: Live) -> Memory:
 def _plan(config: Config, actions: int) -> Plan:
     """The plan that a launcher made of this configuration. Raises `LayoutError` when it cannot have been one."""
     machine = config.machine
-    answers = [machine.actors, machine.inference_batch, config.extend.atoms, config.run.run_dir]
+    answers = [machine.actors, machine.inference_batch, config.algorithm.atoms, config.run.run_dir]
     answers += [config.evaluate.eval_episodes] if config.evaluate.eval_every_steps else []
     if None in answers or not actions:
         raise LayoutError(f"Its {CONFIG_FILE} leaves open what a launcher fills in.")

@@ -65,7 +65,7 @@ class Observer:
 
     def look(self) -> Status:
         """The run now. Costs some hundred microseconds."""
-        board, sizes, config = self._memory.board, self._memory.sizes, self._config
+        board, run_schedule, config = self._memory.board, self._memory.run_schedule, self._config
         now = time.monotonic()
         prepared = bool(board.prepared[0])  # read before the steps that it says are there
         current = Sample.take(self._memory, round(now * 1e9))
@@ -77,11 +77,11 @@ class Observer:
         told: _Told | Totals = self._told()
         if not prepared and self._restored is not None:
             committed, told = self._restored.boundary, self._restored.totals
-            steps, updates = committed * sizes.round_steps, sizes.updates_before(committed)
+            steps, updates = committed * run_schedule.round_steps, run_schedule.updates_before(committed)
         elif prepared and self._first_committed is None:
             self._first_committed = committed
-        total = sizes.rounds * sizes.round_steps
-        learning_steps = steps - sizes.first_learning_round * sizes.round_steps
+        total = run_schedule.rounds * run_schedule.round_steps
+        learning_steps = steps - run_schedule.first_learning_round * run_schedule.round_steps
         learning = updates > 0
         frames = config.play.frames_per_step
         known = self._figures(committed)
@@ -92,7 +92,7 @@ class Observer:
             schedule=config.learn.schedule,
             run_dir=config.run.run_dir,
             total_steps=total,
-            rounds=sizes.rounds,
+            rounds=run_schedule.rounds,
             samples_asked=config.learn.batch_size / config.learn.train_every,
             steps=steps,
             frames=None if frames is None else steps * frames,
@@ -109,8 +109,8 @@ class Observer:
             else None,
             can_be_saved=board.committed >= 0 or self._restored is not None,
             learning=learning,
-            learning_begins=sizes.learning_begins if sizes.updates_before(sizes.rounds) else None,
-            epsilon=sizes.epsilon(steps // sizes.envs, config.explore),
+            learning_begins=run_schedule.learning_begins if run_schedule.updates_before(run_schedule.rounds) else None,
+            epsilon=run_schedule.epsilon(steps // run_schedule.envs, config.explore),
             episodes=told.episodes,
             mean_return_100=told.mean_return_100,
             best_return=told.best_return,
@@ -145,16 +145,16 @@ class Observer:
 
     def _figures(self, committed: int) -> dict[str, float | None]:
         """The learner's figures of the newest span."""
-        span = committed // self._memory.sizes.snapshot_rounds - 1
+        span = committed // self._memory.run_schedule.snapshot_rounds - 1
         row = self._memory.board.metrics[span % METRIC_SPANS]
         return {name: _known(value) for name, value in zip(METRICS, row, strict=True)}
 
     def _pace_may_fall(self, committed: int) -> bool:
         """True until a whole round with learning has been seen: lanes play ahead of the learner, then wait for it."""
-        sizes = self._memory.sizes
-        if not sizes.updates_before(sizes.rounds):
+        run_schedule = self._memory.run_schedule
+        if not run_schedule.updates_before(run_schedule.rounds):
             return False
-        return committed <= max(self._first_committed or 0, sizes.first_learning_round)
+        return committed <= max(self._first_committed or 0, run_schedule.first_learning_round)
 
     def _told(self) -> _Told:
         """What the scribe has put on the board."""
@@ -184,11 +184,14 @@ class Observer:
                 f"Since step {int(board.inexact_since[0]):,} this run computes on another device, or with another "
                 "precision or number of threads, than before: it goes on, but not to the same last bit."
             )
-        extend = self._config.extend
+        algorithm = self._config.algorithm
         judged = (
             screens_alike(known["mean_q"], known["q_spread"], updates, self._config.learn.batch_size),
             returns_outside(
-                _known(board.outside_support[0]), extend.v_min, extend.v_max, clipped=self._config.learn.clip_rewards
+                _known(board.outside_support[0]),
+                algorithm.v_min,
+                algorithm.v_max,
+                clipped=self._config.learn.clip_rewards,
             ),
         )
         return (*found, *filter(None, judged))

@@ -1,6 +1,6 @@
 """The picture of a run's status that the live display shows.
 
-Colours help, and nothing hangs on them: blue, yellow and bold are told apart by the colour-blind too, and every state
+Colors help, and nothing hangs on them: blue, yellow and bold are told apart by the color-blind too, and every state
 is also a word.
 """
 
@@ -135,7 +135,7 @@ def _roles(roles: Sequence[RoleStatus], width: int, *, fold: bool) -> Table:
 
 
 def _state(state: str) -> Text:
-    return Text(state, style="yellow" if state in ("redoing", "ended", "starting") else "")
+    return Text(state, style="yellow" if state in ("replaying", "ended", "starting") else "")
 
 
 def _restarts(restarts: int) -> Text:

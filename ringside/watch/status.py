@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringside.recording.bottleneck import RoleStatus, Verdict
+from ringside.recording.bottleneck import Bottleneck, RoleStatus
 from ringside.recording.evaluation_status import EvaluationStatus
 from shared.config.settings import Schedule
 
@@ -73,5 +73,5 @@ class Status:
     """Of these, how many other programs used."""
     stolen: float | None = None
     """Of these, how many a hypervisor took."""
-    verdict: Verdict | None = None
+    verdict: Bottleneck | None = None
     warnings: tuple[str, ...] = ()

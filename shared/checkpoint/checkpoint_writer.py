@@ -55,7 +55,7 @@ from shared.checkpoint.segments import (
     write_segment,
 )
 from shared.checkpoint.weights_file import WEIGHTS_SHA256, weights_metadata
-from shared.config.run_schedule import Sizes
+from shared.config.run_schedule import RunSchedule
 from shared.config.settings import Config
 from shared.errors import CheckpointError
 from shared.files.atomic import make_directory, open_to_read, remove_temporaries, sync, write_atomic
@@ -74,7 +74,12 @@ class CheckpointWriter:
     """
 
     def __init__(
-        self, run_dir: Path, config: Config, sizes: Sizes, actions: int, alive: Callable[[], None] = lambda: None
+        self,
+        run_dir: Path,
+        config: Config,
+        run_schedule: RunSchedule,
+        actions: int,
+        alive: Callable[[], None] = lambda: None,
     ) -> None:
         """Open `run_dir`/checkpoints, make it if need be, and take stock; half-written files are removed.
 
@@ -91,8 +96,8 @@ class CheckpointWriter:
         self._alive = alive
         self._config = config
         self._experiment = config.experiment()
-        self._sizes = sizes
-        self._shape = segment_shape(sizes)
+        self._run_schedule = run_schedule
+        self._shape = segment_shape(run_schedule)
         self._network = network_of(config, actions)
         self._spec = parameters_of(self._network)
         self._segments: dict[int, Piece] = {}
@@ -126,7 +131,7 @@ class CheckpointWriter:
         """Segments of the window of `boundary` that are not on the disk: those to add before `save`."""
         if not self._config.run.checkpoint_replay:
             return []
-        needed = segments_needed(self._sizes, boundary)
+        needed = segments_needed(self._run_schedule, boundary)
         for index in needed:
             if index in self._segments and not self._is_there(self._segments[index]):
                 del self._segments[index]  # somebody else took it away
@@ -159,7 +164,7 @@ class CheckpointWriter:
         write_segment(path, index, self._shape, ring, self._experiment)
         self._segments[index] = Piece.of(path)
         # The next checkpoint may be of a boundary that is a little older than the newest segment.
-        oldest = segments_needed(self._sizes, max(0, index - KEPT) * self._sizes.snapshot_rounds).start
+        oldest = segments_needed(self._run_schedule, max(0, index - KEPT) * self._run_schedule.snapshot_rounds).start
         for old in [number for number in self._segments if number < oldest]:
             if segment_name(old) not in self._named:
                 self._forget(old)
@@ -190,13 +195,13 @@ class CheckpointWriter:
             ValueError: a segment of the window was not added, or the boundary has no snapshot.
             OSError: as the system says it; the older checkpoints are untouched.
         """
-        if not self._sizes.is_snapshot(boundary):
+        if not self._run_schedule.is_snapshot(boundary):
             raise ValueError(
-                f"Boundary {boundary} has no snapshot; they are {self._sizes.snapshot_rounds} rounds apart."
+                f"Boundary {boundary} has no snapshot; they are {self._run_schedule.snapshot_rounds} rounds apart."
             )
         if missing := self.missing_segments(boundary):
             raise ValueError(f"The segments {missing} of boundary {boundary} were not added.")
-        needed = segments_needed(self._sizes, boundary) if self._config.run.checkpoint_replay else range(0)
+        needed = segments_needed(self._run_schedule, boundary) if self._config.run.checkpoint_replay else range(0)
         held = {**arrays, **identity_arrays(boundary, self._experiment)}
         contents = {
             boundary_name(boundary): safetensors_save({key: np.ascontiguousarray(a) for key, a in held.items()}),
@@ -284,7 +289,7 @@ class CheckpointWriter:
             if number > boundary:
                 path.unlink()
         sync(self.directory)
-        end = boundary * self._sizes.round_ticks // segment_ticks(self._sizes)
+        end = boundary * self._run_schedule.round_ticks // segment_ticks(self._run_schedule)
         for kind, number, path in self._pieces_on_disk():
             if kind == "segment" and number >= end:
                 self._forget(number)
@@ -307,7 +312,7 @@ class CheckpointWriter:
         kept = readable[:KEPT]
         self._named = {name for manifest in kept for name in manifest.pieces}
         newest = kept[0].boundary if kept else 0
-        end = newest * self._sizes.round_ticks // segment_ticks(self._sizes)
+        end = newest * self._run_schedule.round_ticks // segment_ticks(self._run_schedule)
         for kind, number, path in self._pieces_on_disk():
             if path.name in self._named:
                 continue

@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as safetensors_load
 
 from shared.checkpoint.segments import read_segment_into, segment_name, segment_shape, segments_needed
-from shared.config.run_schedule import Sizes
+from shared.config.run_schedule import RunSchedule
 from shared.config.settings import ARITHMETIC, MAY_CHANGE_ON_RESUME, Config, digest_of
 from shared.errors import CheckpointError, FileError
 from shared.files.atomic import open_to_read, read_json, sha256_of
@@ -219,7 +219,10 @@ def identity_arrays(boundary: int, experiment: str) -> dict[str, np.ndarray]:
 
 
 def load_segments(
-    manifest: Manifest, sizes: Sizes, ring: Mapping[str, np.ndarray], alive: Callable[[], None] = lambda: None
+    manifest: Manifest,
+    run_schedule: RunSchedule,
+    ring: Mapping[str, np.ndarray],
+    alive: Callable[[], None] = lambda: None,
 ) -> None:
     """Read the replay of a checkpoint into the rings.
 
@@ -234,11 +237,11 @@ def load_segments(
         raise CheckpointError(
             f"{manifest.path} was made without the replay (--checkpoint-replay), which is needed here."
         )
-    for index in segments_needed(sizes, manifest.boundary):
+    for index in segments_needed(run_schedule, manifest.boundary):
         alive()
         # The segment's own checksum covers its content.
         path = check_piece(manifest.directory, manifest.piece(segment_name(index)), content=False)
-        read_segment_into(path, index, segment_shape(sizes), ring, manifest.experiment)
+        read_segment_into(path, index, segment_shape(run_schedule), ring, manifest.experiment)
 
 
 def newest_usable(path: Path, use: Callable[[Manifest], T]) -> T:

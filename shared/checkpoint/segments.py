@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 import zstandard
 
-from shared.config.run_schedule import Sizes
+from shared.config.run_schedule import RunSchedule
 from shared.errors import CheckpointError, FileError
 from shared.files.atomic import json_object, read_bytes, write_atomic
 from shared.memory.ring import SLOT_FIELDS
@@ -76,21 +76,21 @@ class SegmentShape:
         return {name: np.empty(lead + shape, dtype) for name, dtype, shape in SLOT_FIELDS}
 
 
-def segment_ticks(sizes: Sizes) -> int:
+def segment_ticks(run_schedule: RunSchedule) -> int:
     """Ticks of each lane in one segment."""
-    return sizes.snapshot_rounds * sizes.round_ticks
+    return run_schedule.snapshot_rounds * run_schedule.round_ticks
 
 
-def segment_shape(sizes: Sizes) -> SegmentShape:
+def segment_shape(run_schedule: RunSchedule) -> SegmentShape:
     """The shape of the segments of a run."""
-    return SegmentShape(sizes.lanes, segment_ticks(sizes), sizes.lane_envs)
+    return SegmentShape(run_schedule.lanes, segment_ticks(run_schedule), run_schedule.lane_envs)
 
 
-def segments_needed(sizes: Sizes, boundary: int) -> range:
+def segments_needed(run_schedule: RunSchedule, boundary: int) -> range:
     """Numbers of the segments that hold the window of `boundary`: what the learner may sample from there on."""
-    end = boundary * sizes.round_ticks
-    ticks = segment_ticks(sizes)
-    return range(max(0, end - sizes.window_ticks) // ticks, end // ticks)
+    end = boundary * run_schedule.round_ticks
+    ticks = segment_ticks(run_schedule)
+    return range(max(0, end - run_schedule.window_ticks) // ticks, end // ticks)
 
 
 def segment_name(index: int) -> str:

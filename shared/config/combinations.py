@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from shared.config.run_schedule import WEIGHT_QUANTUM, largest_weight, sizes_of
-from shared.config.settings import Config, Explore, Extend
+from shared.config.run_schedule import WEIGHT_QUANTUM, largest_weight, make_run_schedule
+from shared.config.settings import Algorithm, Config, Explore
 from shared.errors import ConfigError
 from shared.network_spec import MOST_ATOMS, RESCALING, atoms_of
 from shared.text import shown
@@ -17,75 +17,78 @@ published.json, 978,200 in Atlantis."""
 
 def check(config: Config) -> None:
     """Refuse parts that make no sense together, or alone."""
-    extend = config.extend
-    _check_munchausen(extend)
-    _check_distribution(extend)
-    _check_exploration(config.explore, noisy=extend.noisy)
-    if config.learn.network != "impala" and (extend.width > 1 or extend.spectral_norm or extend.pooling):
+    algorithm = config.algorithm
+    _check_munchausen(algorithm)
+    _check_distribution(algorithm)
+    _check_exploration(config.explore, noisy=algorithm.noisy)
+    if config.learn.network != "impala" and (algorithm.width > 1 or algorithm.spectral_norm or algorithm.pooling):
         raise ConfigError("--width, --pooling and --spectral-norm are for --network impala.")
-    if extend.importance_start > extend.importance_end:
+    if algorithm.importance_start > algorithm.importance_end:
         raise ConfigError(
-            f"--importance-start {extend.importance_start} is more than --importance-end {extend.importance_end}."
+            f"--importance-start {algorithm.importance_start} is more than --importance-end {algorithm.importance_end}."
         )
     _check_priorities(config)
-    sizes = sizes_of(config)
-    played_ticks = sizes.first_learning_round * sizes.round_ticks
-    if extend.n_step > played_ticks:
+    run_schedule = make_run_schedule(config)
+    played_ticks = run_schedule.first_learning_round * run_schedule.round_ticks
+    if algorithm.n_step > played_ticks:
         raise ConfigError(
-            f"--n-step {extend.n_step} is more than the {played_ticks} steps that each of --envs {config.play.envs} "
-            f"has made when learning starts; --learning-starts {extend.n_step * config.play.envs:_} is enough."
+            f"--n-step {algorithm.n_step} is more than the {played_ticks} steps that each of --envs {config.play.envs} "
+            f"has made when learning starts; --learning-starts {algorithm.n_step * config.play.envs:_} is enough."
         )
 
 
-def _check_munchausen(extend: Extend) -> None:
-    if extend.munchausen and extend.double:
+def _check_munchausen(algorithm: Algorithm) -> None:
+    if algorithm.munchausen and algorithm.double:
         raise ConfigError(
             "--munchausen learns the soft value of a state, which no single action has that --double could choose: "
             "omit one of them."
         )
-    if extend.munchausen and extend.method == "c51":
+    if algorithm.munchausen and algorithm.method == "c51":
         raise ConfigError(
             "--munchausen averages over actions, which probabilities of fixed atoms do not survive: say --method dqn, "
             "qr-dqn or iqn."
         )
 
 
-def _check_distribution(extend: Extend) -> None:
+def _check_distribution(algorithm: Algorithm) -> None:
     """Outputs of an action, and what c51's support must hold."""
-    if extend.method in ("c51", "qr-dqn") and extend.atoms is not None and not 2 <= extend.atoms <= MOST_ATOMS:
-        raise ConfigError(f"--atoms {shown(extend.atoms)} must be 2 to {MOST_ATOMS:_} with --method {extend.method}.")
-    if extend.method in ("dqn", "iqn") and extend.atoms not in (None, 1):
+    if algorithm.method in ("c51", "qr-dqn") and algorithm.atoms is not None and not 2 <= algorithm.atoms <= MOST_ATOMS:
         raise ConfigError(
-            f"--atoms {shown(extend.atoms)} is for --method c51 and qr-dqn; {extend.method} has one output an action."
+            f"--atoms {shown(algorithm.atoms)} must be 2 to {MOST_ATOMS:_} with --method {algorithm.method}."
         )
-    if extend.method != "c51":
+    if algorithm.method in ("dqn", "iqn") and algorithm.atoms not in (None, 1):
+        raise ConfigError(
+            f"--atoms {shown(algorithm.atoms)} is for --method c51 and qr-dqn; {algorithm.method} has one output an "
+            "action."
+        )
+    if algorithm.method != "c51":
         return
-    if extend.value_rescaling:
+    if algorithm.value_rescaling:
         raise ConfigError(
             "--value-rescaling changes the scale of returns, and c51 has fixed atoms: choose --v-min and --v-max, or "
             "say --method dqn, qr-dqn or iqn."
         )
-    if not extend.v_min < extend.v_max:
-        raise ConfigError(f"--v-min {extend.v_min} must be below --v-max {extend.v_max}.")
-    if not extend.v_min <= 0 <= extend.v_max:
+    if not algorithm.v_min < algorithm.v_max:
+        raise ConfigError(f"--v-min {algorithm.v_min} must be below --v-max {algorithm.v_max}.")
+    if not algorithm.v_min <= 0 <= algorithm.v_max:
         raise ConfigError(
-            f"--v-min {extend.v_min} to --v-max {extend.v_max} must hold 0, the return after an episode's end."
+            f"--v-min {algorithm.v_min} to --v-max {algorithm.v_max} must hold 0, the return after an episode's end."
         )
 
 
 def _check_priorities(config: Config) -> None:
     """Refuse an exponent with which priorities may reach the largest that there is, beyond which all are the same."""
-    extend, transitions = config.extend, sizes_of(config).priorities
-    if not transitions or extend.method == "c51":  # whose priority is a divergence of probabilities
+    algorithm, transitions = config.algorithm, make_run_schedule(config).priorities
+    if not transitions or algorithm.method == "c51":  # whose priority is a divergence of probabilities
         return
     error = _greatest_error(config)
     largest = largest_weight(transitions) * WEIGHT_QUANTUM
-    if error**extend.priority_exponent <= largest:
+    if error**algorithm.priority_exponent <= largest:
         return
     most = math.floor(100 * math.log(largest) / math.log(error)) / 100
     clip = "" if config.learn.clip_rewards else ", or clip rewards"
     raise ConfigError(
-        f"--priority-exponent {extend.priority_exponent:g} is too much for errors of up to {error:.2g}, which these "
+        f"--priority-exponent {algorithm.priority_exponent:g} is too much for errors of up to {error:.2g}, which these "
         f"settings allow: with --replay-size {config.learn.replay_size:_} all priorities beyond {largest:,.0f} would "
         f"be the same. Say --priority-exponent {most:g} or less{clip}."
     )
@@ -93,15 +96,15 @@ def _check_priorities(config: Config) -> None:
 
 def _greatest_error(config: Config) -> float:
     """The greatest error of a transition, summed over its quantiles, as far as the values are those of some policy."""
-    learn, extend = config.learn, config.extend
+    learn, algorithm = config.learn, config.algorithm
     error = MOST_RAW_ERROR
     if learn.clip_rewards and learn.discount < 1:
-        reward = 1.0 + (-extend.munchausen_alpha * extend.munchausen_floor if extend.munchausen else 0.0)
+        reward = 1.0 + (-algorithm.munchausen_alpha * algorithm.munchausen_floor if algorithm.munchausen else 0.0)
         error = min(error, 2 * reward / (1 - learn.discount))
-    if extend.value_rescaling:
+    if algorithm.value_rescaling:
         error = math.sqrt(error + 1) - 1 + RESCALING * error
-    outputs = {"qr-dqn": atoms_of(extend), "iqn": extend.iqn_samples}
-    return error * outputs.get(extend.method, 1)
+    outputs = {"qr-dqn": atoms_of(algorithm), "iqn": algorithm.iqn_samples}
+    return error * outputs.get(algorithm.method, 1)
 
 
 def _check_exploration(explore: Explore, *, noisy: bool) -> None:

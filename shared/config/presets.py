@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from shared.config.settings import Config, Evaluate, Explore, Extend, Learn, Play, PresetName
+from shared.config.settings import Algorithm, Config, Evaluate, Explore, Learn, Play, PresetName
 
 NATURE = Config()
 """Mnih et al. 2015, Extended Data Table 1: the defaults of `Config`.
@@ -24,13 +24,13 @@ NATURE = Config()
 The table counts the target network's 10,000 in updates; the authors' program, and dqn_zoo, in steps, as here.
 
 dqn_zoo's dqn has the same numbers: target network every 40,000 frames, replay of a million, learning after a twentieth
-of it, an update of 32 every 16 frames, centred RMSProp at 0.00025 with decay 0.95 and epsilon 0.01 (for gradients
+of it, an update of 32 every 16 frames, centered RMSProp at 0.00025 with decay 0.95 and epsilon 0.01 (for gradients
 summed over the batch), epsilon-greedy from 1 to 0.1 in four million frames."""
 
 DOUBLE = replace(
     NATURE,
     learn=replace(NATURE.learn, round_steps=30_000),
-    extend=Extend(double=True),
+    algorithm=Algorithm(double=True),
     explore=replace(NATURE.explore, epsilon_end=0.01),
     evaluate=Evaluate(eval_epsilon=0.001, eval_max_frames=108_000),
 )
@@ -46,7 +46,7 @@ Left out: one bias for all actions of the last layer, the third change of the tu
 DUELING = replace(
     NATURE,
     learn=replace(NATURE.learn, learning_rate=6.25e-5, optimizer_epsilon=0.01 / 16, round_steps=30_000),
-    extend=Extend(double=True, dueling=True, clip_gradient=10.0),
+    algorithm=Algorithm(double=True, dueling=True, clip_gradient=10.0),
     explore=replace(NATURE.explore, epsilon_end=0.01),
     evaluate=DOUBLE.evaluate,
 )
@@ -62,7 +62,7 @@ evaluation. Left out: the gradient that enters the convolutions is not scaled by
 C51 = replace(
     NATURE,
     learn=replace(NATURE.learn, optimizer="adam", optimizer_decay=0.999, optimizer_epsilon=0.01 / 32),
-    extend=Extend(method="c51", v_min=-10.0, v_max=10.0),
+    algorithm=Algorithm(method="c51", v_min=-10.0, v_max=10.0),
     explore=replace(NATURE.explore, epsilon_end=0.01),
     evaluate=Evaluate(eval_epsilon=0.001, eval_max_frames=108_000),
 )
@@ -81,7 +81,7 @@ RAINBOW = Config(
         optimizer_decay=0.999,
         optimizer_epsilon=1.5e-4,
     ),
-    extend=Extend(
+    algorithm=Algorithm(
         method="c51",
         v_min=-10.0,
         v_max=10.0,
@@ -90,7 +90,7 @@ RAINBOW = Config(
         noisy=True,
         noisy_std=0.5,
         n_step=3,
-        prioritised=True,
+        prioritized=True,
         priority_exponent=0.5,
         importance_start=0.4,
         importance_end=1.0,
@@ -122,7 +122,7 @@ QR_DQN = replace(
     learn=replace(
         NATURE.learn, optimizer="adam", learning_rate=5e-5, optimizer_decay=0.999, optimizer_epsilon=0.01 / 32
     ),
-    extend=Extend(method="qr-dqn"),
+    algorithm=Algorithm(method="qr-dqn"),
     explore=replace(NATURE.explore, epsilon_end=0.01),
     evaluate=Evaluate(eval_epsilon=0.001, eval_max_frames=108_000),
 )
@@ -130,7 +130,7 @@ QR_DQN = replace(
 0.01/32, epsilon-greedy down to 0.01. dqn_zoo's qrdqn has 201 quantiles and gradient norms clipped to 10, else the
 same, and evaluates with epsilon 0.001 and 108,000 frames."""
 
-IQN = replace(QR_DQN, extend=Extend(method="iqn", iqn_samples=64, iqn_policy_samples=32))
+IQN = replace(QR_DQN, algorithm=Algorithm(method="iqn", iqn_samples=64, iqn_policy_samples=32))
 """Dabney et al. 2018b, section 4: N = N' = 64, K = 32, 64 cosines, the rest as QR-DQN; Dopamine's
 implicit_quantile_icml.gin has the same numbers, and evaluates with epsilon 0.001 and 108,000 frames, as dqn_zoo's iqn
 does, which has K = 64 and learns from 80,000 frames on.
@@ -156,7 +156,7 @@ BTR = Config(
         optimizer_epsilon=0.005 / 256,
         network="impala",
     ),
-    extend=Extend(
+    algorithm=Algorithm(
         # main.py: --taus 8, which are N, N' and K; --dueling 1, --noisy 1; networks.py: sigma_0=0.5; Agent.py: n = 3.
         method="iqn",
         iqn_samples=8,
@@ -166,7 +166,7 @@ BTR = Config(
         noisy_std=0.5,
         n_step=3,
         # Agent.py: per_alpha. PER.py weighs losses with (N P(i))^-alpha; its beta is not read. So nothing moves.
-        prioritised=True,
+        prioritized=True,
         priority_exponent=0.2,
         importance_start=0.2,
         importance_end=0.2,
@@ -229,7 +229,7 @@ QUICK = Config(
         optimizer_epsilon=1e-5,
     ),
     # Rainbow's three steps, with which Pong's few rewards reach far sooner, and Double DQN.
-    extend=Extend(double=True, n_step=3),
+    algorithm=Algorithm(double=True, n_step=3),
     # Lapan: 100,000 steps, though down to 0.02.
     explore=Explore(epsilon_start=1.0, epsilon_end=0.01, epsilon_steps=100_000),
     # 30 minutes, as with all after Mnih et al. 2015: games of equal players at Pong last longer than 5.

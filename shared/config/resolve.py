@@ -41,7 +41,7 @@ def resolve(config: Config) -> Config:
             eval_epsilon=rules.epsilon,
             eval_max_frames=rules.max_frames,
         ),
-        extend=replace(config.extend, atoms=atoms_of(config.extend)),
+        algorithm=replace(config.algorithm, atoms=atoms_of(config.algorithm)),
         machine=replace(
             config.machine,
             device=device,

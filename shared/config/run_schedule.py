@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from shared.config.settings import STACK, Config, Explore
 
 MOST_PRIORITIES = 2**24
-"""Transitions that prioritised replay can keep."""
+"""Transitions that prioritized replay can keep."""
 WEIGHT_QUANTUM = 2.0**-24
 """Weights of transitions are whole numbers of these, so that their sums are exact."""
 
@@ -25,7 +25,7 @@ def largest_weight(transitions: int) -> int:
 
 
 @dataclass(frozen=True)
-class Sizes:
+class RunSchedule:
     """What follows from a configuration; all counts are exact integers."""
 
     envs: int
@@ -37,9 +37,9 @@ class Sizes:
     first_learning_round: int
     rounds: int
     snapshot_rounds: int
-    ahead: int
+    max_rounds_ahead: int
     """Rounds that a lane may have finished or be playing beyond the last commit."""
-    target_apart: bool
+    has_own_target: bool
     """Whether the target network may differ from the online one at a boundary."""
     capacity: int
     learning_starts_ticks: int
@@ -65,7 +65,7 @@ class Sizes:
     @property
     def learning_begins(self) -> int:
         """Steps played when the first update begins: whole rounds, the first of them with `alternate` included."""
-        return (self.first_learning_round + self.target_apart) * self.round_steps
+        return (self.first_learning_round + self.has_own_target) * self.round_steps
 
     def updates_before(self, round_: int) -> int:
         """Updates done when `round_` begins: floor(r S / k), less those of rounds that only play."""
@@ -79,16 +79,16 @@ class Sizes:
 
     def window_end(self, round_: int) -> int:
         """The tick before which a round's updates draw: its first one, or with `alternate` the one after its last."""
-        return (round_ + 1 if self.target_apart else round_) * self.round_ticks
+        return (round_ + 1 if self.has_own_target else round_) * self.round_ticks
 
     def target_changes_after(self, round_: int) -> bool:
         """Whether the target network becomes the online one at the end of `round_`."""
         steps = self.round_steps
         return (round_ + 1) * steps // self.target_steps > round_ * steps // self.target_steps
 
-    def held_from(self, committed: int) -> int:
+    def oldest_readable_tick(self, committed: int) -> int:
         """The oldest tick that no lane can be writing over while so many rounds are committed."""
-        return (committed + self.ahead) * self.round_ticks + 1 - self.capacity
+        return (committed + self.max_rounds_ahead) * self.round_ticks + 1 - self.capacity
 
     def epsilon(self, tick: int, explore: Explore) -> float:
         """Linear from start to end over `epsilon_steps`, counted from `learning_starts` on, by ticks x envs."""
@@ -105,7 +105,7 @@ class Sizes:
         return boundary % self.snapshot_rounds == 0
 
 
-def sizes_of(config: Config) -> Sizes:
+def make_run_schedule(config: Config) -> RunSchedule:
     """Derive the sizes. Expects a validated configuration.
 
     The ring holds the window, the rounds that may be in flight behind it (one, with `free` two, with
@@ -125,9 +125,9 @@ def sizes_of(config: Config) -> Sizes:
     rounds = -(-learn.total_steps // (round_steps * snapshot_rounds)) * snapshot_rounds
     window_rounds = learn.replay_size // round_steps
     window_ticks = min(window_rounds, rounds) * round_ticks
-    ahead = 2 if learn.schedule == "free" else 1
-    in_flight = snapshot_rounds + 1 if learn.schedule == "alternate" else ahead
-    return Sizes(
+    max_rounds_ahead = 2 if learn.schedule == "free" else 1
+    in_flight = snapshot_rounds + 1 if learn.schedule == "alternate" else max_rounds_ahead
+    return RunSchedule(
         envs=play.envs,
         lane_envs=play.lane_envs,
         round_ticks=round_ticks,
@@ -137,11 +137,11 @@ def sizes_of(config: Config) -> Sizes:
         first_learning_round=-(-learn.learning_starts // round_steps),
         rounds=rounds,
         snapshot_rounds=snapshot_rounds,
-        ahead=ahead,
-        target_apart=learn.schedule == "alternate",
+        max_rounds_ahead=max_rounds_ahead,
+        has_own_target=learn.schedule == "alternate",
         capacity=window_ticks + in_flight * round_ticks + STACK + 1,
         learning_starts_ticks=-(-learn.learning_starts // play.envs),
-        n_step=config.extend.n_step,
+        n_step=config.algorithm.n_step,
         # Not those of a window that the run's end bounds: with a later end the run may go on.
-        priority_ticks=window_rounds * round_ticks if config.extend.prioritised else 0,
+        priority_ticks=window_rounds * round_ticks if config.algorithm.prioritized else 0,
     )

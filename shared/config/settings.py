@@ -81,9 +81,9 @@ class Learn:
     clip_rewards: bool = True
     """Learn from the sign of each reward (Mnih et al. 2015, Methods), or from its amount."""
     optimizer: Literal["rmsprop", "adam"] = "rmsprop"
-    """rmsprop: centred, as in 2015; adam: Kingma & Ba."""
+    """rmsprop: centered, as in 2015; adam: Kingma & Ba."""
     learning_rate: float = 2.5e-4
-    """Step size of the optimiser."""
+    """Step size of the optimizer."""
     optimizer_decay: float = 0.95
     """Decay of RMSProp's moments, or Adam's beta2."""
     optimizer_epsilon: float = 0.01
@@ -97,7 +97,7 @@ class Learn:
 
 
 @dataclass(frozen=True)
-class Extend:
+class Algorithm:
     """What came after the DQN of 2015. Most parts combine; docs/algorithms.md says which do not."""
 
     method: str = "dqn"
@@ -117,21 +117,21 @@ class Extend:
     dueling: bool = False
     """A stream for the state's value and one for the actions' advantages (Wang et al. 2016)."""
     noisy: bool = False
-    """Explore by factorised noise on the weights of the linear layers (Fortunato et al. 2018)."""
+    """Explore by factorized noise on the weights of the linear layers (Fortunato et al. 2018)."""
     noisy_std: float = 0.5
     """With --noisy: sigma_0, how strong the noise begins; Hessel et al. 2018: 0.5; dqn_zoo and Dopamine: 0.1."""
     n_step: int = 1
     """Rewards that are added up before the target network's value follows."""
-    prioritised: bool = False
+    prioritized: bool = False
     """Sample in proportion to the last error (Schaul et al. 2016)."""
     priority_exponent: float = 0.5
-    """With --prioritised: the power of the error (alpha or omega)."""
+    """With --prioritized: the power of the error (alpha or omega)."""
     importance_start: float = 0.4
-    """With --prioritised: how far importance weights correct the loss at first (beta)."""
+    """With --prioritized: how far importance weights correct the loss at first (beta)."""
     importance_end: float = 1.0
-    """With --prioritised: how far they correct it after --importance-steps."""
+    """With --prioritized: how far they correct it after --importance-steps."""
     importance_steps: int = 50_000_000
-    """With --prioritised: steps over which beta goes from the one to the other, in a straight line, whatever the run's
+    """With --prioritized: steps over which beta goes from the one to the other, in a straight line, whatever the run's
     --total-steps."""
     munchausen: bool = False
     """Add the policy's scaled logarithm to the reward (Vieillard et al. 2020)."""
@@ -152,7 +152,7 @@ class Extend:
     spectral_norm: bool = False
     """With --network impala: residual weights divided by their largest singular value (BTR)."""
     layer_norm: bool = False
-    """Hidden units normalised over the layer (Ba et al. 2016)."""
+    """Hidden units normalized over the layer (Ba et al. 2016)."""
 
     def importance_at(self, steps: int) -> float:
         """The exponent of importance weights after so many steps of the run."""
@@ -249,7 +249,7 @@ class Config:
 
     play: Play = field(default_factory=Play)
     learn: Learn = field(default_factory=Learn)
-    extend: Extend = field(default_factory=Extend)
+    algorithm: Algorithm = field(default_factory=Algorithm)
     explore: Explore = field(default_factory=Explore)
     evaluate: Evaluate = field(default_factory=Evaluate)
     machine: Machine = field(default_factory=Machine)

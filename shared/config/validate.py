@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import fields, replace
 
 from shared.config import combinations
-from shared.config.run_schedule import MOST_PRIORITIES, sizes_of
+from shared.config.run_schedule import MOST_PRIORITIES, make_run_schedule
 from shared.config.settings import STACK, Config
 from shared.errors import ConfigError
 from shared.network_spec import MOST_ATOMS, MOST_RETURN, MOST_WIDTH
@@ -53,14 +53,15 @@ def settings(config: Config) -> None:
         raise ConfigError(
             f"--replay-size {learn.replay_size:_} is smaller than one batch, --batch-size {learn.batch_size:_}."
         )
-    sizes = sizes_of(config)
-    if learn.replay_size // play.envs < sizes.round_ticks:
+    run_schedule = make_run_schedule(config)
+    if learn.replay_size // play.envs < run_schedule.round_ticks:
         raise ConfigError(
-            f"--replay-size {learn.replay_size:_} is smaller than one round, which has {sizes.round_steps:_} steps."
+            f"--replay-size {learn.replay_size:_} is smaller than one round, which has "
+            f"{run_schedule.round_steps:_} steps."
         )
-    if sizes.priorities > MOST_PRIORITIES:
+    if run_schedule.priorities > MOST_PRIORITIES:
         raise ConfigError(
-            f"--replay-size {learn.replay_size:_} is more than {MOST_PRIORITIES:_}, the most for --prioritised."
+            f"--replay-size {learn.replay_size:_} is more than {MOST_PRIORITIES:_}, the most for --prioritized."
         )
     if config.explore.epsilon_end > config.explore.epsilon_start:
         raise ConfigError(
@@ -97,13 +98,13 @@ def resolved(config: Config) -> None:
             f"--inference-batch {machine.inference_batch} must be a multiple of --lane-envs {play.lane_envs} that "
             f"divides --envs {play.envs}."
         )
-    sizes = sizes_of(config)
-    least = STACK + sizes.n_step - 1
-    if sizes.window_ticks < least:
+    run_schedule = make_run_schedule(config)
+    least = STACK + run_schedule.n_step - 1
+    if run_schedule.window_ticks < least:
         raise ConfigError(
-            f"--replay-size {config.learn.replay_size:_} holds {sizes.window_ticks} ticks of --envs {play.envs}, fewer "
-            f"than the {least} that an observation with --n-step {sizes.n_step} needs; {least * play.envs:_} is the "
-            "least."
+            f"--replay-size {config.learn.replay_size:_} holds {run_schedule.window_ticks} ticks of --envs "
+            f"{play.envs}, fewer than the {least} that an observation with --n-step {run_schedule.n_step} needs; "
+            f"{least * play.envs:_} is the least."
         )
     if machine.device == "cpu":
         for name, word, advice in _FOR_CUDA:

@@ -9,7 +9,7 @@ from pathlib import Path
 from shared.errors import ConfigError
 
 
-def written_file(flag: str, path: Path, *, replaces: bool = False) -> None:
+def require_writable(flag: str, path: Path, *, replaces: bool = False) -> None:
     """Refuse a file that cannot be written at the end of what is done for it.
 
     `replaces`: it is written beside its name and renamed, which a pipe or a device would not survive.

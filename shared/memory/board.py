@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from enum import IntEnum
 
-from shared.config.run_schedule import Sizes
+from shared.config.run_schedule import RunSchedule
 from shared.memory.arena import Arena
 from shared.memory.layout import Field
 
@@ -56,7 +56,7 @@ class Phase(IntEnum):
 
     STARTING = 0
     WORKING = 1
-    REDOING = 2
+    REPLAYING = 2
     WAITING = 3
     DONE = 4
 
@@ -68,9 +68,9 @@ class Stop(IntEnum):
     ABANDON = 1
 
 
-def board_fields(sizes: Sizes, processes: int) -> list[Field]:
+def board_fields(run_schedule: RunSchedule, processes: int) -> list[Field]:
     """The board's part of the layout."""
-    lanes = (sizes.lanes,)
+    lanes = (run_schedule.lanes,)
     return [
         Field("board.stop", "i8", (1,), "supervisor"),
         Field("board.restarts", "i8", (processes,), "supervisor"),
@@ -117,8 +117,8 @@ def board_fields(sizes: Sizes, processes: int) -> list[Field]:
 class Board:
     """Views of the board's words, and the few sums that several roles need."""
 
-    def __init__(self, arena: Arena, sizes: Sizes) -> None:
-        self.sizes = sizes
+    def __init__(self, arena: Arena, run_schedule: RunSchedule) -> None:
+        self.run_schedule = run_schedule
         self.stop = arena["board.stop"]
         self.restarts = arena["board.restarts"]
         self.moves = arena["board.moves"]
@@ -188,7 +188,7 @@ class Board:
     @property
     def finished(self) -> bool:
         """Whether the last round is committed."""
-        return self.committed >= self.sizes.rounds
+        return self.committed >= self.run_schedule.rounds
 
     def beat(self, process: int) -> None:
         """Say that `process` lives. CLOCK_MONOTONIC is one clock for all processes and stands still in suspend."""

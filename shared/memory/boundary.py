@@ -23,7 +23,7 @@ class Moved(RuntimeError):
 def newest_boundary(memory: Memory) -> int:
     """The newest boundary whose snapshots are all there; -1: none. `alternate` commits more often than it keeps one."""
     committed = memory.board.committed
-    return committed if committed < 0 else committed - committed % memory.sizes.snapshot_rounds
+    return committed if committed < 0 else committed - committed % memory.run_schedule.snapshot_rounds
 
 
 def capture(memory: Memory, boundary: int) -> dict[str, NDArray[np.generic]]:
@@ -32,12 +32,12 @@ def capture(memory: Memory, boundary: int) -> dict[str, NDArray[np.generic]]:
     Raises:
         Moved: a snapshot of `boundary` is no longer there; take a newer boundary.
     """
-    lanes = [memory.lane_snapshots.read(lane, boundary) for lane in range(memory.sizes.lanes)]
+    lanes = [memory.lane_snapshots.read(lane, boundary) for lane in range(memory.run_schedule.lanes)]
     state = memory.learner_snapshots.read(boundary)
     if state is None or any(lane is None for lane in lanes):
         raise Moved(f"The snapshots of boundary {boundary} are gone.")
     whole = [lane for lane in lanes if lane is not None]
-    slot = boundary * memory.sizes.round_ticks % memory.sizes.capacity
+    slot = boundary * memory.run_schedule.round_ticks % memory.run_schedule.capacity
     queue = memory.evaluations
     arrays: dict[str, NDArray[np.generic]] = {name: vector.copy() for name, vector in state.items()}
     arrays |= {f"opening.{name}": memory.ring.field[name][:, slot].copy() for name in _OPENING}
@@ -53,12 +53,12 @@ def capture(memory: Memory, boundary: int) -> dict[str, NDArray[np.generic]]:
 
 def expected(memory: Memory) -> dict[str, tuple[str, tuple[int, ...]]]:
     """Dtype and shape of what `capture` takes, but for the two arrays whose length differs from time to time."""
-    queue, lengths = memory.evaluations, state_lengths(memory.sizes, memory.plan.parameters.count)
+    queue, lengths = memory.evaluations, state_lengths(memory.run_schedule, memory.plan.parameters.count)
     shapes: dict[str, tuple[str, tuple[int, ...]]] = {name: ("<f4", (length,)) for name, length in lengths.items()}
     for name in _OPENING:
         field = memory.ring.field[name][:, 0]
         shapes[f"opening.{name}"] = field.dtype.str, field.shape
-    shapes["lanes.length"] = "<i8", (memory.sizes.lanes,)
+    shapes["lanes.length"] = "<i8", (memory.run_schedule.lanes,)
     shapes["evaluation.counts"] = "<i8", (2,)
     shapes["evaluation.step"] = "<i8", queue.step.shape
     return shapes
@@ -67,7 +67,7 @@ def expected(memory: Memory) -> dict[str, tuple[str, tuple[int, ...]]]:
 def _check(memory: Memory, arrays: Mapping[str, NDArray[np.generic]]) -> None:
     """Raise `CheckpointError` unless the arrays suit each other, and hold what a run that goes on can have written."""
     lanes, lengths = arrays.get("lanes.bytes"), arrays["lanes.length"].tolist()
-    most = memory.sizes.lane_envs * ENV_BYTES
+    most = memory.run_schedule.lane_envs * ENV_BYTES
     suitable = lanes is not None and lanes.dtype == np.uint8 and lanes.shape == (sum(lengths),)
     if not suitable or not all(0 <= length <= most for length in lengths):
         raise CheckpointError("The checkpoint is damaged: its lanes have no snapshots of the lengths that it says.")
@@ -79,7 +79,7 @@ def _check(memory: Memory, arrays: Mapping[str, NDArray[np.generic]]) -> None:
         raise CheckpointError(f"The checkpoint is damaged: {queued} evaluations were queued and {logged} written down.")
     if min(arrays["evaluation.step"].tolist(), default=0) < 0:
         raise CheckpointError("The checkpoint is damaged: a version to evaluate is of a step below 0.")
-    for name in (*state_lengths(memory.sizes, memory.plan.parameters.count), "evaluation.data"):
+    for name in (*state_lengths(memory.run_schedule, memory.plan.parameters.count), "evaluation.data"):
         if not np.isfinite(arrays[name]).all():
             raise CheckpointError(f"The checkpoint is damaged: {name!r} holds numbers that are not finite.")
 
@@ -94,8 +94,8 @@ def restore(memory: Memory, boundary: int, arrays: Mapping[str, NDArray[np.gener
         CheckpointError: they do not suit each other.
     """
     _check(memory, arrays)
-    sizes, board, queue = memory.sizes, memory.board, memory.evaluations
-    slot = boundary * sizes.round_ticks % sizes.capacity
+    run_schedule, board, queue = memory.run_schedule, memory.board, memory.evaluations
+    slot = boundary * run_schedule.round_ticks % run_schedule.capacity
     for name in _OPENING:
         memory.ring.field[name][:, slot] = arrays[f"opening.{name}"]
     ends = np.cumsum(arrays["lanes.length"])
@@ -107,14 +107,14 @@ def restore(memory: Memory, boundary: int, arrays: Mapping[str, NDArray[np.gener
             out[name][:] = arrays[name]
 
     memory.learner_snapshots.write(boundary, fill)
-    board.lane_logged[:] = board.lane_done[:] = boundary * sizes.round_ticks
+    board.lane_logged[:] = board.lane_done[:] = boundary * run_schedule.round_ticks
     board.lane_finished[:] = boundary
-    board.updates[0] = sizes.updates_before(boundary)
+    board.updates[0] = run_schedule.updates_before(boundary)
     queued, logged = (int(count) for count in arrays["evaluation.counts"])
     # Versions of later steps were queued in a future that this run has not seen, and comes to again.
-    queue.step[:] = np.minimum(arrays["evaluation.step"], boundary * sizes.round_steps)
+    queue.step[:] = np.minimum(arrays["evaluation.step"], boundary * run_schedule.round_steps)
     every = memory.plan.config.evaluate.eval_every_steps
-    queued = min(queued, evaluations_until(boundary, sizes.round_steps, every))
+    queued = min(queued, evaluations_until(boundary, run_schedule.round_steps, every))
     queue.queued[0] = queued
     # Returns of what was played but not written down are not kept: it is played again.
     queue.done[0] = queue.logged[0] = min(logged, queued)

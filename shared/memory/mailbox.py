@@ -13,20 +13,20 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.config.run_schedule import Sizes
+from shared.config.run_schedule import RunSchedule
 from shared.memory.arena import Arena
 from shared.memory.layout import Field
 
 _TICK_BITS = 40
 
 
-def mailbox_fields(sizes: Sizes, actions: int) -> list[Field]:
+def mailbox_fields(run_schedule: RunSchedule, actions: int) -> list[Field]:
     """The mailboxes' part of the layout; `actions` is the size of the action set."""
     return [
-        Field("mail.request", "i8", (sizes.lanes,), "the lane's owner"),
-        Field("mail.reply", "i8", (sizes.lanes,), "inference"),
-        Field("mail.actions", "u1", (sizes.lanes, sizes.lane_envs), "inference"),
-        Field("mail.values", "f4", (sizes.lanes, sizes.lane_envs, actions), "inference"),
+        Field("mail.request", "i8", (run_schedule.lanes,), "the lane's owner"),
+        Field("mail.reply", "i8", (run_schedule.lanes,), "inference"),
+        Field("mail.actions", "u1", (run_schedule.lanes, run_schedule.lane_envs), "inference"),
+        Field("mail.values", "f4", (run_schedule.lanes, run_schedule.lane_envs, actions), "inference"),
     ]
 
 

@@ -20,7 +20,7 @@ ENV_BYTES = 1_000_000
 
 def own_bytes(plan: Plan) -> int:
     """Bytes that the processes of a run take beside the shared region, generously."""
-    return OWN_BYTES + ACTOR_BYTES * plan.actors + ENV_BYTES * plan.sizes.envs
+    return OWN_BYTES + ACTOR_BYTES * plan.actors + ENV_BYTES * plan.run_schedule.envs
 
 
 def replay_that_fits(plan: Plan, usable: int) -> int | None:
@@ -28,12 +28,12 @@ def replay_that_fits(plan: Plan, usable: int) -> int | None:
     missing = plan.layout().size + own_bytes(plan) - usable
     if missing <= 0:
         return plan.config.learn.replay_size
-    sizes = plan.sizes
-    rings = sum(item.nbytes for item in ring_fields(sizes))
-    step_bytes = rings // (sizes.capacity * sizes.envs)
-    fits = sizes.window_ticks * sizes.envs - -(-missing // step_bytes)
+    run_schedule = plan.run_schedule
+    rings = sum(item.nbytes for item in ring_fields(run_schedule))
+    step_bytes = rings // (run_schedule.capacity * run_schedule.envs)
+    fits = run_schedule.window_ticks * run_schedule.envs - -(-missing // step_bytes)
     fits -= fits % 1_000
-    return fits if fits >= max(sizes.round_steps, plan.config.learn.batch_size) else None
+    return fits if fits >= max(run_schedule.round_steps, plan.config.learn.batch_size) else None
 
 
 def memory(plan: Plan, usable: int) -> None:

@@ -13,13 +13,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.config.run_schedule import Sizes
+from shared.config.run_schedule import RunSchedule
 from shared.config.settings import FRAME_SIDE, STACK
 from shared.memory.arena import Arena
 from shared.memory.layout import Field
 
 SLOT_FIELDS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
-    ("frame", "u1", (FRAME_SIDE, FRAME_SIDE)),  # o_t, uint8 grey
+    ("frame", "u1", (FRAME_SIDE, FRAME_SIDE)),  # o_t, uint8 gray
     ("action", "u1", ()),  # a_t, index into the game's action set
     ("raw_reward", "f4", ()),  # r_t, unclipped
     ("terminated", "u1", ()),  # the game ended with this tick
@@ -32,9 +32,9 @@ SLOT_FIELDS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
 )
 
 
-def ring_fields(sizes: Sizes) -> list[Field]:
+def ring_fields(run_schedule: RunSchedule) -> list[Field]:
     """The ring's part of the layout: `ring.NAME` with shape [lanes, capacity, lane_envs, ...]."""
-    lead = (sizes.lanes, sizes.capacity, sizes.lane_envs)
+    lead = (run_schedule.lanes, run_schedule.capacity, run_schedule.lane_envs)
     return [Field(f"ring.{name}", dtype, lead + shape, "the lane's owner") for name, dtype, shape in SLOT_FIELDS]
 
 
@@ -45,16 +45,16 @@ class Ring:
     the index into the flattened fields of `flat`.
     """
 
-    def __init__(self, arena: Arena, sizes: Sizes) -> None:
-        self.sizes = sizes
+    def __init__(self, arena: Arena, run_schedule: RunSchedule) -> None:
+        self.run_schedule = run_schedule
         self.field = {name: arena[f"ring.{name}"] for name, _, _ in SLOT_FIELDS}
-        rows = sizes.lanes * sizes.capacity * sizes.lane_envs
+        rows = run_schedule.lanes * run_schedule.capacity * run_schedule.lane_envs
         self.flat = {name: view.reshape(rows, *view.shape[3:]) for name, view in self.field.items()}
 
     def rows(self, env: NDArray[np.int64], tick: NDArray[np.int64]) -> NDArray[np.int64]:
         """Rows of (env, tick) pairs; the arguments broadcast."""
-        lane, j = np.divmod(env, self.sizes.lane_envs)
-        return (lane * self.sizes.capacity + tick % self.sizes.capacity) * self.sizes.lane_envs + j
+        lane, j = np.divmod(env, self.run_schedule.lane_envs)
+        return (lane * self.run_schedule.capacity + tick % self.run_schedule.capacity) * self.run_schedule.lane_envs + j
 
     def stack_rows(
         self, env: NDArray[np.int64], tick: NDArray[np.int64]

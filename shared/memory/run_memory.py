@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shared.config.run_schedule import Sizes, sizes_of
+from shared.config.run_schedule import RunSchedule, make_run_schedule
 from shared.config.settings import Config
 from shared.memory.arena import Arena
 from shared.memory.board import Board, Role, board_fields
@@ -25,9 +25,9 @@ class Plan:
     actions: int
 
     @property
-    def sizes(self) -> Sizes:
+    def run_schedule(self) -> RunSchedule:
         """Derived sizes."""
-        return sizes_of(self.config)
+        return make_run_schedule(self.config)
 
     @property
     def network(self) -> Network:
@@ -55,7 +55,7 @@ class Plan:
 
     def lanes_of(self, actor: int) -> range:
         """The lanes that an actor owns in the beginning: contiguous, as even as can be."""
-        lanes = self.sizes.lanes
+        lanes = self.run_schedule.lanes
         return range(actor * lanes // self.actors, (actor + 1) * lanes // self.actors)
 
     def actor_of(self) -> list[int]:
@@ -69,26 +69,26 @@ class Plan:
         return self.config.machine.inference_batch // self.config.play.lane_envs
 
     @property
-    def answers_partly(self) -> bool:
+    def partial_batches(self) -> bool:
         """Whether inference answers whoever of a batch has asked, as it does on a GPU, or waits for all of it."""
         return self.config.machine.device != "cpu"
 
-    def answered_with(self, lane: int) -> slice:
+    def batch_lanes_of(self, lane: int) -> slice:
         """The lanes that must all have asked before inference answers `lane`."""
-        together = 1 if self.answers_partly else self.batch_lanes
+        together = 1 if self.partial_batches else self.batch_lanes
         first = lane - lane % together
         return slice(first, first + together)
 
     def layout(self) -> Layout:
         """The shared region's layout; words first, the rings last."""
-        sizes, parameters = self.sizes, self.parameters.count
+        run_schedule, parameters = self.run_schedule, self.parameters.count
         return Layout(
-            board_fields(sizes, Role.ACTORS + self.actors)
-            + mailbox_fields(sizes, self.actions)
+            board_fields(run_schedule, Role.ACTORS + self.actors)
+            + mailbox_fields(run_schedule, self.actions)
             + weights_fields(parameters)
             + evaluation_fields(parameters, self.config.evaluate.eval_envs, self.evaluation_episodes)
-            + snapshot_fields(sizes, parameters)
-            + ring_fields(sizes)
+            + snapshot_fields(run_schedule, parameters)
+            + ring_fields(run_schedule)
         )
 
 
@@ -98,14 +98,14 @@ class Memory:
     def __init__(self, arena: Arena, plan: Plan) -> None:
         self.arena = arena
         self.plan = plan
-        self.sizes = plan.sizes
-        self.board = Board(arena, self.sizes)
+        self.run_schedule = plan.run_schedule
+        self.board = Board(arena, self.run_schedule)
         self.mailbox = Mailbox(arena)
         self.weights = PublishedWeights(arena)
         self.evaluations = Evaluations(arena)
-        self.lane_snapshots = LaneSnapshots(arena, self.sizes)
-        self.learner_snapshots = LearnerSnapshots(arena, self.sizes)
-        self.ring = Ring(arena, self.sizes)
+        self.lane_snapshots = LaneSnapshots(arena, self.run_schedule)
+        self.learner_snapshots = LearnerSnapshots(arena, self.run_schedule)
+        self.ring = Ring(arena, self.run_schedule)
 
     @classmethod
     def create(cls, plan: Plan) -> Memory:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.config.run_schedule import Sizes
+from shared.config.run_schedule import RunSchedule
 from shared.memory.arena import Arena
 from shared.memory.layout import Field
 
@@ -22,27 +22,29 @@ ENV_BYTES = SNAPSHOT_BYTES + 64
 """With the lane's few words about it."""
 LEARNER_BUFFERS = 2
 STATE_NAMES = ("online", "target", "moment1", "moment2")
-"""The learner's float32 vectors: parameters, target parameters, the optimiser's first and second moments."""
+"""The learner's float32 vectors: parameters, target parameters, the optimizer's first and second moments."""
 PRIORITIES = "priorities"
-"""With prioritised replay one vector more: every leaf of the tree, and the greatest priority so far."""
+"""With prioritized replay one vector more: every leaf of the tree, and the greatest priority so far."""
 
 
-def state_lengths(sizes: Sizes, parameters: int) -> dict[str, int]:
+def state_lengths(run_schedule: RunSchedule, parameters: int) -> dict[str, int]:
     """The vectors that a snapshot holds: no target where it equals the parameters at a boundary."""
-    names = [name for name in STATE_NAMES if name != "target" or sizes.target_apart]
-    return dict.fromkeys(names, parameters) | ({PRIORITIES: sizes.priorities + 1} if sizes.priorities else {})
+    names = [name for name in STATE_NAMES if name != "target" or run_schedule.has_own_target]
+    return dict.fromkeys(names, parameters) | (
+        {PRIORITIES: run_schedule.priorities + 1} if run_schedule.priorities else {}
+    )
 
 
-def snapshot_fields(sizes: Sizes, parameters: int) -> list[Field]:
+def snapshot_fields(run_schedule: RunSchedule, parameters: int) -> list[Field]:
     """The snapshots' part of the layout."""
-    lanes = (sizes.lanes, sizes.ahead + 1)
+    lanes = (run_schedule.lanes, run_schedule.max_rounds_ahead + 1)
     return [
-        Field("lane_snapshot.data", "u1", (*lanes, sizes.lane_envs * ENV_BYTES), "the lane's owner"),
+        Field("lane_snapshot.data", "u1", (*lanes, run_schedule.lane_envs * ENV_BYTES), "the lane's owner"),
         Field("lane_snapshot.length", "i8", lanes, "the lane's owner"),
         Field("lane_snapshot.number", "i8", lanes, "the lane's owner"),
         *(
             Field(f"learner_snapshot.{name}", "f4", (LEARNER_BUFFERS, length), "learner")
-            for name, length in state_lengths(sizes, parameters).items()
+            for name, length in state_lengths(run_schedule, parameters).items()
         ),
         Field("learner_snapshot.number", "i8", (LEARNER_BUFFERS,), "learner"),
     ]
@@ -51,11 +53,11 @@ def snapshot_fields(sizes: Sizes, parameters: int) -> list[Field]:
 class LaneSnapshots:
     """Snapshots of all lanes."""
 
-    def __init__(self, arena: Arena, sizes: Sizes) -> None:
+    def __init__(self, arena: Arena, run_schedule: RunSchedule) -> None:
         self._data = arena["lane_snapshot.data"]
         self._length = arena["lane_snapshot.length"]
         self._number = arena["lane_snapshot.number"]
-        self._every = sizes.snapshot_rounds
+        self._every = run_schedule.snapshot_rounds
 
     def clear(self) -> None:
         """Before any process starts: there are none."""
@@ -85,10 +87,10 @@ class LaneSnapshots:
 class LearnerSnapshots:
     """Snapshots of the learner."""
 
-    def __init__(self, arena: Arena, sizes: Sizes) -> None:
-        self._data = {name: arena[f"learner_snapshot.{name}"] for name in state_lengths(sizes, 0)}
+    def __init__(self, arena: Arena, run_schedule: RunSchedule) -> None:
+        self._data = {name: arena[f"learner_snapshot.{name}"] for name in state_lengths(run_schedule, 0)}
         self._number = arena["learner_snapshot.number"]
-        self._every = sizes.snapshot_rounds
+        self._every = run_schedule.snapshot_rounds
 
     def clear(self) -> None:
         """Before any process starts: there are none."""

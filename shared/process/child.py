@@ -14,15 +14,15 @@ from pathlib import Path
 from setproctitle import setproctitle
 
 from shared.config.settings import LOGS
-from shared.errors import DeviceFault, Unmendable
+from shared.errors import DeviceFault, FatalError
 from shared.files.atomic import PRIVATE_UMASK, open_to_write
 from shared.machine.cores import NICENESS
 from shared.machine.subprocesses import die_with
 from shared.memory.board import Phase, Role
 from shared.memory.run_memory import Memory, Plan
 from shared.memory.wait import Bell, Waiter
-from shared.process.signals import HEEDED, ignore_requests
-from shared.process.stack_dumps import stacks_told
+from shared.process.signals import STOP_SIGNALS, ignore_requests
+from shared.process.stack_dumps import enable_stack_dumps
 
 FATAL = 3
 """Exit code of a child whose trouble a restart cannot mend; its last line of log is the sentence for the user."""
@@ -47,7 +47,7 @@ class Bells:
 
 
 @dataclass(frozen=True)
-class Birth:
+class ChildSpec:
     """What a child is given: plan, descriptors, and who it is."""
 
     plan: Plan
@@ -79,33 +79,33 @@ def log_path(run_dir: Path, process: int) -> Path:
     return run_dir / LOGS / f"{role_name(process).replace(' ', '-')}.log"
 
 
-def run_role(module: str, birth: Birth) -> None:
-    """Become the child: signals, death with the parent, title, log, stacks, cores; then run `module.main(birth)`.
+def run_role(module: str, child_spec: ChildSpec) -> None:
+    """Become the child: signals, death with the parent, title, log, stacks, cores; then run `module.main(child_spec)`.
 
     Ctrl-C reaches the whole foreground group, and systemd and batch systems ask every process to end; only the
     supervisor decides what it means. The module is named, not passed, so that whoever starts it need not import it.
     """
     ignore_requests()
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, HEEDED)  # as it began: what it starts may want to heed them
-    die_with(birth.parent)
-    setproctitle(f"ringside {birth.name}")
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # as it began: what it starts may want to heed them
+    die_with(child_spec.parent)
+    setproctitle(f"ringside {child_spec.name}")
     os.umask(PRIVATE_UMASK)
-    log = _open_log(log_path(birth.run_dir, birth.process))
+    log = _open_log(log_path(child_spec.run_dir, child_spec.process))
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
-    stacks_told()
+    enable_stack_dumps()
     with suppress(OSError):  # without /proc
         _keep_to_oneself()
-    os.environ.update(birth.environment)
-    if birth.process not in (Role.LEARNER, Role.INFERENCE):
+    os.environ.update(child_spec.environment)
+    if child_spec.process not in (Role.LEARNER, Role.INFERENCE):
         os.nice(NICENESS)
-    if birth.cores:
+    if child_spec.cores:
         with suppress(OSError):  # they were taken from the group meanwhile: a core is a gain, not a need
-            os.sched_setaffinity(0, birth.cores)
+            os.sched_setaffinity(0, child_spec.cores)
     try:
-        importlib.import_module(module).main(birth)
-    except Unmendable as error:
+        importlib.import_module(module).main(child_spec)
+    except FatalError as error:
         _say(str(error))
         sys.exit(FATAL)
     except DeviceFault as error:
@@ -135,10 +135,10 @@ def _open_log(path: Path) -> int:
         return os.open(os.devnull, os.O_WRONLY)
 
 
-def enter(birth: Birth) -> tuple[Memory, Waiter]:
+def enter(child_spec: ChildSpec) -> tuple[Memory, Waiter]:
     """Attach the memory and give the first sign of life."""
-    memory = Memory.attach(birth.memory_fd, birth.plan)
-    waiter = Waiter(memory.board, birth.process, birth.bells.of(birth.process))
-    memory.board.phase[birth.process] = Phase.STARTING
-    memory.board.beat(birth.process)
+    memory = Memory.attach(child_spec.memory_fd, child_spec.plan)
+    waiter = Waiter(memory.board, child_spec.process, child_spec.bells.of(child_spec.process))
+    memory.board.phase[child_spec.process] = Phase.STARTING
+    memory.board.beat(child_spec.process)
     return memory, waiter

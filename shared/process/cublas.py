@@ -1,4 +1,4 @@
-"""The one setting of CUDA that has to be in the environment before CUDA is initialised."""
+"""The one setting of CUDA that has to be in the environment before CUDA is initialized."""
 
 from __future__ import annotations
 

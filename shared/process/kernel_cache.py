@@ -6,7 +6,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from shared.errors import Unmendable
+from shared.errors import FatalError
 
 
 def prepare(package: Path) -> None:
@@ -27,5 +27,5 @@ def prepare(package: Path) -> None:
     folder = Path(tempfile.gettempdir()) / f"ringside-kernels-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
-        raise Unmendable(f"{folder} belongs to another user; set NUMBA_CACHE_DIR to a folder of your own.")
+        raise FatalError(f"{folder} belongs to another user; set NUMBA_CACHE_DIR to a folder of your own.")
     os.environ["NUMBA_CACHE_DIR"] = str(folder)

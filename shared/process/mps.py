@@ -29,8 +29,8 @@ from pathlib import Path
 
 from shared.machine.proc_files import stat_fields
 from shared.machine.subprocesses import die_with, killed, output_of
-from shared.process.signals import HEEDED, ignore_requests
-from shared.process.stack_dumps import stacks_told, stacks_told_later
+from shared.process.signals import STOP_SIGNALS, ignore_requests
+from shared.process.stack_dumps import enable_stack_dumps, stack_dumps_held_back
 
 CONTROL = "nvidia-cuda-mps-control"
 DRIVER_FOLDER = "/usr/local/nvidia/bin"
@@ -106,7 +106,7 @@ class Service:
         self._trial = trial
         try:
             self._directory = Path(tempfile.mkdtemp(prefix="ringside-mps-"))  # for this user alone, mode 0700
-            with stacks_told_later():
+            with stack_dumps_held_back():
                 self._guardian = subprocess.Popen(
                     [sys.executable, "-m", "shared.process.mps", str(self._directory)],
                     cwd=Path(__file__).resolve().parents[2],
@@ -242,7 +242,7 @@ def _servers(directory: Path) -> list[str] | None:
 def _guard(directory: Path) -> None:
     """The guardian: start the daemon, say so, wait for the end of the input or of the daemon, leave nothing behind."""
     ignore_requests()  # which may reach every process of a job; the run says when it has ended
-    stacks_told()
+    enable_stack_dumps()
     # What the daemon leaves when it dies, its servers, becomes a child of this process, which can then end it.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     environment = {**os.environ, **environment_of(directory)}
@@ -283,7 +283,7 @@ def _guard(directory: Path) -> None:
 
 def _become_daemon(guardian: int) -> None:
     """In the process that becomes the daemon: it ends with the guardian, and heeds signals as it is used to."""
-    for number in HEEDED:
+    for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     die_with(guardian)
 

@@ -8,19 +8,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-HEEDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SECOND_AFTER_SECONDS = 1.0
 """From when on a second signal counts as asking again: terminals and `timeout` send one twice."""
 
 
 @contextmanager
-def requests_heard(hear: Callable[[int], None]) -> Iterator[None]:
+def handle_stop_signals(hear: Callable[[int], None]) -> Iterator[None]:
     """Within, have `hear` called with the number of each; who is told to ignore one (nohup) ignores it."""
 
     def handle(number: int, frame: FrameType | None) -> None:
         hear(number)
 
-    former = {number: signal.signal(number, handle) for number in HEEDED if signal.getsignal(number) != signal.SIG_IGN}
+    former = {
+        number: signal.signal(number, handle) for number in STOP_SIGNALS if signal.getsignal(number) != signal.SIG_IGN
+    }
     try:
         yield
     finally:
@@ -30,7 +32,7 @@ def requests_heard(hear: Callable[[int], None]) -> Iterator[None]:
 
 def ignore_requests() -> None:
     """From here on none changes anything: for a program that has done its work and only has to go."""
-    for number in HEEDED:
+    for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
 

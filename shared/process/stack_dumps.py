@@ -12,7 +12,7 @@ TELL_STACKS = signal.SIGUSR1
 """Asks a process of ours to write its stacks to its standard error, which of a role is its log. It goes on."""
 
 
-def stacks_told() -> None:
+def enable_stack_dumps() -> None:
     """From here on this process writes its stacks when it is asked, or dies of a fault (SIGSEGV and the like)."""
     if sys.stderr is None:  # started with it closed
         signal.signal(TELL_STACKS, signal.SIG_IGN)
@@ -23,8 +23,8 @@ def stacks_told() -> None:
 
 
 @contextmanager
-def stacks_told_later() -> Iterator[None]:
-    """Within, start processes that call `stacks_told`: a request that comes earlier waits for that, and ends none."""
+def stack_dumps_held_back() -> Iterator[None]:
+    """Start processes within this context: a request for stacks waits until they have called `enable_stack_dumps`."""
     former = signal.pthread_sigmask(signal.SIG_BLOCK, {TELL_STACKS})
     try:
         yield

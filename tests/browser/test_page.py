@@ -64,7 +64,7 @@ def browser(tmp_path: Path) -> Iterator[Chrome]:
     driver.quit()
 
 
-class Sight:
+class ProcessState:
     """A page in a browser, asked as a person would look."""
 
     def __init__(self, browser: Chrome, address: str) -> None:
@@ -125,7 +125,7 @@ def test_a_run_from_its_first_step_to_its_end(browser: Chrome, tmp_path: Path) -
     run = start(run_dir, total_steps="4_800_000", eval_every_steps="960", eval_episodes="1", eval_envs="1")
     wait_until(run, (run_dir / "config.json").exists)
     page, address = watch(run_dir)
-    sight = Sight(browser, address)
+    sight = ProcessState(browser, address)
     # Learning begins with round 2; on a busy machine most of this is the start of the processes.
     wait_until(run, lambda: len(records(run_dir, "round")) > 3, seconds=150)
     for size in (WIDE, NARROW):
@@ -165,7 +165,7 @@ def test_more_envs_than_fit_and_a_server_that_goes_away(browser: Chrome, tmp_pat
     run = Pretended(tmp_path / "run", envs=200)
     run.play(30)
     page, address = watch(run.run_dir)
-    sight = Sight(browser, address)
+    sight = ProcessState(browser, address)
     sight.resize(WIDE)
     label = "return document.querySelector('#mosaic [aria-pressed=true]')?.getAttribute('aria-label') ?? ''"
     for key, first, chosen, count in (
@@ -195,7 +195,7 @@ def test_more_envs_than_fit_and_a_server_that_goes_away(browser: Chrome, tmp_pat
     run.end()
 
 
-def _controls(sight: Sight) -> None:
+def _controls(sight: ProcessState) -> None:
     """Keys and buttons."""
     sight.until(lambda: sight.text("#one-title") == "Env 0", "the first env is not chosen")
     for key, env in ((Keys.ARROW_RIGHT, 1), (Keys.END, ENVS - 1), (Keys.ARROW_LEFT, ENVS - 2), (Keys.HOME, 0)):

@@ -72,8 +72,8 @@ def test_what_may_not_be_read_is_said(monkeypatch: pytest.MonkeyPatch, capsys: p
 
 
 def test_no_value_is_said_as_help_shows_it() -> None:
-    assert configuration(["--preset", "dueling"]).extend.clip_gradient == 10.0
-    assert configuration(["--preset", "dueling", "--clip-gradient", "unset"]).extend.clip_gradient is None
+    assert configuration(["--preset", "dueling"]).algorithm.clip_gradient == 10.0
+    assert configuration(["--preset", "dueling", "--clip-gradient", "unset"]).algorithm.clip_gradient is None
 
 
 def test_a_reader_that_goes_ends_the_output_without_a_traceback() -> None:

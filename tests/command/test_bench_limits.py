@@ -24,7 +24,7 @@ def test_every_part_is_measured_and_verified(launched: Launch, tmp_path: Path) -
         assert rows[name]["ratio"] > 0
     assert rows["update, fp32, 4"]["limit"] == "passes of update, fp32, 4"
     assert rows["inference, fp32, 8"]["limit"] == "products of inference, fp32, 8"
-    assert rows["prioritised draw and update, 8 x 32"]["limit"] == "uniform draw, 8 x 32"
+    assert rows["prioritized draw and update, 8 x 32"]["limit"] == "uniform draw, 8 x 32"
     assert all(value > 0 for row in held["rows"] for value in row["values"])
     assert done.stdout.startswith("What the parts of this machine can do")
 

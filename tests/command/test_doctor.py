@@ -30,7 +30,7 @@ def test_a_good_machine(launched: Launch, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads((tmp_path / "found.json").read_text())
     assert tuple(each["name"] for each in found["checks"]) == NAMES
-    assert found["colour"] in ("green", "yellow")
+    assert found["color"] in ("green", "yellow")
     assert "4 rounds committed, weights moved, nothing left behind" in found["checks"][-1]["found"]
     assert found["suggested"].startswith(f"{sys.executable} {ROOT / 'launch.py'} --actors ")
     assert "--game pong" in found["suggested"]
@@ -48,7 +48,7 @@ def test_the_small_run_has_the_network_of_the_plan(preset: PresetName) -> None:
     plan = ringside.plan(configuration([*words, "--value-rescaling"] if preset == "nature" else words))
     small = ringside.plan(configuration(selftest._words(plan)[1:]))
     assert small.network == plan.network
-    assert small.config.extend == plan.config.extend
+    assert small.config.algorithm == plan.config.algorithm
 
 
 def test_a_machine_that_others_use_is_not_all_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +64,7 @@ def test_a_machine_that_others_use_is_not_all_well(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(examination.time, "process_time_ns", lambda: 0)
     found = examination._contention(tmp_path)
     cores = len(os.sched_getaffinity(0))
-    assert (found.colour, found.found) == ("yellow", checks.contention(0.9 * cores, 0.0, cores).found)
+    assert (found.color, found.found) == ("yellow", checks.contention(0.9 * cores, 0.0, cores).found)
 
 
 def test_what_is_red_is_said_beside_the_rest_and_in_the_exit_code(
@@ -83,9 +83,9 @@ def test_what_is_red_is_said_beside_the_rest_and_in_the_exit_code(
     words = ["--game", "pong", "--replay-size", "100_000_000_000", "--json=x", "--device", "cuda:99"]
     assert examination.examine(config, words, tmp_path / "found.json") == 1
     found = json.loads((tmp_path / "found.json").read_text())
-    colours = {each["name"]: each["colour"] for each in found["checks"]}
-    assert [name for name, colour in colours.items() if colour == "red"] == ["GPU", "memory"]
-    assert found["colour"] == "red"
+    colors = {each["name"]: each["color"] for each in found["checks"]}
+    assert [name for name, color in colors.items() if color == "red"] == ["GPU", "memory"]
+    assert found["color"] == "red"
     assert "100_000_000_000" not in found["suggested"]
     assert "--device cpu" in found["suggested"]
     assert "--replay-size" in found["suggested"]

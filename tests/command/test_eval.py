@@ -30,7 +30,7 @@ def test_eval_plays_and_says_how_well(launched: Launch, weights: Path, tmp_path:
     done = launched("eval", "--load", str(weights), "--episodes", "2", "--device", "cpu", "--json", "a.json")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("pong, protocol nature, epsilon 0.05, at most 18,000 frames: mean -2")
-    assert "human-normalised" in done.stdout
+    assert "human-normalized" in done.stdout
     first = json.loads((tmp_path / "a.json").read_text())
     assert (first["episodes"], len(first["returns"]), first["version"]) == (2, 2, 7)
     assert (first["eval_epsilon"], first["eval_max_frames"]) == (0.05, 18_000)

@@ -66,5 +66,5 @@ def test_a_linked_file_and_a_preset_are_a_new_algorithm(program: Path, blocks: l
     assert losses
     assert all(math.isfinite(loss) and loss > 0 for loss in losses)
     settings = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert settings["extend"]["method"] == "log-cosh"
-    assert settings["extend"]["n_step"] == 3
+    assert settings["algorithm"]["method"] == "log-cosh"
+    assert settings["algorithm"]["n_step"] == 3

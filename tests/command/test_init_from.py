@@ -14,7 +14,7 @@ from learner.networks.policy import Policy
 from ringside import api
 from ringside.agents.agent import weights_at
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
-from shared.config.run_schedule import sizes_of
+from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Config
 from shared.network_spec import network_of
 from tests.conftest import Refused
@@ -28,7 +28,7 @@ def weights(run_dir: Path, **settings: object) -> Path:
     """A file of fresh weights for Pong."""
     config = Config().with_settings(**({"game": "pong", "network": "small"} | settings))
     flat = initial_parameters(network_of(config, ACTIONS), 1)
-    CheckpointWriter(run_dir, config, sizes_of(config), ACTIONS).save_best(flat, version=7, mean_return=0.0)
+    CheckpointWriter(run_dir, config, make_run_schedule(config), ACTIONS).save_best(flat, version=7, mean_return=0.0)
     return run_dir / "checkpoints" / "best.safetensors"
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import launch
 from ringside.supervisor import supervisor
 from shared.memory.board import Role
-from shared.process.child import Birth
+from shared.process.child import ChildSpec
 
 AFTER = 3
 """Calls of the first life that work before the one that fails. Later lives that fail do so at once: how much work is in
@@ -36,25 +36,25 @@ def faults() -> dict[str, RuntimeError]:
     }
 
 
-def main(birth: Birth) -> None:
+def main(child_spec: ChildSpec) -> None:
     """The role, which fails at its fourth piece of work."""
     from learner import inference, learner
     from learner.engine import trainer
 
     _, fault, often = os.environ["FAULT"].split()
-    owner: Any = trainer.Trainer if birth.process == Role.LEARNER else inference.Server
-    name = "run" if birth.process == Role.LEARNER else "answer"
+    owner: Any = trainer.Trainer if child_spec.process == Role.LEARNER else inference.Server
+    name = "run" if child_spec.process == Role.LEARNER else "answer"
     work, calls = getattr(owner, name), 0
 
     def fail(*arguments: Any) -> Any:
         nonlocal calls
         calls += 1
-        if (birth.incarnation == 0 and calls > AFTER) or (birth.incarnation > 0 and often == "always"):
+        if (child_spec.incarnation == 0 and calls > AFTER) or (child_spec.incarnation > 0 and often == "always"):
             raise faults()[fault]
         return work(*arguments)
 
     setattr(owner, name, fail)
-    (learner if birth.process == Role.LEARNER else inference).main(birth)
+    (learner if child_spec.process == Role.LEARNER else inference).main(child_spec)
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ def look(storm: Storm, seconds: float) -> Sample | None:
             descriptors[role] = descriptors.get(role, 0) + process.num_fds()
     except psutil.NoSuchProcess:
         return None
-    steps = int(storm.board.committed) * storm.memory.sizes.round_steps
+    steps = int(storm.board.committed) * storm.memory.run_schedule.round_steps
     return Sample(round(seconds, 1), steps, storm.tally.kills, private, descriptors)
 
 

@@ -64,14 +64,14 @@ def _lanes_wait_for_the_commit(storm: Storm) -> bool:
 
 
 def _the_learner_waits_for_lanes(storm: Storm) -> bool:
-    sizes, round_ = storm.memory.sizes, storm.board.committed
-    done = round_ >= 3 and storm.board.updates[0] >= sizes.updates_before(round_ + 1)
+    run_schedule, round_ = storm.memory.run_schedule, storm.board.committed
+    done = round_ >= 3 and storm.board.updates[0] >= run_schedule.updates_before(round_ + 1)
     return bool(done and storm.board.lane_finished.min() <= round_)
 
 
 def _in_mid_round(storm: Storm) -> bool:
-    sizes, round_ = storm.memory.sizes, storm.board.committed
-    return bool(round_ >= 2 and storm.board.lane_done.min() >= round_ * sizes.round_ticks + 10)
+    run_schedule, round_ = storm.memory.run_schedule, storm.board.committed
+    return bool(round_ >= 2 and storm.board.lane_done.min() >= round_ * run_schedule.round_ticks + 10)
 
 
 def _the_evaluator_asks(storm: Storm) -> bool:

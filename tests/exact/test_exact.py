@@ -41,7 +41,7 @@ def test_a_killed_learner_a_stop_and_other_actors_change_nothing(undisturbed: Pa
     process = start(run_dir, total_steps="3_840")
     memory = memory_of(process, run_dir)
     board = memory.board
-    updates = memory.sizes.updates_before(4) + 20  # in mid-round, with work behind it that is not committed
+    updates = memory.run_schedule.updates_before(4) + 20  # in mid-round, with work behind it that is not committed
     wait_until(process, lambda: board.updates[0] >= updates)
     kill(process, "learner")
     wait_until(process, lambda: board.committed >= 6)
@@ -78,11 +78,11 @@ def test_killed_processes_come_back_and_change_nothing(undisturbed: Path, tmp_pa
     run_dir = tmp_path / "run"
     process = start(run_dir)
     memory = memory_of(process, run_dir)
-    sizes, board = memory.sizes, memory.board
+    run_schedule, board = memory.run_schedule, memory.board
     for round_ in (1, 4, 7):
         # In mid-round, when both sides have work behind them that is not committed.
-        lane_ticks = round_ * sizes.round_ticks + 20
-        updates = sizes.updates_before(round_) + (20 if sizes.updates_in(round_) else 0)
+        lane_ticks = round_ * run_schedule.round_ticks + 20
+        updates = run_schedule.updates_before(round_) + (20 if run_schedule.updates_in(round_) else 0)
         wait_until(process, lambda t=lane_ticks, u=updates: board.lane_done.min() >= t and board.updates[0] >= u)
         kill(process, role)
     finish(process)

@@ -16,15 +16,15 @@ from tests.support.runs import finish, kill, memory_of, start, summary, wait_unt
 
 EVERYTHING = (
     *("--method", "iqn", "--iqn-samples", "4", "--iqn-policy-samples", "4", "--munchausen", "--dueling", "--noisy"),
-    *("--n-step", "3", "--prioritised"),
+    *("--n-step", "3", "--prioritized"),
 )
-CATEGORICAL = ("--method", "c51", "--double", "--prioritised", "--importance-start", "0.6", "--importance-end", "0.6")
+CATEGORICAL = ("--method", "c51", "--double", "--prioritized", "--importance-start", "0.6", "--importance-end", "0.6")
 QUANTILES = (
     *("--method", "qr-dqn", "--atoms", "7", "--double", "--value-rescaling", "--layer-norm", "--n-step", "5"),
     *("--epsilon-ladder", "3", "--clip-gradient", "10"),
 )
 BTR = (*EVERYTHING, "--pooling", "--spectral-norm", "--layer-norm", "--clip-gradient", "10")
-PRIORITIES = ("--prioritised", "--n-step", "3")
+PRIORITIES = ("--prioritized", "--n-step", "3")
 
 SHORT = {"total_steps": "2_880", "replay_size": "1_440", "optimizer": "adam", "optimizer_decay": "0.999"}
 IMPALA = SHORT | {"network": "impala", "train_every": "40"}
@@ -74,12 +74,14 @@ def test_nothing_that_happens_to_a_run_changes_its_weights(
     run_dir = tmp_path / "run"
     process = _start(run_dir, words, actors="2", **flags)
     memory = memory_of(process, run_dir)
-    sizes, board = memory.sizes, memory.board
-    learns, rounds = sizes.first_learning_round, sizes.rounds
-    wait_until(process, lambda: board.lane_done.min() >= learns * sizes.round_ticks + sizes.round_ticks // 2)
+    run_schedule, board = memory.run_schedule, memory.board
+    learns, rounds = run_schedule.first_learning_round, run_schedule.rounds
+    wait_until(
+        process, lambda: board.lane_done.min() >= learns * run_schedule.round_ticks + run_schedule.round_ticks // 2
+    )
     kill(process, "actor 0")
     later = learns + (rounds - learns) // 4
-    wait_until(process, lambda: board.committed >= later and board.updates[0] > sizes.updates_before(later))
+    wait_until(process, lambda: board.committed >= later and board.updates[0] > run_schedule.updates_before(later))
     kill(process, "learner")
     half = learns + (rounds - learns) // 2
     wait_until(process, lambda: board.committed >= half and board.restarts.sum() >= 2)  # who stops starts nobody again

@@ -21,15 +21,15 @@ from tests.support.runs import finish, start, summary
 def test_serial_loop_gives_the_weights_of_a_run(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     settings = {"envs": "1", "lane_envs": "1", "actors": "1", "inference_batch": "1", "schedule": "alternate"}
-    sizes = {"total_steps": "960", "learning_starts": "480", "snapshot_every_steps": "480", "replay_size": "720"}
-    finish(start(run_dir, **settings, **sizes))
+    run_schedule = {"total_steps": "960", "learning_starts": "480", "snapshot_every_steps": "480", "replay_size": "720"}
+    finish(start(run_dir, **settings, **run_schedule))
     config = Config.from_json(json.loads((run_dir / CONFIG_FILE).read_text()))
     plan, threads = api.check(config), torch.get_num_threads()
     prepare(plan.config)
     try:
         network = Policy(plan.network, torch.device(config.machine.device), config.machine.precision, 1)
         serial = Serial(plan, network)
-        while serial.round < serial.sizes.rounds:
+        while serial.round < serial.run_schedule.rounds:
             serial.play_round()
     finally:
         torch.set_num_threads(threads)

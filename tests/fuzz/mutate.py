@@ -158,7 +158,9 @@ def _add(case: Case) -> None:
 def _change_bytes(case: Case, path: Path) -> None:
     """Do to the content of a file what disks and transfers do."""
     rng, data = case.rng, bytearray(path.read_bytes())
-    kind = rng.choice(("flip", "flip", "truncate", "extend", "exchange", "zero", "sparse", "empty", "insert", "noise"))
+    kind = rng.choice(
+        ("flip", "flip", "truncate", "algorithm", "exchange", "zero", "sparse", "empty", "insert", "noise")
+    )
     place = rng.randrange(len(data) + 1)
     if kind == "flip":
         for _ in range(rng.choice((1, 1, 2, 8))):
@@ -166,7 +168,7 @@ def _change_bytes(case: Case, path: Path) -> None:
                 data[rng.randrange(min(len(data), rng.choice((16, 400, 1 << 30))))] ^= 1 << rng.randrange(8)
     elif kind == "truncate":
         del data[rng.choice((place, max(0, len(data) - 1), min(8, len(data)))) :]
-    elif kind == "extend":
+    elif kind == "algorithm":
         data += rng.choice((b"\0", b"\n", b"{}", rng.randbytes(100), bytes(5_000)))
     elif kind == "exchange":
         half = len(data) // 2
@@ -183,7 +185,7 @@ def _change_bytes(case: Case, path: Path) -> None:
     if kind == "sparse":
         os.truncate(path, SPARSE_BYTES)
     case.note(path, f"{kind} at {place}")
-    if path.parent.name == CHECKPOINTS and kind in ("truncate", "extend", "empty", "noise") and rng.random() < 0.5:
+    if path.parent.name == CHECKPOINTS and kind in ("truncate", "algorithm", "empty", "noise") and rng.random() < 0.5:
         _seal_pieces(case)
 
 

@@ -25,7 +25,7 @@ from ringside.zoo import catalogue
 from shared.checkpoint.manifest import find_checkpoint, load_boundary, load_segments
 from shared.checkpoint.weights_file import StoredWeights
 from shared.config.settings import Config
-from shared.errors import CheckpointError, ConfigError, Unmendable
+from shared.errors import CheckpointError, ConfigError, FatalError
 from shared.files.atomic import json_object
 from shared.memory.boundary import expected, restore
 from shared.memory.run_memory import Memory, Plan
@@ -146,7 +146,7 @@ def read_to_resume(workspace: Workspace, whole: str) -> list[str]:
     memory = Memory.create(ready)
     try:
         restore(memory, manifest.boundary, load_boundary(manifest, expected(memory)))
-        load_segments(manifest, memory.sizes, memory.ring.field)
+        load_segments(manifest, memory.run_schedule, memory.ring.field)
         return _of_memory(memory, manifest.boundary)
     finally:
         memory.arena.close()
@@ -155,7 +155,7 @@ def read_to_resume(workspace: Workspace, whole: str) -> list[str]:
 def _of_memory(memory: Memory, boundary: int) -> list[str]:
     state = memory.learner_snapshots.read(boundary)
     assert state is not None, "the learner's state is there"
-    lanes = [memory.lane_snapshots.read(lane, boundary) or b"" for lane in range(memory.sizes.lanes)]
+    lanes = [memory.lane_snapshots.read(lane, boundary) or b"" for lane in range(memory.run_schedule.lanes)]
     window = [_digest(memory.ring.field[name]) for name in sorted(memory.ring.field)]
     queue = memory.evaluations
     return [
@@ -238,7 +238,7 @@ def read_metrics_file(workspace: Workspace, whole: str) -> list[str]:
     errors = []
     try:
         list(read_metrics(path))
-    except Unmendable as error:
+    except FatalError as error:
         errors.append(error)
     with MetricsLog(path) as log:
         json.dumps([log.totals.best_return, log.totals.mean_return_100], allow_nan=False)
@@ -335,7 +335,7 @@ TARGETS = (
         "resume and write",
         resume_and_write,
         RESUME_PLACES | {"logs": 1, "logs/*": 2, "tensorboard": 1, "tensorboard/*": 1, "metrics.jsonl": 4, "*": 4},
-        (Unmendable, OSError),
+        (FatalError, OSError),
         400,
         unchecked=("metrics.jsonl", "checkpoints/best*", "."),
         writes=True,
@@ -346,7 +346,7 @@ TARGETS = (
         "metrics",
         read_metrics_file,
         {"metrics.jsonl": 1},
-        (Unmendable, OSError),
+        (FatalError, OSError),
         1_400,
         unchecked=("*",),
         writes=True,

@@ -66,11 +66,11 @@ def test_learns_nothing_from_shuffled_rewards(tmp_path: Path) -> None:
 
 CATEGORICAL = (
     *("--method", "c51", "--atoms", "29", "--v-min", "-2", "--v-max", "12"),
-    *("--double", "--n-step", "3", "--prioritised"),
+    *("--double", "--n-step", "3", "--prioritized"),
 )
 IMPLICIT = (
     *("--method", "iqn", "--iqn-samples", "8", "--iqn-policy-samples", "8"),
-    *("--munchausen", "--dueling", "--n-step", "3", "--prioritised"),
+    *("--munchausen", "--dueling", "--n-step", "3", "--prioritized"),
 )
 QUANTILES = ("--method", "qr-dqn", "--atoms", "21", "--noisy", "--double", "--layer-norm", "--value-rescaling")
 

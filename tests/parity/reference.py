@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from actors.envs.atari import AtariEnv
 from shared.config.protocols import Protocol
 from shared.config.settings import FRAME_SKIP
-from shared.prng import Stream, below, bits
+from shared.prng import Stream, bits, randint
 
 
 class _Chosen:
@@ -75,7 +75,7 @@ class Reference:
     def reset(self, tick: int) -> tuple[NDArray[np.uint8], int]:
         """First frame and lives. The game is loaded anew, with another seed of the emulator's at each tick."""
         seed, index = self._counters
-        noops = 1 + below(self._protocol.noop_max, seed, Stream.NOOPS, index, tick) if self._protocol.noop_max else 0
+        noops = 1 + randint(self._protocol.noop_max, seed, Stream.NOOPS, index, tick) if self._protocol.noop_max else 0
         self._emulator.opening = [0] * noops + [1] * self._fires
         self._emulator._executed = self._emulator.opening[-1] if self._emulator.opening else 0
         frame, _ = self._env.reset(seed=tick)

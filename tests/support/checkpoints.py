@@ -10,7 +10,7 @@ import numpy as np
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.checkpoint.manifest import checksum_of
 from shared.checkpoint.segments import SegmentShape
-from shared.config.run_schedule import Sizes, sizes_of
+from shared.config.run_schedule import RunSchedule, make_run_schedule
 from shared.config.settings import Config, Learn, Play
 from shared.memory.ring import SLOT_FIELDS
 from shared.network_spec import Network, network_of, parameters_of
@@ -21,23 +21,23 @@ CONFIG = Config(
     # Rounds of 10 ticks; a window of two of them.
     learn=Learn(total_steps=800, round_steps=40, replay_size=100, learning_starts=40, network="small"),
 )
-SIZES = sizes_of(CONFIG)
+SIZES = make_run_schedule(CONFIG)
 SHAPE = SegmentShape(lanes=2, ticks=10, lane_envs=2)
 Fields = dict[str, np.ndarray]
 
 
-def empty_ring(sizes: Sizes = SIZES) -> Fields:
-    lead = (sizes.lanes, sizes.capacity, sizes.lane_envs)
+def empty_ring(run_schedule: RunSchedule = SIZES) -> Fields:
+    lead = (run_schedule.lanes, run_schedule.capacity, run_schedule.lane_envs)
     return {name: np.zeros(lead + shape, dtype) for name, dtype, shape in SLOT_FIELDS}
 
 
-def play_round(ring: Fields, round_: int, sizes: Sizes = SIZES) -> None:
+def play_round(ring: Fields, round_: int, run_schedule: RunSchedule = SIZES) -> None:
     """Fill the slots of a round with what only that round would hold."""
     rng = np.random.default_rng(round_)
-    ticks = np.arange(round_ * sizes.round_ticks, (round_ + 1) * sizes.round_ticks)
+    ticks = np.arange(round_ * run_schedule.round_ticks, (round_ + 1) * run_schedule.round_ticks)
     for view in ring.values():
         new = rng.integers(0, 250, (view.shape[0], len(ticks), *view.shape[2:]))
-        view[:, ticks % sizes.capacity] = new.astype(view.dtype)
+        view[:, ticks % run_schedule.capacity] = new.astype(view.dtype)
 
 
 def boundary_arrays(boundary: int) -> Fields:
@@ -56,11 +56,11 @@ def parameters(version: int) -> np.ndarray:
 
 def write_run(run_dir: Path, boundaries: int, config: Config = CONFIG) -> tuple[CheckpointWriter, Fields]:
     """A run that saves at every boundary up to `boundaries`."""
-    sizes = sizes_of(config)
+    run_schedule = make_run_schedule(config)
     run_dir.mkdir(exist_ok=True)
-    writer, ring = CheckpointWriter(run_dir, config, sizes, ACTIONS), empty_ring(sizes)
+    writer, ring = CheckpointWriter(run_dir, config, run_schedule, ACTIONS), empty_ring(run_schedule)
     for round_ in range(boundaries):
-        play_round(ring, round_, sizes)
+        play_round(ring, round_, run_schedule)
         writer.add_segment(round_, ring)
         save(writer, round_ + 1)
     return writer, ring
@@ -70,9 +70,9 @@ def save(writer: CheckpointWriter, boundary: int) -> int:
     return writer.save(boundary, boundary_arrays(boundary), parameters(boundary), {"steps": boundary * 40, "loss": 0.5})
 
 
-def window_slots(boundary: int, sizes: Sizes = SIZES) -> np.ndarray:
-    end = boundary * sizes.round_ticks
-    return np.arange(max(0, end - sizes.window_ticks), end) % sizes.capacity
+def window_slots(boundary: int, run_schedule: RunSchedule = SIZES) -> np.ndarray:
+    end = boundary * run_schedule.round_ticks
+    return np.arange(max(0, end - run_schedule.window_ticks), end) % run_schedule.capacity
 
 
 def content(directory: Path) -> dict[str, bytes]:
@@ -102,6 +102,6 @@ def random_weights(
     config = Config().with_settings(**{named: game}, network=network, protocol=protocol, **settings)
     count = parameters_of(network_of(config, actions)).count
     flat = np.random.default_rng(1).normal(0, 0.05, count).astype(np.float32)
-    writer = CheckpointWriter(directory, config, sizes_of(config), actions)
+    writer = CheckpointWriter(directory, config, make_run_schedule(config), actions)
     writer.save_best(flat, version=7, mean_return=0.0)
     return writer.directory / "best.safetensors"

@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 
 from learner.engine.trainer import Trainer
-from shared.config.run_schedule import Sizes, sizes_of
-from shared.config.settings import FRAME_SIDE, STACK, Config, Extend, Learn, Play
+from shared.config.run_schedule import RunSchedule, make_run_schedule
+from shared.config.settings import FRAME_SIDE, STACK, Algorithm, Config, Learn, Play
 from shared.memory.arena import Arena
 from shared.memory.layout import Layout
 from shared.memory.ring import Ring, ring_fields
@@ -48,8 +48,8 @@ class PlayedRing:
     def __init__(self, config: Config, seed: int = 0, *, both: bool = False) -> None:
         """`both`: some ticks are truncated and lose a life."""
         self._both = both
-        self.sizes: Sizes = sizes_of(config)
-        self.ring = Ring(Arena.create(Layout(ring_fields(self.sizes))), self.sizes)
+        self.run_schedule: RunSchedule = make_run_schedule(config)
+        self.ring = Ring(Arena.create(Layout(ring_fields(self.run_schedule))), self.run_schedule)
         self.ticks = 0
         self._random = np.random.default_rng(seed)
         self._frames: list[NDArray[np.uint8]] = []  # by tick: [envs, 84, 84]
@@ -60,7 +60,7 @@ class PlayedRing:
 
     def play(self, ticks: int) -> None:
         """Play the next ticks of all envs."""
-        envs, random = self.sizes.envs, self._random
+        envs, random = self.run_schedule.envs, self._random
         for tick in range(self.ticks, self.ticks + ticks):
             last = self._slots[-1] if tick else None
             ended = (last["terminated"] | last["truncated"]).astype(bool) if last else np.zeros(envs, bool)
@@ -80,26 +80,26 @@ class PlayedRing:
             }
             self._slots.append(slot)
             for name, values in slot.items():
-                self._of(name, tick)[:] = values.reshape(self.sizes.lanes, -1)
+                self._of(name, tick)[:] = values.reshape(self.run_schedule.lanes, -1)
             # As lanes do: the slot that follows knows its frame, and whether an episode begins with it.
-            self._of("start", tick + 1)[:] = ~valid.reshape(self.sizes.lanes, -1)
+            self._of("start", tick + 1)[:] = ~valid.reshape(self.run_schedule.lanes, -1)
             self._write_frame(tick + 1)
         self.ticks += ticks
 
     def _of(self, name: str, tick: int) -> NDArray[np.generic]:
-        return self.ring.field[name][:, tick % self.sizes.capacity]
+        return self.ring.field[name][:, tick % self.run_schedule.capacity]
 
     def _write_frame(self, tick: int) -> None:
-        frames = patches(self._random, self.sizes.envs)
+        frames = patches(self._random, self.run_schedule.envs)
         self._frames.append(frames)
-        self._of("frame", tick)[:] = frames.reshape(self.sizes.lanes, -1, FRAME_SIDE, FRAME_SIDE)
+        self._of("frame", tick)[:] = frames.reshape(self.run_schedule.lanes, -1, FRAME_SIDE, FRAME_SIDE)
 
     def samplable(self, window_end: int) -> list[tuple[int, int]]:
         """(tick, env) of every transition of the window, in order; slow and obvious."""
-        oldest = max(0, window_end - self.sizes.window_ticks)
+        oldest = max(0, window_end - self.run_schedule.window_ticks)
         found = []
-        for tick in range(oldest, window_end - self.sizes.n_step + 1):
-            for env in range(self.sizes.envs):
+        for tick in range(oldest, window_end - self.run_schedule.n_step + 1):
+            for env in range(self.run_schedule.envs):
                 inside = all(t < 0 or t >= oldest for t in range(tick - STACK + 1, tick + 1))
                 if inside and self._slots[tick]["valid"][env]:
                     found.append((tick, env))
@@ -113,7 +113,7 @@ class PlayedRing:
         while not self._slots[begin]["start"][env]:
             begin -= 1
         rewards, ends = [], False
-        for step in range(tick, tick + self.sizes.n_step):
+        for step in range(tick, tick + self.run_schedule.n_step):
             reward = float(self._slots[step]["raw_reward"][env])
             rewards.append(float((reward > 0) - (reward < 0)) if clip else reward)
             ends = bool(self._slots[step]["terminated"][env] or self._slots[step]["life_lost"][env])
@@ -131,7 +131,7 @@ class PlayedRing:
         )
 
 
-def small_config(extend: Extend | None = None, **learn: object) -> Config:
+def small_config(algorithm: Algorithm | None = None, **learn: object) -> Config:
     """Four envs in two lanes, rounds of 6 ticks, a window of 18 ticks."""
     settings: dict[str, object] = {
         "total_steps": 10_000,
@@ -144,21 +144,21 @@ def small_config(extend: Extend | None = None, **learn: object) -> Config:
         **learn,
     }
     learning = Learn(**settings)  # type: ignore[arg-type]
-    return Config(play=Play(envs=4, lane_envs=2), learn=learning, extend=extend or Extend())
+    return Config(play=Play(envs=4, lane_envs=2), learn=learning, algorithm=algorithm or Algorithm())
 
 
-def trainer_of(played: PlayedRing, config: Config, precision: str = "fp32", replay_on: str = "auto") -> Trainer:
+def make_trainer(played: PlayedRing, config: Config, precision: str = "fp32", replay_on: str = "auto") -> Trainer:
     """A trainer on the ring, on the CPU, that begins."""
     trainer = Trainer(
         ring=played.ring,
-        sizes=played.sizes,
+        run_schedule=played.run_schedule,
         learn=config.learn,
         seed=3,
-        extend=config.extend,
+        algorithm=config.algorithm,
         network=network_of(config, ACTIONS),
         device=torch.device("cpu"),
         precision=precision,
         replay_on=replay_on,
     )
-    trainer.initialise()
+    trainer.initialize()
     return trainer

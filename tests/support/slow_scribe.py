@@ -8,7 +8,7 @@ import launch
 from ringside.recording import scribe
 from ringside.supervisor import supervisor
 from shared.memory.board import Role
-from shared.process.child import Birth
+from shared.process.child import ChildSpec
 from tests.support.slowed import compute
 
 SPAN_SECONDS = 0.1
@@ -23,10 +23,10 @@ class SlowScribe(scribe.Scribe):
         super()._span(first)
 
 
-def main(birth: Birth) -> None:
+def main(child_spec: ChildSpec) -> None:
     """The role."""
     scribe.Scribe = SlowScribe  # type: ignore[misc]
-    scribe.main(birth)
+    scribe.main(child_spec)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def compute(seconds: float) -> None:
 
 
 class Slowed(gymnasium.Env[NDArray[np.uint8], np.int64]):
-    """Observation uint8[84, 84], grey by the step's number; two actions, of which the second pays."""
+    """Observation uint8[84, 84], gray by the step's number; two actions, of which the second pays."""
 
     def __init__(self, step_seconds: float) -> None:
         self.observation_space = Box(0, 255, (FRAME_SIDE, FRAME_SIDE), np.uint8)

@@ -12,9 +12,9 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2]))
     from launch import main
-    from shared.process.stack_dumps import stacks_told
+    from shared.process.stack_dumps import enable_stack_dumps
 
-    stacks_told()
+    enable_stack_dumps()
     sys.exit(main(sys.argv[1:]))
 if __name__ == "__mp_main__":
     while True:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from shared.config.settings import Config, Extend, Learn, Machine, Play, Run
+from shared.config.settings import Algorithm, Config, Learn, Machine, Play, Run
 from shared.memory.mailbox import request_number
 from shared.memory.run_memory import Memory, Plan
 from shared.process.live import Live
@@ -22,7 +22,7 @@ def watched_config(run_dir: Path, envs: int = 6) -> Config:
         learn=Learn(
             total_steps=100 * envs, round_steps=10 * envs, replay_size=30 * envs, learning_starts=64, network="small"
         ),
-        extend=Extend(atoms=1),
+        algorithm=Algorithm(atoms=1),
         machine=Machine(actors=2, device="cpu", precision="fp32", inference_batch=envs),
         run=Run(run_dir=run_dir),
     )
@@ -45,11 +45,11 @@ class Pretended:
 
     def play(self, ticks: int) -> None:
         """Ticks of random frames; each earns 1, and each seventh ends an episode."""
-        memory, sizes = self.memory, self.memory.sizes
-        for lane in range(sizes.lanes):
+        memory, run_schedule = self.memory, self.memory.run_schedule
+        for lane in range(run_schedule.lanes):
             field = {name: view[lane] for name, view in memory.ring.field.items()}
             for tick in range(int(memory.board.lane_done[lane]), int(memory.board.lane_done[lane]) + ticks):
-                slot, following = tick % sizes.capacity, (tick + 1) % sizes.capacity
+                slot, following = tick % run_schedule.capacity, (tick + 1) % run_schedule.capacity
                 if tick == 0:
                     field["frame"][0] = self.random.integers(0, 256, field["frame"][0].shape)
                     field["start"][0] = field["valid"][0] = 1

@@ -58,9 +58,9 @@ def test_the_bootstrap_is_that_of_all_equally_likely_draws(name: str) -> None:
     )
     assert found.low is not None
     assert found.high is not None
-    below = [sum(value < bound - 1e-9 for value in every) / len(every) for bound in (found.low, found.high)]
+    randint = [sum(value < bound - 1e-9 for value in every) / len(every) for bound in (found.low, found.high)]
     up_to = [sum(value <= bound + 1e-9 for value in every) / len(every) for bound in (found.low, found.high)]
-    for tail, less, not_more in zip((0.1, 0.9), below, up_to, strict=True):
+    for tail, less, not_more in zip((0.1, 0.9), randint, up_to, strict=True):
         assert less - 0.02 <= tail <= not_more + 0.02
 
 

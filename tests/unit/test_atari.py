@@ -14,7 +14,7 @@ from ale_py import ALEInterface, LoggerMode, roms
 from actors.env import EnvError, Outcome
 from actors.envs.atari import REPLAYED, RESET_ANEW, AtariEnv, action_set, game_name, games
 from actors.make_env import action_count, action_names, make_env
-from actors.pixels.palette import grey_table
+from actors.pixels.palette import gray_table
 from shared.config.protocols import PROTOCOLS
 from shared.config.settings import Play
 from shared.memory.snapshot import SNAPSHOT_BYTES
@@ -258,25 +258,25 @@ def test_a_real_reset_is_the_same_whatever_was_played(game: str) -> None:
         assert np.array_equal(one[1], two[1])
 
 
-def test_an_unknown_colour_ends_the_run_with_a_sentence() -> None:
+def test_an_unknown_color_ends_the_run_with_a_sentence() -> None:
     env = AtariEnv("breakout", replace(NATURE, longest_episode_frames=60), 5, 0, training=True)
     env.reset(0, np.zeros((84, 84), np.uint8))
-    env._greys = (env._greys + 1).astype(np.uint8)
+    env._grays = (env._grays + 1).astype(np.uint8)
     with pytest.raises(
-        EnvError, match=r"breakout shows colour \d+ in a grey that actors/pixels/palette.py does not list"
+        EnvError, match=r"breakout shows color \d+ in a gray that actors/pixels/palette.py does not list"
     ):
         play(env, range(1, 16))
 
 
 @pytest.mark.parametrize("game", ["seaquest", "air_raid"])
 def test_the_palette_is_the_emulators(game: str) -> None:
-    """Random bytes in the console's RAM bring out every colour of the palette."""
+    """Random bytes in the console's RAM bring out every color of the palette."""
     ALEInterface.setLoggerMode(LoggerMode.Error)
     ale = ALEInterface()
     ale.setInt("random_seed", 0)
     ale.loadROM(roms.get_rom_path(game))
     rng = np.random.default_rng(0)
-    greys = grey_table(ale.getScreenDims()[0])
+    grays = gray_table(ale.getScreenDims()[0])
     seen = np.zeros(256, bool)
     for frame in range(1_500):
         if ale.game_over() or frame % 150 == 0:
@@ -286,6 +286,6 @@ def test_the_palette_is_the_emulators(game: str) -> None:
                 ale.setRAM(int(rng.integers(128)), int(rng.integers(256)))
         ale.act(int(rng.integers(18)))
         screen = ale.getScreen()
-        assert np.array_equal(greys[screen], ale.getScreenGrayscale())
+        assert np.array_equal(grays[screen], ale.getScreenGrayscale())
         seen[screen] = True
     assert seen[::2].sum() > 100

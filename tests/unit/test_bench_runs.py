@@ -11,11 +11,11 @@ from ringside.bench.harness.gpu_use import GpuUse
 from ringside.bench.harness.measured_runs import ROUNDS, Throughput, check, plan_of, rounds_that_fit
 from ringside.bench.harness.tables import Report, WrongResult
 from ringside.bench.scaling import actor_counts
-from shared.config.run_schedule import sizes_of
+from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Config
 
 CONFIG = Config().with_settings(envs=8, round_steps=480, learning_starts=960, train_every=4, batch_size=32)
-SIZES = sizes_of(CONFIG)
+SIZES = make_run_schedule(CONFIG)
 
 
 def record(round_: int) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from shared.checkpoint.manifest import (
 )
 from shared.checkpoint.segments import segments_needed
 from shared.checkpoint.weights_file import load_weights
-from shared.config.run_schedule import sizes_of
+from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Learn, Run
 from shared.errors import CheckpointError
 from shared.files import atomic
@@ -109,23 +109,23 @@ def test_with_alternate_a_segment_covers_the_rounds_between_two_snapshots(tmp_pa
         schedule="alternate", total_steps=400, train_every=4, round_steps=40, snapshot_every_steps=40, replay_size=80
     )
     config = replace(CONFIG, learn=replace(learn, network="small"))
-    sizes = sizes_of(config)
-    assert (sizes.round_ticks, sizes.snapshot_rounds, sizes.window_ticks) == (1, 10, 20)
-    writer, ring = CheckpointWriter(tmp_path, config, sizes, ACTIONS), empty_ring(sizes)
+    run_schedule = make_run_schedule(config)
+    assert (run_schedule.round_ticks, run_schedule.snapshot_rounds, run_schedule.window_ticks) == (1, 10, 20)
+    writer, ring = CheckpointWriter(tmp_path, config, run_schedule, ACTIONS), empty_ring(run_schedule)
     for round_ in range(30):
-        play_round(ring, round_, sizes)
-        if sizes.is_snapshot(round_ + 1):
+        play_round(ring, round_, run_schedule)
+        if run_schedule.is_snapshot(round_ + 1):
             writer.add_segment(round_ // 10, ring)
     with pytest.raises(ValueError, match="no snapshot"):
         save(writer, 29)
     save(writer, 30)
     manifest = find_checkpoint(tmp_path)
     assert manifest.segments == range(1, 3)
-    back = empty_ring(sizes)
-    load_segments(manifest, sizes, back)
+    back = empty_ring(run_schedule)
+    load_segments(manifest, run_schedule, back)
     for name, view in ring.items():
         np.testing.assert_array_equal(
-            back[name][:, window_slots(30, sizes)], view[:, window_slots(30, sizes)], err_msg=name
+            back[name][:, window_slots(30, run_schedule)], view[:, window_slots(30, run_schedule)], err_msg=name
         )
 
 

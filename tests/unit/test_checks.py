@@ -1,4 +1,4 @@
-"""Every check in every colour, on facts that are made up."""
+"""Every check in every color, on facts that are made up."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ def plan() -> Plan:
 )
 def test_versions(version: str, ranges: str, inside: bool) -> None:
     assert checks.within(version, ranges) is inside
-    assert checks.python(version, ranges).colour == ("green" if inside else "red")
+    assert checks.python(version, ranges).color == ("green" if inside else "red")
 
 
 def test_packages() -> None:
     ranges = {"torch": ">=2.11", "numpy": ">=2.1"}
-    assert checks.packages(ranges, {"torch": "2.13.0+cpu", "numpy": "2.4.6"}).colour == "green"
+    assert checks.packages(ranges, {"torch": "2.13.0+cpu", "numpy": "2.4.6"}).color == "green"
     old = checks.packages(ranges, {"torch": "2.1.0", "numpy": "2.4.6"})
-    assert (old.colour, old.found) == ("red", "Of another version: torch 2.1.0.")
+    assert (old.color, old.found) == ("red", "Of another version: torch 2.1.0.")
     missing = checks.packages(ranges, {"torch": None, "numpy": "2.4.6"})
-    assert (missing.colour, missing.found) == ("red", "Not installed: torch.")
+    assert (missing.color, missing.found) == ("red", "Not installed: torch.")
 
 
 def test_more_actors_than_cores_take_turns() -> None:
     assert checks.cores(12, 16, 32).found == "16 of 32 processors may be used, by 12 actors and the learner's side."
-    assert checks.cores(2, 2, 2).colour == "green"
+    assert checks.cores(2, 2, 2).color == "green"
     few = checks.cores(12, 2, 32)
-    assert (few.colour, few.found) == ("yellow", "--actors 12 share 2 cores.")
+    assert (few.color, few.found) == ("yellow", "--actors 12 share 2 cores.")
 
 
 def test_a_learner_with_more_threads_than_cores_is_warned_of(plan: Plan) -> None:
@@ -65,7 +65,7 @@ def test_a_learner_with_more_threads_than_cores_is_warned_of(plan: Plan) -> None
     assert checks.threads(with_threads(4), 16) == []
     assert checks.threads(with_threads(4, "cuda:0"), 16) == []
     (spinning,) = checks.threads(with_threads(4), 9)
-    assert spinning.colour == "yellow"
+    assert spinning.color == "yellow"
     assert spinning.sentence.startswith("--learner-threads 4 keep 12 cores busy, of which there are 9. ")
     assert "--learner-threads 2 is faster, but changes the last bits" in spinning.sentence
     (beside_a_gpu,) = checks.threads(with_threads(16, "cuda:0"), 16)
@@ -74,47 +74,47 @@ def test_a_learner_with_more_threads_than_cores_is_warned_of(plan: Plan) -> None
 
 def test_other_programs_on_the_cores_are_warned_of() -> None:
     busy = checks.contention(1.9, 0.0, 2)
-    assert (busy.colour, busy.found) == ("yellow", "Other programs use 1.9 of 2 cores.")
+    assert (busy.color, busy.found) == ("yellow", "Other programs use 1.9 of 2 cores.")
     assert "Figures measured now will be too low" in busy.advice
     assert checks.contention(0.0, 0.3, 2).found == "The hypervisor takes 0.3 of 2 cores (steal time)."
-    assert (checks.contention(0.1, 0.0, 2).colour, checks.contention(0.1, 0.0, 2).found) == (
+    assert (checks.contention(0.1, 0.0, 2).color, checks.contention(0.1, 0.0, 2).found) == (
         "green",
         "They use 0.1 of 2 cores.",
     )
-    assert checks.contention(None, None, 2).colour == "green"
+    assert checks.contention(None, None, 2).color == "green"
 
 
 def test_memory(plan: Plan) -> None:
     need = plan.layout().size + checks.memory_need.own_bytes(plan)
-    assert checks.memory(plan, 2 * need, 64 * GB).colour == "green"
+    assert checks.memory(plan, 2 * need, 64 * GB).color == "green"
     tight = checks.memory(plan, need, None)
-    assert (tight.colour, "--replay-size" in tight.advice) == ("yellow", True)
+    assert (tight.color, "--replay-size" in tight.advice) == ("yellow", True)
     over = checks.memory(plan, need - 1, None)
-    assert over.colour == "red"
+    assert over.color == "red"
     assert "would fit" in over.found
 
 
 def test_open_files(plan: Plan) -> None:
-    assert checks.descriptors(plan, 128, 4096).colour == "green"
-    assert checks.descriptors(plan, -1, -1).colour == "green"
+    assert checks.descriptors(plan, 128, 4096).color == "green"
+    assert checks.descriptors(plan, -1, -1).color == "green"
     low = checks.descriptors(plan, 127, 4096)
-    assert (low.colour, low.advice) == ("red", "Say first: ulimit -n 128")
+    assert (low.color, low.advice) == ("red", "Say first: ulimit -n 128")
     assert "Fewer --actors" in checks.descriptors(plan, 20, 20).advice
 
 
 def test_processes(plan: Plan) -> None:
-    assert checks.tasks(plan, None).colour == "green"
-    assert checks.tasks(plan, 1_000).colour == "green"
-    assert checks.tasks(plan, 50).colour == "red"
+    assert checks.tasks(plan, None).color == "green"
+    assert checks.tasks(plan, 1_000).color == "green"
+    assert checks.tasks(plan, 50).color == "red"
 
 
 def test_locked_memory_is_never_in_the_way() -> None:
     assert checks.locked_memory(8 << 20).found == "8 MB allowed; none is needed."
-    assert checks.locked_memory(None).colour == "green"
+    assert checks.locked_memory(None).color == "green"
 
 
 @pytest.mark.parametrize(
-    ("asked", "gpus", "devices", "build", "driver", "colour", "says"),
+    ("asked", "gpus", "devices", "build", "driver", "color", "says"),
     [
         ("auto", [], 0, None, False, "green", "No NVIDIA driver is loaded."),
         ("cuda:0", [], 0, "13.0", False, "red", "No NVIDIA driver"),
@@ -127,45 +127,45 @@ def test_locked_memory_is_never_in_the_way() -> None:
     ],
 )
 def test_devices(
-    asked: str, gpus: list[Gpu], devices: int, build: str | None, driver: bool, colour: str, says: str
+    asked: str, gpus: list[Gpu], devices: int, build: str | None, driver: bool, color: str, says: str
 ) -> None:
     answer = checks.device(asked, gpus, devices, build, driver=driver)
-    assert (answer.colour, says in answer.found) == (colour, True), answer
-    assert bool(answer.advice) is (colour != "green")
+    assert (answer.color, says in answer.found) == (color, True), answer
+    assert bool(answer.advice) is (color != "green")
 
 
 def test_mps_is_no_must() -> None:
-    assert checks.mps(installed=True).colour == "green"
-    assert checks.mps(installed=False).colour == "yellow"
+    assert checks.mps(installed=True).color == "green"
+    assert checks.mps(installed=False).color == "yellow"
 
 
 def test_disk(plan: Plan) -> None:
-    assert checks.disk_space(plan, 10 * GB).colour == "green"
-    assert checks.disk_space(plan, 110 * MB).colour == "yellow"
-    assert checks.disk_space(plan, 99 * MB).colour == "red"
-    assert checks.disk_speed(200 * MB).colour == "green"
-    assert checks.disk_speed(2 * MB).colour == "yellow"
+    assert checks.disk_space(plan, 10 * GB).color == "green"
+    assert checks.disk_space(plan, 110 * MB).color == "yellow"
+    assert checks.disk_space(plan, 99 * MB).color == "red"
+    assert checks.disk_speed(200 * MB).color == "green"
+    assert checks.disk_speed(2 * MB).color == "yellow"
 
 
 def test_run_directory(tmp_path: Path) -> None:
-    assert checks.run_directory(tmp_path / "a" / "b", continues=False).colour == "green"
+    assert checks.run_directory(tmp_path / "a" / "b", continues=False).color == "green"
     assert run_directories.nearest_directory(tmp_path / "a" / "b") == tmp_path
     (tmp_path / "file").write_text("")
-    assert checks.run_directory(tmp_path / "file", continues=False).colour == "red"
+    assert checks.run_directory(tmp_path / "file", continues=False).color == "red"
 
 
 def test_the_order_of_stores_is_that_of_x86() -> None:
-    assert checks.processor("x86_64").colour == "green"
+    assert checks.processor("x86_64").color == "green"
     refused = checks.processor("aarch64")
-    assert (refused.colour, refused.sentence) == (
+    assert (refused.color, refused.sentence) == (
         "red",
         "This processor is aarch64; Ringside needs x86-64. Take such a machine.",
     )
 
 
 def test_games() -> None:
-    assert checks.games(104, "pong").colour == "green"
-    assert checks.games(0, "pong").colour == "red"
+    assert checks.games(104, "pong").color == "green"
+    assert checks.games(0, "pong").color == "red"
 
 
 def test_the_first_red_refuses_a_start() -> None:

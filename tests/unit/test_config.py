@@ -18,7 +18,7 @@ from ringside.zoo.catalogue import WEIGHTS, ZOO
 from shared.config import resolve, validate
 from shared.config.presets import PRESETS
 from shared.config.protocols import EvalRules, eval_rules
-from shared.config.run_schedule import sizes_of
+from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import CONFIG_FILE, MAY_CHANGE_ON_RESUME, Config, Play, PresetName
 from shared.errors import ConfigError
 from shared.machine import facts
@@ -117,7 +117,7 @@ def test_a_whole_number_is_the_same_setting_as_that_float() -> None:
 @pytest.mark.parametrize("preset", ["c51", "rainbow", "qr-dqn"])
 def test_another_method_of_a_preset_has_its_own_published_atoms(preset: PresetName) -> None:
     methods = {"c51": 51, "qr-dqn": 200, "dqn": 1}
-    assert {name: atoms_of(PRESETS[preset].with_settings(method=name).extend) for name in methods} == methods
+    assert {name: atoms_of(PRESETS[preset].with_settings(method=name).algorithm) for name in methods} == methods
 
 
 def test_nature_is_the_published_table() -> None:
@@ -149,7 +149,7 @@ PUBLISHED: dict[PresetName, dict[str, Any]] = {
     | ADAM,
     "rainbow": {"learning_starts": 20_000, "round_steps": 8_000, "learning_rate": 6.25e-5, "optimizer_epsilon": 1.5e-4}
     | {"method": "c51", "v_min": -10.0, "v_max": 10.0, "double": True, "dueling": True, "noisy": True, "noisy_std": 0.5}
-    | {"n_step": 3, "prioritised": True, "priority_exponent": 0.5, "importance_start": 0.4, "importance_end": 1.0}
+    | {"n_step": 3, "prioritized": True, "priority_exponent": 0.5, "importance_start": 0.4, "importance_end": 1.0}
     | {"importance_steps": 50_000_000}
     | {"epsilon_start": 0.0, "epsilon_end": 0.0, "epsilon_steps": 0, "eval_epsilon": 0.0}
     | LONG
@@ -165,7 +165,7 @@ PUBLISHED: dict[PresetName, dict[str, Any]] = {
     | {"replay_size": 1_048_576, "learning_starts": 200_000, "round_steps": 32_000, "learning_rate": 1e-4}
     | {"optimizer_epsilon": 1.953125e-05, "network": "impala", "width": 2, "pooling": True, "spectral_norm": True}
     | {"method": "iqn", "iqn_samples": 8, "iqn_policy_samples": 8, "dueling": True, "noisy": True, "noisy_std": 0.5}
-    | {"n_step": 3, "prioritised": True, "priority_exponent": 0.2, "importance_start": 0.2, "importance_end": 0.2}
+    | {"n_step": 3, "prioritized": True, "priority_exponent": 0.2, "importance_start": 0.2, "importance_end": 0.2}
     | {"munchausen": True, "munchausen_alpha": 0.9, "munchausen_temperature": 0.03, "munchausen_floor": -1.0}
     | {"clip_gradient": 10.0, "epsilon_end": 0.01, "epsilon_steps": 2_000_000, "eval_epsilon": 0.01}
     | LONG
@@ -262,13 +262,13 @@ def assert_sentence(text: str) -> None:
         ({"noisy": True, "noisy_std": 1e12}, "--noisy-std 1000000000000.0 is beyond 100.0"),
         ({"method": "c51", "v_min": 2.0}, "--v-min 2.0 to --v-max 10.0 must hold 0"),
         (
-            {"prioritised": True, "clip_rewards": False, "priority_exponent": 1.0},
+            {"prioritized": True, "clip_rewards": False, "priority_exponent": 1.0},
             "--priority-exponent 1 is too much for errors of up to 1e+07, which these settings allow: with "
             "--replay-size 1_000_000 all priorities beyond 262,144 would be the same. Say --priority-exponent 0.77 or "
             "less, or clip rewards.",
         ),
         (
-            {"prioritised": True, "method": "qr-dqn", "priority_exponent": 1.0, "discount": 0.999},
+            {"prioritized": True, "method": "qr-dqn", "priority_exponent": 1.0, "discount": 0.999},
             "errors of up to 4e+05",
         ),
         ({"epsilon_start": 0.0, "epsilon_end": 0.0}, "Nothing would be explored"),
@@ -277,7 +277,7 @@ def assert_sentence(text: str) -> None:
             {"epsilon_ladder": 7.0, "epsilon_start": 0.0, "epsilon_end": 0.0, "noisy": True},
             "--epsilon-ladder has no effect with an epsilon of 0",
         ),
-        ({"prioritised": True, "replay_size": 20_000_000}, "--replay-size 20_000_000 is more than 16_777_216"),
+        ({"prioritized": True, "replay_size": 20_000_000}, "--replay-size 20_000_000 is more than 16_777_216"),
     ],
 )
 def test_impossible_settings_are_refused(wrong: dict[str, Any], says: str) -> None:
@@ -377,8 +377,8 @@ def test_memory_that_does_not_suffice_says_what_would_fit() -> None:
 
 
 def test_a_million_steps_take_at_most_7_2_gb() -> None:
-    sizes = sizes_of(Config())
-    assert sum(item.nbytes for item in ring_fields(sizes)) <= 7.2e9
+    run_schedule = make_run_schedule(Config())
+    assert sum(item.nbytes for item in ring_fields(run_schedule)) <= 7.2e9
     assert Plan(settled(envs=96, inference_batch=32), 18).layout().size <= 7.2e9
 
 
@@ -420,7 +420,7 @@ def test_actors_change_no_other_answer() -> None:
 
 def test_the_window_holds_an_observation_and_the_steps_behind_it() -> None:
     small = {"envs": 256, "round_steps": 1_024, "learning_starts": 1_024, "replay_size": 1_500, "device": "cpu"}
-    assert api.check(Config().with_settings(**small)).sizes.window_ticks == 4
+    assert api.check(Config().with_settings(**small)).run_schedule.window_ticks == 4
     with pytest.raises(ConfigError, match=r"holds 4 ticks .*the 6 that an observation with --n-step 3 needs; 1_536 is"):
         api.check(Config().with_settings(**small, n_step=3))
 

@@ -28,17 +28,17 @@ def _check_gradient(function: Callable[..., Tensor], *inputs: Tensor) -> None:
 
 
 def _slow_projection(p: list[float], reward: float, discount: float, support: list[float]) -> list[float]:
-    """Bellemare et al. 2017, algorithm 1: each atom's mass is shared between its two neighbours."""
+    """Bellemare et al. 2017, algorithm 1: each atom's mass is shared between its two neighbors."""
     low, dz = support[0], (support[-1] - support[0]) / (len(support) - 1)
     result = [0.0] * len(support)
     for mass, z in zip(p, support, strict=True):
         b = (min(support[-1], max(low, reward + discount * z)) - low) / dz
-        below, above = math.floor(b), math.ceil(b)
-        if below == above:
-            result[below] += mass
+        randint, above = math.floor(b), math.ceil(b)
+        if randint == above:
+            result[randint] += mass
         else:
-            result[below] += mass * (above - b)
-            result[above] += mass * (b - below)
+            result[randint] += mass * (above - b)
+            result[above] += mass * (b - randint)
     return result
 
 

@@ -19,9 +19,9 @@ from learner.engine.initialization import initial_parameters
 from learner.engine.trainer import STATE_NAMES, Trainer
 from learner.replay.feed import CHUNK_UPDATES
 from learner.replay.sampling import draw
-from shared.config.settings import STACK, Extend
+from shared.config.settings import STACK, Algorithm
 from shared.network_spec import Network, network_of, parameters_of
-from tests.support.played_ring import ACTIONS, PlayedRing, Transition, patches, small_config, trainer_of
+from tests.support.played_ring import ACTIONS, PlayedRing, Transition, make_trainer, patches, small_config
 from tests.unit.test_distribution import _slow_projection
 from tests.unit.test_methods import _quantile_loss
 from tests.unit.test_modular import Reference, _reference
@@ -71,15 +71,15 @@ def _choosing(network: Network, n: int) -> Tensor | None:
     return torch.tensor([_midpoints(network.fractions)] * n).double() if network.fractions else None
 
 
-def _values(extend: Extend, outputs: Tensor) -> list[float]:
+def _values(algorithm: Algorithm, outputs: Tensor) -> list[float]:
     """Q(s, .) of [actions, atoms]: the means of the returns."""
-    if extend.method == "c51":
+    if algorithm.method == "c51":
         return [sum(z * p for z, p in zip(SUPPORT, row, strict=True)) for row in outputs.softmax(1).tolist()]
     return [sum(row) / len(row) for row in outputs.tolist()]
 
 
 def _target(
-    extend: Extend, transition: Transition, q: list[float], q_next: list[float], outputs: Tensor
+    algorithm: Algorithm, transition: Transition, q: list[float], q_next: list[float], outputs: Tensor
 ) -> list[float]:
     """What the outputs of the action that was taken move to.
 
@@ -90,23 +90,23 @@ def _target(
     """
     discount = 0.0 if transition.ends else DISCOUNT**transition.length
     best = q_next.index(max(q_next))
-    if extend.method == "c51":  # Bellemare et al. 2017, algorithm 1
+    if algorithm.method == "c51":  # Bellemare et al. 2017, algorithm 1
         return _slow_projection(outputs[best].softmax(0).tolist(), transition.reward, discount, SUPPORT)
-    if not extend.munchausen:  # Dabney et al. 2018a, algorithm 1; 2018b, algorithm 1
+    if not algorithm.munchausen:  # Dabney et al. 2018a, algorithm 1; 2018b, algorithm 1
         return [transition.reward + discount * theta for theta in outputs[best].tolist()]
     # Vieillard et al. 2020, equation 2, for every quantile; the logarithm is clipped as in their appendix.
-    tau = extend.munchausen_temperature
-    mine = max(extend.munchausen_floor, tau * math.log(_softmax(q, tau)[transition.action]))
+    tau = algorithm.munchausen_temperature
+    mine = max(algorithm.munchausen_floor, tau * math.log(_softmax(q, tau)[transition.action]))
     following = [0.0] * outputs.shape[1]
     for p, row in zip(_softmax(q_next, tau), outputs.tolist(), strict=True):
         for j, theta in enumerate(row):
             following[j] += p * (theta - tau * math.log(p))
-    return [transition.reward + extend.munchausen_alpha * mine + discount * value for value in following]
+    return [transition.reward + algorithm.munchausen_alpha * mine + discount * value for value in following]
 
 
-def _loss(extend: Extend, chosen: Tensor, fractions: Tensor | None, target: list[float]) -> Tensor:
+def _loss(algorithm: Algorithm, chosen: Tensor, fractions: Tensor | None, target: list[float]) -> Tensor:
     """Of the outputs [atoms] of the action that was taken."""
-    if extend.method == "c51":  # Bellemare et al. 2017, algorithm 1
+    if algorithm.method == "c51":  # Bellemare et al. 2017, algorithm 1
         log_p = chosen.log_softmax(0)
         return -torch.stack([m * log_p[i] for i, m in enumerate(target)]).sum()
     # Dabney et al. 2018a, equation 10; 2018b, equation 3.
@@ -115,12 +115,12 @@ def _loss(extend: Extend, chosen: Tensor, fractions: Tensor | None, target: list
 
 
 def _expected(
-    extend: Extend,
+    algorithm: Algorithm,
     batch: list[Transition],
     online: Reference,
     target: Reference,
     fractions: Tensor | None,
-    successor_fractions: Tensor | None,
+    next_fractions: Tensor | None,
 ) -> tuple[list[list[float]], Tensor]:
     """Targets of a batch, and the sum of its losses."""
     states, following = (
@@ -130,14 +130,14 @@ def _expected(
     choosing = _choosing(target.network, len(batch))
     with torch.no_grad():
         now = target(states, choosing, None)
-        judged = (online if extend.double else target)(following, choosing, None)
-        outputs = target(following, successor_fractions, None)
+        judged = (online if algorithm.double else target)(following, choosing, None)
+        outputs = target(following, next_fractions, None)
     learned = online(states, fractions, None)
     targets, losses = [], []
     for i, transition in enumerate(batch):
-        y = _target(extend, transition, _values(extend, now[i]), _values(extend, judged[i]), outputs[i])
+        y = _target(algorithm, transition, _values(algorithm, now[i]), _values(algorithm, judged[i]), outputs[i])
         asked = None if fractions is None else fractions[i]
-        losses.append(_loss(extend, learned[i, transition.action], asked, y))
+        losses.append(_loss(algorithm, learned[i, transition.action], asked, y))
         targets.append(y)
     return targets, torch.stack(losses).sum()
 
@@ -155,9 +155,9 @@ TRAITS = {
 
 def _traits(played: PlayedRing, tick: int, env: int, length: int) -> list[str]:
     """How a transition that was drawn just now ends, and what lies about it, in words of `TRAITS`."""
-    sizes, ring, wrap = played.sizes, played.ring, played.sizes.capacity
+    run_schedule, ring, wrap = played.run_schedule, played.ring, played.run_schedule.capacity
     last, end = tick + length - 1, tick + length
-    oldest = max(0, played.ticks - sizes.window_ticks)
+    oldest = max(0, played.ticks - run_schedule.window_ticks)
 
     def marked(field: str, *ticks: int) -> bool:
         return any(ring.flat[field][ring.rows(np.int64(env), np.int64(t))] for t in ticks if t >= 0)
@@ -201,24 +201,24 @@ def _drawn(trainer: Trainer) -> tuple[Tensor | None, Tensor | None]:
     samples = chunk.fractions.shape[1]
     if not samples:
         return None, None
-    return chunk.fractions[part].double(), chunk.successor_fractions[part, -samples:].double()
+    return chunk.fractions[part].double(), chunk.next_fractions[part, -samples:].double()
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_an_update_is_that_of_the_papers(case: str) -> None:
-    extend = Extend(n_step=STEPS, **CASES[case])  # type: ignore[arg-type]
-    config = small_config(extend, batch_size=BATCH, discount=DISCOUNT)
+    algorithm = Algorithm(n_step=STEPS, **CASES[case])  # type: ignore[arg-type]
+    config = small_config(algorithm, batch_size=BATCH, discount=DISCOUNT)
     network = network_of(config, ACTIONS)
     spec = parameters_of(network)
     played = PlayedRing(config, PLAYED, both=True)
-    trainer = trainer_of(played, config)
+    trainer = make_trainer(played, config)
     online, target = _parameters(network, 1), _parameters(network, 2)
     trainer.load(
         {name: np.zeros(spec.count, np.float32) for name in STATE_NAMES} | {"online": online, "target": target}
     )
     traits: Counter[str] = Counter()
     for round_ in ROUNDS:
-        played.play(round_ * played.sizes.round_ticks - played.ticks)
+        played.play(round_ * played.run_schedule.round_ticks - played.ticks)
         assert trainer.begin_round(round_, played.ticks) == UPDATES
         trainer.run(UPDATE)
         trainer.online_into(online)
@@ -229,7 +229,7 @@ def test_an_update_is_that_of_the_papers(case: str) -> None:
         places = [starts[pick] for pick in draw(len(starts), UPDATES, BATCH, 3, round_)[UPDATE].tolist()]
         batch = [played.transition(*place, DISCOUNT) for place in places]
         reference = _reference(network, online)
-        targets, loss = _expected(extend, batch, reference, _reference(network, target), *_drawn(trainer))
+        targets, loss = _expected(algorithm, batch, reference, _reference(network, target), *_drawn(trainer))
         np.testing.assert_allclose(update["target_value"], targets, rtol=1e-4, atol=1e-4)
         loss.backward()
         by_name = dict(reference.named_parameters())

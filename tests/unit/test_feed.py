@@ -10,7 +10,7 @@ import torch
 
 from learner.replay import feed
 from learner.replay.sampling import DeviceFrames
-from shared.config.run_schedule import sizes_of
+from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from tests.support.played_ring import PlayedRing, small_config
@@ -65,5 +65,5 @@ def test_a_window_that_was_asked_for_there_and_does_not_fit_is_refused(
 
 
 def test_a_million_steps_take_at_most_7_2_gb_of_a_gpu() -> None:
-    ring: Any = SimpleNamespace(sizes=sizes_of(Config()))
+    ring: Any = SimpleNamespace(run_schedule=make_run_schedule(Config()))
     assert 7.0e9 < DeviceFrames.nbytes(ring) <= 7.2e9

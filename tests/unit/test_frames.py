@@ -18,19 +18,19 @@ ROOT = Path(__file__).resolve().parents[2]
 HEIGHTS = (210, 214, 220, 230, 250)
 """All that occur among the games of ale-py."""
 IDENTITY = np.arange(256, dtype=np.uint8)
-"""The greys of a screen that is grey already."""
+"""The grays of a screen that is gray already."""
 
 
-def opencv(grey: np.ndarray) -> np.ndarray:
-    """The frame of a pooled grey screen."""
-    return np.asarray(cv2.resize(grey, (84, 84), interpolation=cv2.INTER_AREA))
+def opencv(gray: np.ndarray) -> np.ndarray:
+    """The frame of a pooled gray screen."""
+    return np.asarray(cv2.resize(gray, (84, 84), interpolation=cv2.INTER_AREA))
 
 
 def screens(height: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Two screens: noise of few or many colours, with repeated rows and the second differing in places."""
+    """Two screens: noise of few or many colors, with repeated rows and the second differing in places."""
     rng = np.random.default_rng(seed)
-    colours = (256, 2, 3, 17)[seed % 4]
-    a = (rng.integers(0, colours, (height, SCREEN_WIDTH)) * (255 // (colours - 1))).astype(np.uint8)
+    colors = (256, 2, 3, 17)[seed % 4]
+    a = (rng.integers(0, colors, (height, SCREEN_WIDTH)) * (255 // (colors - 1))).astype(np.uint8)
     if seed % 3:
         a = np.repeat(a[:: seed % 7 + 1], seed % 7 + 1, axis=0)[:height].copy()
     b = a.copy()
@@ -43,30 +43,30 @@ def screens(height: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("height", HEIGHTS)
 def test_pooled_and_shrunk_as_opencv_does(height: int) -> None:
-    greys = np.random.default_rng(height).permutation(256).astype(np.uint8)
-    shrink = Shrinker(height, pair_table(greys))
+    grays = np.random.default_rng(height).permutation(256).astype(np.uint8)
+    shrink = Shrinker(height, pair_table(grays))
     out = np.empty((84, 84), np.uint8)
     for seed in range(120):
         a, b = screens(height, seed)
         shrink.screens[:] = a, b
         shrink(out)
-        assert np.array_equal(out, opencv(np.maximum(greys[a], greys[b]))), f"seed {seed}"
+        assert np.array_equal(out, opencv(np.maximum(grays[a], grays[b]))), f"seed {seed}"
 
 
 @pytest.mark.parametrize("height", [210, 250])
 def test_halves_fall_as_in_opencv(height: int) -> None:
-    """Greys that make many exact halves: every difference of two rows and two columns near them."""
+    """Grays that make many exact halves: every difference of two rows and two columns near them."""
     shrink = Shrinker(height, pair_table(IDENTITY))
     out = np.empty((84, 84), np.uint8)
     rng = np.random.default_rng(1)
     halves = 0
     for _ in range(60):
-        grey = (rng.integers(0, 5, (height, SCREEN_WIDTH)) * 5 + rng.integers(0, 200)).astype(np.uint8)
-        exact = weights(height) @ grey.astype(np.float64) @ weights(SCREEN_WIDTH).T
+        gray = (rng.integers(0, 5, (height, SCREEN_WIDTH)) * 5 + rng.integers(0, 200)).astype(np.uint8)
+        exact = weights(height) @ gray.astype(np.float64) @ weights(SCREEN_WIDTH).T
         halves += int((np.abs(exact % 1 - 0.5) < 1e-4).sum())
-        shrink.screens[:] = grey
+        shrink.screens[:] = gray
         shrink(out)
-        assert np.array_equal(out, opencv(grey))
+        assert np.array_equal(out, opencv(gray))
     assert halves > 500
 
 
@@ -92,8 +92,8 @@ def test_writes_its_slot_and_nothing_beside_it() -> None:
 @pytest.mark.parametrize("height", HEIGHTS)
 def test_what_stays_the_same_is_kept_and_nothing_else(height: int) -> None:
     """Screens of which a little changes at a time: in both, in one, back again, where one row makes two lines."""
-    greys = np.random.default_rng(height).permutation(256).astype(np.uint8)
-    shrink = Shrinker(height, pair_table(greys))
+    grays = np.random.default_rng(height).permutation(256).astype(np.uint8)
+    shrink = Shrinker(height, pair_table(grays))
     out = np.empty((84, 84), np.uint8)
     rng = np.random.default_rng(7)
     current = np.zeros((2, height, SCREEN_WIDTH), np.uint8)
@@ -108,24 +108,24 @@ def test_what_stays_the_same_is_kept_and_nothing_else(height: int) -> None:
                 current = current[::-1].copy()
             case 6:  # nothing
                 pass
-            case 7:  # all, to what was seen before or to one colour
+            case 7:  # all, to what was seen before or to one color
                 current = seen[rng.integers(len(seen))].copy() if step % 3 else np.full_like(current, rng.integers(256))
         seen.append(current.copy())
         shrink.screens[:] = current
         shrink(out)
-        assert np.array_equal(out, opencv(np.maximum(greys[current[0]], greys[current[1]]))), f"step {step}"
-        assert np.array_equal(np.maximum(*greys[shrink.shown]), np.maximum(*greys[current]))
+        assert np.array_equal(out, opencv(np.maximum(grays[current[0]], grays[current[1]]))), f"step {step}"
+        assert np.array_equal(np.maximum(*grays[shrink.shown]), np.maximum(*grays[current]))
 
 
 @pytest.mark.parametrize("height", HEIGHTS)
-def test_the_first_screens_may_be_of_one_colour(height: int) -> None:
+def test_the_first_screens_may_be_of_one_color(height: int) -> None:
     """Nothing is stale then: the frame that a shrinker begins with must be the right one."""
-    for colour in (0, 9):
+    for color in (0, 9):
         shrink = Shrinker(height, pair_table(IDENTITY[::-1].copy()))
         out = np.empty((84, 84), np.uint8)
-        shrink.screens[:] = colour
+        shrink.screens[:] = color
         shrink(out)
-        assert (out == 255 - colour).all()
+        assert (out == 255 - color).all()
 
 
 def test_pairs_keep_the_order_of_pixels() -> None:
@@ -136,17 +136,17 @@ def test_pairs_keep_the_order_of_pixels() -> None:
 
 @pytest.mark.parametrize("shape", [(84, 84), (96, 96), (400, 600), (100, 84), (210, 160)])
 def test_images_of_other_sizes_shrink_as_in_opencv(shape: tuple[int, int]) -> None:
-    grey = np.random.default_rng(0).integers(0, 256, shape).astype(np.uint8)
+    gray = np.random.default_rng(0).integers(0, 256, shape).astype(np.uint8)
     out = np.empty((84, 84), np.uint8)
-    shrink_area(grey, out)
-    assert np.array_equal(out, opencv(grey))
+    shrink_area(gray, out)
+    assert np.array_equal(out, opencv(gray))
 
 
 def test_a_small_image_is_enlarged_by_area() -> None:
-    grey = np.random.default_rng(0).integers(0, 256, (42, 28)).astype(np.uint8)
+    gray = np.random.default_rng(0).integers(0, 256, (42, 28)).astype(np.uint8)
     out = np.empty((84, 84), np.uint8)
-    shrink_area(grey, out)
-    assert np.array_equal(out, grey.repeat(2, axis=0).repeat(3, axis=1))
+    shrink_area(gray, out)
+    assert np.array_equal(out, gray.repeat(2, axis=0).repeat(3, axis=1))
 
 
 def test_kernels_are_cached_where_nothing_beside_the_code_or_at_home_can_be_written(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from learner.engine import trainer as trainer_module
-from learner.engine.side_stream import Aside
+from learner.engine.side_stream import SideStream
 from learner.engine.trainer import Trainer
 from learner.networks import policy
 from learner.networks.policy import Policy
@@ -74,26 +74,26 @@ def _trainer(preset: PresetName, precision: str) -> Trainer:
     small = {"envs": 4, "total_steps": 4_096, "round_steps": 256, "replay_size": 1_024, "learning_starts": 256}
     config = PRESETS[preset].with_settings(game="pong", snapshot_every_steps=256, batch_size=8, **small)
     played = PlayedRing(config)
-    played.play(8 * played.sizes.round_ticks)
+    played.play(8 * played.run_schedule.round_ticks)
     trainer = Trainer(
         ring=played.ring,
-        sizes=played.sizes,
+        run_schedule=played.run_schedule,
         learn=config.learn,
-        extend=config.extend,
+        algorithm=config.algorithm,
         network=network_of(config, ACTIONS),
         seed=1,
         device=META,
         precision=precision,
         replay_on="device",
     )
-    assert trainer.begin_round(4, 4 * played.sizes.round_ticks)
+    assert trainer.begin_round(4, 4 * played.run_schedule.round_ticks)
     return trainer
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp32"])
 @pytest.mark.parametrize("preset", PRESETS)
 def test_updates_stay_on_the_gpu(monkeypatch: pytest.MonkeyPatch, preset: PresetName, precision: str) -> None:
-    monkeypatch.setattr(trainer_module, "Aside", lambda **_: Aside())
+    monkeypatch.setattr(trainer_module, "SideStream", lambda **_: SideStream())
     monkeypatch.setattr(trainer_module.torch.cuda, "Stream", lambda _: None)
     trainer = _trainer(preset, precision)
     trainer._feed.load(0)

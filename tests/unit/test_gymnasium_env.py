@@ -88,7 +88,7 @@ def test_episodes_differ_by_tick_and_index_and_by_nothing_else() -> None:
     assert len({first(index, tick) for index in range(5) for tick in range(5)}) > 10
 
 
-def test_colours_become_luma_and_then_their_area_average(painted: ModuleType) -> None:
+def test_colors_become_luma_and_then_their_area_average(painted: ModuleType) -> None:
     env = make(painted, shape=(84, 84, 3))
     frame = np.zeros((84, 84), np.uint8)
     env.reset(0, frame)

@@ -42,7 +42,7 @@ from shared.config.settings import Config
 from shared.errors import CheckpointError, ConfigError, FileError
 from shared.files.atomic import json_object, open_to_write, read_bytes, read_json, remove_temporaries, write_atomic
 from shared.files.lock import locked
-from shared.files.result_files import written_file
+from shared.files.result_files import require_writable
 from shared.process.live import Live, LiveError
 from shared.process.ownership import require_writable_run
 from tests.support.checkpoints import ACTIONS, CONFIG, SHAPE, SIZES, random_weights, rewrite, write_run
@@ -255,7 +255,7 @@ def test_a_run_directory_may_be_reached_through_a_link_and_hold_more(tmp_path: P
 def test_a_name_that_is_too_long_is_a_sentence(tmp_path: Path) -> None:
     path = tmp_path / ("x" * 300)
     with pytest.raises(ConfigError, match=r"--json .* cannot be written: File name too long\."):
-        written_file("--json", path)
+        require_writable("--json", path)
     with pytest.raises(ConfigError, match="does not exist: no such run"):
         find(path)
     with pytest.raises(ConfigError, match="File name too long"):

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from learner.engine.side_stream import Aside
-from tests.support.played_ring import PlayedRing, small_config, trainer_of
+from learner.engine.side_stream import SideStream
+from tests.support.played_ring import PlayedRing, make_trainer, small_config
 
 VIEWS = {
     "alias",
@@ -58,12 +58,12 @@ def _kernels(optimizer: str, precision: str) -> Counter[str]:
     """Those of one update of the Nature network, as it runs on a GPU; not the first of a chunk."""
     config = small_config(network="nature", optimizer=optimizer)
     played = PlayedRing(config)
-    played.play(4 * played.sizes.round_ticks)
-    trainer = trainer_of(played, config, precision)
+    played.play(4 * played.run_schedule.round_ticks)
+    trainer = make_trainer(played, config, precision)
     trainer.begin_round(4, played.ticks)
     trainer.run(1)
     trainer._optimizer._compiled = False
-    trainer._aside = Aside()
+    trainer._side_stream = SideStream()
     with torch.no_grad(), Count() as count:
         trainer._update(trainer._feed.chunks[0], 1)
     return count.kernels

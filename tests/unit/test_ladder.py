@@ -39,7 +39,7 @@ def test_no_two_rungs_are_the_same() -> None:
     assert len({rung.name for rung in RUNGS}) == len(RUNGS)
 
 
-def test_synchronised_means_all_envs_in_one_batch() -> None:
+def test_synchronized_means_all_envs_in_one_batch() -> None:
     configs = {rung.name: config_of(rung, Options(device="cpu")) for rung in RUNGS if rung.table == ladder.FAST_DQN}
     assert configs["concurrent-sync-8"].machine.inference_batch == 8
     assert configs["concurrent-8"].machine.inference_batch == 1

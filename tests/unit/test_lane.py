@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from actors.lane import Lane, RedoError
+from actors.lane import Lane, ReplayMismatchError
 from shared.config.settings import Config
 from shared.memory.run_memory import Memory, Plan
 from tests.support.counting_env import Counting
@@ -111,7 +111,7 @@ def test_an_emulator_that_does_not_repeat_itself_is_reported(played: tuple[Memor
     other = Lane(memory, 0, [Counting(), Counting()], actor=0)
     other.begin()  # from the first tick: without a snapshot the episodes are opened again
     memory.ring.field["frame"][0, 6, 1, 40, 40] ^= 1
-    with pytest.raises(RedoError, match="Env 1 played tick 5 again"):
+    with pytest.raises(ReplayMismatchError, match="Env 1 played tick 5 again"):
         play(memory, other, TICKS)
 
 

@@ -73,7 +73,7 @@ class World:
             run_dir=Path("."),
         )
         self.memory = memory = Memory.create(Plan(config, 4))
-        self.ticks = memory.sizes.rounds * memory.sizes.round_ticks
+        self.ticks = memory.run_schedule.rounds * memory.run_schedule.round_ticks
         board, snapshots = memory.board, memory.lane_snapshots
         board.lane_owner = board.lane_owner.view(Owners)
         for name in ("lane_life", "lane_logged", "lane_done", "lane_finished"):
@@ -86,7 +86,7 @@ class World:
         self.bells = [Bell.create() for _ in range(actors)]
         self.actors = [self._born(actor) for actor in range(actors)]
         for lanes in self.actors:
-            while lanes.expect():
+            while lanes.prefetch_env():
                 pass
 
     def _born(self, actor: int) -> Lanes:
@@ -97,11 +97,11 @@ class World:
         Fragile.left = dies_after
         lanes = self.actors[actor]
         try:
-            lanes.take()
+            lanes.adopt()
             for lane in tuple(lanes.played):
                 if lane.ready:
                     lanes.advance(lane)
-            lanes.expect()
+            lanes.prefetch_env()
         except Killed:
             self.actors[actor] = self._born(actor)
             return True
@@ -118,8 +118,10 @@ class World:
             board.committed = int(board.lane_finished.min())
         numbers = np.array(memory.mailbox.request)
         ticks = memory.mailbox.tick_of(numbers)
-        rounds = ticks // memory.sizes.round_ticks
-        servable = (rounds < board.committed + memory.sizes.ahead) & (rounds < memory.sizes.rounds)
+        rounds = ticks // memory.run_schedule.round_ticks
+        servable = (rounds < board.committed + memory.run_schedule.max_rounds_ahead) & (
+            rounds < memory.run_schedule.rounds
+        )
         lanes = np.flatnonzero((numbers != memory.mailbox.reply) & servable)
         actions = (ticks[lanes, None] + lanes[:, None] + np.arange(LANE_ENVS)) % 4
         memory.mailbox.answer(lanes, numbers[lanes], actions.astype(np.uint8))
@@ -139,12 +141,12 @@ class World:
         while self.memory.board.lane_done.min() < tick:
             self.others()
             for actor, lanes in enumerate(self.actors):
-                if lanes.arrived or any(lane.ready and lane.tick < tick for lane in lanes.played):
+                if lanes.has_new_lanes or any(lane.ready and lane.tick < tick for lane in lanes.played):
                     self.turn(actor)
 
     def played(self) -> dict[str, np.ndarray]:
         """All that the lanes left in the ring."""
-        assert self.ticks < self.memory.sizes.capacity
+        assert self.ticks < self.memory.run_schedule.capacity
         fields = {name: np.array(view[:, : self.ticks + 1]) for name, view in self.memory.ring.field.items()}
         return {name: view if name in ("frame", "start", "valid") else view[:, :-1] for name, view in fields.items()}
 
@@ -228,7 +230,7 @@ def test_a_lane_that_comes_back_at_once_is_not_played_twice(undisturbed: tuple[s
     def meanwhile() -> None:
         board.lane_wanted[1] = 0
         while board.lane_owner[1] == 1:
-            world.actors[1].take()
+            world.actors[1].adopt()
         lives.append(int(board.lane_life[1]))
 
     world.until(1)
@@ -253,7 +255,7 @@ def test_the_word_is_the_last_that_the_giver_writes() -> None:
         assert Fragile.left == 0
     finally:
         Fragile.left = Fragile.after = None
-    assert lane.heir == 1
+    assert lane.next_owner == 1
 
 
 @pytest.mark.parametrize("seed", range(20))

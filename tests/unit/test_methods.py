@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from learner.losses.method import Learned, Method, Successor, method_of
+from learner.losses.method import LossOutput, Method, NextState, make_method
 from learner.methods import c51
-from shared.config.settings import Extend
+from shared.config.settings import Algorithm
 from shared.errors import ConfigError
 from shared.network_spec import Network
 
@@ -21,10 +21,10 @@ V_MIN, V_MAX, ATOMS = -3.0, 3.0, 7
 SUPPORT = [V_MIN + (V_MAX - V_MIN) * i / (ATOMS - 1) for i in range(ATOMS)]
 
 
-def _method(name: str, **extend: object) -> Method:
+def _method(name: str, **algorithm: object) -> Method:
     atoms = {"c51": ATOMS, "qr-dqn": 5}.get(name, 1)
-    settings = Extend(method=name, prioritised=True, **extend)  # type: ignore[arg-type]
-    return method_of(Network("small", A, name, atoms, V_MIN, V_MAX, fractions=K), settings, CPU)
+    settings = Algorithm(method=name, prioritized=True, **algorithm)  # type: ignore[arg-type]
+    return make_method(Network("small", A, name, atoms, V_MIN, V_MAX, fractions=K), settings, CPU)
 
 
 def _values(*shape: int, seed: int = 0, scale: float = 1.0) -> Tensor:
@@ -35,14 +35,14 @@ def _actions() -> list[int]:
     return [i * 3 % A for i in range(N)]
 
 
-def _learn(method: Method, outputs: Tensor, target: Tensor, fractions: Tensor | None = None) -> Learned:
+def _learn(method: Method, outputs: Tensor, target: Tensor, fractions: Tensor | None = None) -> LossOutput:
     """As the trainer does: under inference mode, with buffers that were made before."""
     chosen = torch.eye(A)[_actions()]
     with torch.inference_mode():
         return method.learn(outputs, chosen, target, fractions)
 
 
-def _check(learned: Learned, outputs: Tensor, loss_of: Callable[[int, Tensor], Tensor]) -> None:
+def _check(learned: LossOutput, outputs: Tensor, loss_of: Callable[[int, Tensor], Tensor]) -> None:
     """Compare with `loss_of(i, float64 outputs of the action of transition i)`, one by one."""
     leaf = outputs.double().requires_grad_()
     losses = torch.stack([loss_of(i, leaf[i, action]) for i, action in enumerate(_actions())])
@@ -112,7 +112,7 @@ def _quantile_loss(chosen: Tensor, tau: list[float], target: Tensor) -> Tensor:
     return total
 
 
-def _check_quantile_priority(learned: Learned, outputs: Tensor, target: Tensor) -> None:
+def _check_quantile_priority(learned: LossOutput, outputs: Tensor, target: Tensor) -> None:
     for i, action in enumerate(_actions()):
         sizes = [abs(float(y) - float(theta)) for y in target[i] for theta in outputs[i, action]]
         assert learned.priority[i].item() == pytest.approx(sum(sizes) / len(target[i]), rel=1e-5)
@@ -151,50 +151,53 @@ def test_fractions_that_choose_are_evenly_spaced_with_room_for_those_that_learn(
         assert (_method(name).samples, _method(name).policy_fractions(2).shape) == (0, (2, 0))
 
 
-def _successor(outputs: Tensor, policy: Tensor, bonus: Tensor | None) -> Successor:
+def _next_state(outputs: Tensor, policy: Tensor, bonus: Tensor | None) -> NextState:
     discount = torch.tensor([0.97, 0.0]).repeat(N // 2)
-    return Successor(outputs, policy, bonus, _values(N, seed=5), discount)
+    return NextState(outputs, policy, bonus, _values(N, seed=5), discount)
 
 
 def test_targets_of_mixed_actions_are_their_means() -> None:
     policy, bonus = _values(N, A, seed=3).softmax(1), _values(N, A, seed=4)
     for name, atoms in (("dqn", 1), ("qr-dqn", 5), ("iqn", 6)):
         outputs = _values(N, A, atoms)
-        successor = _successor(outputs, policy, bonus)
-        y = _method(name).target(successor).view(N, -1)
+        next_state = _next_state(outputs, policy, bonus)
+        y = _method(name).target(next_state).view(N, -1)
         for i in range(N):
             for j in range(atoms):
                 soft = sum((policy[i, a] * (outputs[i, a, j] + bonus[i, a])).item() for a in range(A))
-                wanted = successor.reward[i].item() + successor.discount[i].item() * soft
+                wanted = next_state.reward[i].item() + next_state.discount[i].item() * soft
                 assert y[i, j].item() == pytest.approx(wanted, abs=1e-5)
-    assert _method("dqn").target(_successor(_values(N, A, 1), policy, None)).shape == (N,)
+    assert _method("dqn").target(_next_state(_values(N, A, 1), policy, None)).shape == (N,)
 
 
 def test_c51_projects_many_atoms_a_few_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    successor = _successor(_values(N, A, ATOMS), torch.eye(A)[_actions()], None)
-    whole = _method("c51").target(successor)
+    next_state = _next_state(_values(N, A, ATOMS), torch.eye(A)[_actions()], None)
+    whole = _method("c51").target(next_state)
     monkeypatch.setattr(c51, "MOST_AT_ONCE", 3 * ATOMS**2)
-    assert torch.equal(_method("c51").target(successor), whole)
+    assert torch.equal(_method("c51").target(next_state), whole)
 
 
 def test_c51_projects_the_distribution_of_the_chosen_action() -> None:
-    """Bellemare et al. 2017, algorithm 1: the mass of every atom is shared between its new neighbours."""
+    """Bellemare et al. 2017, algorithm 1: the mass of every atom is shared between its new neighbors."""
     outputs = _values(N, A, ATOMS)
-    successor = _successor(outputs, torch.eye(A)[_actions()], None)
-    y = _method("c51").target(successor)
+    next_state = _next_state(outputs, torch.eye(A)[_actions()], None)
+    y = _method("c51").target(next_state)
     for i, action in enumerate(_actions()):
         expected = [0.0] * ATOMS
         for z, p in zip(SUPPORT, outputs[i, action].double().softmax(0).tolist(), strict=True):
-            moved = min(V_MAX, max(V_MIN, successor.reward[i].item() + successor.discount[i].item() * z))
+            moved = min(V_MAX, max(V_MIN, next_state.reward[i].item() + next_state.discount[i].item() * z))
             place = (moved - V_MIN) / (V_MAX - V_MIN) * (ATOMS - 1)
-            below = min(int(place), ATOMS - 2)
-            expected[below] += p * (below + 1 - place)
-            expected[below + 1] += p * (place - below)
+            randint = min(int(place), ATOMS - 2)
+            expected[randint] += p * (randint + 1 - place)
+            expected[randint + 1] += p * (place - randint)
         assert y[i].tolist() == pytest.approx(expected, abs=1e-5)
 
 
 def test_what_a_method_may_be_combined_with() -> None:
-    assert [(_method(name).mixes, _method(name).rescales) for name in ("dqn", "qr-dqn", "iqn", "c51")] == [
+    assert [
+        (_method(name).supports_soft_policy, _method(name).supports_value_rescaling)
+        for name in ("dqn", "qr-dqn", "iqn", "c51")
+    ] == [
         *[(True, True)] * 3,
         (False, False),
     ]
@@ -203,10 +206,10 @@ def test_what_a_method_may_be_combined_with() -> None:
 def test_a_method_that_is_not_here_is_a_sentence() -> None:
     """Weights may be of a method that somebody else has added."""
     with pytest.raises(ConfigError, match="no method 'theirs' here"):
-        method_of(Network("small", A, "theirs"), Extend(), CPU)
+        make_method(Network("small", A, "theirs"), Algorithm(), CPU)
 
 
 @pytest.mark.parametrize("name", ["posix", "__init__", "dqn.x", "qr_dqn"])
 def test_only_files_of_methods_are_methods(name: str) -> None:
     with pytest.raises(ConfigError, match=f"There is no method '{name}' here"):
-        method_of(Network("small", A, name), Extend(), CPU)
+        make_method(Network("small", A, name), Algorithm(), CPU)

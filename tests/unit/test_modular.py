@@ -12,11 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from learner.engine.initialization import initial_parameters
-from learner.engine.side_stream import Aside
+from learner.engine.side_stream import SideStream
 from learner.networks.autograd import ModularModel
 from learner.networks.fused import CELL, blocks
-from learner.networks.model import SideInputs
-from learner.networks.models import PlainModel, check_arithmetic, model_of
+from learner.networks.model import ExtraInputs
+from learner.networks.models import PlainModel, check_arithmetic, make_model
 from learner.replay.gather import GRID
 from shared.config.settings import STACK
 from shared.errors import ConfigError
@@ -201,17 +201,17 @@ def _blocks(stacks: np.ndarray) -> Tensor:
     return blocks(torch.from_numpy(stacks), out)
 
 
-def _beside(model: ModularModel, seed: int = 0, rows: int = 2) -> SideInputs:
+def _beside(model: ModularModel, seed: int = 0, rows: int = 2) -> ExtraInputs:
     """Fractions, and noise of `rows` rows."""
     generator = torch.Generator().manual_seed(seed)
     fractions = torch.rand(BATCH, 3, generator=generator) if model.network.method == "iqn" else None
     noise = torch.randn(rows, model.noise, generator=generator) if model.noise else None
-    return SideInputs(fractions, noise)
+    return ExtraInputs(fractions, noise)
 
 
 def _model(network: Network, precision: str, flat: np.ndarray) -> ModularModel:
     model = ModularModel(network, CPU, precision)
-    model.to_inner(flat, model.master)
+    model.pack(flat, model.params)
     model.cast()
     return model
 
@@ -224,21 +224,21 @@ def _relative(actual: Tensor, expected: Tensor) -> float:
     return float((actual.double() - expected).norm() / expected.norm().clamp(min=1e-12))
 
 
-def _outer(model: ModularModel, inner: Tensor) -> np.ndarray:
+def _outer(model: ModularModel, packed: Tensor) -> np.ndarray:
     """A vector in the model's own order, in that of `shared.network_spec`."""
-    outer = np.zeros(parameters_of(model.network).count, np.float32)
-    model.to_outer(inner, outer)
-    return outer
+    canonical = np.zeros(parameters_of(model.network).count, np.float32)
+    model.unpack(packed, canonical)
+    return canonical
 
 
-def _learn(model: ModularModel, stacks: np.ndarray, beside: SideInputs, gradient: Tensor) -> tuple[Tensor, np.ndarray]:
+def _learn(model: ModularModel, stacks: np.ndarray, beside: ExtraInputs, gradient: Tensor) -> tuple[Tensor, np.ndarray]:
     """Outputs, and the gradient by the parameters, as the trainer asks for them."""
-    vector = torch.full_like(model.shadow, 7.0)
+    vector = torch.full_like(model.params_bf16, 7.0)
     model.gradient_into(vector)
     with torch.inference_mode():
-        past = model.forward(_blocks(stacks), 0, beside, learns=True)
-        model.backward(past, gradient, Aside())
-    return past.outputs.detach(), _outer(model, vector.float())
+        saved = model.forward(_blocks(stacks), 0, beside, learns=True)
+        model.backward(saved, gradient, SideStream())
+    return saved.outputs.detach(), _outer(model, vector.float())
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -246,8 +246,8 @@ def test_both_orders_of_parameters_hold_the_same(name: str) -> None:
     network = NETWORKS[name]
     flat = initial_parameters(network, 1)
     model = _model(network, "bf16", flat)
-    assert np.array_equal(_outer(model, model.master), flat)
-    assert float(model.master.abs().sum()) == pytest.approx(float(np.abs(flat).sum()), rel=1e-4), "gaps are zero"
+    assert np.array_equal(_outer(model, model.params), flat)
+    assert float(model.params.abs().sum()) == pytest.approx(float(np.abs(flat).sum()), rel=1e-4), "gaps are zero"
     for part, leaf in model._leaves.items():
         assert leaf.data_ptr() % 16 == 0, f"{part}: kernels for matrices want it"
 
@@ -262,7 +262,7 @@ def test_values_and_gradients_are_those_of_the_reference(name: str, precision: s
     # Pixels of a patch tie in pooling: which of them has the gradient is then for rounding to say.
     flat, stacks = _parameters(network), _stacks(patch=1 if precision == "fp32" else 7)
     model = _model(network, precision, flat)
-    assert isinstance(model_of(network, CPU, precision), PlainModel if network.plain else ModularModel)
+    assert isinstance(make_model(network, CPU, precision), PlainModel if network.plain else ModularModel)
     beside = _beside(model)
     reference = _reference(network, flat)
     expected = reference(torch.from_numpy(stacks).double(), _double(beside.fractions), _double(beside.noise))
@@ -287,12 +287,12 @@ def test_values_and_gradients_are_those_of_the_reference(name: str, precision: s
 def test_a_pass_that_does_not_learn_gives_the_same_and_keeps_all(name: str) -> None:
     network = NETWORKS[name]
     model = _model(network, "fp32", _parameters(network))
-    beside, before = _beside(model), model.master.clone()
+    beside, before = _beside(model), model.params.clone()
     with torch.inference_mode():
         outputs = model.forward(_blocks(_stacks()), 0, beside).outputs
         assert torch.equal(model.forward(_blocks(_stacks()), 0, beside).outputs, outputs)
     assert not outputs.requires_grad
-    assert torch.equal(model.master, before)
+    assert torch.equal(model.params, before)
     if not network.spectral_norm:  # there a pass that learns iterates first
         learnt, _ = _learn(model, _stacks(), beside, torch.zeros_like(outputs))
         torch.testing.assert_close(outputs, learnt)
@@ -303,20 +303,20 @@ def test_a_pass_that_does_not_learn_gives_the_same_and_keeps_all(name: str) -> N
 def test_without_extras_it_is_the_plain_network(name: str, precision: str) -> None:
     network = Network(name, ACTIONS)
     flat, stacks = initial_parameters(network, 1), _stacks()
-    plain = model_of(network, CPU, precision)
+    plain = make_model(network, CPU, precision)
     assert isinstance(plain, PlainModel)
-    plain.to_inner(flat, plain.master)
+    plain.pack(flat, plain.params)
     plain.cast()
     gradient = torch.randn(BATCH, ACTIONS, 1, generator=torch.Generator().manual_seed(3))
-    vector, outer = torch.zeros_like(plain.shadow), np.zeros(len(flat), np.float32)
+    vector, canonical = torch.zeros_like(plain.params_bf16), np.zeros(len(flat), np.float32)
     plain.gradient_into(vector)
     with torch.inference_mode():
-        past = plain.forward(_blocks(stacks), 0, SideInputs(), learns=True)
-        plain.backward(past, gradient, Aside())
-        plain.to_outer(vector.float(), outer)
-    outputs, found = _learn(_model(network, precision, flat), stacks, SideInputs(), gradient)
-    assert _relative(outputs, past.outputs.double()) < TOLERANCE[precision]
-    assert _relative(torch.from_numpy(found), torch.from_numpy(outer).double()) < GRADIENT_TOLERANCE[precision]
+        saved = plain.forward(_blocks(stacks), 0, ExtraInputs(), learns=True)
+        plain.backward(saved, gradient, SideStream())
+        plain.unpack(vector.float(), canonical)
+    outputs, found = _learn(_model(network, precision, flat), stacks, ExtraInputs(), gradient)
+    assert _relative(outputs, saved.outputs.double()) < TOLERANCE[precision]
+    assert _relative(torch.from_numpy(found), torch.from_numpy(canonical).double()) < GRADIENT_TOLERANCE[precision]
 
 
 # Parts by themselves
@@ -328,8 +328,8 @@ def test_every_group_of_rows_has_its_noise_and_none_is_no_noise() -> None:
     assert model.noise == 1296 + 64 + 64 + ACTIONS
     same = np.repeat(_stacks(1), BATCH, axis=0)
     with torch.inference_mode():
-        quiet = model.forward(_blocks(same), 0, SideInputs()).outputs
-        still = model.forward(_blocks(same), 0, SideInputs(noise=torch.zeros(1, model.noise))).outputs
+        quiet = model.forward(_blocks(same), 0, ExtraInputs()).outputs
+        still = model.forward(_blocks(same), 0, ExtraInputs(noise=torch.zeros(1, model.noise))).outputs
         noisy = model.forward(_blocks(same), 0, _beside(model, rows=2)).outputs
         each = model.forward(_blocks(same), 0, _beside(model, rows=BATCH)).outputs
     torch.testing.assert_close(still, quiet)
@@ -340,7 +340,7 @@ def test_every_group_of_rows_has_its_noise_and_none_is_no_noise() -> None:
 
 
 def test_noisy_layers_begin_as_published() -> None:
-    """sigma_0 / sqrt(fan-in); the rest as ever (Fortunato et al. 2018, section 3.2, factorised)."""
+    """sigma_0 / sqrt(fan-in); the rest as ever (Fortunato et al. 2018, section 3.2, factorized)."""
     network = NETWORKS["rainbow"]
     views = parameters_of(network).split(initial_parameters(network, 5))
     for name, fan_in in (("hidden", 3136), ("advantage_hidden", 3136), ("value", 512), ("advantage", 512)):
@@ -373,12 +373,12 @@ def test_power_iteration_finds_the_largest_singular_value(precision: str) -> Non
     model = _model(network, precision, initial_parameters(network, 1))
     name = "block2.residual1.conv2"
     gradient = torch.zeros(1, ACTIONS, 1)
-    model.gradient_into(torch.zeros_like(model.shadow))
+    model.gradient_into(torch.zeros_like(model.params_bf16))
     with torch.inference_mode():
         for _ in range(60):
-            past = model.forward(_blocks(_stacks(1)), 0, SideInputs(), learns=True)
-            model.backward(past, gradient, Aside())
-    views = parameters_of(network).split(_outer(model, model.master))
+            saved = model.forward(_blocks(_stacks(1)), 0, ExtraInputs(), learns=True)
+            model.backward(saved, gradient, SideStream())
+    views = parameters_of(network).split(_outer(model, model.params))
     weight = torch.from_numpy(views[f"{name}.weight"]).double().flatten(1)
     u = torch.from_numpy(views[f"{name}.u"]).double()
     assert float(u.norm()) == pytest.approx(1.0, rel=1e-5)
@@ -390,15 +390,15 @@ def test_the_vector_of_power_iteration_moves_only_when_a_pass_is_over() -> None:
     """Two passes before a backward pass, as with Double DQN, see the same."""
     network = Network("impala", ACTIONS, spectral_norm=True)
     model = _model(network, "fp32", initial_parameters(network, 1))
-    model.gradient_into(torch.zeros_like(model.shadow))
-    before = model.master.clone()
+    model.gradient_into(torch.zeros_like(model.params_bf16))
+    before = model.params.clone()
     with torch.inference_mode():
-        first = model.forward(_blocks(_stacks(2)), 0, SideInputs()).outputs
-        past = model.forward(_blocks(_stacks(2)), 0, SideInputs(), learns=True)
-        assert torch.equal(model.forward(_blocks(_stacks(2)), 0, SideInputs()).outputs, first)
-        assert torch.equal(model.master, before)
-        model.backward(past, torch.ones(2, ACTIONS, 1), Aside())
-    views, former = (parameters_of(network).split(_outer(model, vector)) for vector in (model.master, before))
+        first = model.forward(_blocks(_stacks(2)), 0, ExtraInputs()).outputs
+        saved = model.forward(_blocks(_stacks(2)), 0, ExtraInputs(), learns=True)
+        assert torch.equal(model.forward(_blocks(_stacks(2)), 0, ExtraInputs()).outputs, first)
+        assert torch.equal(model.params, before)
+        model.backward(saved, torch.ones(2, ACTIONS, 1), SideStream())
+    views, former = (parameters_of(network).split(_outer(model, vector)) for vector in (model.params, before))
     for name in views:
         assert np.array_equal(views[name], former[name]) == (not name.endswith(".u")), name
 
@@ -408,11 +408,11 @@ def test_features_wait_for_the_rest_to_settle() -> None:
     network = NETWORKS["everything"]
     flat = _parameters(network)
     late, ready = _model(network, "fp32", flat), _model(network, "fp32", flat)
-    late.master[late.cut :] = float("nan")
+    late.params[late.cut :] = float("nan")
     beside = _beside(late)
 
     def settle() -> None:
-        late.master[late.cut :] = ready.master[ready.cut :]
+        late.params[late.cut :] = ready.params[ready.cut :]
 
     with torch.inference_mode():
         found = late.forward(_blocks(_stacks()), 0, beside, settle).outputs

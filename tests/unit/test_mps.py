@@ -277,9 +277,9 @@ def test_a_role_is_given_its_environment_before_it_loads_anything(tmp_path: Path
     (tmp_path / "tells.py").write_text(_TELLS)
     program = f"""
 import os, pathlib, sys
-from shared.process.child import Bells, Birth, run_role
+from shared.process.child import Bells, ChildSpec, run_role
 sys.path.append({str(tmp_path)!r})
-run_role("tells", Birth(plan=None, memory_fd=0, bells=Bells(()), process=1, incarnation=0, parent=os.getppid(),
+run_role("tells", ChildSpec(plan=None, memory_fd=0, bells=Bells(()), process=1, incarnation=0, parent=os.getppid(),
     run_dir=pathlib.Path({str(tmp_path)!r}), cores=None, environment={{"CUDA_MPS_PIPE_DIRECTORY": "/there"}}))
 """
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=30)

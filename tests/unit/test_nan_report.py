@@ -9,32 +9,32 @@ import numpy as np
 import pytest
 
 from learner.engine.nan_report import _do_again
-from shared.config.settings import Config, Extend
+from shared.config.settings import Algorithm, Config
 from shared.memory.snapshot import state_lengths
 from shared.network_spec import Network, parameters_of
-from tests.support.played_ring import ACTIONS, PlayedRing, small_config, trainer_of
+from tests.support.played_ring import ACTIONS, PlayedRing, make_trainer, small_config
 
 NETWORK = Network("small", ACTIONS)
-EXTENDS = [Extend(), Extend(double=True, n_step=3, prioritised=True)]
+EXTENDS = [Algorithm(), Algorithm(double=True, n_step=3, prioritized=True)]
 
 
 def _memory(played: PlayedRing, config: Config, boundary: int, state: dict[str, np.ndarray]) -> Any:
     """What of a run's memory is looked at, with one snapshot."""
     return SimpleNamespace(
         plan=SimpleNamespace(config=config, parameters=parameters_of(NETWORK)),
-        sizes=played.sizes,
+        run_schedule=played.run_schedule,
         learner_snapshots=SimpleNamespace(newest=lambda: boundary, read={boundary: state}.get),
     )
 
 
-@pytest.mark.parametrize("extend", EXTENDS, ids=["plain", "prioritised"])
-def test_rounds_since_the_snapshot_are_done_again_to_the_bit(extend: Extend) -> None:
+@pytest.mark.parametrize("algorithm", EXTENDS, ids=["plain", "prioritized"])
+def test_rounds_since_the_snapshot_are_done_again_to_the_bit(algorithm: Algorithm) -> None:
     """Two of them, as schedule alternate has; what the first taught the priorities counts in the second."""
-    config = small_config(extend)
+    config = small_config(algorithm)
     played = PlayedRing(config)
     played.play(24)
-    trainer = trainer_of(played, config)
-    lengths = state_lengths(played.sizes, parameters_of(NETWORK).count)
+    trainer = make_trainer(played, config)
+    lengths = state_lengths(played.run_schedule, parameters_of(NETWORK).count)
     kept = {name: np.zeros(length, np.float32) for name, length in lengths.items()}
     trainer.store(kept)
     for round_ in (3, 4):

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from learner.engine.initialization import initial_parameters
-from learner.engine.side_stream import Aside
+from learner.engine.side_stream import SideStream
 from learner.networks.fused import CELL, Architecture, Weights, backward, blocks, forward, network_input
 from learner.networks.models import check_arithmetic
 from learner.networks.policy import Policy, greedy
@@ -66,18 +66,18 @@ def test_values_and_gradients_are_those_of_the_reference(network: str, precision
     stacks = _stacks(32)
     gradient_q = torch.from_numpy(np.random.default_rng(1).normal(size=(32, ACTIONS)).astype(np.float32))
 
-    outer = torch.from_numpy(flat).double().requires_grad_()
-    expected_q = _reference(network, outer, stacks)
-    (expected,) = torch.autograd.grad(expected_q, outer, gradient_q.double())
+    canonical = torch.from_numpy(flat).double().requires_grad_()
+    expected_q = _reference(network, canonical, stacks)
+    (expected,) = torch.autograd.grad(expected_q, canonical, gradient_q.double())
 
     with torch.inference_mode():
-        past = forward(weights, _input(stacks, weights.dtype))
-        inner = torch.zeros_like(weights.shadow)
-        backward(weights, past, gradient_q[..., None], architecture.views(inner), Aside())
+        saved = forward(weights, _input(stacks, weights.dtype))
+        packed = torch.zeros_like(weights.params_bf16)
+        backward(weights, saved, gradient_q[..., None], architecture.views(packed), SideStream())
     gradient = np.zeros_like(flat)
-    architecture.to_outer(inner.float(), gradient)
+    architecture.unpack(packed.float(), gradient)
 
-    assert _relative(past.outputs[..., 0], expected_q.detach()) < TOLERANCE[precision]
+    assert _relative(saved.outputs[..., 0], expected_q.detach()) < TOLERANCE[precision]
     offset = 0
     for name, shape in architecture.spec.shapes:
         part = slice(offset, offset + int(np.prod(shape)))
@@ -89,11 +89,11 @@ def test_values_and_gradients_are_those_of_the_reference(network: str, precision
 def test_inner_order_and_back(network: str) -> None:
     architecture = Architecture(Network(network, ACTIONS))
     flat = np.random.default_rng(0).normal(size=architecture.spec.count).astype(np.float32)
-    inner, back = torch.empty(len(flat)), np.empty_like(flat)
-    architecture.to_inner(flat, inner)
-    architecture.to_outer(inner, back)
+    packed, back = torch.empty(len(flat)), np.empty_like(flat)
+    architecture.pack(flat, packed)
+    architecture.unpack(packed, back)
     assert np.array_equal(flat, back)
-    assert not np.array_equal(flat, inner.numpy())
+    assert not np.array_equal(flat, packed.numpy())
 
 
 def test_views_have_the_shapes_of_the_specification() -> None:
@@ -129,7 +129,7 @@ def test_policy_answers_as_the_reference_and_row_by_row(precision: str) -> None:
     assert _relative(torch.from_numpy(q), expected) < TOLERANCE[precision]
     others = _stacks(8, seed=9)
     others[3] = stacks[3]
-    assert np.array_equal(policy.q_values(others)[3], q[3]), "a row depends on its neighbours"
+    assert np.array_equal(policy.q_values(others)[3], q[3]), "a row depends on its neighbors"
     assert np.array_equal(policy.q_values(stacks), q)
     with pytest.raises(ValueError, match="batches of 8"):
         policy.q_values(stacks[:4])

@@ -13,15 +13,15 @@ from ringside.recording.totals import Totals
 from ringside.watch import observer
 from ringside.watch.line import line
 from ringside.watch.observer import Observer, Restored
-from shared.config.run_schedule import sizes_of
-from shared.config.settings import Config, Evaluate, Extend, Learn, Machine, Play, Run
+from shared.config.run_schedule import make_run_schedule
+from shared.config.settings import Algorithm, Config, Evaluate, Learn, Machine, Play, Run
 from shared.memory.board import Phase, Role
 from shared.memory.run_memory import Memory, Plan
 
 CONFIG = Config(
     play=Play(game="pong", envs=4, lane_envs=2),
     learn=Learn(total_steps=400, round_steps=40, replay_size=100, learning_starts=80, network="small"),
-    extend=Extend(atoms=1),
+    algorithm=Algorithm(atoms=1),
     machine=Machine(actors=2),
     run=Run(run_dir=Path("runs/pong")),
 )
@@ -179,7 +179,7 @@ def test_until_a_whole_round_with_learning_the_time_left_is_the_least(clock: Clo
         clock.now += 1.0
         board.lane_done[:] = 10 * min(second, 3) + max(0, second - 3)  # from the third round on a tenth as fast
         board.committed = board.lane_done.min() // 10
-        board.updates[0] = sizes_of(CONFIG).updates_before(board.committed) + (second >= 3)
+        board.updates[0] = make_run_schedule(CONFIG).updates_before(board.committed) + (second >= 3)
         found = watcher.look()
         seen.append((found.committed, found.time_left_at_least, found.steps_per_second))
     assert [at_least for _, at_least, _ in seen] == [True] * 2 + [False] * 5
@@ -204,9 +204,9 @@ def test_a_resumed_run_is_shown_as_it_was_before_anything_is_in_memory(clock: Cl
     totals.add_evaluation({"steps": 200, "episodes": 3, "mean_return": 6.0})
     watcher = Observer(memory, Restored(5, totals))
     found = watcher.look()
-    assert (found.steps, found.committed, found.updates) == (200, 5, memory.sizes.updates_before(5))
+    assert (found.steps, found.committed, found.updates) == (200, 5, memory.run_schedule.updates_before(5))
     assert found.can_be_saved
-    assert found.epsilon == memory.sizes.epsilon(50, CONFIG.explore) < 1.0
+    assert found.epsilon == memory.run_schedule.epsilon(50, CONFIG.explore) < 1.0
     assert (found.episodes, found.mean_return_100, found.best_return) == (2, 4.0, 5.0)
     assert found.evaluation == EvaluationStatus(200, 3, 6.0, 7.0)
     memory.board.committed, memory.board.lane_done[:] = 5, 50

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ringside.bench.parts.passes import Passes
-from shared.config.settings import Extend
+from shared.config.settings import Algorithm
 from shared.memory.run_memory import Plan
 from shared.network_spec import parameters_of
 from tests.support.played_ring import ACTIONS, small_config
@@ -16,22 +16,22 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.mark.parametrize(
-    "extend",
+    "algorithm",
     [
-        Extend(),
-        Extend(double=True, dueling=True, noisy=True, n_step=3),
-        Extend(method="iqn", iqn_samples=4, iqn_policy_samples=2, munchausen=True),
-        Extend(method="c51", atoms=11, v_min=-2.0, v_max=2.0, double=True),
+        Algorithm(),
+        Algorithm(double=True, dueling=True, noisy=True, n_step=3),
+        Algorithm(method="iqn", iqn_samples=4, iqn_policy_samples=2, munchausen=True),
+        Algorithm(method="c51", atoms=11, v_min=-2.0, v_max=2.0, double=True),
     ],
     ids=["plain", "parts", "implicit", "categorical"],
 )
-def test_every_pass_reaches_every_layer(extend: Extend) -> None:
-    plan = Plan(small_config(extend), ACTIONS)
+def test_every_pass_reaches_every_layer(algorithm: Algorithm) -> None:
+    plan = Plan(small_config(algorithm), ACTIONS)
     passes = Passes(plan, torch.device("cpu"), "fp32")
     with torch.inference_mode():
         passes.run()
     outer = np.zeros(parameters_of(plan.network).count, np.float32)
-    passes.online.to_outer(passes.gradient, outer)
+    passes.online.unpack(passes.gradient, outer)
     assert np.isfinite(outer).all()
     for name, part in parameters_of(plan.network).split(outer).items():
         assert part.any(), name

@@ -1,4 +1,4 @@
-"""Pictures: sizes, native colours, what stands beside them."""
+"""Pictures: sizes, native colors, what stands beside them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ SCENE = Scene("breakout", 2, 120, 7.0, 1.0, NAMES, 2, False, (0.1, 0.2, 0.4, 0.3
 SCREEN = np.random.default_rng(0).integers(0, 256, (210, 160, 3), np.uint8)
 
 
-def pixels(picture: np.ndarray, colour: tuple[int, int, int]) -> int:
-    return int((picture == colour).all(axis=2).sum())
+def pixels(picture: np.ndarray, color: tuple[int, int, int]) -> int:
+    return int((picture == color).all(axis=2).sum())
 
 
 @pytest.mark.parametrize(("height", "scale"), [(210, 2), (250, 2), (84, 6), (600, 1)])

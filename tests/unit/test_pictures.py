@@ -16,7 +16,7 @@ from tests.support.watched import NAMES, Pretended
 
 
 def test_the_mosaic_shows_the_newest_frames_and_returns(run: Pretended) -> None:
-    capacity = run.memory.sizes.capacity
+    capacity = run.memory.run_schedule.capacity
     for ticks in (5, 2, capacity):  # the last one goes round the ring
         run.play(ticks)
         done = int(run.memory.board.lane_done[0])

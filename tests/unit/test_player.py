@@ -14,7 +14,7 @@ import ringside
 from actors.envs.atari import AtariEnv
 from actors.envs.gymnasium_env import GymnasiumEnv
 from ringside.agents.agent import weights_at
-from ringside.agents.player import Player, Turn, pilot_rules, player_of, show, stop_heard
+from ringside.agents.player import Player, StepFrames, pilot_rules, player_of, show, stop_heard
 from ringside.agents.scene import Canvas, Scene
 from shared.config.protocols import PROTOCOLS
 from shared.config.settings import Config
@@ -73,8 +73,8 @@ def test_what_is_filmed_is_played_as_unfilmed(protocol: str) -> None:
         assert np.array_equal(frames[0], frames[1])
     assert ends >= 2
     assert played > 4_000
-    colours = {tuple(colour) for colour in shots[-1].screen.reshape(-1, 3).tolist()}
-    assert {(200, 72, 72), (66, 72, 200)} <= colours, "the red and the blue row of bricks"
+    colors = {tuple(color) for color in shots[-1].screen.reshape(-1, 3).tolist()}
+    assert {(200, 72, 72), (66, 72, 200)} <= colors, "the red and the blue row of bricks"
 
 
 def test_an_episode_returns_what_eval_says(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_many_episodes_at_once_are_those_of_eval(tmp_path: Path) -> None:
 
 def test_what_is_told_of_an_episode(tmp_path: Path) -> None:
     player = player_at(random_weights(tmp_path, CATCH, actions=3), CATCH)
-    turns = [turn for (turn,) in player.perform([4]) if isinstance(turn, Turn)]
+    turns = [turn for (turn,) in player.perform([4]) if isinstance(turn, StepFrames)]
     moments = [moment for turn in turns for moment in turn.moments]
     assert len(moments) == 12
     total = 0.0

@@ -13,12 +13,12 @@ from learner.networks.pooling import MaxPool, max_pool
 def test_values_and_gradients_are_those_of_the_library(side: int) -> None:
     generator = torch.Generator().manual_seed(side)
     x = torch.randint(-3, 4, (2, 3, side, side), generator=generator).double()  # with many equal maxima
-    outer = torch.randn(2, 3, (side + 1) // 2, (side + 1) // 2, generator=generator).double()
+    canonical = torch.randn(2, 3, (side + 1) // 2, (side + 1) // 2, generator=generator).double()
     results = []
     for pool in (MaxPool.apply, lambda x: F.max_pool2d(x, 3, 2, 1)):
         leaf = x.clone().requires_grad_()
         pooled = pool(leaf)
-        pooled.backward(outer)
+        pooled.backward(canonical)
         results.append((pooled.detach(), leaf.grad))
     assert torch.equal(results[0][0], results[1][0])
     torch.testing.assert_close(results[0][1], results[1][1], rtol=0, atol=1e-12)

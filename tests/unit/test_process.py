@@ -24,7 +24,7 @@ run_role("failing_role", SimpleNamespace(parent=os.getppid(), run_dir=directory,
 """
 
 
-@pytest.mark.parametrize(("error", "code"), [("Unmendable", FATAL), ("DeviceFault", DEVICE_FAULT)])
+@pytest.mark.parametrize(("error", "code"), [("FatalError", FATAL), ("DeviceFault", DEVICE_FAULT)])
 @pytest.mark.parametrize("full", [False, True])
 def test_a_log_whose_disk_is_full_hides_no_exit_code(tmp_path: Path, error: str, code: int, full: bool) -> None:
     (tmp_path / "failing_role.py").write_text(

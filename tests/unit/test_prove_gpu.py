@@ -120,9 +120,8 @@ def test_a_late_command_and_all_that_it_started_end(tmp_path: Path, monkeypatch:
 def test_a_late_launch_says_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ringside.bench.gpu_proof.stage.LAUNCH", "-c")
     there = tmp_path / "there"
-    program = (
-        "import signal; from pathlib import Path; from shared.process.stack_dumps import stacks_told; stacks_told(); "
-    )
+    program = "import signal; from pathlib import Path; from shared.process.stack_dumps import enable_stack_dumps; "
+    program += "enable_stack_dumps(); "
     program += f"Path({str(there)!r}).touch(); signal.pause()"
     monkeypatch.setattr(
         "ringside.bench.gpu_proof.stage.time", SimpleNamespace(monotonic=lambda: 30.0 if there.exists() else 0.0)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shared.config.run_schedule import Sizes, sizes_of
+from shared.config.run_schedule import RunSchedule, make_run_schedule
 from shared.memory.arena import Arena
 from shared.memory.layout import Layout
 from shared.memory.mailbox import Mailbox, mailbox_fields, request_number
@@ -95,12 +95,12 @@ def test_a_reader_that_is_overtaken_reads_again(weights: PublishedWeights) -> No
 
 
 @pytest.fixture
-def sizes() -> Sizes:
-    return sizes_of(small_config())
+def run_schedule() -> RunSchedule:
+    return make_run_schedule(small_config())
 
 
-def test_a_reply_is_to_one_request_of_one_life(sizes: Sizes) -> None:
-    mailbox = Mailbox(Arena.create(Layout(mailbox_fields(sizes, actions=4))))
+def test_a_reply_is_to_one_request_of_one_life(run_schedule: RunSchedule) -> None:
+    mailbox = Mailbox(Arena.create(Layout(mailbox_fields(run_schedule, actions=4))))
     lane, actions = np.array([1]), np.array([[2, 3]], np.uint8)
     assert not mailbox.all_ask(slice(0, 1)), "nobody has asked yet"
     mailbox.ask(1, life=0, tick=7)
@@ -121,8 +121,8 @@ def test_a_first_request_is_no_empty_mailbox() -> None:
     assert request_number(life=1, tick=0) != request_number(life=0, tick=1)
 
 
-def test_all_of_some_lanes_ask_when_each_does(sizes: Sizes) -> None:
-    mailbox = Mailbox(Arena.create(Layout(mailbox_fields(sizes, actions=4))))
+def test_all_of_some_lanes_ask_when_each_does(run_schedule: RunSchedule) -> None:
+    mailbox = Mailbox(Arena.create(Layout(mailbox_fields(run_schedule, actions=4))))
     mailbox.ask(0, life=0, tick=3)
     assert not mailbox.all_ask(slice(0, 2))
     mailbox.ask(1, life=0, tick=2)
@@ -132,8 +132,8 @@ def test_all_of_some_lanes_ask_when_each_does(sizes: Sizes) -> None:
 # Snapshots
 
 
-def test_a_lane_goes_on_from_its_newest_whole_snapshot(sizes: Sizes) -> None:
-    snapshots = LaneSnapshots(Arena.create(Layout(snapshot_fields(sizes, PARAMETERS))), sizes)
+def test_a_lane_goes_on_from_its_newest_whole_snapshot(run_schedule: RunSchedule) -> None:
+    snapshots = LaneSnapshots(Arena.create(Layout(snapshot_fields(run_schedule, PARAMETERS))), run_schedule)
     snapshots.clear()
     assert snapshots.newest(0) == -1
     assert snapshots.read(0, 0) is None
@@ -148,8 +148,8 @@ def test_a_lane_goes_on_from_its_newest_whole_snapshot(sizes: Sizes) -> None:
     assert snapshots.read(0, 3) == b"s", "a shorter one is not longer than it is"
 
 
-def test_a_lane_that_is_killed_at_its_snapshot_has_the_one_before(sizes: Sizes) -> None:
-    snapshots = LaneSnapshots(Arena.create(Layout(snapshot_fields(sizes, PARAMETERS))), sizes)
+def test_a_lane_that_is_killed_at_its_snapshot_has_the_one_before(run_schedule: RunSchedule) -> None:
+    snapshots = LaneSnapshots(Arena.create(Layout(snapshot_fields(run_schedule, PARAMETERS))), run_schedule)
     snapshots.clear()
     snapshots.write(0, 0, b"zero")
     snapshots.write(0, 1, b"one")
@@ -160,16 +160,16 @@ def test_a_lane_that_is_killed_at_its_snapshot_has_the_one_before(sizes: Sizes) 
 
 
 def test_free_lanes_keep_a_snapshot_more() -> None:
-    sizes = sizes_of(small_config().with_settings(schedule="free"))
-    snapshots = LaneSnapshots(Arena.create(Layout(snapshot_fields(sizes, PARAMETERS))), sizes)
+    run_schedule = make_run_schedule(small_config().with_settings(schedule="free"))
+    snapshots = LaneSnapshots(Arena.create(Layout(snapshot_fields(run_schedule, PARAMETERS))), run_schedule)
     snapshots.clear()
     for boundary in range(4):
         snapshots.write(0, boundary, b"%d" % boundary)
     assert [snapshots.read(0, boundary) for boundary in range(4)] == [None, b"1", b"2", b"3"]
 
 
-def test_a_learner_that_is_killed_at_its_snapshot_has_the_one_before(sizes: Sizes) -> None:
-    snapshots = LearnerSnapshots(Arena.create(Layout(snapshot_fields(sizes, PARAMETERS))), sizes)
+def test_a_learner_that_is_killed_at_its_snapshot_has_the_one_before(run_schedule: RunSchedule) -> None:
+    snapshots = LearnerSnapshots(Arena.create(Layout(snapshot_fields(run_schedule, PARAMETERS))), run_schedule)
     snapshots.clear()
 
     def store(value: float) -> Callable[[dict[str, Any]], None]:

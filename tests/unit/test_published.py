@@ -26,14 +26,14 @@ def test_every_agent_says_source_and_protocol_and_names_known_games() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "normalised"),
+    ("name", "normalized"),
     # As they came out when the tables were checked: a score that is changed, or put to another game, shows.
     [("DQN", 2.1185818), ("Rainbow", 13.8895306), ("IQN", 19.8360520)],
 )
-def test_the_tables_are_those_that_were_checked(name: str, normalised: float) -> None:
+def test_the_tables_are_those_that_were_checked(name: str, normalized: float) -> None:
     agent = next(agent for agent in published()[0] if agent.name == name)
     found = [human_normalised(game, score) for game, score in agent.scores.items()]
-    assert float(np.mean(np.array(found, float))) == pytest.approx(normalised, abs=1e-6)
+    assert float(np.mean(np.array(found, float))) == pytest.approx(normalized, abs=1e-6)
 
 
 def test_sticky_and_not_are_never_mixed() -> None:

@@ -302,7 +302,7 @@ def boundary_of(memory: Memory) -> Fields:
     """What a boundary's piece holds, of a run that has not begun."""
     arrays = {name: np.zeros(shape, dtype) for name, (dtype, shape) in expected(memory).items()}
     arrays["lanes.length"][:] = 3
-    arrays["lanes.bytes"] = np.zeros(3 * memory.sizes.lanes, np.uint8)
+    arrays["lanes.bytes"] = np.zeros(3 * memory.run_schedule.lanes, np.uint8)
     arrays["evaluation.data"] = memory.evaluations.data[:0].copy()
     return arrays
 
@@ -432,7 +432,7 @@ def test_of_many_damaged_manifests_the_newest_are_named_and_the_others_counted(t
 def test_versions_that_a_future_had_queued_are_not_taken_for_ones_of_the_past() -> None:
     """`_queue_evaluation` looks at the step of the newest version in the queue."""
     memory = Memory.create(Plan(replace(CONFIG, machine=replace(CONFIG.machine, actors=1)), ACTIONS))
-    there, step = boundary_of(memory), memory.sizes.round_steps
+    there, step = boundary_of(memory), memory.run_schedule.round_steps
     for queued, kept in ((7 * step, 2 * step), (step, step)):
         there["evaluation.step"][:] = queued
         restore(memory, 2, there)

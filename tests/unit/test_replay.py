@@ -19,7 +19,7 @@ from learner.replay.sampling import (
     frames_of,
     second_stack,
 )
-from shared.config.settings import STACK, Config, Extend
+from shared.config.settings import STACK, Algorithm, Config
 from tests.support.played_ring import PlayedRing, small_config
 
 CPU = torch.device("cpu")
@@ -29,7 +29,7 @@ STEPS = pytest.mark.parametrize("steps", [1, 3, 5])
 
 
 def _config(steps: int) -> Config:
-    return small_config(Extend(n_step=steps))
+    return small_config(Algorithm(n_step=steps))
 
 
 def _replay(played: PlayedRing, frames: Frames, seed: int = 3) -> Replay:
@@ -50,8 +50,8 @@ def _check_valid(played: PlayedRing, replay: Replay, frames: Frames, round_: int
     batch = replay.plan(round_, end, updates, updates)
     expected_starts = played.samplable(end)
     picks = draw(len(expected_starts), updates, 8, 3, round_).reshape(-1)
-    assert batch.rows.shape[1] == frames_of(played.sizes.n_step)
-    states, next_states = _stacks(frames, batch, 0), _stacks(frames, batch, second_stack(played.sizes.n_step))
+    assert batch.rows.shape[1] == frames_of(played.run_schedule.n_step)
+    states, next_states = _stacks(frames, batch, 0), _stacks(frames, batch, second_stack(played.run_schedule.n_step))
     for i, pick in enumerate(picks):
         expected = played.transition(*expected_starts[pick])
         np.testing.assert_array_equal(states[i], expected.state)
@@ -92,10 +92,10 @@ def test_transitions_at_the_wrap(copy: bool, extra: int, steps: int) -> None:
     replay = _replay(played, frames)
     played.play(6)
     _check_valid(played, replay, frames, 0)
-    played.play(played.sizes.capacity + extra - 6)
+    played.play(played.run_schedule.capacity + extra - 6)
     _check_valid(played, replay, frames, 1)
     for round_ in range(2, 6):
-        played.play(played.sizes.round_ticks)
+        played.play(played.run_schedule.round_ticks)
         _check_valid(played, replay, frames, round_)
 
 
@@ -131,7 +131,7 @@ def test_the_window_ends_before_the_last_reward_of_a_return(steps: int) -> None:
     played.play(30)
     ticks = np.array(Starts(played.ring).advance(30)) // 4
     assert ticks.max() == 30 - steps
-    assert ticks.min() == 30 - played.sizes.window_ticks + STACK - 1
+    assert ticks.min() == 30 - played.run_schedule.window_ticks + STACK - 1
     fewer = PlayedRing(_config(steps), both=True)
     fewer.play(steps - 1)
     assert Starts(fewer.ring).advance(steps - 1).tolist() == []
@@ -158,7 +158,7 @@ def test_the_next_round_may_come_to_the_device_while_this_one_is_sampled() -> No
     on_device, on_host = DeviceFrames(played.ring, CPU), HostFrames(played.ring)
     plans = [_replay(played, frames).plan(2, 48, 12, 12) for frames in (on_device, on_host)]
     wanted = _stacks(on_host, plans[1], 0)
-    played.play(played.sizes.round_ticks)
+    played.play(played.run_schedule.round_ticks)
     on_device.advance(played.ticks)
     np.testing.assert_array_equal(_stacks(on_device, plans[0], 0), wanted)
 

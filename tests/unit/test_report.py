@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ringside.report.figures import amount, duration, score, setting
-from ringside.report.plots import COLOURS, band_of, curve_of, style
+from ringside.report.plots import COLORS, band_of, curve_of, style
 from ringside.report.records import load
 from ringside.tasks import report as task
 from shared.errors import ConfigError
@@ -98,7 +98,7 @@ def test_published_scores_stand_beside_with_their_source(out: Path) -> None:
         "2108.13264",
     ):
         assert part in text
-    assert "21.5 0.688" in text  # our mean in breakout, and human-normalised
+    assert "21.5 0.688" in text  # our mean in breakout, and human-normalized
 
 
 def test_nothing_without_sticky_actions_stands_beside_runs_with_them(tmp_path: Path) -> None:
@@ -183,8 +183,8 @@ def test_a_band_reaches_as_far_as_all_seeds() -> None:
     assert band_of([]) is None
 
 
-def test_colours_differ() -> None:
-    assert len(set(COLOURS)) == 7
+def test_colors_differ() -> None:
+    assert len(set(COLORS)) == 7
 
 
 @pytest.mark.parametrize(

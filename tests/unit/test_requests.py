@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
-from shared.process.signals import HEEDED, SECOND_AFTER_SECONDS, Requests, requests_heard
+from shared.process.signals import SECOND_AFTER_SECONDS, STOP_SIGNALS, Requests, handle_stop_signals
 
 
 def test_a_signal_sent_twice_at_once_is_one_request_and_a_later_one_another() -> None:
@@ -31,14 +31,14 @@ def test_a_closed_terminal_never_asks_again() -> None:
 
 def test_signals_are_heard_within_and_as_before_afterwards() -> None:
     heard: list[int] = []
-    before = [signal.getsignal(number) for number in HEEDED]
+    before = [signal.getsignal(number) for number in STOP_SIGNALS]
     ignored = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with requests_heard(heard.append):
-            for number in HEEDED:
+        with handle_stop_signals(heard.append):
+            for number in STOP_SIGNALS:
                 os.kill(os.getpid(), number)
         assert heard == [signal.SIGINT, signal.SIGTERM], "who is told to ignore one ignores it"
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, ignored)
-    assert [signal.getsignal(number) for number in HEEDED] == before
+    assert [signal.getsignal(number) for number in STOP_SIGNALS] == before

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shared.config.run_schedule import sizes_of
+from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import STACK, Config
 from shared.memory.arena import Arena
 from shared.memory.layout import Field, Layout, LayoutError
@@ -15,15 +15,15 @@ from shared.memory.ring import Ring, ring_fields
 @pytest.fixture
 def ring() -> Ring:
     config = Config().with_settings(envs=6, lane_envs=2, round_steps=60, total_steps=300, replay_size=180)
-    sizes = sizes_of(config)
-    return Ring(Arena.create(Layout(ring_fields(sizes))), sizes)
+    run_schedule = make_run_schedule(config)
+    return Ring(Arena.create(Layout(ring_fields(run_schedule))), run_schedule)
 
 
 def test_rows_address_the_flat_fields(ring: Ring) -> None:
     for env in range(6):
-        for tick in (0, 1, ring.sizes.capacity - 1, ring.sizes.capacity, ring.sizes.capacity + 1):
+        for tick in (0, 1, ring.run_schedule.capacity - 1, ring.run_schedule.capacity, ring.run_schedule.capacity + 1):
             lane, j = divmod(env, 2)
-            ring.field["action"][lane, tick % ring.sizes.capacity, j] = 100 + env
+            ring.field["action"][lane, tick % ring.run_schedule.capacity, j] = 100 + env
             row = ring.rows(np.array([env]), np.array([tick]))[0]
             assert ring.flat["action"][row] == 100 + env
 
@@ -31,7 +31,7 @@ def test_rows_address_the_flat_fields(ring: Ring) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_stacks_begin_where_the_episode_does(ring: Ring, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    capacity, ticks = ring.sizes.capacity, ring.sizes.capacity + 20
+    capacity, ticks = ring.run_schedule.capacity, ring.run_schedule.capacity + 20
     starts = rng.random((6, ticks)) < 0.25
     starts[:, 0] = True
     for env in range(6):

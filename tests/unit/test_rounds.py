@@ -27,7 +27,7 @@ def rounds_of(run: Any) -> tuple[Any, list[int]]:
     """A learner whose trainer is `run`, and how many updates were done at each of its signs of life."""
     rounds: Any = object.__new__(Rounds)
     rounds._board = SimpleNamespace(updates=np.zeros(1, int), redone=np.zeros(1, int), committed=0)
-    rounds._sizes = SimpleNamespace(updates_before=lambda round_: 0)
+    rounds._run_schedule = SimpleNamespace(updates_before=lambda round_: 0)
     rounds._learn = SimpleNamespace(schedule="concurrent")
     rounds._trainer = SimpleNamespace(run=run, slices_begun=0)
     rounds._slice = 1
@@ -140,18 +140,20 @@ def test_the_next_round_is_drawn_while_the_gpu_has_work_for_some_looks(
     rounds._trainer, rounds._waiter.bell = gpu, gpu
     rounds._board.lane_finished = np.array([5, 5])
     drawn = list[int]()
-    rounds._foresee = drawn.append
+    rounds._prefetch = drawn.append
     rounds._wait_for_gpu(5)
     assert len(signs) == looks
     assert drawn == [5] * looks
 
 
-def may_commit(boundary: int, *, written: int, held_from: int, trouble: int = 0) -> bool:
+def may_commit(boundary: int, *, written: int, oldest_readable_tick: int, trouble: int = 0) -> bool:
     """Whether the learner goes on with a commit at once, in rounds of five ticks."""
     rounds: Any = object.__new__(Rounds)
-    rounds._sizes = SimpleNamespace(snapshot_rounds=1, round_ticks=5, held_from={boundary: held_from}.__getitem__)
+    rounds._run_schedule = SimpleNamespace(
+        snapshot_rounds=1, round_ticks=5, oldest_readable_tick={boundary: oldest_readable_tick}.__getitem__
+    )
     rounds._board = SimpleNamespace(written=np.array([written]), trouble=np.array([trouble]), committed=boundary - 1)
-    rounds._memory = SimpleNamespace(board=rounds._board, sizes=rounds._sizes)
+    rounds._memory = SimpleNamespace(board=rounds._board, run_schedule=rounds._run_schedule)
     asked = list[bool]()
     rounds._waiter = SimpleNamespace(wait=lambda until: asked.append(until()))
     rounds._wait_for_scribe(boundary)
@@ -166,9 +168,9 @@ def may_commit(boundary: int, *, written: int, held_from: int, trouble: int = 0)
 )
 def test_a_commit_takes_nothing_from_the_scribe(written: int, trouble: int, waits: bool) -> None:
     """Round 10 is about to be committed; with it the lanes may write over round 7, not over round 8."""
-    assert may_commit(10, written=written, held_from=8 * 5, trouble=trouble) == (not waits)
+    assert may_commit(10, written=written, oldest_readable_tick=8 * 5, trouble=trouble) == (not waits)
 
 
 def test_nor_the_figures_of_a_round() -> None:
-    assert may_commit(99 + METRIC_SPANS, written=100, held_from=0)
-    assert not may_commit(100 + METRIC_SPANS, written=100, held_from=0)
+    assert may_commit(99 + METRIC_SPANS, written=100, oldest_readable_tick=0)
+    assert not may_commit(100 + METRIC_SPANS, written=100, oldest_readable_tick=0)

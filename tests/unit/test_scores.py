@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ringside.recording.episode_scores import summarise
+from ringside.recording.episode_scores import summarize
 from ringside.recording.reference_scores import REFERENCE, SOURCE, human_normalised
 
 
@@ -18,7 +18,7 @@ def test_random_play_is_zero_and_the_human_is_one_on_all_57_games() -> None:
 
 
 @pytest.mark.parametrize(
-    ("game", "score", "normalised"),
+    ("game", "score", "normalized"),
     [
         # The first two scores are those of DQN in Mnih et al. 2015; the quotients were worked out by hand.
         ("breakout", 401.2, 13.87),
@@ -28,8 +28,8 @@ def test_random_play_is_zero_and_the_human_is_one_on_all_57_games() -> None:
         ("pong", -21.0, -0.0085),
     ],
 )
-def test_known_scores(game: str, score: float, normalised: float) -> None:
-    assert human_normalised(game, score) == pytest.approx(normalised, abs=0.005)
+def test_known_scores(game: str, score: float, normalized: float) -> None:
+    assert human_normalised(game, score) == pytest.approx(normalized, abs=0.005)
 
 
 def test_every_reference_is_a_game_of_ale_py() -> None:
@@ -41,11 +41,11 @@ def test_every_reference_is_a_game_of_ale_py() -> None:
 
 def test_a_game_without_reference_has_no_normalised_score() -> None:
     assert human_normalised("adventure", 1.0) is None
-    assert summarise("adventure", [1.0]).human_normalised is None
+    assert summarize("adventure", [1.0]).human_normalised is None
 
 
 def test_a_summary_of_returns() -> None:
-    found = summarise("breakout", [1.7, 30.5, 30.5, 59.3])
+    found = summarize("breakout", [1.7, 30.5, 30.5, 59.3])
     assert found.episodes == 4
     assert found.mean == pytest.approx(30.5)
     assert found.sd == pytest.approx((2 * 28.8**2 / 4) ** 0.5)
@@ -54,6 +54,6 @@ def test_a_summary_of_returns() -> None:
 
 
 @pytest.mark.parametrize("returns", [[], [[1.0]]])
-def test_nothing_cannot_be_summarised(returns: list[float]) -> None:
+def test_nothing_cannot_be_summarized(returns: list[float]) -> None:
     with pytest.raises(ValueError, match="at least one episode"):
-        summarise("pong", returns)
+        summarize("pong", returns)

@@ -88,17 +88,17 @@ def test_judgements_of_a_run_stay_until_it_goes_on(late: Any, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("held_from", "held"),
+    ("oldest_readable_tick", "held"),
     [([35, 35], True), ([36], False), ([35, 36], False)],
     ids=["held", "written over", "written over while it was read"],
 )
 def test_what_lanes_write_over_is_not_of_a_span(
-    late: Any, monkeypatch: pytest.MonkeyPatch, held_from: list[int], held: bool
+    late: Any, monkeypatch: pytest.MonkeyPatch, oldest_readable_tick: list[int], held: bool
 ) -> None:
     """A span of ticks 35 to 39, of which only what is known without its slots is told where these are gone."""
     late._memory.ring = SimpleNamespace(field={})
-    late._sizes = SimpleNamespace(round_ticks=5)
-    late._held_from = iter(held_from).__next__
+    late._run_schedule = SimpleNamespace(round_ticks=5)
+    late._oldest_readable_tick = iter(oldest_readable_tick).__next__
     monkeypatch.setattr(scribe, "episodes_in", lambda ring, begin, end: [(begin, end)])
     monkeypatch.setattr(scribe, "values_of", lambda memory, stop, sample, held: {"stop": stop, "held": held})
     assert late._read(35, 8, None) == (held, {"stop": 8, "held": held}, [(35, 40)] if held else [])

@@ -20,7 +20,7 @@ from ringside.bench.serial import Layers, Serial, measure, solve
 from shared.config.settings import FRAME_SIDE, STACK, Config
 from shared.errors import ConfigError
 from shared.memory.run_memory import Plan
-from shared.prng import Stream, below, uniform
+from shared.prng import Stream, randint, uniform
 
 TICKS = 260
 """Random Breakout ends an episode in some 200."""
@@ -90,7 +90,7 @@ def slow(plan: Plan, index: int) -> Iterator[dict[str, Any]]:
     for tick in range(TICKS):
         action = int(looks(np.stack(stack)[None], plan.actions)[0])
         if uniform(config.run.seed, Stream.EXPLORE, index, tick) < config.explore.epsilon_start:
-            action = below(plan.actions, config.run.seed, Stream.EXPLORE_ACTION, index, tick)
+            action = randint(plan.actions, config.run.seed, Stream.EXPLORE_ACTION, index, tick)
         seen, reward, acted = frame.copy(), 0.0, not ended
         if ended:
             env.reset(tick, frame)
@@ -107,7 +107,7 @@ def test_it_plays_what_a_slow_loop_plays() -> None:
     plan = plan_of()
     network = Looking(plan.actions)
     serial = Serial(plan, network)
-    while serial.round * serial.sizes.round_ticks < TICKS:
+    while serial.round * serial.run_schedule.round_ticks < TICKS:
         serial.play_round()
     serial.check()
     field = serial.memory.ring.field

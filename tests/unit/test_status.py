@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ringside.recording.bottleneck import RoleStatus, Verdict, busy_by_group, verdict
+from ringside.recording.bottleneck import Bottleneck, RoleStatus, busy_by_group, verdict
 
 
 def roles(
@@ -34,7 +34,7 @@ def judged(
     evaluation_wait: float = 0.0,
     others: float | None = None,
     stolen: float | None = None,
-) -> Verdict:
+) -> Bottleneck:
     return verdict(
         who,
         learning=learning,

@@ -16,16 +16,18 @@ import numpy as np
 import pytest
 
 from ringside.supervisor import supervisor
-from ringside.supervisor.crash_report import beyond_reach
-from ringside.supervisor.shutdown_timer import SAVE_SECONDS, Patience
+from ringside.supervisor.crash_report import unkillable_message
+from ringside.supervisor.shutdown_timer import SAVE_SECONDS, ShutdownTimer
 from ringside.supervisor.supervisor import Supervisor, _Child
 from shared.config.settings import Config, Run
 from shared.machine.subprocesses import REAP_SECONDS, ended
 from shared.memory.board import Phase, Role, Stop
 from shared.memory.wait import Bell
-from shared.process.signals import Requests, requests_heard
+from shared.process.signals import Requests, handle_stop_signals
 
-SLEEPER = "import time; from shared.process.stack_dumps import *; stacks_told(); print(flush=True); time.sleep(60)"
+SLEEPER = (
+    "import time; from shared.process.stack_dumps import *; enable_stack_dumps(); print(flush=True); time.sleep(60)"
+)
 
 
 @pytest.fixture
@@ -35,7 +37,7 @@ def stopping() -> Supervisor:
     made._board = SimpleNamespace(stop=np.array([Stop.ABANDON]), stopping=True, finished=False)
     made._children = {number: _Child(Process()) for number in (Role.SCRIBE, Role.LEARNER)}
     made._requests, made._failure, made._killed_scribe = Requests(), None, False
-    made._patience = Patience()
+    made._patience = ShutdownTimer()
     made._contention = SimpleNamespace(at=time.monotonic_ns() + 10**12)
     return made  # type: ignore[no-any-return]
 
@@ -66,7 +68,7 @@ def test_who_was_killed_and_does_not_end_is_waited_for_no_longer_than_is_said(st
     learner.killed_at -= REAP_SECONDS + 1.0
     stopping._kill_late()
     assert list(stopping._children) == [Role.SCRIBE]
-    assert stopping._failure == beyond_reach("learner")
+    assert stopping._failure == unkillable_message("learner")
 
 
 def test_the_scribe_too_is_let_go_in_the_end(stopping: Supervisor) -> None:
@@ -82,9 +84,9 @@ def test_the_scribe_too_is_let_go_in_the_end(stopping: Supervisor) -> None:
 
 def test_who_asks_twice_does_not_wait_for_the_scribe(stopping: Supervisor) -> None:
     stopping._requests.count = 1
-    assert not stopping._out_of_patience
+    assert not stopping._force_exit
     stopping._requests.count = 2
-    assert stopping._out_of_patience
+    assert stopping._force_exit
     stopping._kill_late()
     assert [child.process.killed for child in stopping._children.values()] == [1, 1]
     assert stopping._killed_scribe
@@ -92,16 +94,16 @@ def test_who_asks_twice_does_not_wait_for_the_scribe(stopping: Supervisor) -> No
 
 def test_time_in_which_nobody_could_leave_does_not_count() -> None:
     """The supervisor was stopped (Ctrl-Z) or the machine slept; or the scribe saves much, and gives signs of life."""
-    patience = Patience()
+    patience = ShutdownTimer()
     patience.look(3_600.0, beat=0)
     assert not patience.over
     for look in range(10 * int(SAVE_SECONDS)):
         patience.look(1.0, beat=look // 100)
     assert patience.over
-    assert not patience.over_with_the_scribe
+    assert not patience.scribe_timed_out
     for _ in range(int(SAVE_SECONDS) + 2):
         patience.look(1.0, beat=0)
-    assert patience.over_with_the_scribe
+    assert patience.scribe_timed_out
 
 
 def test_a_lack_that_passes_ends_no_run(stopping: Supervisor) -> None:
@@ -135,7 +137,7 @@ def test_a_request_is_heard_between_two_tries(stopping: Supervisor) -> None:
         heard.append(number)
         made._requests.count += 1
 
-    with requests_heard(hear), pytest.raises(BlockingIOError):
+    with handle_stop_signals(hear), pytest.raises(BlockingIOError):
         stopping._spawn(SimpleNamespace(start=start), seconds=60.0)
     assert len(tried) == 3, "who asks twice does not wait for it"
     os.close(made._asked.fd)
@@ -150,9 +152,9 @@ def test_whose_pipe_is_held_by_its_own_children_is_found_dead(
     made._balancer, made._looked_at = None, time.monotonic()
     made._children = {Role.LEARNER: _Child(cast(Any, SimpleNamespace(sentinel=read, exitcode=-signal.SIGKILL)))}
     buried: list[int] = []
-    monkeypatch.setattr(stopping, "_bury", lambda number, child: buried.append(number))
-    monkeypatch.setattr(stopping, "_show", lambda: None)
-    stopping._look()
+    monkeypatch.setattr(stopping, "_handle_exit", lambda number, child: buried.append(number))
+    monkeypatch.setattr(stopping, "_notify", lambda: None)
+    stopping._poll()
     os.close(read)
     os.close(write)
     os.close(made._asked.fd)
@@ -179,7 +181,7 @@ def test_who_breaks_in_taking_leave_is_not_started_again(
     made._note = notes.append
     monkeypatch.setattr(stopping, "_restart", lambda number, child: again.append(number))
     broken: Any = SimpleNamespace(exitcode=-signal.SIGSEGV)
-    stopping._bury(Role.LEARNER, _Child(broken))
+    stopping._handle_exit(Role.LEARNER, _Child(broken))
     assert again == ([] if phase == Phase.DONE else [Role.LEARNER])
     assert (Role.LEARNER in stopping._children) == bool(again)
     assert notes == [
@@ -210,11 +212,11 @@ def test_who_has_let_go_of_everything_and_does_not_end_is_not_waited_for(
 ) -> None:
     learner, waited = stopping._children[Role.LEARNER], list[float]()
     monkeypatch.setattr(supervisor, "ended", lambda process, seconds: waited.append(seconds))
-    stopping._bury(Role.LEARNER, learner)
+    stopping._handle_exit(Role.LEARNER, learner)
     assert waited == [REAP_SECONDS]
     assert learner.process.killed
     assert Role.LEARNER not in stopping._children
-    assert stopping._failure == beyond_reach("learner")
+    assert stopping._failure == unkillable_message("learner")
 
 
 def test_multiprocess_does_not_wait_for_it_when_the_program_ends(stopping: Supervisor) -> None:

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from learner.engine.initialization import initial_parameters
-from learner.losses.method import Method, method_of
+from learner.losses.method import Method, make_method
 from learner.losses.td_targets import Targets
-from learner.networks.model import Model, SideInputs
-from learner.networks.models import model_of
+from learner.networks.model import ExtraInputs, Model
+from learner.networks.models import make_model
 from learner.replay.chunk import Chunk
 from learner.replay.sampling import second_stack
-from shared.config.settings import Extend
+from shared.config.settings import Algorithm
 from shared.network_spec import RESCALING, Network
 
 CPU = torch.device("cpu")
@@ -29,19 +29,19 @@ K, SAMPLES = 4, 3
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def _network(extend: Extend) -> Network:
-    atoms = {"c51": 7, "qr-dqn": 5}.get(extend.method, 1)
-    noisy = 0.5 if extend.noisy else 0.0
-    k = K if extend.method == "iqn" else 0
-    return Network("small", ACTIONS, extend.method, atoms, -2.0, 2.0, extend.dueling, noisy, fractions=k)
+def _network(algorithm: Algorithm) -> Network:
+    atoms = {"c51": 7, "qr-dqn": 5}.get(algorithm.method, 1)
+    noisy = 0.5 if algorithm.noisy else 0.0
+    k = K if algorithm.method == "iqn" else 0
+    return Network("small", ACTIONS, algorithm.method, atoms, -2.0, 2.0, algorithm.dueling, noisy, fractions=k)
 
 
 def _model(network: Network, seed: int) -> Model:
     """With large weights at the end, so that values differ by more than 1."""
-    model = model_of(network, CPU, "fp32")
+    model = make_model(network, CPU, "fp32")
     flat = initial_parameters(network, seed)
     flat[-ACTIONS * network.atoms * (network.hidden + 1) :] *= 30.0
-    model.to_inner(flat, model.master)
+    model.pack(flat, model.params)
     model.cast()
     return model
 
@@ -49,12 +49,12 @@ def _model(network: Network, seed: int) -> Model:
 class Case:
     """Two networks and a chunk of random transitions."""
 
-    def __init__(self, extend: Extend) -> None:
-        extend = replace(extend, iqn_samples=SAMPLES, iqn_policy_samples=K)
-        network = _network(extend)
-        self.extend, self.n_step = extend, extend.n_step
+    def __init__(self, algorithm: Algorithm) -> None:
+        algorithm = replace(algorithm, iqn_samples=SAMPLES, iqn_policy_samples=K)
+        network = _network(algorithm)
+        self.algorithm, self.n_step = algorithm, algorithm.n_step
         self.target, self.online = _model(network, 1), _model(network, 2)
-        self.method: Method = method_of(network, extend, CPU)
+        self.method: Method = make_method(network, algorithm, CPU)
         self.targets = Targets(self.target, self.online, self.method, self.n_step)
         self.chunk = Chunk.of(UPDATES, BATCH, model=self.online, method=self.method, n_step=self.n_step, device=CPU)
         generator, chunk = torch.Generator().manual_seed(0), self.chunk
@@ -79,45 +79,45 @@ class Case:
         """float64[n, actions, atoms] on the scale of returns, row by row as if there were no other."""
         rows = []
         for i in range(N):
-            asked = self.chunk.successor_fractions[i : i + 1, fractions]
-            beside = SideInputs(
+            asked = self.chunk.next_fractions[i : i + 1, fractions]
+            beside = ExtraInputs(
                 asked if asked.shape[1] else None,
                 noise[i // BATCH][None] if model.noise else None,
             )
             rows.append(model.forward(self.chunk.blocks[i : i + 1], first, beside).outputs.double())
         outputs = torch.cat(rows)
-        return _unscaled(outputs) if self.extend.value_rescaling else outputs
+        return _unscaled(outputs) if self.algorithm.value_rescaling else outputs
 
     def values(self, outputs: Tensor) -> list[list[float]]:
         """Q by state and action."""
-        if self.extend.method == "c51":
+        if self.algorithm.method == "c51":
             support = torch.linspace(-2, 2, 7, dtype=torch.float64)
             return (outputs.softmax(2) * support).sum(2).tolist()
         return outputs.mean(2).tolist()
 
     def expected(self) -> list[list[float]]:
         """Transition by transition."""
-        extend, chunk, second = self.extend, self.chunk, second_stack(self.n_step)
-        first_ones = slice(0, K if extend.method == "iqn" else 0)
+        algorithm, chunk, second = self.algorithm, self.chunk, second_stack(self.n_step)
+        first_ones = slice(0, K if algorithm.method == "iqn" else 0)
         last_ones = slice(first_ones.stop, None)
-        choosing = self.outputs(self.target, second, first_ones, chunk.successor_noise)
-        outputs = self.outputs(self.target, second, last_ones, chunk.successor_noise)
+        choosing = self.outputs(self.target, second, first_ones, chunk.next_noise)
+        outputs = self.outputs(self.target, second, last_ones, chunk.next_noise)
         online = self.outputs(self.online, second, first_ones, chunk.noise)
-        now = self.outputs(self.target, 0, first_ones, chunk.successor_noise)
+        now = self.outputs(self.target, 0, first_ones, chunk.next_noise)
         q, q_online, q_now = self.values(choosing), self.values(online), self.values(now)
         result = []
         for i in range(N):
             reward, discount = self.reward[i], chunk.discount[i].item()
-            tau, entropy = extend.munchausen_temperature, [0.0] * ACTIONS
-            if extend.munchausen:
+            tau, entropy = algorithm.munchausen_temperature, [0.0] * ACTIONS
+            if algorithm.munchausen:
                 policy = _softmax(q[i], tau)
                 entropy = [-tau * math.log(max(p, 1e-300)) for p in policy]
                 mine = tau * math.log(max(_softmax(q_now[i], tau)[self.actions[i]], 1e-300))
-                reward += extend.munchausen_alpha * min(0.0, max(extend.munchausen_floor, mine))
+                reward += algorithm.munchausen_alpha * min(0.0, max(algorithm.munchausen_floor, mine))
             else:
-                judge = q_online[i] if extend.double else q[i]
+                judge = q_online[i] if algorithm.double else q[i]
                 policy = [float(a == judge.index(max(judge))) for a in range(ACTIONS)]
-            if extend.method == "c51":
+            if algorithm.method == "c51":
                 chosen = policy.index(1.0)
                 result.append(_projected(outputs[i, chosen].softmax(0).tolist(), reward, discount))
                 continue
@@ -126,7 +126,7 @@ class Case:
                 for column in outputs[i].T.tolist()
             ]
             y = [reward + discount * value for value in following]
-            result.append([_scaled(value) for value in y] if extend.value_rescaling else y)
+            result.append([_scaled(value) for value in y] if algorithm.value_rescaling else y)
         return result
 
 
@@ -140,9 +140,9 @@ def _projected(p: list[float], reward: float, discount: float) -> list[float]:
     result = [0.0] * 7
     for j, mass in enumerate(p):
         place = (min(2.0, max(-2.0, reward + discount * (-2 + 4 * j / 6))) + 2) * 6 / 4
-        below = min(int(place), 5)
-        result[below] += mass * (below + 1 - place)
-        result[below + 1] += mass * (place - below)
+        randint = min(int(place), 5)
+        result[randint] += mass * (randint + 1 - place)
+        result[randint + 1] += mass * (place - randint)
     return result
 
 
@@ -179,7 +179,7 @@ CASES = [
 
 @pytest.mark.parametrize(("method", "base"), CASES)
 def test_targets_are_those_of_the_papers(method: str, base: str) -> None:
-    case = Case(Extend(method=method, **BASES[base]))  # type: ignore[arg-type]
+    case = Case(Algorithm(method=method, **BASES[base]))  # type: ignore[arg-type]
     found = case.found()
     expected = torch.tensor(case.expected(), dtype=torch.float64)
     assert found.shape == expected.shape == (N, {"c51": 7, "qr-dqn": 5, "iqn": SAMPLES}.get(method, 1))
@@ -189,33 +189,33 @@ def test_targets_are_those_of_the_papers(method: str, base: str) -> None:
 
 def test_the_networks_of_these_tests_disagree() -> None:
     """So that a target of the wrong network, stack or noise would be seen."""
-    case = Case(Extend(noisy=True, n_step=3, double=True))
+    case = Case(Algorithm(noisy=True, n_step=3, double=True))
     chunk, everything = case.chunk, slice(0, 0)
     second = second_stack(3)
-    target = torch.tensor(case.values(case.outputs(case.target, second, everything, chunk.successor_noise)))
+    target = torch.tensor(case.values(case.outputs(case.target, second, everything, chunk.next_noise)))
     for other in (
         case.outputs(case.online, second, everything, chunk.noise),
-        case.outputs(case.target, 0, everything, chunk.successor_noise),
+        case.outputs(case.target, 0, everything, chunk.next_noise),
         case.outputs(case.target, second, everything, chunk.noise),
     ):
         assert (torch.tensor(case.values(other)) - target).abs().mean() > 0.05
 
 
 def test_double_targets_follow_the_online_network() -> None:
-    case = Case(Extend(double=True))
+    case = Case(Algorithm(double=True))
     before = case.found()
-    case.online.master.copy_(case.target.master)
+    case.online.params.copy_(case.target.params)
     case.online.cast()
     assert not torch.equal(case.found(), before)
 
 
 def test_draws_of_a_chunk_are_a_function_of_seed_round_and_number() -> None:
-    chunk = Case(Extend(method="iqn", noisy=True)).chunk
-    first = chunk.successor_fractions[:, :K].clone()
+    chunk = Case(Algorithm(method="iqn", noisy=True)).chunk
+    first = chunk.next_fractions[:, :K].clone()
 
     def drawn(*where: int) -> list[np.ndarray]:
         chunk.draw(*where)
-        parts = (chunk.fractions, chunk.successor_fractions[:, K:], chunk.noise, chunk.successor_noise)
+        parts = (chunk.fractions, chunk.next_fractions[:, K:], chunk.noise, chunk.next_noise)
         return [part.numpy().copy() for part in parts]
 
     kept = drawn(5, 2, 1)
@@ -226,7 +226,7 @@ def test_draws_of_a_chunk_are_a_function_of_seed_round_and_number() -> None:
             assert not np.array_equal(new, former)
     assert not np.array_equal(kept[0], kept[1]), "both sides have fractions of their own"
     assert not np.array_equal(kept[2], kept[3]), "and noise of their own"
-    assert torch.equal(chunk.successor_fractions[:, :K], first), "those that choose stay"
+    assert torch.equal(chunk.next_fractions[:, :K], first), "those that choose stay"
     assert 0 <= min(kept[0].min(), kept[1].min()) <= max(kept[0].max(), kept[1].max()) < 1
     assert abs(kept[2].mean()) < 0.1
     assert kept[2].std() == pytest.approx(1.0, abs=0.1)

@@ -24,20 +24,20 @@ _TOKEN = re.compile(r"\x1b\[([?\d;]*)([A-Za-z])|(.)", re.DOTALL)
 
 
 class Glass:
-    """What a terminal shows: characters, and the colours of those that are half blocks."""
+    """What a terminal shows: characters, and the colors of those that are half blocks."""
 
     def __init__(self, lines: int, columns: int) -> None:
         self.words = [[" "] * columns for _ in range(lines)]
         self.cells = np.zeros((lines, columns, 6), np.uint8)
         self._y = self._x = 0
-        self._colours = [0] * 6
+        self._colors = [0] * 6
 
     def write(self, text: str) -> None:
         for match in _TOKEN.finditer(text):
             numbers, command, letter = match.groups()
             if letter:
                 self.words[self._y][self._x] = letter
-                self.cells[self._y, self._x] = self._colours
+                self.cells[self._y, self._x] = self._colors
                 self._x += 1
             elif command == "H":
                 y, x = map(int, numbers.split(";"))
@@ -45,13 +45,13 @@ class Glass:
             elif command == "J":
                 self.words = [[" "] * len(row) for row in self.words]
             elif command == "m":
-                self._colour(numbers)
+                self._color(numbers)
 
-    def _colour(self, numbers: str) -> None:
+    def _color(self, numbers: str) -> None:
         parts = [int(number or 0) for number in numbers.split(";")]
         while parts and parts[0] in (38, 48):
             place = 0 if parts[0] == 38 else 3
-            self._colours[place : place + 3] = parts[2:5]
+            self._colors[place : place + 3] = parts[2:5]
             parts = parts[5:]
 
     @property
@@ -89,14 +89,14 @@ class Person:
 @pytest.mark.parametrize(("columns", "lines"), [(80, 24), (30, 50), (200, 60), (5, 3), (1, 1)])
 def test_a_screen_fits_into_the_characters(columns: int, lines: int) -> None:
     cells = halves(SCREEN, columns, lines)
-    rows, across, colours = cells.shape
-    assert (rows <= lines, across <= columns, colours) == (True, True, 6)
+    rows, across, colors = cells.shape
+    assert (rows <= lines, across <= columns, colors) == (True, True, 6)
     if columns >= 30:
         assert 2 * rows / across == pytest.approx(210 / 160, rel=0.1)
     assert cells[..., :3].mean() == pytest.approx(SCREEN.mean(), abs=20)
 
 
-def test_halves_are_upper_and_lower_colours() -> None:
+def test_halves_are_upper_and_lower_colors() -> None:
     screen = np.zeros((4, 2, 3), np.uint8)
     screen[0], screen[3] = (255, 0, 0), (0, 0, 255)
     assert halves(screen, 2, 2).tolist() == [[[255, 0, 0, 0, 0, 0]] * 2, [[0, 0, 0, 0, 0, 255]] * 2]

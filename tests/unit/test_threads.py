@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from shared.process.thread_env import ONE_THREAD, UNHEARD, threads_as_recorded
+from shared.process.thread_env import IGNORED_ENV, ONE_THREAD, pinned_thread_env
 
 COUNT = "import os, numpy; print(len(os.listdir('/proc/self/task')), os.environ.get('OMP_PLACES'))"
 
@@ -17,15 +17,15 @@ def test_a_process_has_the_threads_that_are_recorded(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("OMP_PLACES", "{0}")
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "7")
     before = dict(os.environ)
-    with threads_as_recorded():
+    with pinned_thread_env():
         told = subprocess.run([sys.executable, "-c", COUNT], capture_output=True, text=True, check=True, timeout=60)
     assert told.stdout.split() == ["1", "None"]
     assert dict(os.environ) == before
 
 
 def test_it_is_as_before_also_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*ONE_THREAD, *UNHEARD):
+    for name in (*ONE_THREAD, *IGNORED_ENV):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(OSError, match="no room"), threads_as_recorded():
+    with pytest.raises(OSError, match="no room"), pinned_thread_env():
         raise OSError("no room")
-    assert not {*ONE_THREAD, *UNHEARD} & os.environ.keys()
+    assert not {*ONE_THREAD, *IGNORED_ENV} & os.environ.keys()

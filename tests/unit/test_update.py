@@ -11,15 +11,15 @@ import torch.nn.functional as F
 
 from learner.engine.initialization import initial_parameters
 from learner.engine.optimizer import Optimizer
-from learner.engine.side_stream import Aside
+from learner.engine.side_stream import SideStream
 from learner.engine.trainer import STATE_NAMES, NonFiniteError, Trainer
 from learner.networks.models import PlainModel
 from learner.replay.sampling import draw
 from shared.config.presets import PRESETS
-from shared.config.settings import Config, Extend, Learn, PresetName
+from shared.config.settings import Algorithm, Config, Learn, PresetName
 from shared.memory.snapshot import state_lengths
 from shared.network_spec import Network, network_of, parameters_of
-from tests.support.played_ring import ACTIONS, PlayedRing, small_config, trainer_of
+from tests.support.played_ring import ACTIONS, PlayedRing, make_trainer, small_config
 
 CPU = torch.device("cpu")
 State = dict[str, np.ndarray]
@@ -37,7 +37,7 @@ def _stored(trainer: Trainer, learn: Learn) -> State:
 
 def _played(config: Config) -> PlayedRing:
     played = PlayedRing(config)
-    played.play(4 * played.sizes.round_ticks)
+    played.play(4 * played.run_schedule.round_ticks)
     return played
 
 
@@ -55,7 +55,7 @@ def _reference_round(played: PlayedRing, learn: Learn, round_: int, updates: int
     """One round from fresh parameters, in float64, transition by transition."""
     target = torch.from_numpy(initial_parameters(Network("small", ACTIONS), 3)).double()
     online, mean, square = target.clone(), torch.zeros_like(target), torch.zeros_like(target)
-    starts = played.samplable(round_ * played.sizes.round_ticks)
+    starts = played.samplable(round_ * played.run_schedule.round_ticks)
     losses = []
     for step, picks in enumerate(draw(len(starts), updates, learn.batch_size, 3, round_), start=1):
         batch = [played.transition(*starts[pick]) for pick in picks]
@@ -74,7 +74,7 @@ def _reference_round(played: PlayedRing, learn: Learn, round_: int, updates: int
             mean = beta * mean + (1 - beta) * g
             online = online - learn.learning_rate * g / (square - mean**2 + learn.optimizer_epsilon).sqrt()
         else:
-            step += played.sizes.updates_before(round_)
+            step += played.run_schedule.updates_before(round_)
             mean = 0.9 * mean + 0.1 * g
             root = (square / (1 - beta**step)).sqrt() + learn.optimizer_epsilon
             online = online - learn.learning_rate * mean / (1 - 0.9**step) / root
@@ -91,7 +91,7 @@ def test_a_round_is_that_of_the_reference(optimizer: str, precision: str) -> Non
         optimizer_epsilon=0.01 if optimizer == "rmsprop" else 1.5e-4,
     )
     played = _played(config)
-    trainer = trainer_of(played, config, precision)
+    trainer = make_trainer(played, config, precision)
     before = _stored(trainer, config.learn)
     updates = trainer.begin_round(4, played.ticks)
     assert updates == 12
@@ -113,7 +113,7 @@ def test_how_a_round_is_sliced_changes_nothing() -> None:
     played = _played(config)
     results = []
     for slices in ([12], [1] * 12, [5, 3, 99], [8, 4]):
-        trainer = trainer_of(played, config, "bf16")
+        trainer = make_trainer(played, config, "bf16")
         trainer.begin_round(4, played.ticks)
         for count in slices:
             trainer.run(count)
@@ -127,17 +127,17 @@ def test_how_a_round_is_sliced_changes_nothing() -> None:
 def test_a_stored_trainer_goes_on_bit_for_bit() -> None:
     config = small_config(optimizer="adam", optimizer_decay=0.999, optimizer_epsilon=1.5e-4)
     played = _played(config)
-    first = trainer_of(played, config, "bf16")
+    first = make_trainer(played, config, "bf16")
     for round_ in (2, 3):
-        first.begin_round(round_, round_ * played.sizes.round_ticks)
+        first.begin_round(round_, round_ * played.run_schedule.round_ticks)
         first.run(12)
         first.end_round()
         first.update_target()
         if round_ == 2:
             kept = _stored(first, config.learn)
-    second = trainer_of(played, config, "bf16")
+    second = make_trainer(played, config, "bf16")
     second.load(kept)
-    second.begin_round(3, 3 * played.sizes.round_ticks)
+    second.begin_round(3, 3 * played.run_schedule.round_ticks)
     second.run(12)
     second.end_round()
     second.update_target()
@@ -148,19 +148,19 @@ def test_a_stored_trainer_goes_on_bit_for_bit() -> None:
     assert np.array_equal(online, _stored(second, config.learn)["target"])
 
 
-@pytest.mark.parametrize("prioritised", [False, True])
-def test_where_frames_lie_and_who_draws_ahead_changes_nothing(prioritised: bool) -> None:
-    config = small_config(Extend(prioritised=prioritised))
+@pytest.mark.parametrize("prioritized", [False, True])
+def test_where_frames_lie_and_who_draws_ahead_changes_nothing(prioritized: bool) -> None:
+    config = small_config(Algorithm(prioritized=prioritized))
     played = _played(config)
     states = []
-    for replay_on, foreseen in (("host", False), ("device", False), ("device", True), ("host", True)):
-        trainer = trainer_of(played, config, replay_on=replay_on)
+    for replay_on, prefetched in (("host", False), ("device", False), ("device", True), ("host", True)):
+        trainer = make_trainer(played, config, replay_on=replay_on)
         for round_ in (3, 4):
-            trainer.begin_round(round_, round_ * played.sizes.round_ticks)
+            trainer.begin_round(round_, round_ * played.run_schedule.round_ticks)
             trainer.run(12)
-            if foreseen:
+            if prefetched:
                 for _ in range(2):  # once is enough
-                    trainer.foresee(4, 4 * played.sizes.round_ticks)
+                    trainer.prefetch(4, 4 * played.run_schedule.round_ticks)
             trainer.end_round()
         states.append(_stored(trainer, config.learn))
     for state in states[1:]:
@@ -175,9 +175,9 @@ def test_what_is_done_aside_changes_nothing(optimizer: str, precision: str) -> N
     played = _played(config)
     states = []
     for own_thread in (True, False):
-        trainer = trainer_of(played, config, precision)
-        trainer._aside = Aside(own_thread=own_thread)
-        trainer.begin_round(3, 3 * played.sizes.round_ticks)
+        trainer = make_trainer(played, config, precision)
+        trainer._side_stream = SideStream(own_thread=own_thread)
+        trainer.begin_round(3, 3 * played.run_schedule.round_ticks)
         trainer.run(12)
         trainer.end_round()
         states.append(_stored(trainer, config.learn))
@@ -186,7 +186,7 @@ def test_what_is_done_aside_changes_nothing(optimizer: str, precision: str) -> N
 
 
 def test_what_fails_aside_is_raised_where_it_is_waited_for() -> None:
-    aside = Aside(own_thread=True)
+    aside = SideStream(own_thread=True)
     aside.do(lambda: None)
     aside.do(lambda: print(1 // 0))
     with pytest.raises(ZeroDivisionError):
@@ -194,14 +194,14 @@ def test_what_fails_aside_is_raised_where_it_is_waited_for() -> None:
     aside.settle()
 
 
-def test_what_was_foreseen_for_another_round_is_not_used() -> None:
+def test_what_was_prefetched_for_another_round_is_not_used() -> None:
     config = small_config()
     played = _played(config)
     states = []
-    for foreseen in (3, 4):
-        trainer = trainer_of(played, config)
-        trainer.foresee(foreseen, foreseen * played.sizes.round_ticks)
-        trainer.begin_round(4, 4 * played.sizes.round_ticks)
+    for prefetched in (3, 4):
+        trainer = make_trainer(played, config)
+        trainer.prefetch(prefetched, prefetched * played.run_schedule.round_ticks)
+        trainer.begin_round(4, 4 * played.run_schedule.round_ticks)
         trainer.run(12)
         states.append(_stored(trainer, config.learn))
     assert np.array_equal(states[0]["online"], states[1]["online"])
@@ -210,7 +210,7 @@ def test_what_was_foreseen_for_another_round_is_not_used() -> None:
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("optimizer", ["rmsprop", "adam"])
 @pytest.mark.parametrize("bound", [None, 0.01])
-def test_both_forms_of_the_optimiser_agree(bound: float | None, optimizer: str, precision: str) -> None:
+def test_both_forms_of_the_optimizer_agree(bound: float | None, optimizer: str, precision: str) -> None:
     learn = small_config(optimizer=optimizer, optimizer_decay=0.95).learn
     flat = initial_parameters(Network("small", ACTIONS), 1)
     results = []
@@ -223,20 +223,20 @@ def test_both_forms_of_the_optimiser_agree(bound: float | None, optimizer: str, 
         for _ in range(3):
             optimizer_.gradient.copy_(torch.randn(len(flat), generator=generator))
             optimizer_._compiled = compiled
-            optimizer_.step(Aside())
+            optimizer_.step(SideStream())
         results.append((weights, optimizer_))
     (weights, compiled), (other_weights, plain) = results
-    torch.testing.assert_close(weights.master, other_weights.master, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(weights.params, other_weights.params, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(compiled.mean, plain.mean, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(compiled.square, plain.square, rtol=1e-5, atol=1e-6)
-    assert torch.equal(weights.shadow, weights.master.to(weights.dtype))
+    assert torch.equal(weights.params_bf16, weights.params.to(weights.dtype))
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_the_norm_of_a_gradient_is_that_of_the_books(precision: str) -> None:
     weights = PlainModel(Network("small", ACTIONS), CPU, precision)
     optimizer_ = Optimizer(weights, small_config().learn)
-    optimizer_.gradient.copy_(torch.randn(len(weights.master), generator=torch.Generator().manual_seed(0)))
+    optimizer_.gradient.copy_(torch.randn(len(weights.params), generator=torch.Generator().manual_seed(0)))
     expected = optimizer_.gradient.double().square().sum().sqrt().float()
     torch.testing.assert_close(optimizer_.norm(), expected, rtol=1e-5, atol=0)
 
@@ -244,7 +244,7 @@ def test_the_norm_of_a_gradient_is_that_of_the_books(precision: str) -> None:
 def test_broken_numbers_stop_the_round() -> None:
     config = small_config()
     played = _played(config)
-    trainer = trainer_of(played, config)
+    trainer = make_trainer(played, config)
     state = _stored(trainer, config.learn)
     state["online"][5] = np.nan
     trainer.load(state)
@@ -259,7 +259,7 @@ def test_broken_numbers_stop_the_round() -> None:
 def test_a_round_that_only_plays_has_no_updates() -> None:
     config = small_config()
     played = _played(config)
-    trainer = trainer_of(played, config)
+    trainer = make_trainer(played, config)
     assert trainer.begin_round(0, 0) == 0
     trainer.run(5)
     assert trainer.end_round().updates == 0
@@ -268,18 +268,18 @@ def test_a_round_that_only_plays_has_no_updates() -> None:
 # What came after the DQN of 2015
 
 COMBINATIONS = {
-    "double": Extend(double=True, clip_gradient=0.5, n_step=3),
-    "rainbow": Extend(
-        method="c51", atoms=11, double=True, dueling=True, noisy=True, n_step=3, prioritised=True, v_min=-3, v_max=3
+    "double": Algorithm(double=True, clip_gradient=0.5, n_step=3),
+    "rainbow": Algorithm(
+        method="c51", atoms=11, double=True, dueling=True, noisy=True, n_step=3, prioritized=True, v_min=-3, v_max=3
     ),
-    "qr-dqn": Extend(method="qr-dqn", atoms=5, value_rescaling=True, layer_norm=True, clip_gradient=10.0),
-    "m-iqn": Extend(
+    "qr-dqn": Algorithm(method="qr-dqn", atoms=5, value_rescaling=True, layer_norm=True, clip_gradient=10.0),
+    "m-iqn": Algorithm(
         method="iqn",
         munchausen=True,
         dueling=True,
         noisy=True,
         n_step=3,
-        prioritised=True,
+        prioritized=True,
         iqn_samples=4,
         iqn_policy_samples=4,
     ),
@@ -292,7 +292,7 @@ SIZES = ("total_steps", "round_steps", "train_every", "replay_size", "learning_s
 
 def _whole(trainer: Trainer, config: Config, played: PlayedRing) -> State:
     """All vectors of a snapshot, and the target's."""
-    lengths = state_lengths(played.sizes, parameters_of(network_of(config, ACTIONS)).count)
+    lengths = state_lengths(played.run_schedule, parameters_of(network_of(config, ACTIONS)).count)
     lengths["target"] = lengths["online"]
     state = {name: np.zeros(length, np.float32) for name, length in lengths.items()}
     trainer.store(state)
@@ -314,13 +314,13 @@ def _do(trainer: Trainer, round_: int, slices: list[int]) -> None:
 )
 def test_every_combination_is_exact(name: str, network: str, precision: str) -> None:
     """However rounds are cut into pieces, and from a snapshot between them, the bits are the same."""
-    extend = COMBINATIONS["m-iqn" if name == "btr" else name]
+    algorithm = COMBINATIONS["m-iqn" if name == "btr" else name]
     if name == "btr":
-        extend = replace(extend, spectral_norm=True, pooling=True)
-    config = small_config(extend, network=network, optimizer="adam", optimizer_decay=0.999, optimizer_epsilon=1e-4)
+        algorithm = replace(algorithm, spectral_norm=True, pooling=True)
+    config = small_config(algorithm, network=network, optimizer="adam", optimizer_decay=0.999, optimizer_epsilon=1e-4)
     played = PlayedRing(config)
     played.play(24)
-    first, second = trainer_of(played, config, precision), trainer_of(played, config, precision)
+    first, second = make_trainer(played, config, precision), make_trainer(played, config, precision)
     fresh = _whole(first, config, played)
     _do(first, 3, [12])
     kept = _whole(first, config, played)
@@ -328,7 +328,7 @@ def test_every_combination_is_exact(name: str, network: str, precision: str) -> 
     _do(second, 3, [1] * 12)
     for vector, other in zip(kept.values(), _whole(second, config, played).values(), strict=True):
         np.testing.assert_array_equal(other, vector)
-    resumed = trainer_of(played, config, precision)
+    resumed = make_trainer(played, config, precision)
     resumed.load(kept)
     _do(resumed, 4, [5, 3, 99])
     wanted, found = _whole(first, config, played), _whole(resumed, config, played)
@@ -343,13 +343,14 @@ def test_every_combination_is_exact(name: str, network: str, precision: str) -> 
 def test_nothing_is_left_of_the_updates_before_a_capture(preset: PresetName, takes: str) -> None:
     """On a GPU updates are done before there are parameters; spectral norms of zeros make numbers that are none."""
     theirs = PRESETS[preset]
-    sizes = {name: getattr(small_config().learn, name) for name in SIZES}
+    run_schedule = {name: getattr(small_config().learn, name) for name in SIZES}
     config = small_config(
-        replace(theirs.extend, width=1), **(asdict(theirs.learn) | sizes | {"batch_size": 2, "network": _small(theirs)})
+        replace(theirs.algorithm, width=1),
+        **(asdict(theirs.learn) | run_schedule | {"batch_size": 2, "network": _small(theirs)}),
     )
     played = PlayedRing(config)
     played.play(24)
-    trainer, other = (trainer_of(played, config) for _ in range(2))
+    trainer, other = (make_trainer(played, config) for _ in range(2))
     kept = _whole(trainer, config, played)
     with torch.inference_mode():
         for vector in trainer._state().values():
@@ -360,7 +361,7 @@ def test_nothing_is_left_of_the_updates_before_a_capture(preset: PresetName, tak
     if takes == "a snapshot":
         trainer.load(kept)
     else:
-        trainer.initialise()
+        trainer.initialize()
     trainer.online_into(np.zeros_like(kept["online"]))  # as the first boundary's commit does, before any round
     for each in (trainer, other):
         each.begin_round(3, 18)
@@ -378,9 +379,9 @@ def _small(config: Config) -> str:
 @pytest.mark.parametrize("replay_on", ["host", "device"])
 def test_an_update_by_priorities_is_that_of_the_reference(replay_on: str) -> None:
     """One update of Double DQN with three steps, weighted as its priorities say, by autograd in float64."""
-    config = small_config(Extend(double=True, n_step=3, prioritised=True))
+    config = small_config(Algorithm(double=True, n_step=3, prioritized=True))
     played = _played(config)
-    trainer = trainer_of(played, config, replay_on=replay_on)
+    trainer = make_trainer(played, config, replay_on=replay_on)
     _do(trainer, 3, [12])
     before = _whole(trainer, config, played)
     trainer.load(before | {"target": initial_parameters(Network("small", ACTIONS), 9)})
@@ -410,8 +411,8 @@ def test_the_target_in_a_report_is_the_one_that_was_learnt_from() -> None:
     """With Double DQN it depends on the online network, which the update has moved since."""
     targets = []
     for rate in (1e-9, 1.0):
-        config = small_config(Extend(double=True), learning_rate=rate, optimizer="adam", optimizer_epsilon=1e-8)
-        trainer = trainer_of(played := _played(config), config)
+        config = small_config(Algorithm(double=True), learning_rate=rate, optimizer="adam", optimizer_epsilon=1e-8)
+        trainer = make_trainer(played := _played(config), config)
         trainer.begin_round(4, played.ticks)
         trainer.run(1)
         targets.append(trainer.last_update()["target_value"])
@@ -426,10 +427,10 @@ def test_gradients_are_clipped_as_their_batchs_mean(optimizer: str, bound: float
     weights = PlainModel(Network("small", ACTIONS), CPU, "fp32")
     optimizer_ = Optimizer(weights, learn, bound)
     optimizer_.begin(0)
-    mean = torch.randn(len(weights.master), generator=torch.Generator().manual_seed(0))
+    mean = torch.randn(len(weights.params), generator=torch.Generator().manual_seed(0))
     factor = learn.batch_size if optimizer == "rmsprop" else 1
     optimizer_.gradient.copy_(mean * factor)
-    optimizer_.step(Aside())
+    optimizer_.step(SideStream())
     parameter = torch.nn.Parameter(torch.zeros_like(mean))
     parameter.grad = mean.clone()
     torch.nn.utils.clip_grad_norm_([parameter], bound)
@@ -441,8 +442,8 @@ def test_gradients_are_clipped_as_their_batchs_mean(optimizer: str, bound: float
 def test_the_norm_that_is_shown_is_that_before_it_is_clipped() -> None:
     norms = []
     for clip in (None, 1e-4):
-        config = small_config(Extend(clip_gradient=clip))
-        trainer = trainer_of(played := _played(config), config)
+        config = small_config(Algorithm(clip_gradient=clip))
+        trainer = make_trainer(played := _played(config), config)
         trainer.begin_round(4, played.ticks)
         trainer.run(1)
         norms.append(trainer.end_round().gradient_norm)
@@ -452,7 +453,7 @@ def test_the_norm_that_is_shown_is_that_before_it_is_clipped() -> None:
 @pytest.mark.parametrize("dead", [False, True])
 def test_the_spread_of_q_is_that_of_the_first_batch(dead: bool) -> None:
     config = small_config()
-    trainer = trainer_of(played := _played(config), config)
+    trainer = make_trainer(played := _played(config), config)
     state = _stored(trainer, config.learn)
     if dead:  # the second convolution's biases
         shapes = parameters_of(Network("small", ACTIONS)).shapes

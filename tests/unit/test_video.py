@@ -1,4 +1,4 @@
-"""Videos: every picture at its time, in its colours; files that cannot be written."""
+"""Videos: every picture at its time, in its colors; files that cannot be written."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from PIL import Image
 from ringside.agents.video import GIF_SECONDS, Gif, Mp4, open_moving_picture, palette_of
 from shared.errors import ConfigError
 
-COLOURS = [(200, 72, 72), (66, 72, 200), (236, 236, 236), (0, 0, 0), (144, 72, 17), (92, 186, 92)]
+COLORS = [(200, 72, 72), (66, 72, 200), (236, 236, 236), (0, 0, 0), (144, 72, 17), (92, 186, 92)]
 
 
 def picture(number: int) -> np.ndarray:
-    """Pixels of 2x2, of colours that say the picture's number."""
-    rows = [[COLOURS[(number + 5 * y + x) % len(COLOURS)] for x in range(16)] for y in range(8)]
+    """Pixels of 2x2, of colors that say the picture's number."""
+    rows = [[COLORS[(number + 5 * y + x) % len(COLORS)] for x in range(16)] for y in range(8)]
     return np.repeat(np.repeat(np.array(rows, np.uint8), 2, axis=0), 2, axis=1)
 
 
@@ -29,7 +29,7 @@ def decoded(path: Path) -> list[np.ndarray]:
         return [frame.to_ndarray(format="rgb24", interpolation="POINT") for frame in file.decode(video=0)]
 
 
-def test_an_mp4_has_every_picture_in_its_colours(tmp_path: Path) -> None:
+def test_an_mp4_has_every_picture_in_its_colors(tmp_path: Path) -> None:
     with open_moving_picture(tmp_path / "a.mp4", 60) as file:
         for number in range(60):
             file.add(picture(number))
@@ -49,7 +49,7 @@ def test_other_rates_repeat_pictures_or_leave_some_out(tmp_path: Path, source: f
     assert len(decoded(tmp_path / "a.mp4")) == kept
 
 
-def test_a_gif_has_every_third_picture_in_its_very_colours(tmp_path: Path) -> None:
+def test_a_gif_has_every_third_picture_in_its_very_colors(tmp_path: Path) -> None:
     with open_moving_picture(tmp_path / "a.GIF", 60) as file:
         for number in range(60):
             file.add(picture(number // 6))
@@ -70,7 +70,7 @@ def test_a_gif_ends_after_a_minute(tmp_path: Path) -> None:
     assert file.frames == 1_200
 
 
-def test_a_palette_has_the_frequent_colours() -> None:
+def test_a_palette_has_the_frequent_colors() -> None:
     pixels = Counter({(40 * i) << 16 | i: 10_000 - i for i in range(5)}) + Counter(range(0, 0xFFFFFF, 20_011))
     palette = palette_of(pixels).getpalette()
     assert palette is not None

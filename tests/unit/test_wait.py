@@ -84,12 +84,12 @@ def test_what_is_ready_is_not_waited_for(board: Any, clock: Clock) -> None:
 
 
 def test_who_waits_says_so_and_goes_on_as_before(board: Any, clock: Clock) -> None:
-    board.phase[ME] = Phase.REDOING
+    board.phase[ME] = Phase.REPLAYING
     seen = list[int]()
     ears = Ears(clock, lambda look: seen.append(board.phase[ME]))
     waiter_of(board, ears).wait(lambda: ears.looks == 1)
     assert seen == [Phase.WAITING]
-    assert board.phase.tolist() == [Phase.WORKING, Phase.REDOING, Phase.WORKING]
+    assert board.phase.tolist() == [Phase.WORKING, Phase.REPLAYING, Phase.WORKING]
 
 
 def test_a_run_that_ends_ends_every_wait_and_every_piece_of_work(board: Any, clock: Clock) -> None:

@@ -12,7 +12,7 @@ import pytest
 import ringside
 from launch import main
 from ringside.agents.agent import play_of, rules_of, weights_at
-from ringside.recording.episode_scores import summarise
+from ringside.recording.episode_scores import summarize
 from ringside.tasks.train import configuration
 from ringside.tasks.zoo import command_of
 from ringside.zoo import catalogue
@@ -41,7 +41,7 @@ def check_entry(entry: Path, env: str | None = None) -> None:
     assert evaluation["version"] == weights.version
     assert (evaluation["eval_epsilon"], evaluation["eval_max_frames"]) == (rules.epsilon, rules.max_frames)
     assert evaluation["episodes"] == PROTOCOLS[weights.protocol].eval_episodes
-    figures = summarise(weights.game, evaluation["returns"])
+    figures = summarize(weights.game, evaluation["returns"])
     for name in ("episodes", "mean", "sd", "median", "best", "human_normalised"):
         assert evaluation[name] == getattr(figures, name)
     assert "python launch.py --" in readme
@@ -149,6 +149,17 @@ def test_weights_that_are_not_of_their_run_are_not_added(
     (tmp_path / "run" / "config.json").write_text(json.dumps(config))
     assert main(["zoo", "--add", str(source), "--env", CATCH, "--name", "catch"]) == 2
     assert f"the weights are of {CATCH}, but their run is of 'forged:factory'." in capsys.readouterr().err
+    assert not list(empty_zoo.iterdir())
+
+
+@pytest.mark.parametrize("summary", [{"note": 1}, {"steps": 9, "rounds": "3", "seconds": 1.0}])
+def test_a_summary_without_its_figures_is_refused(
+    empty_zoo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], summary: dict[str, object]
+) -> None:
+    source = make_run(tmp_path / "run") / "checkpoints" / "best.safetensors"
+    (tmp_path / "run" / "summary.json").write_text(json.dumps(summary))
+    assert main(["zoo", "--add", str(source), "--env", CATCH, "--name", "catch"]) == 2
+    assert "summary.json of the run lacks its steps, rounds or seconds." in capsys.readouterr().err
     assert not list(empty_zoo.iterdir())
 
 

@@ -50,7 +50,7 @@ from ringside.bench.gpu_proof.prove_training import curves, returns, solve, ways
 from ringside.bench.gpu_proof.stage import END_SECONDS, LONG, STAGE_SECONDS, Outcome, Stage, room
 from ringside.bench.harness.tables import commit
 from shared.config.settings import SUMMARY_FILE
-from shared.errors import Unmendable
+from shared.errors import FatalError
 from shared.machine import facts
 from shared.process import mps
 
@@ -86,8 +86,8 @@ VARIANTS = {
 """Runs that must end with the same weights."""
 FAMILY = {
     "everything": "--method iqn --iqn-samples 8 --iqn-policy-samples 8 --munchausen --dueling --noisy --n-step 3 \
---prioritised",
-    "categorical": "--method c51 --double --prioritised",
+--prioritized",
+    "categorical": "--method c51 --double --prioritized",
     "residual": "--method qr-dqn --atoms 32 --network impala --pooling --spectral-norm --layer-norm --train-every 40",
 }
 """Combinations that between them use every part of learner/networks/autograd.py."""
@@ -230,7 +230,7 @@ def prove(names: Sequence[str], outcome: Outcome, more: str, seconds: float) -> 
             continue
         try:
             STAGES[name](stage)
-        except (OSError, ValueError, KeyError, Unmendable) as error:  # a file that a command should have left, whole
+        except (OSError, ValueError, KeyError, FatalError) as error:  # a file that a command should have left, whole
             stage.note({"good": False, "error": f"{type(error).__name__}: {error}"})
     return outcome.good
 

@@ -21,7 +21,7 @@ from ringside.bench.harness.tables import ROOT
 from shared.files.atomic import write_atomic
 from shared.machine import facts
 from shared.machine.subprocesses import die_with, killed
-from shared.process.stack_dumps import TELL_STACKS, stacks_told_later
+from shared.process.stack_dumps import TELL_STACKS, stack_dumps_held_back
 
 STAGE_SECONDS = 560.0
 """Of a stage with all its commands."""
@@ -146,7 +146,7 @@ class Stage:
         with (self.out / f"{self.name}.log").open("ab") as log:
             log.write(f"\n$ python {' '.join(words)}\n".encode())
             log.flush()
-            with stacks_told_later():
+            with stack_dumps_held_back():
                 process = subprocess.Popen(
                     [sys.executable, *words],
                     cwd=ROOT,

@@ -41,7 +41,7 @@ class Beside:
 
     def until_it_learns(self) -> None:
         """Wait until `WARM_ROUNDS` are committed. Raises as `until`."""
-        board, learns = self.memory.board, self.memory.sizes.first_learning_round + WARM_ROUNDS
+        board, learns = self.memory.board, self.memory.run_schedule.first_learning_round + WARM_ROUNDS
         self.until(lambda: board.committed >= learns)
 
 

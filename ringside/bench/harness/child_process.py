@@ -18,8 +18,8 @@ from shared.errors import DeviceFault
 from shared.machine.subprocesses import REAP_SECONDS
 from shared.memory.arena import ArenaError
 from shared.process.cublas import choose_workspace
-from shared.process.stack_dumps import stacks_told
-from shared.process.thread_env import threads_as_recorded
+from shared.process.stack_dumps import enable_stack_dumps
+from shared.process.thread_env import pinned_thread_env
 
 START_SECONDS = 120.0
 """Most that a process may take beyond the time that it was given."""
@@ -38,7 +38,7 @@ class Child:
         self._process = ChildProcess(
             target=_child, args=(theirs, work, arguments, dict(environment or {})), daemon=True
         )
-        with threads_as_recorded():  # as the processes of the runs that it is compared with
+        with pinned_thread_env():  # as the processes of the runs that it is compared with
             self._process.start()
         theirs.close()
 
@@ -82,7 +82,7 @@ class Child:
 def _child(connection: Connection, work: Callable[..., None], arguments: tuple[Any, ...], env: dict[str, str]) -> None:
     """The process."""
     os.environ.update(env)
-    stacks_told()
+    enable_stack_dumps()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the benchmark decides what it means
     from learner.engine.faults import device_faults_named
     from learner.engine.trainer import NonFiniteError

@@ -23,7 +23,7 @@ from ringside.bench.harness.tables import CannotRun, Report, WrongResult
 from ringside.recording.metrics import read_metrics
 from shared.config import validate
 from shared.config.resolve import device_of
-from shared.config.run_schedule import Sizes, sizes_of
+from shared.config.run_schedule import RunSchedule, make_run_schedule
 from shared.config.settings import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE, Config
 from shared.errors import ConfigError
 from shared.memory.run_memory import Plan
@@ -112,12 +112,12 @@ def rounds_that_fit(plan: Plan, words: Sequence[str], seconds: float, pace: floa
     Only downwards, and never where the words say how long a round is: a shorter round means more barriers and commits,
     and no less work a step, so it makes no run faster. With alternate a round is short as it is.
     """
-    sizes = plan.sizes
+    run_schedule = plan.run_schedule
     fixed = says_round(words) or plan.config.learn.schedule == "alternate"
-    if fixed or pace * seconds / ROUNDS >= sizes.round_steps:
+    if fixed or pace * seconds / ROUNDS >= run_schedule.round_steps:
         return list(words)
-    steps = max(LEAST_ROUND_TICKS * sizes.envs, int(pace * seconds / ROUNDS) // 100 * 100)
-    return [*words, "--round-steps", str(min(steps, sizes.round_steps))]
+    steps = max(LEAST_ROUND_TICKS * run_schedule.envs, int(pace * seconds / ROUNDS) // 100 * 100)
+    return [*words, "--round-steps", str(min(steps, run_schedule.round_steps))]
 
 
 def says_round(words: Sequence[str]) -> bool:
@@ -129,11 +129,11 @@ def tell_rounds(
     report: Report, own: Plan, measured: Plan, seconds: float, others: str = "", theirs: Plan | None = None
 ) -> None:
     """Note how long the rounds of a measurement are, and why; and those of `others`, where `theirs` are not as long."""
-    steps, usual = measured.sizes.round_steps, own.sizes.round_steps
+    steps, usual = measured.run_schedule.round_steps, own.run_schedule.round_steps
     shorter = f" instead of {usual:,}, so that {ROUNDS} fit into {seconds:g} s. Shorter rounds save no work."
     report.note(f"Rounds have {steps:,} steps" + (shorter if steps < usual else "."))
-    if theirs is not None and theirs.sizes.round_steps != steps:
-        report.note(f"Those of {others} have {theirs.sizes.round_steps:,}.")
+    if theirs is not None and theirs.run_schedule.round_steps != steps:
+        report.note(f"Those of {others} have {theirs.run_schedule.round_steps:,}.")
 
 
 def measure(game: str, seconds: float, words: Sequence[str], *, learning: bool = True) -> Throughput:
@@ -161,11 +161,11 @@ def measure(game: str, seconds: float, words: Sequence[str], *, learning: bool =
     if len(counting) < 2:
         raise CannotRun(f"{' '.join(command)} ended before two rounds could be measured.")
     first_round, *measured = counting
-    sizes = sizes_of(config)
-    check(sizes, first_round, measured, summary)
+    run_schedule = make_run_schedule(config)
+    check(run_schedule, first_round, measured, summary)
     last = measured[-1]
     steps, took = last["steps"] - first_round["steps"], last["seconds"] - first_round["seconds"]
-    updates = sum(_updates(record, sizes) for record in measured)
+    updates = sum(_updates(record, run_schedule) for record in measured)
     valid = [record["valid_steps"] for record in measured]
     return Throughput(
         command="python " + " ".join(command),
@@ -183,7 +183,9 @@ def measure(game: str, seconds: float, words: Sequence[str], *, learning: bool =
     )
 
 
-def check(sizes: Sizes, before: dict[str, Any], measured: Sequence[dict[str, Any]], summary: dict[str, Any]) -> None:
+def check(
+    run_schedule: RunSchedule, before: dict[str, Any], measured: Sequence[dict[str, Any]], summary: dict[str, Any]
+) -> None:
     """Raise `WrongResult` unless the records are those of the work that was asked for.
 
     Args:
@@ -192,27 +194,30 @@ def check(sizes: Sizes, before: dict[str, Any], measured: Sequence[dict[str, Any
         measured: the records that are; consecutive.
         summary: the run's own.
     """
-    step = sizes.snapshot_rounds
+    step = run_schedule.snapshot_rounds
     for former, record in zip([before, *measured], measured, strict=False):
         stop = record["round"] + step
-        if record["round"] != former["round"] + step or record["steps"] != stop * sizes.round_steps:
+        if record["round"] != former["round"] + step or record["steps"] != stop * run_schedule.round_steps:
             raise WrongResult(
                 f"Round {record['round']} after round {former['round']} ended with {record['steps']:,} steps; rounds "
-                f"have {sizes.round_steps:,}."
+                f"have {run_schedule.round_steps:,}."
             )
-        asked, done = sizes.updates_before(stop) - sizes.updates_before(record["round"]), _updates(record, sizes)
-        if done != asked or record["updates"] != sizes.updates_before(stop):
+        asked, done = (
+            run_schedule.updates_before(stop) - run_schedule.updates_before(record["round"]),
+            _updates(record, run_schedule),
+        )
+        if done != asked or record["updates"] != run_schedule.updates_before(stop):
             raise WrongResult(
                 f"Round {record['round']} did {done:,} updates instead of {asked:,}, and {record['updates']:,} in all "
-                f"instead of {sizes.updates_before(stop):,}."
+                f"instead of {run_schedule.updates_before(stop):,}."
             )
     if None not in (valid := [record["valid_steps"] for record in measured]):
         # A tick that is no state to act from follows each end of an episode; those at the edges count on one side only.
         ends = measured[-1]["episodes"] - before["episodes"]
-        resets = sum(step * sizes.round_steps - int(count) for count in valid)
-        if abs(resets - ends) > sizes.envs:
+        resets = sum(step * run_schedule.round_steps - int(count) for count in valid)
+        if abs(resets - ends) > run_schedule.envs:
             raise WrongResult(f"{ends} episodes ended, but there were {resets} resets.")
-    if summary["steps"] != summary["rounds"] * sizes.round_steps or summary["steps"] < measured[-1]["steps"]:
+    if summary["steps"] != summary["rounds"] * run_schedule.round_steps or summary["steps"] < measured[-1]["steps"]:
         raise WrongResult(f"The summary says {summary['steps']:,} steps in {summary['rounds']} rounds.")
 
 
@@ -274,9 +279,9 @@ def _counting(rounds: Sequence[dict[str, Any]], *, learning: bool) -> list[dict[
     return [record for record in rounds if (record["samples_per_step"] > 0) is learning][WARM_ROUNDS:]
 
 
-def _updates(record: dict[str, Any], sizes: Sizes) -> int:
+def _updates(record: dict[str, Any], run_schedule: RunSchedule) -> int:
     """The updates that the learner counted in the rounds of a record."""
-    steps = sizes.snapshot_rounds * sizes.round_steps
+    steps = run_schedule.snapshot_rounds * run_schedule.round_steps
     return round(steps * record["updates_per_second"] / record["steps_per_second"])
 
 

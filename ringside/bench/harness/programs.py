@@ -16,7 +16,7 @@ from typing import Any
 from ringside.bench.harness.tables import ROOT, CannotRun, WrongResult
 from shared.config.settings import LOGS
 from shared.machine.subprocesses import die_with, killed, output_of
-from shared.process.stack_dumps import stacks_told_later
+from shared.process.stack_dumps import stack_dumps_held_back
 
 END_SECONDS = 300.0
 """Longest time from asking a run to stop to its end."""
@@ -61,7 +61,7 @@ def running(command: Sequence[str], errors: Path) -> Iterator[subprocess.Popen[b
         command: its file and arguments.
         errors: where its standard error goes.
     """
-    with open(errors, "wb") as file, stacks_told_later():
+    with open(errors, "wb") as file, stack_dumps_held_back():
         process = subprocess.Popen(
             [sys.executable, *command],
             cwd=ROOT,

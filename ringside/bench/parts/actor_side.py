@@ -136,7 +136,7 @@ class Players:
 
     def _slots(self, name: str, first: int) -> NDArray[np.generic]:
         """A field of the lane's slots of a block: [ticks, envs, ...]."""
-        ticks = np.arange(first, first + BLOCK_TICKS) % self._memory.sizes.capacity
+        ticks = np.arange(first, first + BLOCK_TICKS) % self._memory.run_schedule.capacity
         return self._memory.ring.field[name][0, ticks]
 
     def _check(self, first: int) -> None:

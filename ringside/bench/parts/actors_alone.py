@@ -56,7 +56,7 @@ def config_of(game: str, index: int) -> Config:
 def play(lane: Lane, memory: Memory, ticks: int, random: np.random.Generator) -> None:
     """So many ticks, with actions that nobody thought about."""
     mailbox = memory.mailbox
-    for actions in random.integers(memory.plan.actions, size=(ticks, memory.sizes.lane_envs), dtype=np.uint8):
+    for actions in random.integers(memory.plan.actions, size=(ticks, memory.run_schedule.lane_envs), dtype=np.uint8):
         mailbox.actions[0] = actions
         mailbox.reply[0] = mailbox.request[0]
         if not lane.ready:

@@ -95,16 +95,16 @@ class Beside:
 
 def _learn(connection: Connection, config: Config, seconds: float) -> None:
     """Rounds of updates on a filled window, for ever if `seconds` is infinite; commits and lanes are left away."""
-    from learner.learner import SLICE_UPDATES, prepare, trainer_of
+    from learner.learner import SLICE_UPDATES, make_trainer, prepare
     from ringside.bench.parts.memory_paths import fill
 
     prepare(config)
     memory = Memory.create(Plan(config, ACTIONS))
     fill(memory.ring, ACTIONS)
-    sizes, trainer = memory.sizes, trainer_of(memory)
-    trainer.initialise()
-    round_ = sizes.first_learning_round + sizes.window_ticks // sizes.round_ticks
-    trainer.begin_round(round_, round_ * sizes.round_ticks)
+    run_schedule, trainer = memory.run_schedule, make_trainer(memory)
+    trainer.initialize()
+    round_ = run_schedule.first_learning_round + run_schedule.window_ticks // run_schedule.round_ticks
+    trainer.begin_round(round_, round_ * run_schedule.round_ticks)
     trainer.run(DIGEST_UPDATES)
     parameters = np.zeros(memory.plan.parameters.count, np.float32)
     trainer.online_into(parameters)
@@ -114,10 +114,10 @@ def _learn(connection: Connection, config: Config, seconds: float) -> None:
     began, done = time.perf_counter(), 0
     while time.perf_counter() - began < seconds:
         round_ += 1
-        asked = trainer.begin_round(round_, round_ * sizes.round_ticks)
+        asked = trainer.begin_round(round_, round_ * run_schedule.round_ticks)
         for _ in range(0, asked, SLICE_UPDATES):
             trainer.run(SLICE_UPDATES)
-        trainer.foresee(round_ + 1, (round_ + 1) * sizes.round_ticks)
+        trainer.prefetch(round_ + 1, (round_ + 1) * run_schedule.round_ticks)
         done += trainer.end_round().updates  # waits for the GPU
         trainer.update_target()
         if connection.poll():

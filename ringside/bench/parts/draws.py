@@ -1,7 +1,7 @@
 """Which transitions to learn from: priorities of a full window (learner/replay/priorities.py) against uniform drawing.
 
 Timed is a chunk of updates, another one at each call. Uniform: random ids below the number of transitions, looked up in
-the list of these. Prioritised: random numbers, places drawn by weight, and the weights of these places set anew.
+the list of these. Prioritized: random numbers, places drawn by weight, and the weights of these places set anew.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ def _measure(options: Options, report: Report) -> None:
     errors = _errors(count * batch)
     number = counting(1)
 
-    def prioritised(*, setting: bool) -> None:
+    def prioritized(*, setting: bool) -> None:
         places, _ = priorities.sample(draw_uniform(count, batch, SEED, 1, next(number)))
         if setting:
             priorities.update(places, errors)
 
-    drawing, both = (partial(prioritised, setting=setting) for setting in (False, True))
+    drawing, both = (partial(prioritized, setting=setting) for setting in (False, True))
     actions = (lambda: ids[draw(PLACES, count, batch, SEED, next(number))], drawing, both)
     times = np.array([seconds_per_call(actions, options.seconds) for _ in range(options.repeats)])
     priorities.check_valid()
     names = [
-        f"{kind}, {count} x {batch}" for kind in ("uniform draw", "prioritised draw", "prioritised draw and update")
+        f"{kind}, {count} x {batch}" for kind in ("uniform draw", "prioritized draw", "prioritized draw and update")
     ]
     for index, name in enumerate(names):
         note = f"{1e6 * float(np.median(times[:, index])):.1f} us"

@@ -23,8 +23,8 @@ from shared.config.protocols import PROTOCOLS
 from shared.config.settings import FRAME_SKIP
 from shared.machine.facts import usable_cores
 from shared.machine.subprocesses import REAP_SECONDS
-from shared.prng import Stream, below
-from shared.process.stack_dumps import stacks_told
+from shared.prng import Stream, randint
+from shared.process.stack_dumps import enable_stack_dumps
 
 RULES = PROTOCOLS["nature"]
 BLOCK_TICKS = 250
@@ -64,7 +64,7 @@ class Bare:
         """Reset for real, and play the no-ops of this tick."""
         began = time.thread_time()
         self.ale.reset_game()
-        noops = 1 + below(RULES.noop_max, self._seed, Stream.NOOPS, self._index, tick)
+        noops = 1 + randint(RULES.noop_max, self._seed, Stream.NOOPS, self._index, tick)
         for _ in range(noops):
             self.ale.act(0)
         self._noops += noops
@@ -195,7 +195,7 @@ def _receive(connection: Connection, seconds: float) -> Any:
 def _member(connection: Connection, game: str, seed: int) -> None:
     """A process of the crew: says that it is ready, then plays for as long as it is told, until it is ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the benchmark decides what it means
-    stacks_told()
+    enable_stack_dumps()
     bare = Bare(game, seed)
     bare.play(0, [0] * BLOCK_TICKS)
     connection.send("ready")

@@ -75,21 +75,23 @@ class Solo:
 
     def __init__(self, plan: Plan) -> None:
         """Everything in this process, which has not computed anything yet; the first round warms up."""
-        from learner.learner import Rounds, prepare, trainer_of
+        from learner.learner import Rounds, make_trainer, prepare
         from ringside.bench.parts.memory_paths import fill
 
         config = plan.config.with_settings(eval_every_steps=0)  # nobody here would take the versions
         prepare(config)
-        window = min(config.learn.replay_size, max(WINDOW_STEPS, 2 * plan.sizes.round_steps))
+        window = min(config.learn.replay_size, max(WINDOW_STEPS, 2 * plan.run_schedule.round_steps))
         memory = Memory.create(Plan(replace(config, learn=replace(config.learn, replay_size=window)), plan.actions))
         fill(memory.ring, plan.actions)
-        self._board, self._sizes = memory.board, memory.sizes
+        self._board, self._run_schedule = memory.board, memory.run_schedule
         # It may go on beyond the end of the run, and nobody writes it down.
         self._board.lane_finished[:] = self._board.written[:] = np.iinfo(np.int64).max
-        self.trainer = trainer_of(memory)
+        self.trainer = make_trainer(memory)
         self._rounds = Rounds(memory, Waiter(self._board, Role.LEARNER, Bell.create()), self.trainer, [])
         self._rounds.begin()
-        self._round = self._sizes.first_learning_round + self._sizes.window_ticks // self._sizes.round_ticks
+        self._round = (
+            self._run_schedule.first_learning_round + self._run_schedule.window_ticks // self._run_schedule.round_ticks
+        )
         self.round()
 
     def round(self) -> None:
@@ -104,7 +106,7 @@ class Solo:
             self.round()
             if (took := time.perf_counter() - began) >= seconds:
                 break
-        asked = self._sizes.updates_before(self._round) - self._sizes.updates_before(first)
+        asked = self._run_schedule.updates_before(self._round) - self._run_schedule.updates_before(first)
         if (done := int(self._board.updates[0]) - before) != asked:
             raise WrongResult(f"The learner did {done:,} updates instead of {asked:,}.")
         return done / took
@@ -141,6 +143,6 @@ def _products(plan: Plan, device: torch.device) -> Callable[[], None]:
     from ringside.bench.parts.products import ChunkProducts
 
     learn = plan.config.learn
-    outputs, double = plan.actions * plan.network.atoms, plan.config.extend.double
+    outputs, double = plan.actions * plan.network.atoms, plan.config.algorithm.double
     like = torch.zeros(1, device=device, dtype=dtype_of(plan.config.machine.precision))
     return ChunkProducts(learn.network, outputs, learn.batch_size, like, double=double).run

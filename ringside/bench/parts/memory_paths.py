@@ -114,34 +114,34 @@ class Paths:
 
 def _ring_write(paths: Paths, memory: Memory) -> None:
     """One tick of all envs: every field of their slots, frame by frame, as lanes write them."""
-    ring, sizes = memory.ring, memory.sizes
-    source = np.random.default_rng(SEED + 1).integers(0, 256, (sizes.envs, FRAME_SIDE, FRAME_SIDE), np.uint8)
+    ring, run_schedule = memory.ring, memory.run_schedule
+    source = np.random.default_rng(SEED + 1).integers(0, 256, (run_schedule.envs, FRAME_SIDE, FRAME_SIDE), np.uint8)
     names = [name for name, _, _ in SLOT_FIELDS if name != "frame"]
-    tick, place = cycle(range(sizes.capacity)), cycle(range(sizes.capacity))
+    tick, place = cycle(range(run_schedule.capacity)), cycle(range(run_schedule.capacity))
     frames = ring.flat["frame"]
-    lanes = [{name: view[lane] for name, view in ring.field.items()} for lane in range(sizes.lanes)]
+    lanes = [{name: view[lane] for name, view in ring.field.items()} for lane in range(run_schedule.lanes)]
 
     def write() -> None:
         slot = next(tick)
         for index, lane in enumerate(lanes):
-            for j in range(sizes.lane_envs):
-                lane["frame"][slot, j] = source[index * sizes.lane_envs + j]
+            for j in range(run_schedule.lane_envs):
+                lane["frame"][slot, j] = source[index * run_schedule.lane_envs + j]
                 for name in names:
                     lane[name][slot, j] = 1
 
     def copy() -> None:
-        first = next(place) * sizes.envs
-        frames[first : first + sizes.envs] = source
+        first = next(place) * run_schedule.envs
+        frames[first : first + run_schedule.envs] = source
 
     write()
-    rows = ring.rows(np.arange(sizes.envs), np.zeros(sizes.envs, np.int64))
+    rows = ring.rows(np.arange(run_schedule.envs), np.zeros(run_schedule.envs, np.int64))
     if not np.array_equal(frames[rows], source) or any((ring.flat[name][rows] != 1).any() for name in names):
         raise WrongResult("The rows of a tick do not hold what was written into its slots.")
     paths.add(
         ("memcpy into the ring", "ring write"),
         (copy, write),
         source.nbytes,
-        lambda seconds: f"{sizes.envs / seconds:,.0f} frames/s",
+        lambda seconds: f"{run_schedule.envs / seconds:,.0f} frames/s",
     )
 
 
@@ -151,7 +151,7 @@ def _learner_gather(paths: Paths, memory: Memory) -> None:
     n = CHUNK_UPDATES * learn.batch_size
     frames = HostFrames(ring)
     replay = Replay(ring, frames, batch=learn.batch_size, discount=learn.discount, seed=SEED)
-    plan = replay.plan(1, memory.sizes.window_ticks, updates, updates)
+    plan = replay.plan(1, memory.run_schedule.window_ticks, updates, updates)
     parts = [plan.part(first, first + n) for first in range(0, len(plan.action), n)]
     out = torch.zeros(n, GRID, GRID, frames_of(1) * BLOCK * BLOCK, dtype=torch.uint8)
     flat, plain = ring.flat["frame"], np.zeros((n * frames_of(1), FRAME_SIDE, FRAME_SIDE), np.uint8)
@@ -203,11 +203,11 @@ class _Silent:
 
 def _inference_gather(paths: Paths, memory: Memory) -> None:
     """All that inference does for a batch but the network: stacks, choice, reply."""
-    ring, sizes, batch = memory.ring, memory.sizes, INFERENCE_BATCH
+    ring, run_schedule, batch = memory.ring, memory.run_schedule, INFERENCE_BATCH
     policy = _Silent(batch)
     server = Server(memory, cast(Policy, policy))
-    lanes = np.arange(batch // sizes.lane_envs)
-    tick, place = cycle(range(sizes.window_ticks)), cycle(range(len(ring.flat["frame"]) // (batch * STACK)))
+    lanes = np.arange(batch // run_schedule.lane_envs)
+    tick, place = cycle(range(run_schedule.window_ticks)), cycle(range(len(ring.flat["frame"]) // (batch * STACK)))
     plain = np.zeros((batch * STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
 
     def answer(now: int) -> None:
@@ -217,7 +217,7 @@ def _inference_gather(paths: Paths, memory: Memory) -> None:
         first = next(place) * len(plain)
         plain[:] = ring.flat["frame"][first : first + len(plain)]
 
-    for now in (1, sizes.window_ticks - 1):
+    for now in (1, run_schedule.window_ticks - 1):
         answer(now)
         stacks = np.stack([_stack(ring, env, now) for env in range(batch)])
         if not np.array_equal(policy.blocks.view(np.uint8), _cut(stacks)):
@@ -232,7 +232,7 @@ def _inference_gather(paths: Paths, memory: Memory) -> None:
 
 def _stack(ring: Ring, env: int, tick: int) -> NDArray[np.uint8]:
     """The stack of a tick, slow and obvious: uint8[4, 84, 84]."""
-    lane, j = divmod(env, ring.sizes.lane_envs)
+    lane, j = divmod(env, ring.run_schedule.lane_envs)
     stack = np.zeros((STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
     for place in reversed(range(STACK)):
         if tick < 0:
@@ -249,16 +249,16 @@ def _weights(paths: Paths, memory: Memory) -> None:
     architecture, cpu = Architecture(memory.plan.network), torch.device("cpu")
     learner, inference = (Weights(architecture, cpu, "fp32") for _ in range(2))
     learner.load(initial_parameters(memory.plan.network, SEED))
-    plain = learner.master.numpy()
+    plain = learner.params.numpy()
     version = count()
     data, scratch = memory.weights.data, np.zeros_like(plain)
 
     def publish() -> None:
-        memory.weights.publish(next(version), lambda out: architecture.to_outer(learner.master, out))
+        memory.weights.publish(next(version), lambda out: architecture.unpack(learner.params, out))
 
     publish()
     memory.weights.read(inference.load)
-    if not torch.equal(inference.master, learner.master):
+    if not torch.equal(inference.params, learner.params):
         raise WrongResult("Inference reads other parameters than those that were published.")
 
     def note(seconds: float) -> str:

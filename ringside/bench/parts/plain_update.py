@@ -45,9 +45,9 @@ def plain_values(network: str, flat: Tensor, stacks: Tensor) -> Tensor:
 
 
 class PlainTrainer:
-    """The updates of rounds, from the parameters with which `learner.engine.trainer.Trainer.initialise` begins.
+    """The updates of rounds, from the parameters with which `learner.engine.trainer.Trainer.initialize` begins.
 
-    The optimiser is centred RMSProp. Attributes: losses: a transition's mean, of every update so far.
+    The optimizer is centered RMSProp. Attributes: losses: a transition's mean, of every update so far.
     """
 
     def __init__(self, ring: Ring, learn: Learn, seed: int, actions: int, device: torch.device, precision: str) -> None:

@@ -27,7 +27,7 @@ from shared.memory.board import Role
 from shared.memory.mailbox import Mailbox
 from shared.memory.run_memory import Memory, Plan
 from shared.memory.wait import LOOK_SECONDS, Bell, Waiter
-from shared.process.stack_dumps import stacks_told
+from shared.process.stack_dumps import enable_stack_dumps
 
 ACTIONS = 18
 START_SECONDS = 60.0
@@ -123,7 +123,7 @@ def _asker() -> Iterator[Asker]:
 def _serve(pipe: Connection, plan: Plan) -> None:
     """The side of inference: `TRIPS` of the kind that it is told, again and again, until it is ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the benchmark decides what it means
-    stacks_told()
+    enable_stack_dumps()
     memory = Memory.attach(reduction.recv_handle(pipe), plan)
     mine, other = (Bell(reduction.recv_handle(pipe)) for _ in range(2))
     waiter, mailbox = Waiter(memory.board, Role.INFERENCE, mine), memory.mailbox
@@ -139,6 +139,8 @@ def _serve(pipe: Connection, plan: Plan) -> None:
             else:
                 waiter.wait(lambda: bool(mailbox.request[0] != mailbox.reply[0]))
                 numbers = mailbox.request[:1].copy()
-                actions = np.full((1, memory.sizes.lane_envs), _reply(int(Mailbox.tick_of(numbers)[0])), np.uint8)
+                actions = np.full(
+                    (1, memory.run_schedule.lane_envs), _reply(int(Mailbox.tick_of(numbers)[0])), np.uint8
+                )
                 mailbox.answer(lanes, numbers, actions)
             other.ring()

@@ -39,16 +39,16 @@ class Shares:
             (trainer._online, "forward", "forward"),
             (trainer._method, "learn", "loss"),
             (trainer._online, "backward", "backward"),
-            (trainer._optimizer, "step", "optimiser"),
-            (trainer._aside, "settle", "waiting for the thread beside"),
+            (trainer._optimizer, "step", "optimizer"),
+            (trainer._side_stream, "settle", "waiting for the thread beside"),
             (feed._ahead, "settle", "waiting for the next chunk"),
         ]
-        if trainer._method.extend.double:
+        if trainer._method.algorithm.double:
             watched.append((trainer._targets, "of", "target of the chosen action"))
-        if feed.prioritised is None:
+        if feed.prioritized is None:
             watched.append((feed._replay, "plan", "draw"))
         else:
-            watched += [(feed.prioritised, "draw", "draw"), (feed.prioritised, "learn", "new priorities")]
+            watched += [(feed.prioritized, "draw", "draw"), (feed.prioritized, "learn", "new priorities")]
         for holder, name, part in watched:
             self._watch(holder, name, part)
 

@@ -1,7 +1,7 @@
 """One gradient update alone, by batch and precision: the trainer of `learner/engine/trainer.py` on a full window.
 
 Above it stand its *passes*: the target network's over a chunk, and the online network's forward and backward, of the
-right shapes, with nothing gathered, no loss and no optimiser; above these the matrix *products* in them, one after the
+right shapes, with nothing gathered, no loss and no optimizer; above these the matrix *products* in them, one after the
 other. On a CPU a run prepares targets in a second thread and moves weights in a third: where cores are free, an update
 can be faster than its passes, and these than their products. Below stands the *plain* form
 (ringside/bench/parts/plain_update.py), whose losses must agree with the trainer's.
@@ -47,20 +47,20 @@ class Rounds:
     """A trainer at work, chunk after chunk and round after round, on a window that stays as it is."""
 
     def __init__(self, memory: Memory, device: Device, precision: str) -> None:
-        self._sizes = memory.sizes
+        self._run_schedule = memory.run_schedule
         self.trainer = Trainer(
             ring=memory.ring,
-            sizes=memory.sizes,
+            run_schedule=memory.run_schedule,
             learn=memory.plan.config.learn,
-            extend=memory.plan.config.extend,
+            algorithm=memory.plan.config.algorithm,
             network=memory.plan.network,
             seed=SEED,
             device=device.torch,
             precision=precision,
         )
-        self.trainer.initialise()
-        self.round = memory.sizes.first_learning_round
-        self.window_end = memory.sizes.window_ticks
+        self.trainer.initialize()
+        self.round = memory.run_schedule.first_learning_round
+        self.window_end = memory.run_schedule.window_ticks
         self.updates = self.trainer.begin_round(self.round, self.window_end)
         self._left = self.updates
 

@@ -1,6 +1,6 @@
 """Games behind Gymnasium's own preprocessing (`--env ringside.bench.parts.wrapped:pong`), the measure of ours.
 
-A step asks the emulator for two grey screens, takes their maximum and shrinks it with OpenCV. The name behind the colon
+A step asks the emulator for two gray screens, takes their maximum and shrinks it with OpenCV. The name behind the colon
 is any game, as in ale-py. Lost lives are not told, since an `--env` has no word for them.
 """
 

@@ -5,7 +5,7 @@
 Everybody plays one env and learns from 32 samples every 4 steps, by the package's own published recipe:
 
 * `sb3`: Stable-Baselines3's `DQN` with `CnnPolicy`, `AtariWrapper` and `VecFrameStack`, as in its zoo.
-* `pfrl`: PFRL's `DQN` as in its reproduction of Mnih et al. 2015 (centred RMSProp, clipped errors). The preprocessing
+* `pfrl`: PFRL's `DQN` as in its reproduction of Mnih et al. 2015 (centered RMSProp, clipped errors). The preprocessing
   is Gymnasium's, since PFRL's own was written for the older Gym.
 
 Buffers are smaller than published, which makes nothing slower. The last line of the output is the result, as JSON.

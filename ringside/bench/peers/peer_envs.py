@@ -2,7 +2,7 @@
 
     .venv-peers/bin/python -P ringside/bench/peers/peer_envs.py ale --game breakout --envs 8 --threads 2 --seconds 5
 
-All give stacks of four grey frames of 84x84, four emulator frames a step, up to 30 no-ops at a reset, no sticky
+All give stacks of four gray frames of 84x84, four emulator frames a step, up to 30 no-ops at a reset, no sticky
 actions, and reset by themselves, which is counted in.
 
 * `ale`: ale-py's `AtariVectorEnv`, in C++ threads.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ringside.watch.page.live_curves import finite
-from shared.config.run_schedule import sizes_of
+from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Config
 
 _PLAIN = (
@@ -28,10 +28,10 @@ def status_of(config: Config, summary: dict[str, Any], last: dict[str, float | N
         summary: its `summary.json`; empty where there is none.
         last: the newest record of a round, by name: all that a killed run has left.
     """
-    sizes = sizes_of(config)
+    run_schedule = make_run_schedule(config)
     limit, roles = summary.get("limit"), summary.get("roles")
     return {name: finite(summary.get(name, last.get(name))) for name in _PLAIN} | {
-        "total_steps": sizes.rounds * sizes.round_steps,
+        "total_steps": run_schedule.rounds * run_schedule.round_steps,
         "elapsed": finite(summary.get("seconds")),
         "time_left": None,
         "loss": last.get("loss"),

@@ -119,7 +119,7 @@ class Source:
         """
         if self._memory is None:
             return None
-        last = self._memory.sizes.envs - 1
+        last = self._memory.run_schedule.envs - 1
         told, frames = mosaic(self._memory, min(max(first, 0), last), min(max(count, 1), MOST_ENVS))
         one, stack = chosen(self._memory, min(max(env, 0), last))
         return {"mosaic": told, "chosen": one}, [frames, stack]

@@ -8,12 +8,12 @@ const GAP = 4;
 const CAPTION = 17;
 const LARGEST = 252;
 
-// Draw one frame of a buffer of grey bytes.
+// Draw one frame of a buffer of gray bytes.
 function draw(canvas, bytes, offset) {
   const context = canvas.getContext("2d");
   canvas.image ??= context.createImageData(SIDE, SIDE);
-  const colours = (canvas.words ??= new Uint32Array(canvas.image.data.buffer));
-  for (let i = 0; i < PIXELS; i++) colours[i] = 0xff000000 | (bytes[offset + i] * 0x010101);
+  const colors = (canvas.words ??= new Uint32Array(canvas.image.data.buffer));
+  for (let i = 0; i < PIXELS; i++) colors[i] = 0xff000000 | (bytes[offset + i] * 0x010101);
   context.putImageData(canvas.image, 0, 0);
 }
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ringside.supervisor import hang_detector
-from ringside.supervisor.hang_detector import Sight, Vigil, sight
+from ringside.supervisor.hang_detector import HangDetector, ProcessState, process_state
 from shared.memory.board import Phase
 from tests.support.waiting import until
 
@@ -23,8 +23,8 @@ LOOK = 0.25
 class _Process:
     """A process that is looked at every quarter of a second."""
 
-    def __init__(self, watch: Vigil | None = None) -> None:
-        self.watch = watch or Vigil()
+    def __init__(self, watch: HangDetector | None = None) -> None:
+        self.watch = watch or HangDetector()
         self.beat, self.cpu_seconds, self.seconds = 1, 0.0, 0.0
 
     def lives(self, seconds: float, every: float = LOOK, phase: Phase = Phase.WORKING) -> None:
@@ -44,9 +44,9 @@ class _Process:
                 return why
         return None
 
-    def _see(self, state: str, used: float) -> Callable[[], Sight]:
+    def _see(self, state: str, used: float) -> Callable[[], ProcessState]:
         self.cpu_seconds += used
-        return lambda: Sight(state, self.cpu_seconds)
+        return lambda: ProcessState(state, self.cpu_seconds)
 
 
 def _known(every: float = LOOK) -> _Process:
@@ -74,7 +74,7 @@ def test_an_endless_loop_hangs_and_a_starving_process_does_not() -> None:
 
 
 def test_stopped_is_noticed_at_once_in_every_phase() -> None:
-    for phase in (Phase.STARTING, Phase.WORKING, Phase.REDOING, Phase.WAITING):
+    for phase in (Phase.STARTING, Phase.WORKING, Phase.REPLAYING, Phase.WAITING):
         process = _Process()
         assert "SIGSTOP" in (process.silent(100, "T", phase=phase) or "")
         assert process.seconds <= hang_detector.STOPPED_SECONDS + hang_detector.LATE_SECONDS + LOOK
@@ -98,7 +98,7 @@ def test_what_is_not_in_its_hands_has_a_long_bound(state: str) -> None:
 
 
 def test_a_start_and_work_done_again_have_a_longer_grace() -> None:
-    for phase in (Phase.STARTING, Phase.REDOING):
+    for phase in (Phase.STARTING, Phase.REPLAYING):
         process = _known()
         process.lives(LOOK, phase=phase)
         assert not process.silent(hang_detector.CEILING_SECONDS - 1, phase=phase)
@@ -155,17 +155,17 @@ def test_who_was_called_hung_in_vain_has_longer_in_its_next_life() -> None:
 
 
 def test_a_process_that_is_gone_does_not_hang() -> None:
-    watch = Vigil()
+    watch = HangDetector()
     watch.look(1, Phase.WORKING, LOOK, lambda: None)
     assert not any(watch.look(1, Phase.WORKING, 1.0, lambda: None) for _ in range(1_000))
 
 
-def _seen(process: int, state: str) -> Sight:
+def _seen(process: int, state: str) -> ProcessState:
     """Look until the process is in a state."""
-    found: list[Sight] = []
+    found: list[ProcessState] = []
 
     def there() -> bool:
-        seen = sight(process)
+        seen = process_state(process)
         assert seen is not None
         found.append(seen)
         return seen.state == state
@@ -186,7 +186,7 @@ def test_states_and_processor_time_are_read_of_all_threads() -> None:
     finally:
         busy.kill()
         busy.wait()
-    assert sight(busy.pid) is None
+    assert process_state(busy.pid) is None
 
 
 def test_a_sleeper_sleeps_and_a_name_may_hold_anything() -> None:

@@ -1,4 +1,4 @@
-"""Prioritised replay in rounds: what has weight, what errors do to the next draws, and that it all comes again."""
+"""Prioritized replay in rounds: what has weight, what errors do to the next draws, and that it all comes again."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import pytest
 import torch
 
 from learner.engine.trainer import Trainer
-from learner.replay.prioritized import Prioritised
+from learner.replay.prioritized import Prioritized
 from learner.replay.sampling import Batch, HostFrames, Replay
-from shared.config.settings import Config, Extend
-from shared.errors import Unmendable
+from shared.config.settings import Algorithm, Config
+from shared.errors import FatalError
 from shared.memory.snapshot import state_lengths
 from shared.network_spec import Network, parameters_of
-from tests.support.played_ring import ACTIONS, PlayedRing, small_config, trainer_of
+from tests.support.played_ring import ACTIONS, PlayedRing, make_trainer, small_config
 
 UPDATES, BATCH = 4, 8
-EXTEND = Extend(prioritised=True, importance_start=0.4, importance_end=1.0)
+EXTEND = Algorithm(prioritized=True, importance_start=0.4, importance_end=1.0)
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -28,70 +28,70 @@ def _config(n_step: int = 1, **learn: object) -> Config:
     return small_config(replace(EXTEND, n_step=n_step), **learn)
 
 
-def _prioritised(played: PlayedRing, config: Config, seed: int = 3) -> Prioritised:
+def _prioritized(played: PlayedRing, config: Config, seed: int = 3) -> Prioritized:
     frames = HostFrames(played.ring)
     replay = Replay(played.ring, frames, batch=BATCH, discount=0.99, seed=seed)
-    return Prioritised(played.ring, replay, frames, extend=config.extend, updates=UPDATES, batch=BATCH, seed=seed)
+    return Prioritized(played.ring, replay, frames, algorithm=config.algorithm, updates=UPDATES, batch=BATCH, seed=seed)
 
 
-def _begun() -> Prioritised:
+def _begun() -> Prioritized:
     """In round 2, with 12 ticks played."""
     config = _config()
     played = PlayedRing(config)
     played.play(12)
-    prioritised = _prioritised(played, config)
-    prioritised.begin(2, 12)
-    return prioritised
+    prioritized = _prioritized(played, config)
+    prioritized.begin(2, 12)
+    return prioritized
 
 
-def _drawn(prioritised: Prioritised, number: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+def _drawn(prioritized: Prioritized, number: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     """Places and importance of a chunk."""
     places, importance = torch.zeros(UPDATES * BATCH, dtype=torch.int64), torch.zeros(UPDATES * BATCH)
-    prioritised.draw(number, places, importance)
+    prioritized.draw(number, places, importance)
     return places, importance
 
 
-def _weights(prioritised: Prioritised) -> np.ndarray:
+def _weights(prioritized: Prioritized) -> np.ndarray:
     """By place, without the maximum."""
-    state = np.zeros(prioritised.tree.state_size, np.float32)
-    prioritised.tree.store(state)
+    state = np.zeros(prioritized.tree.state_size, np.float32)
+    prioritized.tree.store(state)
     return state[:-1]
 
 
 def _places(played: PlayedRing, end: int) -> set[int]:
     """Where what can be sampled from the window that ends at tick `end` must stand."""
-    sizes = played.sizes
-    return {tick % sizes.priority_ticks * sizes.envs + env for tick, env in played.samplable(end)}
+    run_schedule = played.run_schedule
+    return {tick % run_schedule.priority_ticks * run_schedule.envs + env for tick, env in played.samplable(end)}
 
 
 @pytest.mark.parametrize("n_step", [1, 3, 5])
 def test_exactly_what_can_be_sampled_has_weight(n_step: int) -> None:
     """Round after round, through the wrap of the window and that of the ring."""
     played = PlayedRing(_config(n_step))
-    prioritised = _prioritised(played, _config(n_step))
-    played.play(played.sizes.round_ticks)
+    prioritized = _prioritized(played, _config(n_step))
+    played.play(played.run_schedule.round_ticks)
     for round_ in range(1, 10):
-        prioritised.begin(round_, played.ticks)
-        prioritised.tree.check_valid()
-        assert set(np.flatnonzero(_weights(prioritised)).tolist()) == _places(played, played.ticks)
-        places, _ = _drawn(prioritised)
-        prioritised.learn(places, torch.full((len(places),), 2.0))
-        assert set(np.flatnonzero(_weights(prioritised)).tolist()) == _places(played, played.ticks)
-        played.play(played.sizes.round_ticks)
-    assert played.ticks > played.sizes.capacity + played.sizes.window_ticks
+        prioritized.begin(round_, played.ticks)
+        prioritized.tree.check_valid()
+        assert set(np.flatnonzero(_weights(prioritized)).tolist()) == _places(played, played.ticks)
+        places, _ = _drawn(prioritized)
+        prioritized.learn(places, torch.full((len(places),), 2.0))
+        assert set(np.flatnonzero(_weights(prioritized)).tolist()) == _places(played, played.ticks)
+        played.play(played.run_schedule.round_ticks)
+    assert played.ticks > played.run_schedule.capacity + played.run_schedule.window_ticks
 
 
 def test_what_rounds_without_updates_played_enters_with_the_next() -> None:
     """With one update for two rounds and a half, most rounds are not begun at all."""
     config = _config(train_every=60)
     played = PlayedRing(config)
-    prioritised, begun = _prioritised(played, config), 0
+    prioritized, begun = _prioritized(played, config), 0
     for round_ in range(20):
-        if played.sizes.updates_in(round_):
-            prioritised.begin(round_, played.ticks)
-            assert set(np.flatnonzero(_weights(prioritised)).tolist()) == _places(played, played.ticks)
+        if played.run_schedule.updates_in(round_):
+            prioritized.begin(round_, played.ticks)
+            assert set(np.flatnonzero(_weights(prioritized)).tolist()) == _places(played, played.ticks)
             begun += 1
-        played.play(played.sizes.round_ticks)
+        played.play(played.run_schedule.round_ticks)
     assert begun == 8
 
 
@@ -99,15 +99,15 @@ def test_what_is_new_has_the_greatest_weight_so_far() -> None:
     config = _config()
     played = PlayedRing(config)
     played.play(6)
-    prioritised = _prioritised(played, config)
-    prioritised.begin(1, 6)
-    assert set(_weights(prioritised)[list(_places(played, 6))]) == {1.0}
-    places, _ = _drawn(prioritised)
-    prioritised.learn(places, torch.linspace(0.5, 16.0, len(places)))
-    former = _weights(prioritised)
+    prioritized = _prioritized(played, config)
+    prioritized.begin(1, 6)
+    assert set(_weights(prioritized)[list(_places(played, 6))]) == {1.0}
+    places, _ = _drawn(prioritized)
+    prioritized.learn(places, torch.linspace(0.5, 16.0, len(places)))
+    former = _weights(prioritized)
     played.play(6)
-    prioritised.begin(2, 12)
-    weights = _weights(prioritised)
+    prioritized.begin(2, 12)
+    weights = _weights(prioritized)
     assert set(weights[list(_places(played, 12) - _places(played, 6))]) == {former.max()}
     kept = list(_places(played, 6) & _places(played, 12))
     np.testing.assert_array_equal(weights[kept], former[kept])
@@ -118,12 +118,13 @@ def test_what_is_drawn_is_the_transition_of_its_place(n_step: int) -> None:
     config = _config(n_step)
     played = PlayedRing(config)
     played.play(5 * 6)
-    prioritised = _prioritised(played, config)
-    prioritised.begin(5, 30)
+    prioritized = _prioritized(played, config)
+    prioritized.begin(5, 30)
     places, importance = torch.zeros(UPDATES * BATCH, dtype=torch.int64), torch.zeros(UPDATES * BATCH)
-    batch = prioritised.draw(0, places, importance)
+    batch = prioritized.draw(0, places, importance)
     by_place = {
-        tick % played.sizes.priority_ticks * 4 + env: played.transition(tick, env) for tick, env in played.samplable(30)
+        tick % played.run_schedule.priority_ticks * 4 + env: played.transition(tick, env)
+        for tick, env in played.samplable(30)
     }
     for i, place in enumerate(places.tolist()):
         assert batch.action[i] == by_place[place].action
@@ -132,17 +133,17 @@ def test_what_is_drawn_is_the_transition_of_its_place(n_step: int) -> None:
 
 
 def test_errors_move_the_next_draws() -> None:
-    prioritised = _begun()
-    before, importance = _drawn(prioritised)
+    prioritized = _begun()
+    before, importance = _drawn(prioritized)
     assert importance.tolist() == [1.0] * len(importance)  # all alike
     assert len(set(before.tolist())) > 20
     favourite = before[5]
-    prioritised.learn(before, torch.where(before == favourite, 1e6, 0.0))
-    after, importance = _drawn(prioritised, 1)
+    prioritized.learn(before, torch.where(before == favourite, 1e6, 0.0))
+    after, importance = _drawn(prioritized, 1)
     assert (after == favourite).float().mean() > 0.9
     # What is drawn often counts little: w = (P_min / P)^beta, of each batch by itself.
-    weights = torch.from_numpy(_weights(prioritised))[after].double().view(UPDATES, BATCH)
-    beta = prioritised._beta
+    weights = torch.from_numpy(_weights(prioritized))[after].double().view(UPDATES, BATCH)
+    beta = prioritized._beta
     expected = (weights / weights.amin(1, keepdim=True)) ** -beta
     torch.testing.assert_close(importance.double().view(UPDATES, BATCH), expected, rtol=1e-5, atol=0)
 
@@ -153,10 +154,10 @@ def test_beta_rises_linearly_with_the_steps_and_stays() -> None:
     played.play(60)
     for steps, expected in ((240, [0.4 + 0.06 * r for r in range(2, 10)]), (96, [0.7, 0.85, *[1.0] * 6])):
         changed = config.with_settings(importance_steps=steps)
-        prioritised, found = _prioritised(played, changed), []
+        prioritized, found = _prioritized(played, changed), []
         for round_ in range(2, 10):
-            prioritised.begin(round_, round_ * 6)
-            found.append(prioritised._beta)
+            prioritized.begin(round_, round_ * 6)
+            found.append(prioritized._beta)
         assert found == pytest.approx(expected)
 
 
@@ -166,29 +167,29 @@ def test_the_same_seed_draws_the_same_and_another_does_not() -> None:
     played.play(12)
     drawn = []
     for seed, number in ((3, 0), (3, 0), (4, 0), (3, 1)):
-        prioritised = _prioritised(played, config, seed)
-        prioritised.begin(2, 12)
-        drawn.append(_drawn(prioritised, number)[0].tolist())
+        prioritized = _prioritized(played, config, seed)
+        prioritized.begin(2, 12)
+        drawn.append(_drawn(prioritized, number)[0].tolist())
     assert drawn[0] == drawn[1]
     assert drawn[2] != drawn[0] != drawn[3]
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
 def test_errors_that_are_not_finite_teach_nothing(wrong: float) -> None:
-    prioritised = _begun()
-    before = _weights(prioritised)
-    places, _ = _drawn(prioritised)
+    prioritized = _begun()
+    before = _weights(prioritized)
+    places, _ = _drawn(prioritized)
     error = torch.full((len(places),), 3.0)
     error[7] = wrong
-    prioritised.learn(places, error)
-    np.testing.assert_array_equal(_weights(prioritised), before)
+    prioritized.learn(places, error)
+    np.testing.assert_array_equal(_weights(prioritized), before)
 
 
 def test_a_method_with_negative_priorities_ends_the_run_with_a_sentence() -> None:
-    prioritised = _begun()
-    places, _ = _drawn(prioritised)
-    with pytest.raises(Unmendable, match=r"The method's loss .* has the size -0\.5; a priority needs"):
-        prioritised.learn(places, torch.full((len(places),), -0.5))
+    prioritized = _begun()
+    places, _ = _drawn(prioritized)
+    with pytest.raises(FatalError, match=r"The method's loss .* has the size -0\.5; a priority needs"):
+        prioritized.learn(places, torch.full((len(places),), -0.5))
 
 
 def test_an_empty_window_is_a_sentence() -> None:
@@ -196,12 +197,12 @@ def test_an_empty_window_is_a_sentence() -> None:
     played = PlayedRing(config)
     played.play(4)
     with pytest.raises(ValueError, match="holds no transition"):
-        _prioritised(played, config).begin(1, 4)
+        _prioritized(played, config).begin(1, 4)
 
 
 def test_the_priorities_of_a_run_do_not_depend_on_its_end() -> None:
     """So that a run that has ended may go on (--resume with more --total-steps)."""
-    short, long = (PlayedRing(_config(total_steps=steps)).sizes for steps in (48, 10_000))
+    short, long = (PlayedRing(_config(total_steps=steps)).run_schedule for steps in (48, 10_000))
     assert short.window_ticks < long.window_ticks
     assert short.priorities == long.priorities == long.window_ticks * 4
 
@@ -210,7 +211,7 @@ def test_the_priorities_of_a_run_do_not_depend_on_its_end() -> None:
 
 
 def _stored(trainer: Trainer, played: PlayedRing) -> dict[str, np.ndarray]:
-    lengths = state_lengths(played.sizes, parameters_of(Network("small", ACTIONS)).count)
+    lengths = state_lengths(played.run_schedule, parameters_of(Network("small", ACTIONS)).count)
     state = {name: np.zeros(length, np.float32) for name, length in lengths.items()}
     trainer.store(state)
     return state
@@ -224,9 +225,9 @@ def _do(trainer: Trainer, round_: int) -> None:
 
 def _watched(trainer: Trainer) -> list[str]:
     """What is drawn and learnt from now on, in order."""
-    prioritised, events = trainer._feed.prioritised, list[str]()
-    assert prioritised is not None
-    draw, learn = prioritised.draw, prioritised.learn
+    prioritized, events = trainer._feed.prioritized, list[str]()
+    assert prioritized is not None
+    draw, learn = prioritized.draw, prioritized.learn
 
     def watched_draw(number: int, places: torch.Tensor, importance: torch.Tensor) -> Batch:
         events.append(f"draw {number}")
@@ -236,7 +237,7 @@ def _watched(trainer: Trainer) -> list[str]:
         events.append(f"learn {len(places)}")
         learn(places, error)
 
-    prioritised.draw, prioritised.learn = watched_draw, watched_learn  # type: ignore[method-assign]
+    prioritized.draw, prioritized.learn = watched_draw, watched_learn  # type: ignore[method-assign]
     return events
 
 
@@ -244,16 +245,16 @@ def test_a_stored_trainer_goes_on_with_its_priorities() -> None:
     config = _config(3)
     played = PlayedRing(config)
     played.play(36)
-    first = trainer_of(played, config)
+    first = make_trainer(played, config)
     for round_ in (2, 3):
         _do(first, round_)
     kept = _stored(first, played)
     assert len(set(kept["priorities"].tolist())) > 10, "errors differ"
     _do(first, 4)
-    second = trainer_of(played, config)
+    second = make_trainer(played, config)
     second.load(kept)
     _do(second, 4)
-    forgetful = trainer_of(played, config)
+    forgetful = make_trainer(played, config)
     fresh = np.zeros_like(kept["priorities"])
     fresh[-1] = 1.0
     forgetful.load(kept | {"priorities": fresh})
@@ -268,10 +269,10 @@ def test_a_trainer_that_begins_anew_forgets_its_priorities() -> None:
     config = _config()
     played = PlayedRing(config)
     played.play(24)
-    trainer = trainer_of(played, config)
+    trainer = make_trainer(played, config)
     states = []
     for _ in range(2):
-        trainer.initialise()
+        trainer.initialize()
         _do(trainer, 4)
         states.append(_stored(trainer, played))
     for name, vector in states[0].items():
@@ -284,13 +285,13 @@ def test_only_what_was_learnt_is_taught(done: int) -> None:
     config = _config()
     played = PlayedRing(config)
     played.play(24)
-    trainer = trainer_of(played, config)
+    trainer = make_trainer(played, config)
     events = _watched(trainer)
     assert trainer.begin_round(4, 24) == 12
     trainer.run(done)
     trainer.end_round()
-    taught = [int(event.removeprefix("learn ")) for event in events if event.startswith("learn")]
-    assert sum(taught) == done * config.learn.batch_size
+    updated = [int(event.removeprefix("learn ")) for event in events if event.startswith("learn")]
+    assert sum(updated) == done * config.learn.batch_size
 
 
 def test_chunks_are_drawn_with_the_errors_of_the_chunk_but_one_before() -> None:
@@ -299,7 +300,7 @@ def test_chunks_are_drawn_with_the_errors_of_the_chunk_but_one_before() -> None:
     played = PlayedRing(config)
     played.play(4 * 18)
     for pieces in ([36], [1] * 36, [7, 9, 20]):
-        trainer = trainer_of(played, config)
+        trainer = make_trainer(played, config)
         events = _watched(trainer)
         trainer.begin_round(4, 72)
         for piece in pieces:

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from ringside.doctor import checks
-from shared.config.config_warnings import doubts
+from shared.config.config_warnings import config_warnings
 from shared.config.presets import PRESETS
 from shared.config.settings import Config
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_no_preset_is_doubted(preset: Any) -> None:
-    assert doubts(PRESETS[preset]) == []
+    assert config_warnings(PRESETS[preset]) == []
 
 
 @pytest.mark.parametrize(
@@ -30,15 +30,15 @@ def test_no_preset_is_doubted(preset: Any) -> None:
             "The run will play 4_999_968 steps, not --total-steps 1_000_000: it ends where a state is kept, every "
             "4_999_968 steps.",
         ),
-        ({"priority_exponent": 0.7}, "--priority-exponent 0.7 has no effect without --prioritised."),
-        ({"importance_start": 0.5}, "--importance-start 0.5 has no effect without --prioritised."),
+        ({"priority_exponent": 0.7}, "--priority-exponent 0.7 has no effect without --prioritized."),
+        ({"importance_start": 0.5}, "--importance-start 0.5 has no effect without --prioritized."),
         (
-            {"prioritised": True, "importance_steps": 50_000_000, "total_steps": 1_000_000},
+            {"prioritized": True, "importance_steps": 50_000_000, "total_steps": 1_000_000},
             "The exponent of importance weights will only come from 0.4 to 0.41 in 1_000_000 steps; --importance-steps "
             "1_000_000 would bring it to 1.",
         ),
         (
-            {"prioritised": True, "total_steps": 30_000_000},
+            {"prioritized": True, "total_steps": 30_000_000},
             "The exponent of importance weights will only come from 0.4 to 0.76 in 30_000_000 steps; "
             "--importance-steps 30_000_000 would bring it to 1.",
         ),
@@ -69,19 +69,19 @@ def test_no_preset_is_doubted(preset: Any) -> None:
     ],
 )
 def test_what_looks_like_a_mistake_is_said(settings: dict[str, Any], says: str) -> None:
-    assert doubts(Config().with_settings(**settings)) == [says]
+    assert config_warnings(Config().with_settings(**settings)) == [says]
 
 
 def test_what_a_preset_says_is_not_held_against_the_user() -> None:
-    assert doubts(PRESETS["btr"].with_settings(prioritised=False)) == []
+    assert config_warnings(PRESETS["btr"].with_settings(prioritized=False)) == []
 
 
 def test_a_support_that_was_said_is_meant_for_the_rewards() -> None:
-    assert doubts(Config().with_settings(method="c51", clip_rewards=False, v_min=-100.0, v_max=100.0)) == []
+    assert config_warnings(Config().with_settings(method="c51", clip_rewards=False, v_min=-100.0, v_max=100.0)) == []
 
 
 def test_a_doubt_is_a_warning_and_refuses_nothing() -> None:
     answers = checks.settings(["Odd.", "Odder."])
-    assert [(answer.colour, answer.sentence) for answer in answers] == [("yellow", "Odd."), ("yellow", "Odder.")]
+    assert [(answer.color, answer.sentence) for answer in answers] == [("yellow", "Odd."), ("yellow", "Odder.")]
     checks.refuse(answers)
-    assert [answer.colour for answer in checks.settings([])] == ["green"]
+    assert [answer.color for answer in checks.settings([])] == ["green"]

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from shared.config.run_schedule import Sizes, sizes_of
+from shared.config.run_schedule import RunSchedule, make_run_schedule
 from shared.config.settings import STACK, Config
 
 
-def sizes(**settings: Any) -> Sizes:
-    return sizes_of(Config().with_settings(**settings))
+def run_schedule(**settings: Any) -> RunSchedule:
+    return make_run_schedule(Config().with_settings(**settings))
 
 
 def test_nature_on_96_envs() -> None:
-    nature = sizes()
+    nature = run_schedule()
     assert (nature.lanes, nature.round_ticks, nature.round_steps) == (48, 104, 9_984)
     assert nature.window_ticks == 10_400  # rounded down to whole rounds: at most replay_size steps
     assert nature.first_learning_round == 6  # rounded up
@@ -34,7 +34,7 @@ def test_nature_on_96_envs() -> None:
 )
 def test_the_step_at_which_learning_begins(settings: dict[str, Any], begins: int) -> None:
     """Updates of a round are done while it is played, on the rounds before it; with `alternate` after it, on it too."""
-    planned = sizes(**settings)
+    planned = run_schedule(**settings)
     first = planned.first_learning_round
     assert planned.updates_in(first - 1) == 0 < planned.updates_in(first)
     assert planned.learning_begins == begins
@@ -45,7 +45,9 @@ def test_the_step_at_which_learning_begins(settings: dict[str, Any], begins: int
 
 @pytest.mark.parametrize("settings", [{}, {"envs": 6, "lane_envs": 3, "train_every": 7}, {"learning_starts": 0}])
 def test_updates_keep_the_ratio(settings: dict[str, Any]) -> None:
-    planned = sizes(**({"envs": 10, "round_steps": 100, "learning_starts": 350, "total_steps": 5_000} | settings))
+    planned = run_schedule(
+        **({"envs": 10, "round_steps": 100, "learning_starts": 350, "total_steps": 5_000} | settings)
+    )
     done = 0
     for round_ in range(planned.rounds):
         assert planned.updates_before(round_) == done
@@ -57,7 +59,7 @@ def test_updates_keep_the_ratio(settings: dict[str, Any]) -> None:
 
 
 def test_alternate_is_nature_to_the_letter_with_one_env() -> None:
-    alternate = sizes(schedule="alternate", envs=1, lane_envs=1, snapshot_every_steps=400)
+    alternate = run_schedule(schedule="alternate", envs=1, lane_envs=1, snapshot_every_steps=400)
     assert alternate.round_steps == 4
     assert alternate.updates_in(alternate.first_learning_round) == 1
     changes = [round_ for round_ in range(10_000) if alternate.target_changes_after(round_)]
@@ -67,7 +69,7 @@ def test_alternate_is_nature_to_the_letter_with_one_env() -> None:
 
 
 def test_alternate_with_more_envs_plays_a_tick_of_all() -> None:
-    alternate = sizes(schedule="alternate", envs=16, train_every=4)
+    alternate = run_schedule(schedule="alternate", envs=16, train_every=4)
     assert (alternate.round_ticks, alternate.round_steps) == (1, 16)
     assert alternate.updates_in(alternate.first_learning_round) == 4
 
@@ -75,7 +77,7 @@ def test_alternate_with_more_envs_plays_a_tick_of_all() -> None:
 @pytest.mark.parametrize("schedule", ["concurrent", "alternate", "free"])
 def test_writers_never_meet_readers(schedule: str) -> None:
     """No slot that anybody may write lies in the window, its stack history, or what a restart reads again."""
-    planned = sizes(schedule=schedule, envs=8, round_steps=80, snapshot_every_steps=80, replay_size=800)
+    planned = run_schedule(schedule=schedule, envs=8, round_steps=80, snapshot_every_steps=80, replay_size=800)
     n, spans = planned.round_ticks, planned.snapshot_rounds
     committed = 40 * spans
     ahead = {"concurrent": 1, "free": 2, "alternate": 1}[schedule]
@@ -87,7 +89,7 @@ def test_writers_never_meet_readers(schedule: str) -> None:
 
 def test_epsilon_goes_down_after_learning_starts() -> None:
     config = Config().with_settings(envs=10, learning_starts=1_000, epsilon_steps=1_000)
-    planned, explore = sizes_of(config), config.explore
+    planned, explore = make_run_schedule(config), config.explore
     values = [planned.epsilon(tick, explore) for tick in (0, 100, 150, 200, 10_000)]
     assert values == pytest.approx([1.0, 1.0, 0.55, 0.1, 0.1])
 
@@ -95,16 +97,16 @@ def test_epsilon_goes_down_after_learning_starts() -> None:
 def test_the_ladder_of_epsilons_is_that_of_ape_x() -> None:
     """Horgan et al. 2018, section 4.1: env i of N explores with epsilon^(1 + 7 i / (N - 1))."""
     config = Config().with_settings(envs=8, epsilon_ladder=7.0)
-    powers = [sizes_of(config).ladder(env, config.explore) for env in range(8)]
+    powers = [make_run_schedule(config).ladder(env, config.explore) for env in range(8)]
     assert [0.4**power for power in powers] == pytest.approx([0.4 ** (1 + i) for i in range(8)])
     alone = Config().with_settings(envs=1, lane_envs=1, epsilon_ladder=7.0)
-    assert sizes_of(alone).ladder(0, alone.explore) == 1.0
+    assert make_run_schedule(alone).ladder(0, alone.explore) == 1.0
 
 
 @pytest.mark.parametrize("schedule", ["concurrent", "free", "alternate"])
 def test_what_a_boundary_needs_is_held_while_lanes_play_on(schedule: str) -> None:
     """The window of the newest snapshot, and before it the frames of its first stacks; the next tick's are written."""
-    planned = sizes(
+    planned = run_schedule(
         envs=4,
         lane_envs=2,
         round_steps=40,
@@ -115,8 +117,14 @@ def test_what_a_boundary_needs_is_held_while_lanes_play_on(schedule: str) -> Non
         snapshot_every_steps=40,
     )
     committed = 8 * planned.snapshot_rounds
-    newest = (committed + planned.ahead) * planned.round_ticks  # the frame with which the round after it opens
-    assert planned.held_from(committed) == newest + 1 - planned.capacity
-    assert planned.held_from(committed) <= committed * planned.round_ticks - planned.window_ticks - (STACK - 1)
+    newest = (
+        committed + planned.max_rounds_ahead
+    ) * planned.round_ticks  # the frame with which the round after it opens
+    assert planned.oldest_readable_tick(committed) == newest + 1 - planned.capacity
+    assert planned.oldest_readable_tick(committed) <= committed * planned.round_ticks - planned.window_ticks - (
+        STACK - 1
+    )
     later = committed + planned.snapshot_rounds
-    assert planned.held_from(later) <= committed * planned.round_ticks, "what is to be written down next is still there"
+    assert planned.oldest_readable_tick(later) <= committed * planned.round_ticks, (
+        "what is to be written down next is still there"
+    )

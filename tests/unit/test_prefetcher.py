@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from learner.engine import prefetcher
-from learner.engine.prefetcher import Ahead, Graphs
-from learner.engine.side_stream import Aside
+from learner.engine.prefetcher import Graphs, Prefetcher
+from learner.engine.side_stream import SideStream
 from shared.machine.cores import NICENESS
 
 CUDA = torch.device("cuda:0")
@@ -112,7 +112,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> _Cuda:
 
 
 def test_on_a_gpu_order_is_kept_by_events_and_nobody_waits(cuda: _Cuda) -> None:
-    work = Ahead(CUDA)
+    work = Prefetcher(CUDA)
     for number in range(2):
         work.begin(lambda number=number: cuda._note(f"work {number} in {cuda.current_stream().name}"))
         assert work.begun
@@ -131,7 +131,7 @@ def test_on_a_gpu_order_is_kept_by_events_and_nobody_waits(cuda: _Cuda) -> None:
 
 
 def test_what_fails_ahead_is_raised_where_it_is_needed() -> None:
-    work = Ahead(torch.device("cpu"))
+    work = Prefetcher(torch.device("cpu"))
     work.begin(lambda: (_ for _ in ()).throw(ValueError("there is nothing")))
     with pytest.raises(ValueError, match="there is nothing"):
         work.settle()
@@ -140,7 +140,7 @@ def test_what_fails_ahead_is_raised_where_it_is_needed() -> None:
 
 def test_ahead_of_a_cpu_there_is_a_thread_with_as_many_threads_and_no_gradients() -> None:
     seen: list[tuple[bool, bool, int]] = []
-    work = Ahead(torch.device("cpu"))
+    work = Prefetcher(torch.device("cpu"))
 
     def look() -> None:
         here = threading.current_thread() is threading.main_thread()
@@ -155,7 +155,7 @@ def test_ahead_of_a_cpu_there_is_a_thread_with_as_many_threads_and_no_gradients(
 def test_on_a_cpu_what_is_done_ahead_gives_way(device: str, cuda: _Cuda) -> None:
     """Beside a GPU it does not: there it would have to wait for the actors, and the GPU for it."""
     here, there = os.getpriority(os.PRIO_PROCESS, 0), []
-    work = Ahead(torch.device(device))
+    work = Prefetcher(torch.device(device))
     work.begin(lambda: there.append(os.getpriority(os.PRIO_PROCESS, 0)))
     work.settle()
     assert there == [min(here + NICENESS, 19) if device == "cpu" else here]
@@ -197,7 +197,7 @@ def test_jobs_aside_wait_for_what_they_read_which_is_kept_until_they_are_waited_
     class Read:
         """A tensor that a job reads."""
 
-    aside = Aside(stream=cuda.Stream(CUDA))
+    aside = SideStream(stream=cuda.Stream(CUDA))
     read = Read()
     kept = weakref.ref(read)
     aside.do(partial(lambda read: cuda._note(f"job in {cuda.current_stream().name}"), read))
