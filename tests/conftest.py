@@ -1,4 +1,4 @@
-"""What tests of every folder use."""
+"""Fixtures for the tests of every folder."""
 
 from __future__ import annotations
 

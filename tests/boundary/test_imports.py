@@ -17,7 +17,7 @@ TOP = ("actors", "learner", "shared", "ringside")
 EXAMPLES = "examples"
 
 SHARED_MAY = {"numpy", "safetensors", "zstandard", "setproctitle"}
-"""What shared/ may load beside the standard library; setproctitle names a process and brings nothing along."""
+"""Packages that shared/ may load beside the standard library; setproctitle names a process and imports nothing."""
 
 _WORDS = {"shared.errors", "shared.text"}
 _FACTS = _WORDS | {"shared.machine", "shared.files"}
@@ -52,7 +52,7 @@ MAY_IMPORT = {
     "launch": _ALL_SHARED | {"ringside.tasks"},
     EXAMPLES: {"ringside"},
 }
-"""What each folder, or file beside them, may import of ours, itself always; the law of the deepest folder holds."""
+"""Our modules that each folder, or file beside them, may import; always itself. The law of the deepest folder holds."""
 
 NEVER = {
     "actors": {"torch"},
@@ -102,7 +102,7 @@ def imports_of(source: str, modules: set[str]) -> Iterator[tuple[int, str]]:
 
 
 def offences(module: str, source: str, modules: set[str]) -> list[str]:
-    """What a module imports although it must not."""
+    """Imports of a module that its law forbids."""
     room = room_of(module)
     found = []
     for line, name in imports_of(source, modules):

@@ -43,7 +43,7 @@ def test_a_good_machine(launched: Launch, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_the_small_run_has_the_network_of_the_plan(preset: PresetName) -> None:
-    """Whose weights it begins with."""
+    """Source of the initial weights."""
     words = ["--preset", preset, "--device", "cpu", "--replay-size", "100_000", "--learning-starts", "10_000"]
     plan = ringside.plan(configuration([*words, "--value-rescaling"] if preset == "nature" else words))
     small = ringside.plan(configuration(selftest._words(plan)[1:]))

@@ -1,4 +1,4 @@
-"""What docs/extending.md shows works: its blocks are added to a copy of the program, which trains with them."""
+"""The examples of docs/extending.md: their code is added to a copy of the program, which trains with it."""
 
 from __future__ import annotations
 

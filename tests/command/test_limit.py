@@ -1,4 +1,4 @@
-"""What limits a run is said by its files: checked on real runs with one role made slow, by a factor of ten or more."""
+"""The bottleneck that a run reports: real runs in which one role is ten times slower or more."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SLOWED = {
     | {"eval_every_steps": "100", "eval_episodes": "400"},
 }
 PROGRAMS = {"scribe": ("-m", "tests.support.slow_scribe")}
-"""What launches a run whose role an environment cannot slow down."""
+"""Program that launches a run with a slow role that is not an environment."""
 GROUPS = ("learner", "inference", "actors")
 
 pytestmark = pytest.mark.skipif(usable_cores() < 2, reason="on one core all roles wait for it, whoever is slow")

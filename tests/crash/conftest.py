@@ -1,4 +1,4 @@
-"""What the tests of deaths and faults share: undisturbed runs to compare with, and the tally of the storms."""
+"""Fixtures of the crash tests: undisturbed runs to compare with, and the tally of the storms."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ a call depends on the machine's speed, and more than in the life before would be
 
 
 def faults() -> dict[str, RuntimeError]:
-    """What PyTorch raises, by name."""
+    """Errors that PyTorch raises, by name."""
     import torch
 
     return {

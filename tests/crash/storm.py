@@ -28,12 +28,12 @@ FLAGS = {
 """Every role there is, the evaluator too."""
 EARLY_SECONDS = 1.0
 SOON_SECONDS, LONGEST_SECONDS = 120.0, 900.0
-"""How long a role may take to be at work again, and a run to end, before a test gives up, on a machine under load."""
+"""Seconds in which a role works again and a run ends, or the test gives up; for a machine under load."""
 
 
 @dataclass
 class Tally:
-    """What a storm did, and what it cost."""
+    """Kills of one storm, and their cost."""
 
     name: str
     kills: int = 0
@@ -56,12 +56,12 @@ class Tally:
 
 
 TALLIES: list[Tally] = []
-"""Of the storms that were survived with the same weights; printed at the end of the tests (conftest.py)."""
+"""Tallies of the storms that ended with the same weights; printed at the end of the tests (conftest.py)."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a run came to, wherever and however it ran."""
+    """Results of a run, independent of where it ran."""
 
     weights_sha256: str
     episodes: int
@@ -69,7 +69,7 @@ class Result:
 
 
 Undisturbed = Callable[[str], tuple[Result, float]]
-"""What a run of so many steps comes to when nobody disturbs it, and the seconds that takes (conftest.py)."""
+"""Results and seconds of an undisturbed run of so many steps (conftest.py)."""
 
 
 def result_of(run_dir: Path) -> Result:
@@ -99,7 +99,7 @@ class Storm:
         self._waiting: dict[int, tuple[int, float]] = {}
 
     def rages(self) -> bool:
-        """Whether the run has not come to its last commit."""
+        """True until the last commit of the run."""
         self.look()
         return self.process.poll() is None and not self.board.finished
 
@@ -193,7 +193,7 @@ class Storm:
         self.until(lambda: time.monotonic() >= end, seconds + SOON_SECONDS)
 
     def all_at_work(self) -> bool:
-        """Whether nobody is starting, and all that were killed were replaced."""
+        """True if no process is starting and every killed process was replaced."""
         phases = self.board.phase.copy()
         if not self.memory.plan.evaluation_episodes:
             phases[Role.EVALUATOR] = Phase.WORKING  # there is none

@@ -141,20 +141,20 @@ def test_in_the_first_second_of_a_life(undisturbed: Undisturbed, tmp_path: Path,
 
 
 def _at_the_end_of_a_round(storm: Storm) -> bool:
-    """Whether all ticks and all updates of the present round are done, and the commit must come."""
+    """True if all ticks and updates of the present round are done and the commit is due."""
     run_schedule, round_ = storm.memory.run_schedule, storm.board.committed
     ticks = storm.board.lane_done.min() >= (round_ + 1) * run_schedule.round_ticks - 1
     return bool(round_ >= 0 and ticks and storm.board.updates[0] >= run_schedule.updates_before(round_ + 1))
 
 
 def _within_a_snapshot(storm: Storm) -> bool:
-    """Whether a lane has done the ticks of a round and its snapshot of the next boundary is not whole."""
+    """True if a lane has done the ticks of a round and its snapshot of the next boundary is not whole."""
     ended = storm.board.lane_done // storm.memory.run_schedule.round_ticks
     return bool((ended > storm.board.lane_finished).any())
 
 
 def _within_a_checkpoint(storm: Storm) -> bool:
-    """Whether a file of a checkpoint is half-written."""
+    """True if a file of a checkpoint is half-written."""
     return any((storm.run_dir / "checkpoints").glob(".*"))
 
 

@@ -20,7 +20,7 @@ from tests.support.waiting import until
 STEPS, ROUNDS = "4_800", 10
 """Some seconds even of a quiet machine, so that the run is not over before the terminal is."""
 SECONDS = 100.0
-"""How long anything may take here before a test gives up, on a machine under load."""
+"""Seconds after which a test gives up, for a machine under load."""
 
 
 def start_in_terminal(run_dir: Path) -> tuple[int, int]:
@@ -39,7 +39,7 @@ def start_in_terminal(run_dir: Path) -> tuple[int, int]:
 
 
 def _lives(process: psutil.Process) -> bool:
-    """Whether a process is there; what nobody has reaped yet is not."""
+    """True if a process exists and is no zombie."""
     with suppress(psutil.NoSuchProcess):
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     return False

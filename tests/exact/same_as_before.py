@@ -34,7 +34,7 @@ REFERENCE = "dfed092"
 
 LONGEST_SECONDS = 300.0
 _PREFIX = struct.Struct("<8sIII")
-"""Of a segment: magic, format, length of the header, its checksum."""
+"""Prefix of a segment: magic, format, length of the header, its checksum."""
 
 FLAGS = {
     "--game": "breakout",

@@ -18,7 +18,7 @@ from tests.fuzz.workspace import Workspace, signature
 from tests.support.runs import ROOT
 
 SECONDS = 200.0
-"""How long one command may take; far more than any does, for a machine under load."""
+"""Seconds that one command may take; generous, for a machine under load."""
 _SERVED = re.compile(r"http://127\.0\.0\.1:\d+/\S+/")
 
 
@@ -138,7 +138,7 @@ def _run(command: Command, workspace: Workspace) -> tuple[int, str, str]:
 
 
 def _flaw_of(code: int, printed: str, said: str) -> str | None:
-    """Why an end is neither a success nor a refusal in a sentence; None: it is one of them."""
+    """Reason why an end is neither success nor a refusal in one sentence; None if it is one of them."""
     lines = (printed + said).splitlines()
     if code == -signal.SIGKILL:
         return "no end"

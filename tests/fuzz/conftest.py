@@ -12,7 +12,7 @@ from tests.fuzz.readers import ENV
 from tests.support.runs import finish, start
 
 SECONDS = 300.0
-"""How long a small run may take here before a test gives up, on a machine under load."""
+"""Seconds after which a small run counts as hung, for a machine under load."""
 FLAGS = {
     "total_steps": "2_400",
     "replay_size": "960",

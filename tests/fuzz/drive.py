@@ -19,12 +19,12 @@ from tests.support.runs import ROOT
 
 WORKERS = 2
 LONGEST_SECONDS = 1_500.0
-"""How long one worker may take for all of its cases; it ends each by itself, much earlier."""
+"""Seconds that one worker may take for all its cases; it ends each case much earlier."""
 
 
 @dataclass
 class Tally:
-    """How the cases of one target ended."""
+    """Ends of the cases of one target."""
 
     name: str
     kinds: Counter[str] = field(default_factory=Counter)
@@ -32,11 +32,11 @@ class Tally:
     faults: list[str] = field(default_factory=list)
     """A line for each cause, with the first case that has it."""
     seconds: float = 0.0
-    """Of all cases, in their workers."""
+    """Seconds of all cases, in their workers."""
 
     @property
     def cases(self) -> int:
-        """How many were tried."""
+        """Number of cases tried."""
         return self.kinds.total()
 
     def __str__(self) -> str:
@@ -53,7 +53,7 @@ class Tally:
 
 
 TALLIES: list[Tally] = []
-"""Of all targets that were tried; printed at the end of the tests (conftest.py)."""
+"""Tallies of all targets that were tried; printed at the end of the tests (conftest.py)."""
 
 
 def tried(target: Target, runs: Path, scratch: Path) -> Tally:

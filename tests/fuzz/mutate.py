@@ -32,7 +32,7 @@ from tests.fuzz.odd import NAMES, odd_json
 from tests.fuzz.workspace import remove
 
 SPARSE_BYTES = 20 << 30
-"""Of a file that takes no room and may not be read."""
+"""Size of a sparse file that must not be read."""
 MOST_SEALED = 64 << 20
 """Bytes of a piece whose checksum a forger here computes."""
 _SEGMENT_PREFIX = struct.Struct("<8sIII")
@@ -271,7 +271,7 @@ def _put_another(case: Case, path: Path, was_directory: bool) -> None:
 
 
 def _put_other_run(case: Case, path: Path, was_directory: bool) -> None:
-    """What has that name in another run."""
+    """The file of the same name in another run."""
     source = case.other / path.relative_to(case.run)
     if source.exists():
         _copy(source, path)

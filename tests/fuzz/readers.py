@@ -33,9 +33,9 @@ from shared.process.live import Live, withdraw
 from tests.fuzz.workspace import Workspace
 
 ENV = "tests.support.pixel_game:factory"
-"""Of the run `catch`, as its user names it."""
+"""The env of the run `catch`, as its user names it."""
 MORE_STEPS = 4_800
-"""What a run is told to play when it goes on: more than the whole ones have."""
+"""Total steps of a continued run: more than the finished runs have."""
 MOST_MEMORY = 256 << 20
 """Bytes of a run's memory that a case makes; a forger may ask for more, which is refused elsewhere."""
 
@@ -50,7 +50,7 @@ class Target:
     places: Mapping[str, int]
     """Patterns of files that are mutated, with weights."""
     errors: tuple[type[Exception], ...]
-    """What it may raise, with a sentence."""
+    """Errors that it may raise, with a sentence."""
     cases: int
     runs: Mapping[str, int] = field(default_factory=lambda: {"breakout": 4, "catch": 1})
     """Whole runs that are mutated, with weights."""
@@ -110,7 +110,7 @@ def read_agent(workspace: Workspace, whole: str) -> list[str]:
 
 
 def read_to_evaluate(workspace: Workspace, whole: str) -> list[str]:
-    """What `ringside.evaluate` does before it plays."""
+    """The checks of `ringside.evaluate` before it plays."""
     weights = agent.weights_at(workspace.run, _env(whole))
     agent.require_actions(weights, agent.play_of(weights))
     return _of_weights(weights)
@@ -277,7 +277,7 @@ def watch(workspace: Workspace, whole: str) -> list[str]:
 
 
 def read_suite(workspace: Workspace, whole: str) -> list[str]:
-    """What a suite looks at before it goes on."""
+    """The checks of a suite before it continues."""
     from ringside.tasks.suite import jobs_of, weights_of
 
     options = _suite_options(workspace)

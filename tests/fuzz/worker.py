@@ -38,7 +38,7 @@ WALL_SECONDS = 20.0
 MEMORY_BYTES = 2 << 30
 """Address space that cases may take beside what is loaded."""
 MOST_CHARACTERS = 2_000
-"""Of a sentence."""
+"""Longest sentence, in characters."""
 ROOT = str(Path(__file__).resolve().parents[2])
 
 
@@ -48,7 +48,7 @@ class OutOfTime(BaseException):
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a case ended: `same`, `refused`, or a `fault`."""
+    """End of a case: `same`, `refused`, or a `fault`."""
 
     kind: str
     words: str
@@ -77,7 +77,7 @@ def limited(seconds: float) -> Iterator[None]:
 
 
 def flaw_of(sentence: str) -> str | None:
-    """Why a sentence is none for a user; None: it is one."""
+    """Reason why a sentence is not fit for a user; None if it is."""
     if "Traceback" in sentence:
         return "a traceback"
     if len(sentence) > MOST_CHARACTERS:
@@ -89,7 +89,7 @@ def flaw_of(sentence: str) -> str | None:
 
 
 def place_of(error: BaseException) -> str:
-    """Where in Ringside's own code an error came from: the innermost line that is ours."""
+    """Innermost line of Ringside's own code in an error's traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if frame.filename.startswith(ROOT) and "/tests/" not in frame.filename]
     if not ours:

@@ -84,12 +84,12 @@ class Workspace:
 
     @property
     def work(self) -> Path:
-        """Where a reader may write."""
+        """Directory that a reader may write to."""
         return self.case / "work"
 
     @property
     def outside(self) -> Path:
-        """What no case may touch."""
+        """Directory that no case may touch."""
         return self.root / "outside"
 
     @property
@@ -104,7 +104,7 @@ class Workspace:
 
     @property
     def temporary(self) -> Path:
-        """Where temporary files go."""
+        """Directory of temporary files."""
         return self.root / "tmp"
 
     def make(self, run: Path) -> None:

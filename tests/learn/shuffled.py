@@ -26,5 +26,5 @@ class Shuffled(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def factory() -> gymnasium.Env[Any, Any]:
-    """What `--env tests.learn.shuffled:factory` calls."""
+    """The factory of `--env tests.learn.shuffled:factory`."""
     return Shuffled(pixel_game.factory())

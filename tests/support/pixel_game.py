@@ -60,5 +60,5 @@ class Catch(gymnasium.Env[NDArray[np.uint8], np.int64]):
 
 
 def factory() -> Catch:
-    """What `--env tests.support.pixel_game:factory` calls."""
+    """The factory of `--env tests.support.pixel_game:factory`."""
     return Catch()

@@ -20,7 +20,7 @@ ACTIONS = 4
 
 
 class Transition(NamedTuple):
-    """What a learner must see of one tick."""
+    """Expected view of a learner on one tick."""
 
     state: NDArray[np.uint8]
     next_state: NDArray[np.uint8]
@@ -28,7 +28,7 @@ class Transition(NamedTuple):
     reward: float
     """Discounted sum of the steps' clipped rewards."""
     ends: bool
-    """Whether no value follows the rewards."""
+    """True if no value follows the rewards."""
     length: int
     """Steps in the sum."""
 

@@ -166,7 +166,7 @@ def spawning(process: psutil.Process) -> bool:
 
 
 def gone(process: subprocess.Popen[str], seconds: float = 2.0) -> bool:
-    """Whether no process of the run's session is left after a moment."""
+    """True if no process of the run's session is left after a moment."""
     members = []
     for candidate in psutil.process_iter():
         try:

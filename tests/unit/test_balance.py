@@ -1,4 +1,4 @@
-"""Who should play how many lanes: against all divisions there are, and in simulated runs with costs that vary."""
+"""Balance of lanes among actors: against all divisions, and in simulated runs with varying costs."""
 
 from __future__ import annotations
 

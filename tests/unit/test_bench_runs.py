@@ -1,4 +1,4 @@
-"""What the benchmarks of runs check, choose and count, without a run."""
+"""Checks, choices and counts of the benchmarks of runs, without a run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIZES = make_run_schedule(CONFIG)
 
 
 def record(round_: int) -> dict[str, Any]:
-    """What the scribe writes of a round of two seconds, in which one episode ends and is reset."""
+    """Records of a round of two seconds, in which one episode ends and is reset."""
     stop = round_ + 1
     return {
         "round": round_,
@@ -76,7 +76,7 @@ def test_numbers_of_actors(cores: int, lanes: int, counts: list[int]) -> None:
 
 
 def _run(steps_per_second: float = 100.0, **summary: Any) -> Throughput:
-    """What a run did, as far as rows are made of it."""
+    """Figures of a run that the rows use."""
     return Throughput("", steps_per_second, 25.0, 8.0, 1_000, 10.0, 1, 0.0, 1.0, {}, GpuUse(0.5, 11e9), summary)
 
 

@@ -1,4 +1,4 @@
-"""What control groups say, read from trees of files that look like other machines."""
+"""Control groups, read from trees of files that imitate other machines."""
 
 from __future__ import annotations
 

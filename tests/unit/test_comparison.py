@@ -1,4 +1,4 @@
-"""Which runs are one configuration, which scores may be compared, and what is said about it."""
+"""Grouping of runs by configuration, comparable scores, and the statements about them."""
 
 from __future__ import annotations
 

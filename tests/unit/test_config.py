@@ -171,7 +171,7 @@ PUBLISHED: dict[PresetName, dict[str, Any]] = {
     | LONG
     | ADAM,
 }
-"""What differs from Mnih et al. 2015 by the papers and programs that shared/config/presets.py names."""
+"""Settings in which presets differ from Mnih et al. 2015, by the sources that shared/config/presets.py names."""
 
 
 @pytest.mark.parametrize("preset", PUBLISHED)

@@ -48,7 +48,7 @@ class Loop:
         return connection
 
     def answers(self, connection: socket.socket, sent: bytes = b"") -> bool:
-        """Whether a whole answer comes, to what is sent now or was before."""
+        """True if a complete answer comes to the requests sent so far."""
         connection.sendall(sent)
         received = bytearray()
 
@@ -64,7 +64,7 @@ class Loop:
         return received.startswith(b"HTTP/1.1 200")
 
     def is_closed(self, connection: socket.socket) -> bool:
-        """Whether the server has closed a connection on which it owes nothing."""
+        """True if the server has closed a connection without pending answers."""
         self.turn()
         try:
             return connection.recv(1) == b""
@@ -74,7 +74,7 @@ class Loop:
             return True
 
     def later(self, seconds: float) -> None:
-        """What the server does once so much time has passed."""
+        """Let the server act as after so many seconds."""
         self.turn()
         self.server.maintenance(time.time() + seconds)
         self.turn()

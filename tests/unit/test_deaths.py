@@ -1,4 +1,4 @@
-"""How many deaths in a row end a run, by whose fault they were."""
+"""The number of deaths in a row that ends a run, by cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process prepares before it computes."""
+"""Preparations of a process before it computes."""
 
 from __future__ import annotations
 

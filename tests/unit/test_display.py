@@ -253,7 +253,7 @@ def test_a_reader_that_goes_away_does_not_end_the_run() -> None:
 
 
 def _readable(descriptor: int, seconds: float) -> bool:
-    """Whether there is something to read, or the end; `select` knows no descriptor above 1023."""
+    """True if there is output or the end of it; `select` knows no descriptor above 1023."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(seconds * 1000))

@@ -81,7 +81,7 @@ def _values(algorithm: Algorithm, outputs: Tensor) -> list[float]:
 def _target(
     algorithm: Algorithm, transition: Transition, q: list[float], q_next: list[float], outputs: Tensor
 ) -> list[float]:
-    """What the outputs of the action that was taken move to.
+    """Targets of the outputs of the action that was taken.
 
     Args:
         q: of the target network, in the state that was acted in.
@@ -105,7 +105,7 @@ def _target(
 
 
 def _loss(algorithm: Algorithm, chosen: Tensor, fractions: Tensor | None, target: list[float]) -> Tensor:
-    """Of the outputs [atoms] of the action that was taken."""
+    """Loss of the outputs [atoms] of the action that was taken."""
     if algorithm.method == "c51":  # Bellemare et al. 2017, algorithm 1
         log_p = chosen.log_softmax(0)
         return -torch.stack([m * log_p[i] for i, m in enumerate(target)]).sum()
@@ -154,7 +154,7 @@ TRAITS = {
 
 
 def _traits(played: PlayedRing, tick: int, env: int, length: int) -> list[str]:
-    """How a transition that was drawn just now ends, and what lies about it, in words of `TRAITS`."""
+    """Traits (`TRAITS`) of a drawn transition: its end and its neighborhood."""
     run_schedule, ring, wrap = played.run_schedule, played.ring, played.run_schedule.capacity
     last, end = tick + length - 1, tick + length
     oldest = max(0, played.ticks - run_schedule.window_ticks)

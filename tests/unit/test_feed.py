@@ -1,4 +1,4 @@
-"""Where the replay's frames lie: chosen by what is free on the device."""
+"""Placement of the replay's frames by the free memory of the device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is captured into graphs works on the GPU alone: no other device's tensors, nothing the GPU would be waited for.
+"""Work captured into graphs stays on the GPU: no other device's tensors, nothing that waits for the GPU.
 
 PyTorch's `meta` device stands for the GPU: operations have shapes, kinds and a device there, but no numbers.
 """

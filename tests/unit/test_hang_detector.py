@@ -1,4 +1,4 @@
-"""Who hangs and who does not: every kind of silence, late looks, the pace of a role, and what the kernel tells."""
+"""The hang detector: every kind of silence, late polls, the pace of a role, and states from the kernel."""
 
 from __future__ import annotations
 

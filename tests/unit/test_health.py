@@ -1,4 +1,4 @@
-"""When the network is said to have died, and when returns to leave the support."""
+"""Warnings of a dead network, and of returns outside the support."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many kernels an update starts on a GPU: each costs it two or three microseconds, whatever little it does."""
+"""Kernels that an update starts on a GPU: each costs two or three microseconds, however little it computes."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ VIEWS = {
 }
 """Operations that start nothing."""
 KERNELS = {"convolution": 2}
-"""What starts more than one: cuDNN's convolution leaves the bias to PyTorch. Libraries may start one more each to put
-data into another order, or to add up what several blocks found."""
+"""Operations that start more than one: cuDNN's convolution leaves the bias to PyTorch. A library may start one more each
+to reorder data or to add the results of several blocks."""
 
 
 class Count(TorchDispatchMode):

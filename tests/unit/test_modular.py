@@ -56,7 +56,7 @@ class Noisy(nn.Module):
         self.bias_sigma = nn.Parameter(torch.zeros(outputs))
 
     def forward(self, x: Tensor, noise: Tensor) -> Tensor:
-        """Of one observation; noise float64[inputs + outputs]."""
+        """Values of one observation; noise float64[inputs + outputs]."""
         e_in, e_out = (torch.sign(e) * torch.sqrt(torch.abs(e)) for e in noise.split(self.weight.shape[::-1]))
         weight = self.weight + self.weight_sigma * torch.outer(e_out, e_in)
         return F.linear(x, weight, self.bias + self.bias_sigma * e_out)
@@ -191,7 +191,7 @@ def _parameters(network: Network, seed: int = 1) -> np.ndarray:
 
 
 def _stacks(n: int = BATCH, seed: int = 0, patch: int = 7) -> np.ndarray:
-    """Of patches; white noise looks all alike to a network in bfloat16."""
+    """Stacks of patches; in bfloat16 a network cannot tell screens of white noise apart."""
     small = np.random.default_rng(seed).integers(0, 256, (n, STACK, 84 // patch, 84 // patch), dtype=np.uint8)
     return small.repeat(patch, axis=2).repeat(patch, axis=3)
 
@@ -404,7 +404,7 @@ def test_the_vector_of_power_iteration_moves_only_when_a_pass_is_over() -> None:
 
 
 def test_features_wait_for_the_rest_to_settle() -> None:
-    """What comes behind the convolutions is read only after `settle`, which writes it here."""
+    """Layers behind the convolutions are read only after `settle`, which writes them here."""
     network = NETWORKS["everything"]
     flat = _parameters(network)
     late, ready = _model(network, "fp32", flat), _model(network, "fp32", flat)

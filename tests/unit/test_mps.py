@@ -230,7 +230,7 @@ class _Gpu:
 
 
 def _restarted(asked: str, dead: Role, deaths: int, *, there: bool) -> tuple[list[int], bool]:
-    """Which processes a supervisor starts again after a death, and whether MPS is still there."""
+    """Restarts by a supervisor after a death, with and without MPS."""
     config = small_config().with_settings(mps=asked, actors=1)
     children = {role: _Child(cast(Any, _Process())) for role in (Role.SCRIBE, Role.LEARNER, Role.INFERENCE)}
     for _ in range(deaths):

@@ -19,7 +19,7 @@ EXTENDS = [Algorithm(), Algorithm(double=True, n_step=3, prioritized=True)]
 
 
 def _memory(played: PlayedRing, config: Config, boundary: int, state: dict[str, np.ndarray]) -> Any:
-    """What of a run's memory is looked at, with one snapshot."""
+    """The parts of a run's memory that the report reads, with one snapshot."""
     return SimpleNamespace(
         plan=SimpleNamespace(config=config, parameters=parameters_of(NETWORK)),
         run_schedule=played.run_schedule,

@@ -1,4 +1,4 @@
-"""What a report says before any figure, and that it states no rule that was not followed."""
+"""Statements of a report before its figures: only rules that the runs followed."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ def test_viewers_who_look_at_different_envs_share_one_budget(run: Pretended) -> 
 
 
 def mapped() -> int:
-    """How often this process maps memory of runs."""
+    """Number of mappings of run memory in this process."""
     return Path("/proc/self/maps").read_text().count("memfd:ringside")
 
 

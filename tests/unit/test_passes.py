@@ -1,4 +1,4 @@
-"""What bounds a learner whose matrix products nobody counted: its passes, which must be whole."""
+"""The bound of a learner without counted matrix products: its passes, which must be complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is shown of the envs, against what was played; and the values that inference leaves beside its replies."""
+"""Pictures of the envs against the played frames; and the values that inference leaves beside its replies."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from shared.files import atomic
 from tests.support.checkpoints import ACTIONS, CONFIG, SIZES, Fields, empty_ring, play_round, save, write_run
 
 CALLS = ("open", "fsync", "rename", "unlink", "link", "mkdir")
-"""Of the module `os`: everything by which shared/ touches the disk, but for writing to an open file."""
+"""Functions of `os` by which shared/ touches the disk, except writes to an open file."""
 BEFORE, AFTER = 4, 5
 """The boundary whose checkpoint is there, and the one that is saved."""
 
@@ -108,7 +108,7 @@ def ring() -> Fields:
 
 
 def write_next(run: Path, ring: Fields) -> None:
-    """What the scribe does at the next checkpoint, from taking stock to cleaning up."""
+    """The next checkpoint of the scribe, from inventory to cleanup."""
     writer = CheckpointWriter(run, CONFIG, SIZES, ACTIONS)
     for index in writer.missing_segments(AFTER):
         writer.add_segment(index, ring)
@@ -177,7 +177,7 @@ def test_refused_at_any_call(start: Path, ring: Fields, tmp_path: Path) -> None:
 
 
 class Platter:
-    """What a directory may hold after a loss of power, told from the calls alone.
+    """Possible contents of a directory after a loss of power, derived from the calls alone.
 
     Content is there only if it was forced to the disk; a name is what it was when the directory was last forced, or
     whatever it became since: names reach the disk in any order.

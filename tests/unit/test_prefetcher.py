@@ -22,7 +22,7 @@ CUDA = torch.device("cuda:0")
 
 
 class _Cuda:
-    """What `torch.cuda` is asked for, written down; the current stream is kept by thread, as there."""
+    """Recorded calls of `torch.cuda`; the current stream is kept by thread, as there."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []

@@ -197,7 +197,7 @@ def test_proportions() -> None:
 
 
 def test_a_batch_is_stratified() -> None:
-    """Of 32 equal places a batch of 32 takes each once; batches are drawn from the same tree."""
+    """A batch of 32 takes each of 32 equal places once; batches are drawn from the same tree."""
     priorities = _make(16, 2)
     priorities.admit(0, np.ones((16, 2), bool))
     places, _ = priorities.sample(draw_uniform(5, 32, 1, 1, 0))

@@ -59,7 +59,7 @@ def _weights(prioritized: Prioritized) -> np.ndarray:
 
 
 def _places(played: PlayedRing, end: int) -> set[int]:
-    """Where what can be sampled from the window that ends at tick `end` must stand."""
+    """Expected leaves of the transitions that the window ending at tick `end` offers."""
     run_schedule = played.run_schedule
     return {tick % run_schedule.priority_ticks * run_schedule.envs + env for tick, env in played.samplable(end)}
 
@@ -224,7 +224,7 @@ def _do(trainer: Trainer, round_: int) -> None:
 
 
 def _watched(trainer: Trainer) -> list[str]:
-    """What is drawn and learnt from now on, in order."""
+    """Draws and updates from here on, in order."""
     prioritized, events = trainer._feed.prioritized, list[str]()
     assert prioritized is not None
     draw, learn = prioritized.draw, prioritized.learn

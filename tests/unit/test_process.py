@@ -1,4 +1,4 @@
-"""How a role's process ends, whatever becomes of its log."""
+"""Ends of a role's process, with and without a working log."""
 
 from __future__ import annotations
 

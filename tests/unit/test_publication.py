@@ -1,4 +1,4 @@
-"""What one process leaves for another: published parameters, mailboxes, snapshots; whole, whenever it is killed."""
+"""Published parameters, mailboxes and snapshots: complete for the reader, whenever the writer is killed."""
 
 from __future__ import annotations
 

@@ -299,7 +299,7 @@ def test_a_configuration_that_does_not_match_its_digest_is_refused(tmp_path: Pat
 
 
 def boundary_of(memory: Memory) -> Fields:
-    """What a boundary's piece holds, of a run that has not begun."""
+    """Contents of a boundary file of a run that has not begun."""
     arrays = {name: np.zeros(shape, dtype) for name, (dtype, shape) in expected(memory).items()}
     arrays["lanes.length"][:] = 3
     arrays["lanes.bytes"] = np.zeros(3 * memory.run_schedule.lanes, np.uint8)
@@ -363,7 +363,7 @@ def swap_piece(run: Path, name: str, other: Path) -> None:
 
 
 def test_a_segment_of_another_run_is_refused(tmp_path: Path) -> None:
-    """Of the same sizes, and the manifest says that it belongs here."""
+    """A file of the same sizes, which the manifest claims."""
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     write_run(ours, 3)
     write_run(theirs, 3, replace(CONFIG, run=replace(CONFIG.run, seed=2)))

@@ -1,4 +1,4 @@
-"""How the learner cuts a round into slices, without a network."""
+"""Slices of a learner's round, without a network."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shared.memory.board import METRIC_SPANS
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What `time.monotonic` says in the learner."""
+    """The learner's `time.monotonic`."""
     now = [0.0]
     monkeypatch.setattr(learner, "time", SimpleNamespace(monotonic=lambda: now[0]))
     return now
@@ -147,7 +147,7 @@ def test_the_next_round_is_drawn_while_the_gpu_has_work_for_some_looks(
 
 
 def may_commit(boundary: int, *, written: int, oldest_readable_tick: int, trouble: int = 0) -> bool:
-    """Whether the learner goes on with a commit at once, in rounds of five ticks."""
+    """True if the learner commits without a wait, in rounds of five ticks."""
     rounds: Any = object.__new__(Rounds)
     rounds._run_schedule = SimpleNamespace(
         snapshot_rounds=1, round_ticks=5, oldest_readable_tick={boundary: oldest_readable_tick}.__getitem__

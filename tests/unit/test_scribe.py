@@ -1,4 +1,4 @@
-"""What the scribe does first, without a run."""
+"""The start of the scribe, without a run."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def program(drawn: Program, monkeypatch: pytest.MonkeyPatch) -> Program:
 
 
 def kinds(told: list[list[str]]) -> list[str]:
-    """What was done to which run."""
+    """Calls, by run."""
     named = []
     for words in told:
         flag = "--load" if words[0] == "eval" else "--resume" if "--resume" in words else "--run-dir"

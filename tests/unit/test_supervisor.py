@@ -1,4 +1,4 @@
-"""What the supervisor does about processes that do not end, without any process."""
+"""The supervisor and processes that do not end, tested without processes."""
 
 from __future__ import annotations
 

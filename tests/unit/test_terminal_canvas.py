@@ -24,7 +24,7 @@ _TOKEN = re.compile(r"\x1b\[([?\d;]*)([A-Za-z])|(.)", re.DOTALL)
 
 
 class Glass:
-    """What a terminal shows: characters, and the colors of those that are half blocks."""
+    """Contents of a terminal: characters, and the colors of half blocks."""
 
     def __init__(self, lines: int, columns: int) -> None:
         self.words = [[" "] * columns for _ in range(lines)]

@@ -38,7 +38,7 @@ def init(**told):
 
 @pytest.fixture
 def sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[list[Any]]]:
-    """What the fake was told so far."""
+    """Calls that the fake has received."""
     (tmp_path / "fake").mkdir()
     (tmp_path / "fake" / "wandb.py").write_text(FAKE)
     log = tmp_path / "told.jsonl"

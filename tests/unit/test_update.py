@@ -287,7 +287,7 @@ COMBINATIONS = {
 
 
 SIZES = ("total_steps", "round_steps", "train_every", "replay_size", "learning_starts")
-"""What of a configuration's learning says how much, not how."""
+"""Settings of learning that are amounts."""
 
 
 def _whole(trainer: Trainer, config: Config, played: PlayedRing) -> State:
