@@ -21,6 +21,7 @@ from ringside.agents.agent import (
     rules_of,
     weights_at,
 )
+from shared.config.method_declaration import method_declaration
 from shared.config.presets import PRESETS
 from shared.config.settings import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE, Config, PresetName
 from shared.config.trust import require_env
@@ -210,7 +211,6 @@ def check(config: Config) -> Plan:
     Raises `ConfigError` with a sentence when it cannot work on this machine.
     """
     from actors.make_env import action_count
-    from learner.methods import method_names
     from ringside.zoo.catalogue import find
     from shared.config import validate
     from shared.config.resolve import resolve
@@ -219,7 +219,7 @@ def check(config: Config) -> Plan:
     if config.run.init_from is not None:
         config = config.with_settings(init_from=find(config.run.init_from, "--init-from"))
     validate.settings(config)
-    validate.method(config.algorithm.method, method_names())
+    method_declaration(config.algorithm.method)
     if config.play.env is None:
         from actors.envs.atari import game_name
 

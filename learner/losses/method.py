@@ -1,4 +1,4 @@
-"""What a method is: what outputs say of the return, and how they learn. Each is a file of `learner/methods`."""
+"""Interface of a method: what outputs say of the return, and how they learn."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from learner.losses.distributional_loss import midpoints
-from learner.methods import method_names
+from shared.config.method_declaration import method_declaration, method_names
 from shared.config.settings import Algorithm
 from shared.errors import ConfigError
 from shared.network_spec import Network
@@ -43,7 +43,7 @@ class LossOutput(NamedTuple):
 
 
 class Method(ABC):
-    """A method for one network. Its file says `METHOD = ...`, the class."""
+    """A method for one network. Its declaration names the class (shared/config/method_declaration.py)."""
 
     samples = 0
     """Fractions at which the return is learnt, the same number for both sides; 0: outputs have no fractions."""
@@ -90,15 +90,15 @@ class Method(ABC):
 
 
 def make_method(network: Network, algorithm: Algorithm, device: torch.device) -> Method:
-    """The method of a network: `learner/methods/NAME.py`, with - as _.
+    """Load the class that a network's method declares, and make it for this network.
 
     Raises:
-        ConfigError: there is no such file, or it cannot do what `extend` asks for.
+        ConfigError: no such method is registered, or it cannot do what `algorithm` asks for.
     """
     if network.method not in method_names():  # a file may name any
-        raise ConfigError(f"There is no method {network.method!r:.40} here: learner/methods lacks it.")
-    module = import_module(f"learner.methods.{network.method.replace('-', '_')}")
-    method: type[Method] = module.METHOD
+        raise ConfigError(f"There is no method {network.method!r:.40} here: register it first (docs/extending.md).")
+    module, _, name = method_declaration(network.method).implementation.partition(":")
+    method: type[Method] = getattr(import_module(module), name)
     for asked, may, flag in (
         (algorithm.munchausen, method.supports_soft_policy, "--munchausen"),
         (algorithm.value_rescaling, method.supports_value_rescaling, "--value-rescaling"),

@@ -43,6 +43,3 @@ class C51(Method):
         loss = cross_entropy(F.log_softmax(chosen, 1), target)
         divergence = loss.detach() + torch.xlogy(target, target).sum(1)
         return loss, divergence.clamp(min=0.0)
-
-
-METHOD = C51

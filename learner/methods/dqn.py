@@ -32,6 +32,3 @@ class Dqn(Method):
         loss, gradient = clipped_error(chosen, target)
         error = (chosen - target).abs() if self.algorithm.prioritized else loss
         return LossOutput(loss, error, (gradient[:, None] * action)[:, :, None])
-
-
-METHOD = Dqn

@@ -20,6 +20,3 @@ class ImplicitQuantiles(Quantiles):
     def __init__(self, network: Network, algorithm: Algorithm, device: torch.device) -> None:
         super().__init__(network, algorithm, device)
         self.samples, self.policy_samples = algorithm.iqn_samples, network.fractions
-
-
-METHOD = ImplicitQuantiles

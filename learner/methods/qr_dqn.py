@@ -35,6 +35,3 @@ class Quantiles(Method):
         if not self.algorithm.prioritized:
             return loss, loss
         return loss, (target[:, None] - chosen.detach()[:, :, None]).abs().sum(1).mean(1)
-
-
-METHOD = Quantiles

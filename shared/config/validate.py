@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib.util
 import math
 import os
-from collections.abc import Iterable
 from dataclasses import fields, replace
 
 from shared.config import combinations
@@ -17,7 +16,7 @@ from shared.config.run_schedule import MOST_PRIORITIES, make_run_schedule
 from shared.config.settings import STACK, Config
 from shared.errors import ConfigError
 from shared.network_spec import MOST_ATOMS, MOST_RETURN, MOST_WIDTH
-from shared.text import PLAIN_NAME, count, flag_of, nearest, shown
+from shared.text import PLAIN_NAME, count, flag_of, shown
 
 MOST_EVAL_FRAMES = 4_000_000
 """Of an episode of an evaluation; an episode has 2^20 ticks for its draws (actors/evaluation.py)."""
@@ -73,13 +72,6 @@ def settings(config: Config) -> None:
         raise ConfigError("--track wandb needs the package wandb, which is not installed: say pip install wandb.")
     if run.resume is not None and not os.path.exists(run.resume):  # which raises for no path
         raise ConfigError(f"--resume {run.resume} does not exist.")
-
-
-def method(name: str, known: Iterable[str]) -> None:
-    """Refuse a method that is none of those `known`."""
-    known = list(known)
-    if name not in known:
-        raise ConfigError(f"--method {name} is not one of {', '.join(known)}{nearest(name, known)}")
 
 
 def resolved(config: Config) -> None:

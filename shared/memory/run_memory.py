@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from shared.config.method_declaration import MethodDeclaration, method_declaration
 from shared.config.run_schedule import RunSchedule, make_run_schedule
 from shared.config.settings import Config
 from shared.memory.arena import Arena
@@ -23,6 +24,12 @@ class Plan:
 
     config: Config
     actions: int
+    method: MethodDeclaration = field(init=False)
+    """The declaration of the configured method; a child process receives it with the plan and needs no registry."""
+
+    def __post_init__(self) -> None:
+        """Look the method up. Raises `ConfigError` when none of that name is registered."""
+        object.__setattr__(self, "method", method_declaration(self.config.algorithm.method))
 
     @property
     def run_schedule(self) -> RunSchedule:

@@ -44,7 +44,7 @@ MAY_IMPORT = {
     "ringside.report": _ALL_SHARED | {"ringside.recording"},
     "ringside.agents": _ALL_SHARED | {"actors", "learner", "ringside.recording", "ringside.zoo"},
     "ringside": _NO_TORCH
-    | {"actors", "learner.methods", "learner.networks"}
+    | {"actors", "learner.networks"}
     | {"ringside.api", "ringside.agents", "ringside.doctor", "ringside.zoo"},
     "ringside.doctor": _ALL_SHARED | {"actors", "ringside.api"},
     "ringside.bench": {"shared", "actors", "learner", "ringside"},

@@ -54,11 +54,11 @@ def trained(program: Path, run_dir: Path, *words: str) -> list[float]:
 
 
 @pytest.mark.timeout(240)
-def test_a_linked_file_and_a_preset_are_a_new_algorithm(program: Path, blocks: list[str], tmp_path: Path) -> None:
-    method, preset = blocks
-    mine = tmp_path / "log_cosh.py"
-    mine.write_text(method)
-    (program / "learner" / "methods" / "log_cosh.py").symlink_to(mine)
+def test_a_declared_file_and_a_preset_are_a_new_algorithm(program: Path, blocks: list[str], tmp_path: Path) -> None:
+    method, declaration, preset = blocks
+    (program / "learner" / "methods" / "log_cosh.py").write_text(method)
+    declared = program / "shared" / "config" / "method_declaration.py"
+    declared.write_text(f"{declared.read_text()}\n{declaration}")
     presets, config = program / "shared" / "config" / "presets.py", program / "shared" / "config" / "settings.py"
     presets.write_text(f"{presets.read_text()}\n{preset}")
     config.write_text(config.read_text().replace('Literal["nature", "quick"', 'Literal["log-cosh", "nature", "quick"'))

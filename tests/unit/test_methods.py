@@ -204,12 +204,12 @@ def test_what_a_method_may_be_combined_with() -> None:
 
 
 def test_a_method_that_is_not_here_is_a_sentence() -> None:
-    """Weights may be of a method that somebody else has added."""
-    with pytest.raises(ConfigError, match="no method 'theirs' here"):
+    """Weights may be of a method that somebody else has registered."""
+    with pytest.raises(ConfigError, match="no method 'theirs' here: register it first"):
         make_method(Network("small", A, "theirs"), Algorithm(), CPU)
 
 
 @pytest.mark.parametrize("name", ["posix", "__init__", "dqn.x", "qr_dqn"])
-def test_only_files_of_methods_are_methods(name: str) -> None:
+def test_only_names_of_methods_are_methods(name: str) -> None:
     with pytest.raises(ConfigError, match=f"There is no method '{name}' here"):
         make_method(Network("small", A, name), Algorithm(), CPU)

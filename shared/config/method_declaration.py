@@ -1,0 +1,94 @@
+"""Declarations of methods: what a method needs of the engine, said without torch.
+
+The plan of a run carries the declaration of its method. Memory, lanes, scribe and observers read it; learner and
+inference alone load the class that it names.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from shared.errors import ConfigError
+from shared.text import nearest
+
+SlotField = tuple[str, str, tuple[int, ...]]
+"""Name, dtype and shape of a field of a ring's slot, as in `shared.memory.ring.SLOT_FIELDS`."""
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
+_IMPLEMENTATION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True)
+class MethodDeclaration:
+    """What one method needs: its class, its settings, and its part of the shared memory."""
+
+    name: str
+    """Value of --method that chooses it: lower-case letters, digits and hyphens."""
+    implementation: str
+    """Its class as "module:Class"; only learner and inference import it."""
+    settings: type | None = None
+    """Frozen dataclass of the settings that no other method has; every field has a default. None: it has none."""
+    slot_fields: tuple[SlotField, ...] = ()
+    """Fields of a ring's slot beside those of every method; a categorical action rule needs `log_prob`."""
+    states: tuple[str, ...] = ("online", "target", "moment1", "moment2")
+    """Float32 vectors that the learner snapshots, each as long as the parameters. The snapshot omits `target` where the
+    target network equals the online network at every boundary."""
+    metrics: tuple[str, ...] = ("loss", "mean_q", "gradient_norm", "q_spread")
+    """Means over the updates of a span of rounds, in the order of `Board.metrics`."""
+    head: Literal["q", "policy_value"] = "q"
+    """q: outputs for each action; policy_value: a logit for each action and one state value."""
+    action_rule: Literal["epsilon_greedy", "categorical"] = "epsilon_greedy"
+    """epsilon_greedy: the lane takes the best action or a random one; categorical: inference samples the policy."""
+    has_target_network: bool = True
+    """True if targets are bootstrapped from a target network."""
+    on_policy: bool = False
+    """True if updates use the newest round alone; such a method has no replay buffer."""
+
+    def __post_init__(self) -> None:
+        """Raise `ConfigError` for names that nothing can be called."""
+        if not _NAME.fullmatch(self.name):
+            raise ConfigError(
+                f"A method cannot be called {self.name!r:.60}: use lower-case letters, digits and hyphens, 40 at most."
+            )
+        if not _IMPLEMENTATION.fullmatch(self.implementation):
+            raise ConfigError(
+                f"The method {self.name} has the implementation {self.implementation!r:.120}: write module:Class."
+            )
+
+
+DQN = MethodDeclaration("dqn", "learner.methods.dqn:Dqn")
+C51 = MethodDeclaration("c51", "learner.methods.c51:C51")
+QR_DQN = MethodDeclaration("qr-dqn", "learner.methods.qr_dqn:Quantiles")
+IQN = MethodDeclaration("iqn", "learner.methods.iqn:ImplicitQuantiles")
+
+_REGISTRY = {declaration.name: declaration for declaration in (C51, DQN, IQN, QR_DQN)}
+
+
+def register_method(declaration: MethodDeclaration) -> None:
+    """Add a method to those that --method may name. A second registration of an equal declaration has no effect.
+
+    Raises:
+        ConfigError: another method has the name.
+    """
+    if _REGISTRY.setdefault(declaration.name, declaration) != declaration:
+        raise ConfigError(f"There is a method {declaration.name} already: register yours by another name.")
+
+
+def method_names() -> list[str]:
+    """Names of the registered methods, sorted."""
+    return sorted(_REGISTRY)
+
+
+def method_declaration(name: str) -> MethodDeclaration:
+    """Return the declaration of a registered method.
+
+    Raises:
+        ConfigError: no method has the name.
+    """
+    if name not in _REGISTRY:
+        raise ConfigError(
+            f"--method {name:.40} is not one of {', '.join(method_names())}{nearest(name, method_names())}"
+        )
+    return _REGISTRY[name]

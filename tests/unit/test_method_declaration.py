@@ -1,0 +1,78 @@
+"""Declarations of methods: the built-in ones fit the engine; names that cannot be used are refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from learner.losses.method import Method
+from shared.config import method_declaration as declarations
+from shared.config.method_declaration import MethodDeclaration, register_method
+from shared.config.resolve import resolve
+from shared.config.settings import Config
+from shared.errors import ConfigError
+from shared.memory.board import METRIC_MEANS
+from shared.memory.run_memory import Plan
+from shared.memory.snapshot import STATE_NAMES
+
+ROOT = Path(__file__).resolve().parents[2]
+THEIRS = MethodDeclaration("theirs", "their.module:Theirs")
+
+
+@pytest.fixture(autouse=True)
+def registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of the registry, so that no other test sees what this one registers."""
+    monkeypatch.setattr(declarations, "_REGISTRY", dict(declarations._REGISTRY))
+
+
+@pytest.mark.parametrize("name", ["dqn", "c51", "qr-dqn", "iqn"])
+def test_a_built_in_declaration_names_a_method_and_what_the_memory_holds(name: str) -> None:
+    declaration = declarations.method_declaration(name)
+    module, _, implementation = declaration.implementation.partition(":")
+    assert issubclass(getattr(import_module(module), implementation), Method)
+    assert (declaration.states, declaration.metrics) == (STATE_NAMES, METRIC_MEANS)
+    assert declaration.has_target_network
+    assert not declaration.on_policy
+
+
+def test_a_registered_method_has_a_name() -> None:
+    register_method(THEIRS)
+    register_method(dataclasses.replace(THEIRS))
+    assert declarations.method_declaration("theirs") is THEIRS
+    assert declarations.method_names() == ["c51", "dqn", "iqn", "qr-dqn", "theirs"]
+
+
+def test_a_name_has_one_method() -> None:
+    with pytest.raises(ConfigError, match="There is a method dqn already"):
+        register_method(dataclasses.replace(THEIRS, name="dqn"))
+
+
+@pytest.mark.parametrize("name", ["", "Theirs", "my_method", "-x", "a" * 41, "x\n"])
+def test_a_name_that_no_option_has_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="A method cannot be called"):
+        dataclasses.replace(THEIRS, name=name)
+
+
+@pytest.mark.parametrize("implementation", ["", "module", "module:", ":Class", "module:Class.inner", "a/b:C", "m:C\n"])
+def test_an_implementation_that_is_no_dotted_name_is_refused(implementation: str) -> None:
+    with pytest.raises(ConfigError, match=r"The method theirs has the implementation .*write module:Class"):
+        dataclasses.replace(THEIRS, implementation=implementation)
+
+
+def test_a_plan_carries_the_declaration_to_processes_that_have_no_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    register_method(THEIRS)
+    config = resolve(Config().with_settings(method="theirs", device="cpu", run_dir="x"))
+    sent = pickle.dumps(Plan(config, 4))
+    monkeypatch.setattr(declarations, "_REGISTRY", {})
+    assert pickle.loads(sent).method == THEIRS
+
+
+def test_declarations_load_no_torch() -> None:
+    code = "import sys, shared.config.method_declaration; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=ROOT)
