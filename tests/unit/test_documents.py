@@ -84,11 +84,25 @@ def test_options_that_are_named_exist(document: str, options: set[str]) -> None:
     assert sorted(named - options - FOREIGN) == []
 
 
-def test_documents_that_the_code_names_exist() -> None:
-    named = {
-        (page, path.relative_to(ROOT).as_posix())
-        for path in SOURCES
-        for page in re.findall(r"(?<![\w/])docs/[\w./-]+\.(?:md|png|svg)", path.read_text())
-    }
+def test_files_that_the_code_names_exist() -> None:
+    named = {(name, path) for path in SOURCES for name in FILE.findall(path.read_text())}
     assert named
-    assert sorted(pair for pair in named if not (ROOT / pair[0]).exists()) == []
+    missing = [(name, path.name) for name, path in named if name not in IMAGINED and not (ROOT / name).exists()]
+    assert sorted(missing) == []
+
+
+def test_the_design_draws_the_folders_that_exist() -> None:
+    (tree,) = re.findall(r"^    launch\.py .*\n(?:    .*\n)+", (ROOT / "docs" / "design.md").read_text(), re.MULTILINE)
+    room, drawn = "", set()
+    for line in tree.splitlines()[1:]:
+        head = re.split(r"\s{2,}(?![\w/]+/\s)", line.strip())[0]
+        folders = re.findall(r"([\w/]+)/(?=\s|$)", head)
+        if not line.startswith("      "):
+            room = folders[0]
+        drawn |= {room, *(f"{room}/{name}" for name in folders if name != room)}
+    inside = ("shared", "ringside")
+    there = {
+        f"{top}/{path.name}" for top in inside for path in (ROOT / top).iterdir() if (path / "__init__.py").exists()
+    }
+    assert {name for name in drawn if name.startswith(inside) and "/" in name} == there
+    assert sorted(name for name in drawn if not (ROOT / name).is_dir()) == []

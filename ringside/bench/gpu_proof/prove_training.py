@@ -28,7 +28,7 @@ CURVES_GAMES = ("pong", "breakout", "space_invaders", "qbert")
 CURVES_PRESETS = ("nature", "rainbow", "iqn", "btr")
 """Both in the order in which stage `curves` begins its runs: all presets on the first game, then the next."""
 CURVES_WORDS = "--protocol machado"
-"""Sticky actions, as the agents of `shared/published_curves.json` had."""
+"""Sticky actions, as the agents of `ringside/report/published_curves.json` had."""
 WAYS = {
     "larger-batches": "--batch-size 64 --train-every 8 --learning-rate 2e-4",
     "five-steps": "--n-step 5",
