@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
+from shared.config.renamed_settings import current_words
 from shared.config.settings import Config, PresetName
 
 PROGRAM = "launch.py"
@@ -35,6 +36,7 @@ def parse_choices(kind: type[_Choices], arguments: Sequence[str], program: str, 
     """Parse options that default to what --preset or --resume say. Else as `parse`."""
     from ringside import api
 
+    arguments = current_words(arguments)
     preset, resume, env = _ahead(arguments)
     start = api.starting_point(preset, resume, env)
     sections = {item.name: getattr(start, item.name) for item in fields(Config)}

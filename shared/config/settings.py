@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from shared.config.renamed_settings import current_name
 from shared.errors import ConfigError
 from shared.text import nearest
 
@@ -291,7 +292,7 @@ class Config:
         """
         sections = {item.name: dict[str, Any]() for item in dataclasses.fields(self)}
         owner = {item.name: name for name in sections for item in dataclasses.fields(getattr(self, name))}
-        for name, value in settings.items():
+        for name, value in ((current_name(name), value) for name, value in settings.items()):
             if name not in owner:
                 raise ConfigError(f"There is no setting {name!r}{nearest(name, owner)}")
             value = Path(value) if name in _PATHS and isinstance(value, str) else value

@@ -1,0 +1,45 @@
+"""Former names of settings work, and the new name is printed once in a process."""
+
+from __future__ import annotations
+
+import pytest
+
+from ringside.tasks.train import configuration
+from shared.config import renamed_settings
+from shared.config.settings import Config
+
+TOLD = " has a new name: say {}. The former name works for one release.\n"
+
+
+@pytest.fixture(autouse=True)
+def told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was printed before."""
+    monkeypatch.setattr(renamed_settings, "_told", set())
+
+
+@pytest.mark.parametrize(
+    ("words", "former", "new", "value"),
+    [
+        (("--prioritised",), "--prioritised", "--prioritized", True),
+        (("--preset", "rainbow", "--no-prioritised"), "--no-prioritised", "--no-prioritized", False),
+        (("--preset", "rainbow", "--no_prioritised"), "--no-prioritised", "--no-prioritized", False),
+    ],
+)
+def test_a_former_flag_works(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], former: str, new: str, value: bool
+) -> None:
+    for _ in range(2):
+        assert configuration(words).algorithm.prioritized is value
+    assert capsys.readouterr().err == former + TOLD.format(new)
+
+
+def test_a_former_name_works_in_python(capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        assert Config().with_settings(prioritised=True) == Config().with_settings(prioritized=True)
+    assert capsys.readouterr().err == "prioritised" + TOLD.format("prioritized")
+
+
+def test_former_names_are_no_settings_and_new_ones_are() -> None:
+    settings = Config().to_flat()
+    assert not settings.keys() & renamed_settings.RENAMED.keys()
+    assert settings.keys() >= set(renamed_settings.RENAMED.values())
