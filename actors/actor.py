@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from actors.lanes import Lanes
 from actors.make_env import make_env
-from shared.memory.board import Phase, Role
+from shared.memory.board import Phase
+from shared.memory.process_table import Role
 from shared.memory.wait import Stopped
 from shared.process.child import ChildSpec, enter
 
@@ -16,7 +17,7 @@ def main(child_spec: ChildSpec) -> None:
     inference, learner = child_spec.bells.of(Role.INFERENCE), child_spec.bells.of(Role.LEARNER)
     lanes = Lanes(
         memory,
-        child_spec.process - Role.ACTORS,
+        child_spec.number,
         lambda index: make_env(config.play, config.run.seed, index, training=True),
         child_spec.bells.actors,
         waiter.beat,

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from learner.engine.device import device_bytes_of, prepare_torch
 from learner.engine.faults import device_faults_named
 from learner.networks.policy import Policy, greedy
-from shared.memory.board import Phase, Role
+from shared.memory.board import Phase
 from shared.memory.mailbox import Mailbox
+from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Stopped
 from shared.process.child import ChildSpec, enter

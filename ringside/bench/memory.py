@@ -27,9 +27,8 @@ from ringside.bench.harness.tables import CannotRun, Report
 from ringside.bench.harness.turns import INTERRUPTED
 from ringside.watch.attach import attach, read_config
 from shared.errors import ConfigError
-from shared.memory.board import Role
+from shared.memory.process_table import Role, process_name
 from shared.memory.run_memory import Memory
-from shared.process.child import role_name
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ def _starts(run: Beside) -> list[float]:
             with suppress(psutil.Error):  # it has ended
                 title = " ".join(child.cmdline()).strip()
                 for actor in playing:
-                    if title == f"ringside {role_name(Role.ACTORS + actor)}":
+                    if title == f"ringside {process_name(Role.ACTOR, actor)}":
                         times = child.cpu_times()
                         found[actor] = times.user + times.system
         return len(found) == actors
@@ -122,7 +121,7 @@ def _add_memory(
         if looks[-1][process]:
             megabytes = [float(look[process]) / 1e6 for look in looks]
             note = f"the second half of the looks added {added / 1e6:.1f} MB"
-            report.add(role_name(process), "MB", megabytes, note=note)
+            report.add(memory.plan.processes.name_of(process), "MB", megabytes, note=note)
 
 
 def _goes_on(launcher: subprocess.Popen[bytes] | psutil.Process, seconds: float) -> bool:

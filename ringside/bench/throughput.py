@@ -234,7 +234,7 @@ def _add_device_memory(report: Report, memory: Sequence[Mapping[str, Any]], gpu:
 
 
 def largest(private_bytes: Mapping[str, int], role: str) -> int:
-    """The most private bytes of a process of this role; names are those of `shared.process.child.role_name`."""
+    """The most private bytes of a process of this role; names are those of `shared.memory.process_table`."""
     return max(size for name, size in private_bytes.items() if name.split(" ")[0] == role)
 
 

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringside.recording.bottleneck import Bottleneck, RoleStatus, verdict
-from shared.memory.board import COUNTED_WORDS, MOMENT_WORDS, SAMPLES, Phase, Role
+from shared.memory.board import COUNTED_WORDS, MOMENT_WORDS, SAMPLES, Phase
+from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
-from shared.process.child import role_name
 
 LEARNING, NEWEST = range(SAMPLES)
 """The rows of samples that the scribe keeps on the board: at the beginning of learning (or of a sitting that resumes
@@ -80,7 +80,7 @@ def roles_between(memory: Memory, old: Sample, new: Sample) -> tuple[RoleStatus,
     cores = np.maximum(new.cpu - old.cpu, 0) / (new.at - old.at) if new.at > old.at else None
     return tuple(
         RoleStatus(
-            name=role_name(process),
+            name=memory.plan.processes.name_of(process),
             state=Phase(int(board.phase[process])).name.lower(),
             busy=float(busy[process] / counted) if (counted := busy[process] + waited[process]) else None,
             cores=float(cores[process]) if cores is not None else None,

@@ -44,8 +44,9 @@ from shared.config.settings import JUDGED, METRICS_FILE, SUMMARY_FILE
 from shared.errors import FatalError
 from shared.files import disk_trouble
 from shared.files.atomic import open_to_read, read_object, write_atomic
-from shared.memory.board import BEFORE, Phase, Role
+from shared.memory.board import BEFORE, Phase
 from shared.memory.boundary import Moved, capture, expected, newest_boundary, restore
+from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from shared.memory.snapshot import PRIORITIES
 from shared.memory.wait import Stopped, Waiter
@@ -299,7 +300,7 @@ class Scribe:
                 continue
             self._files.metrics.sync()
             weights = np.asarray(arrays["online"], np.float32)
-            size = self._files.checkpoints.save(boundary, arrays, weights, counters_of(self._board))
+            size = self._files.checkpoints.save(boundary, arrays, weights, counters_of(self._memory))
             self._saved_at = time.monotonic()
             count = np.nan_to_num(self._board.checkpoint[-1]) + 1
             self._board.checkpoint[:] = size, self._saved_at - begun, boundary * self._run_schedule.round_steps, count

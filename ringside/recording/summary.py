@@ -13,20 +13,21 @@ from numpy.typing import NDArray
 from ringside.recording.load import LEARNING, NEWEST, Sample, load_between
 from ringside.recording.metrics import MetricsLog
 from shared.machine import facts
-from shared.memory.board import BEFORE, CHECKPOINT, Board, Role
+from shared.memory.board import BEFORE, CHECKPOINT, Board
+from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
-from shared.process.child import role_name
 
 INEXACT_SINCE = "inexact_since_steps"
 """Counter of a run that was resumed with another arithmetic (`ARITHMETIC` in shared/config): since which step."""
 
 
-def counters_of(board: Board) -> dict[str, float]:
+def counters_of(memory: Memory) -> dict[str, float]:
     """What the run has taken, former sittings included; named by `BEFORE`."""
+    board, processes = memory.board, memory.plan.processes
     sitting = (
         (time.monotonic_ns() - int(board.begun_ns[0])) / 1e9,
         int(board.restarts.sum()),
-        int(board.redone[Role.ACTORS :].sum()),
+        int(board.redone[processes.slice_of(Role.ACTOR)].sum()),
         int(board.redone[Role.LEARNER]),
     )
     counters = {name: before + now for name, before, now in zip(BEFORE, board.before.tolist(), sitting, strict=True)}
@@ -42,7 +43,7 @@ def summary_of(memory: Memory, log: MetricsLog, boundary: int) -> dict[str, Any]
     boundary = max(0, boundary)
     steps, updates = boundary * run_schedule.round_steps, run_schedule.updates_before(boundary)
     learning = steps - run_schedule.first_learning_round * run_schedule.round_steps
-    counters = counters_of(board)
+    counters = counters_of(memory)
     inexact_since = counters.get(INEXACT_SINCE)
     return {
         "game": config.play.env or config.play.game,
@@ -113,13 +114,14 @@ def _load_of(memory: Memory) -> dict[str, Any]:
         },
         "memory": {
             "shared_bytes": memory.arena.layout.size,
-            "private_bytes": _by_role(board.private_bytes),
-            "device_bytes": _by_role(board.device_bytes),
+            "private_bytes": _by_process(memory, board.private_bytes),
+            "device_bytes": _by_process(memory, board.device_bytes),
             "replay_device_bytes": int(board.replay_device_bytes[0]),
         },
     }
 
 
-def _by_role(run_schedule: NDArray[np.int64]) -> dict[str, int]:
+def _by_process(memory: Memory, field: NDArray[np.int64]) -> dict[str, int]:
     """What processes told, by name; those that told nothing are left out."""
-    return {role_name(process): int(size) for process, size in enumerate(run_schedule) if size}
+    names = memory.plan.processes.name_of
+    return {names(process): int(size) for process, size in enumerate(field) if size}

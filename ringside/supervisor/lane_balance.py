@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.memory.board import Board, Role
+from shared.memory.board import Board
+from shared.memory.process_table import ProcessTable, Role
 
 GAIN = 0.1
 """Share by which the longest of the actors' times must shrink for lanes to move: more than costs vary by chance."""
@@ -71,8 +72,9 @@ class _Mark(NamedTuple):
 class Balancer:
     """The supervisor's part: it measures, and says on the board which actor each lane should be with."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: Board, processes: ProcessTable) -> None:
         self._board = board
+        self._actors = processes.slice_of(Role.ACTOR)
         self._owners = board.lane_owner.copy()
         self._restarts = 0
         self._unsettled = -1  # the newest span in which something was not as usual
@@ -86,7 +88,7 @@ class Balancer:
         owners = board.lane_owner.copy()
         board.moves[0] += np.count_nonzero(owners != self._owners)
         self._owners = owners
-        restarts = int(board.restarts[Role.ACTORS :].sum())
+        restarts = int(board.restarts[self._actors].sum())
         span = board.committed // board.run_schedule.snapshot_rounds
         if restarts != self._restarts or (owners != board.lane_wanted).any():
             self._restarts, self._unsettled, self._begun, self._suspect = restarts, span, None, None
@@ -101,7 +103,7 @@ class Balancer:
         return self._judge(self._begun, self._mark(span))
 
     def _mark(self, span: int) -> _Mark:
-        board, actors = self._board, slice(Role.ACTORS, None)
+        board, actors = self._board, self._actors
         ticks = board.furthest[actors] + board.redone[actors]  # an actor's furthest point counts what was not redone
         return _Mark(span, board.busy_ns[actors].copy(), board.waited_ns[actors].copy(), ticks)
 

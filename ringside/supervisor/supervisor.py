@@ -29,11 +29,12 @@ from shared.machine.contention import Contention, cpu_time_of
 from shared.machine.control_groups import OomKills
 from shared.machine.cores import Claims, cores_of_actors
 from shared.machine.subprocesses import REAP_SECONDS, ended
-from shared.memory.board import Phase, Role, Stop
+from shared.memory.board import Phase, Stop
+from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory, Plan
 from shared.memory.wait import Bell
 from shared.process import mps
-from shared.process.child import DEVICE_FAULT, FATAL, Bells, ChildSpec, log_path, role_name, run_role
+from shared.process.child import DEVICE_FAULT, FATAL, Bells, ChildSpec, log_path, run_role
 from shared.process.cublas import choose_workspace
 from shared.process.signals import STOP_SIGNALS, Requests, handle_stop_signals
 from shared.process.stack_dumps import TELL_STACKS
@@ -52,6 +53,7 @@ MODULES = {
     Role.LEARNER: "learner.learner",
     Role.SCRIBE: "ringside.recording.scribe",
     Role.EVALUATOR: "actors.evaluator",
+    Role.ACTOR: "actors.actor",
 }
 
 GPU_ROLES = (Role.LEARNER, Role.INFERENCE)
@@ -101,9 +103,9 @@ class Supervisor:
         self._oom_kills = OomKills()
         self._memory = Memory.create(plan)
         self._board = self._memory.board
-        self._balancer = Balancer(self._board) if plan.config.machine.balance == "auto" else None
-        count = Role.ACTORS + plan.actors
-        self._bells = [Bell.create() for _ in range(count)]
+        self._balancer = Balancer(self._board, plan.processes) if plan.config.machine.balance == "auto" else None
+        self._processes = plan.processes
+        self._bells = [Bell.create() for _ in range(len(self._processes))]
         self._asked = Bell.create()
         """Rung by a request: it is answered at once, not when the next look is due."""
         self._children: dict[int, _Child] = {}
@@ -145,7 +147,7 @@ class Supervisor:
     def _do(self) -> None:
         """Start everybody, and look after them until the last has gone."""
         try:
-            for process in [*self._roles, *range(Role.ACTORS, Role.ACTORS + self._plan.actors)]:
+            for process in [*self._roles, *self._processes.indexes_of(Role.ACTOR)]:
                 if self._board.stopping:  # one could not be started
                     break
                 self._start(process, incarnation=0)
@@ -182,7 +184,8 @@ class Supervisor:
                 self._kill_late()
         if self._balancer is not None and not self._board.stopping:
             for move in self._balancer.look():
-                self._bells[Role.ACTORS + move.taker].ring()  # it makes emulators while it waits for the others
+                taker = self._processes.index_of(Role.ACTOR, move.taker)
+                self._bells[taker].ring()  # it makes emulators while it waits for the others
         if time.monotonic_ns() - self._contention.at >= CONTENTION_NS:
             self._read_contention()
         self._notify()
@@ -209,29 +212,31 @@ class Supervisor:
                 self._stop()
 
     def _start(self, number: int, incarnation: int) -> None:
+        role, name = self._processes.role_of(number), self._processes.name_of(number)
         child_spec = ChildSpec(
             plan=self._plan,
             memory_fd=_Inherited(self._memory.arena.fd),
-            bells=Bells(tuple(_Inherited(bell.fd) for bell in self._bells)),
+            bells=Bells(tuple(_Inherited(bell.fd) for bell in self._bells), self._processes),
+            role=role,
+            number=self._processes.number_of(number),
             process=int(number),
             incarnation=incarnation,
             parent=os.getpid(),
             run_dir=self._run_dir,
-            cores=self._cores[number - Role.ACTORS] if number >= Role.ACTORS else None,
+            cores=self._cores[self._processes.number_of(number)] if role is Role.ACTOR else None,
             environment=self._gpu.environment if number in GPU_ROLES else {},
         )
         if number not in self._logged:
-            log = log_path(self._run_dir, number)
+            log = log_path(self._run_dir, name)
             self._logged[number] = log.stat().st_size if os.path.exists(log) else 0
-        module = "actors.actor" if number >= Role.ACTORS else MODULES[Role(number)]
         self._board.phase[number] = Phase.STARTING
         self._board.beat(number)
-        process = ChildProcess(target=run_role, args=(module, child_spec), name=role_name(number), daemon=True)
+        process = ChildProcess(target=run_role, args=(MODULES[role], child_spec), name=name, daemon=True)
         try:
             self._spawn(process, AGAIN_SECONDS if incarnation else 0.0)
         except OSError as error:
             self._children.pop(number, None)
-            self._fail(f"{role_name(number)} could not be started: {error.strerror}. Fewer --actors need less.")
+            self._fail(f"{name} could not be started: {error.strerror}. Fewer --actors need less.")
             return
         former = self._children.get(number)
         self._children[number] = _Child(process, incarnation)
@@ -272,7 +277,7 @@ class Supervisor:
             del self._children[number]
             return
         if self._did_all(number):  # and broke in taking leave, as a GPU's libraries may
-            self._note(f"{role_name(number)} did all of its work, but did not exit cleanly.")
+            self._note(f"{self._processes.name_of(number)} did all of its work, but did not exit cleanly.")
             del self._children[number]
             return
         if self._board.stopping and (number != Role.SCRIBE or self._force_exit):
@@ -292,7 +297,7 @@ class Supervisor:
             del self._children[number]
             self._fail(self._crash_report(number, how, count, code))
             return
-        self._note(f"{role_name(number)} {how}; it starts again from its snapshot.")
+        self._note(f"{self._processes.name_of(number)} {how}; it starts again from its snapshot.")
         self._restart(number, child)
 
     def _did_all(self, number: int) -> bool:
@@ -330,8 +335,9 @@ class Supervisor:
         if code == FATAL and number == Role.SCRIBE and self._board.trouble[0]:
             # Its log lies on the disk that is in trouble.
             return disk_trouble.without_checkpoint(int(self._board.trouble[0]), self._run_dir)
-        log = log_path(self._run_dir, number)
-        return crash_report(role_name(number), how, count, code, log, self._logged[number])
+        name = self._processes.name_of(number)
+        log = log_path(self._run_dir, name)
+        return crash_report(name, how, count, code, log, self._logged[number])
 
     def _watch(self, number: int, child: _Child, since: float) -> None:
         """Kill a process that hangs; whoever finds it dead starts the next. `since`: seconds since the last look."""
@@ -341,7 +347,8 @@ class Supervisor:
         phase, beat = Phase(int(self._board.phase[number])), int(self._board.heartbeat[number])
         why = child.vigil.look(beat, phase, since, lambda: process_state(child.process.pid))
         if why:
-            self._note(f"{role_name(number)} {why}; it is killed{'' if self._did_all(number) else ' and replaced'}.")
+            name, replaced = self._processes.name_of(number), "" if self._did_all(number) else " and replaced"
+            self._note(f"{name} {why}; it is killed{replaced}.")
             child.killed_at = time.monotonic()
             os.kill(child.process.pid, TELL_STACKS)
             ended(child.process, STACKS_SECONDS)
@@ -395,7 +402,7 @@ class Supervisor:
         child = self._children.pop(number)
         # multiprocess would wait for it, without bound, when this program exits.
         multiprocess.process._children.discard(child.process)
-        self._fail(unkillable_message(role_name(number)))
+        self._fail(unkillable_message(self._processes.name_of(number)))
 
     def _end_all(self) -> None:
         """Whatever happened: no process is left, the memory is given back."""

@@ -41,16 +41,6 @@ MOMENT_WORDS, COUNTED_WORDS = 7, 3
 """Words of a sample (ringside/recording/load.py): for the moment, and for each process."""
 
 
-class Role(IntEnum):
-    """Positions of the single processes among the words of processes; actor i stands at `ACTORS + i`."""
-
-    INFERENCE = 0
-    LEARNER = 1
-    SCRIBE = 2
-    EVALUATOR = 3
-    ACTORS = 4
-
-
 class Phase(IntEnum):
     """What a process is doing, for display and for deadlines."""
 

@@ -8,10 +8,11 @@ from shared.config.method_declaration import MethodDeclaration, method_declarati
 from shared.config.run_schedule import RunSchedule, make_run_schedule
 from shared.config.settings import Config
 from shared.memory.arena import Arena
-from shared.memory.board import Board, Role, board_fields
+from shared.memory.board import Board, board_fields
 from shared.memory.evaluation_queue import Evaluations, evaluation_fields
 from shared.memory.layout import Layout
 from shared.memory.mailbox import Mailbox, mailbox_fields
+from shared.memory.process_table import ProcessTable, Role
 from shared.memory.publication import PublishedWeights, weights_fields
 from shared.memory.ring import Ring, ring_fields
 from shared.memory.snapshot import LaneSnapshots, LearnerSnapshots, snapshot_fields
@@ -53,6 +54,11 @@ class Plan:
         return self.config.machine.actors
 
     @property
+    def processes(self) -> ProcessTable:
+        """The processes of the run and their positions on the board."""
+        return ProcessTable.make({Role.ACTOR: self.actors})
+
+    @property
     def evaluation_episodes(self) -> int:
         """Episodes of one evaluation beside training; 0: there is none."""
         if not self.config.evaluate.eval_every_steps:
@@ -90,7 +96,7 @@ class Plan:
         """The shared region's layout; words first, the rings last."""
         run_schedule, parameters = self.run_schedule, self.parameters.count
         return Layout(
-            board_fields(run_schedule, Role.ACTORS + self.actors)
+            board_fields(run_schedule, len(self.processes))
             + mailbox_fields(run_schedule, self.actions)
             + weights_fields(parameters)
             + evaluation_fields(parameters, self.config.evaluate.eval_envs, self.evaluation_episodes)

@@ -18,7 +18,8 @@ from shared.errors import DeviceFault, FatalError
 from shared.files.atomic import PRIVATE_UMASK, open_to_write
 from shared.machine.cores import NICENESS
 from shared.machine.subprocesses import die_with
-from shared.memory.board import Phase, Role
+from shared.memory.board import Phase
+from shared.memory.process_table import ProcessTable, Role, process_name
 from shared.memory.run_memory import Memory, Plan
 from shared.memory.wait import Bell, Waiter
 from shared.process.signals import STOP_SIGNALS, ignore_requests
@@ -32,9 +33,10 @@ DEVICE_FAULT = 4
 
 @dataclass(frozen=True)
 class Bells:
-    """Descriptors of everybody's bells, by position on the board."""
+    """Descriptors of the bells of all processes, by position on the board."""
 
     fds: tuple[int, ...]
+    processes: ProcessTable
 
     def of(self, process: int) -> Bell:
         """The bell of a process."""
@@ -43,7 +45,7 @@ class Bells:
     @property
     def actors(self) -> list[Bell]:
         """The bells of the actors."""
-        return [Bell(fd) for fd in self.fds[Role.ACTORS :]]
+        return [Bell(fd) for fd in self.fds[self.processes.slice_of(Role.ACTOR)]]
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,11 @@ class ChildSpec:
     plan: Plan
     memory_fd: int
     bells: Bells
+    role: Role
+    number: int
+    """Among the processes of its role."""
     process: int
+    """Position on the board."""
     incarnation: int
     parent: int
     run_dir: Path
@@ -63,20 +69,13 @@ class ChildSpec:
 
     @property
     def name(self) -> str:
-        """Role name, as in `ps`, logs and displays."""
-        return role_name(self.process)
+        """Name of the process, as in `ps`, logs and displays."""
+        return process_name(self.role, self.number)
 
 
-def role_name(process: int) -> str:
-    """`inference`, `learner`, `scribe`, `evaluator` or `actor 3`."""
-    if process < Role.ACTORS:
-        return Role(process).name.lower()
-    return f"actor {process - Role.ACTORS}"
-
-
-def log_path(run_dir: Path, process: int) -> Path:
-    """Where the output of a process goes."""
-    return run_dir / LOGS / f"{role_name(process).replace(' ', '-')}.log"
+def log_path(run_dir: Path, name: str) -> Path:
+    """Path of the log of the process of that name."""
+    return run_dir / LOGS / f"{name.replace(' ', '-')}.log"
 
 
 def run_role(module: str, child_spec: ChildSpec) -> None:
@@ -90,7 +89,7 @@ def run_role(module: str, child_spec: ChildSpec) -> None:
     die_with(child_spec.parent)
     setproctitle(f"ringside {child_spec.name}")
     os.umask(PRIVATE_UMASK)
-    log = _open_log(log_path(child_spec.run_dir, child_spec.process))
+    log = _open_log(log_path(child_spec.run_dir, child_spec.name))
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
@@ -98,7 +97,7 @@ def run_role(module: str, child_spec: ChildSpec) -> None:
     with suppress(OSError):  # without /proc
         _keep_to_oneself()
     os.environ.update(child_spec.environment)
-    if child_spec.process not in (Role.LEARNER, Role.INFERENCE):
+    if child_spec.role not in (Role.LEARNER, Role.INFERENCE):
         os.nice(NICENESS)
     if child_spec.cores:
         with suppress(OSError):  # they were taken from the group meanwhile: a core is a gain, not a need

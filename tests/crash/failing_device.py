@@ -13,7 +13,7 @@ from typing import Any
 
 import launch
 from ringside.supervisor import supervisor
-from shared.memory.board import Role
+from shared.memory.process_table import Role
 from shared.process.child import ChildSpec
 
 AFTER = 3
@@ -42,8 +42,8 @@ def main(child_spec: ChildSpec) -> None:
     from learner.engine import trainer
 
     _, fault, often = os.environ["FAULT"].split()
-    owner: Any = trainer.Trainer if child_spec.process == Role.LEARNER else inference.Server
-    name = "run" if child_spec.process == Role.LEARNER else "answer"
+    owner: Any = trainer.Trainer if child_spec.role is Role.LEARNER else inference.Server
+    name = "run" if child_spec.role is Role.LEARNER else "answer"
     work, calls = getattr(owner, name), 0
 
     def fail(*arguments: Any) -> Any:
@@ -54,7 +54,7 @@ def main(child_spec: ChildSpec) -> None:
         return work(*arguments)
 
     setattr(owner, name, fail)
-    (learner if child_spec.process == Role.LEARNER else inference).main(child_spec)
+    (learner if child_spec.role is Role.LEARNER else inference).main(child_spec)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ from pathlib import Path
 
 import psutil
 
-from shared.memory.board import Role
 from tests.crash.storm import Storm, result_of
 from tests.support.runs import finish, start_command
 
@@ -50,7 +49,7 @@ def look(storm: Storm, seconds: float) -> Sample | None:
         if list(members.values()).count(None) > 1 or storm.board.finished:
             return None
         for pid, number in members.items():
-            role = "supervisor" if number is None else Role(min(number, Role.ACTORS)).name.lower().removesuffix("s")
+            role = "supervisor" if number is None else storm.memory.plan.processes.role_of(number).name.lower()
             process = psutil.Process(pid)
             private[role] = private.get(role, 0.0) + process.memory_full_info().uss / 1e6
             descriptors[role] = descriptors.get(role, 0) + process.num_fds()

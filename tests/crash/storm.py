@@ -16,7 +16,8 @@ from typing import Any
 import psutil
 
 from shared.machine.proc_files import stat_fields
-from shared.memory.board import Phase, Role
+from shared.memory.board import Phase
+from shared.memory.process_table import Role
 from tests.support.runs import SPAWN_FLAG, finish, memory_of, records, start, summary, wait_until
 
 FLAGS = {
@@ -108,8 +109,8 @@ class Storm:
 
         None: a process that has not said yet who it is, since it is only just starting.
         """
-        roles = {f"ringside {Role(number).name.lower()}": number for number in range(Role.ACTORS)}
-        roles |= {f"ringside actor {number}": Role.ACTORS + number for number in range(self.memory.plan.actors)}
+        processes = self.memory.plan.processes
+        roles = {f"ringside {processes.name_of(index)}": index for index in range(len(processes))}
         found: dict[int, int | None] = {}
         for candidate in psutil.Process(self.process.pid).children():
             try:

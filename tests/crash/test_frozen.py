@@ -31,11 +31,12 @@ from pathlib import Path
 import pytest
 
 from ringside.supervisor.hang_detector import STOPPED_SECONDS
-from shared.memory.board import Phase, Role
+from shared.memory.board import Phase
+from shared.memory.process_table import Role
 from tests.crash.storm import FLAGS, Storm, Undisturbed, begin, result_of
 from tests.support.runs import finish, gone, start, summary
 
-ACTORS = (Role.ACTORS, Role.ACTORS + 1)
+ACTORS = (Role.ACTOR, Role.ACTOR + 1)
 EVERYBODY = (Role.INFERENCE, Role.LEARNER, Role.SCRIBE, Role.EVALUATOR, *ACTORS)
 Moment = Callable[[Storm], bool]
 

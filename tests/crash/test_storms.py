@@ -19,7 +19,7 @@ import pytest
 
 from ringside.supervisor.spawning import ChildProcess
 from shared.machine.proc_files import stat_fields
-from shared.memory.board import Role
+from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from tests.crash.storm import Storm, Tally, Undisturbed, begin
 from tests.support.waiting import until
@@ -29,7 +29,8 @@ BURST = 20
 """Kills within two seconds."""
 LONG = {"total_steps": "14_400"}
 """Thirty rounds."""
-ALL = (Role.INFERENCE, Role.LEARNER, Role.SCRIBE, Role.EVALUATOR, Role.ACTORS, Role.ACTORS + 1)
+ACTORS = (Role.ACTOR, Role.ACTOR + 1)
+ALL = (Role.INFERENCE, Role.LEARNER, Role.SCRIBE, Role.EVALUATOR, *ACTORS)
 
 
 def burst(storm: Storm, kills: int = BURST, seconds: float = 2.0) -> None:
@@ -164,7 +165,7 @@ def _within_a_checkpoint(storm: Storm) -> bool:
     ("name", "moment", "roles", "changes"),
     [
         ("during a commit", _at_the_end_of_a_round, (Role.LEARNER, Role.INFERENCE), {}),
-        ("while a snapshot is written", _within_a_snapshot, (Role.ACTORS, Role.ACTORS + 1), {}),
+        ("while a snapshot is written", _within_a_snapshot, ACTORS, {}),
         ("during a checkpoint", _within_a_checkpoint, (Role.SCRIBE,), {"checkpoint_every_minutes": "0.001"}),
     ],
     ids=["commit", "snapshot", "checkpoint"],

@@ -7,7 +7,7 @@ import sys
 import launch
 from ringside.recording import scribe
 from ringside.supervisor import supervisor
-from shared.memory.board import Role
+from shared.memory.process_table import Role
 from shared.process.child import ChildSpec
 from tests.support.slowed import compute
 

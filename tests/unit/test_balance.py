@@ -10,7 +10,7 @@ import pytest
 
 from ringside.supervisor.lane_balance import BUSY, GAIN, SPANS, Balancer, moves
 from shared.config.settings import Config
-from shared.memory.board import Role
+from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory, Plan
 
 
@@ -81,10 +81,11 @@ class Run:
             actors=actors,
             run_dir=Path("."),
         )
-        memory = Memory.create(Plan(config, 4))
+        plan = Plan(config, 4)
+        memory = Memory.create(plan)
         self.board = memory.board
         self.board.committed = 0
-        self.balancer = Balancer(self.board)
+        self.balancer = Balancer(self.board, plan.processes)
         self.wanted: list[int] = []
         self._waiting = waiting
 
@@ -98,7 +99,7 @@ class Run:
         took = [cost * count * 100 for cost, count in zip(costs, lanes, strict=True)]
         end = max(took) if self._waiting else 3 * max(took)
         for actor, (busy, count) in enumerate(zip(took, lanes, strict=True)):
-            process = Role.ACTORS + actor
+            process = Role.ACTOR + actor
             board.busy_ns[process] += int(busy * 1e9)
             board.waited_ns[process] += int((end - busy) * 1e9)
             board.furthest[process] = max(0, int(board.furthest[process])) + 100 * count
@@ -170,7 +171,7 @@ def test_a_measurement_takes_whole_spans_and_begins_anew_after_a_restart() -> No
     again = Run(2, 12)
     for _ in range(SPANS):
         again.round([0.02, 0.01])
-    again.board.restarts[Role.ACTORS] += 1
+    again.board.restarts[Role.ACTOR] += 1
     for _ in range(2 + 2 * SPANS):
         assert sum(again.wanted) == 0
         again.round([0.02, 0.01])

@@ -13,7 +13,8 @@ from ringside.recording.load import LEARNING, NEWEST, Sample, load_between
 from ringside.recording.metrics import MetricsLog
 from ringside.recording.summary import _load_of, summary_of
 from shared.config.settings import Config, Learn, Machine, Play, Run
-from shared.memory.board import Phase, Role
+from shared.memory.board import Phase
+from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory, Plan
 from shared.memory.wait import TELL_NS, Bell, Waiter
 
@@ -24,7 +25,7 @@ CONFIG = Config(
     machine=Machine(actors=2),
     run=Run(run_dir=Path("runs/pong")),
 )
-ACTOR = int(Role.ACTORS)
+ACTOR = int(Role.ACTOR)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import pytest
 
 from ringside.supervisor.deaths import Cause
 from ringside.supervisor.supervisor import Supervisor, _Child
-from shared.memory.board import Role
+from shared.memory.process_table import Role
 from shared.process import mps
 from tests.support.played_ring import small_config
 from tests.support.waiting import until
@@ -277,10 +277,12 @@ def test_a_role_is_given_its_environment_before_it_loads_anything(tmp_path: Path
     (tmp_path / "tells.py").write_text(_TELLS)
     program = f"""
 import os, pathlib, sys
-from shared.process.child import Bells, ChildSpec, run_role
+from shared.memory.process_table import Role
+from shared.process.child import ChildSpec, run_role
 sys.path.append({str(tmp_path)!r})
-run_role("tells", ChildSpec(plan=None, memory_fd=0, bells=Bells(()), process=1, incarnation=0, parent=os.getppid(),
-    run_dir=pathlib.Path({str(tmp_path)!r}), cores=None, environment={{"CUDA_MPS_PIPE_DIRECTORY": "/there"}}))
+run_role("tells", ChildSpec(plan=None, memory_fd=0, bells=None, role=Role.LEARNER, number=0, process=1, incarnation=0,
+    parent=os.getppid(), run_dir=pathlib.Path({str(tmp_path)!r}), cores=None,
+    environment={{"CUDA_MPS_PIPE_DIRECTORY": "/there"}}))
 """
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=30)
     assert (tmp_path / "logs" / "learner.log").read_text() == "MPS /there\n"

@@ -15,7 +15,8 @@ from ringside.watch.line import line
 from ringside.watch.observer import Observer, Restored
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Algorithm, Config, Evaluate, Learn, Machine, Play, Run
-from shared.memory.board import Phase, Role
+from shared.memory.board import Phase
+from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory, Plan
 
 CONFIG = Config(
@@ -73,7 +74,7 @@ def test_speeds_shares_and_figures(clock: Clock) -> None:
     board.busy_ns[Role.LEARNER], board.waited_ns[Role.LEARNER] = 500_000_000, 1_500_000_000
     board.cpu_ns[Role.LEARNER] = 2_000_000_000
     board.heartbeat[Role.LEARNER] = 1_007_000_000_000
-    board.restarts[Role.ACTORS + 1] = 2
+    board.restarts[Role.ACTOR + 1] = 2
     board.phase[Role.LEARNER] = Phase.WAITING
     board.phase[Role.INFERENCE] = Phase.WORKING
     board.mean_return_100[0], board.best_return[0], board.episodes[0] = -20.5, -19.0, 7

@@ -15,11 +15,11 @@ PROGRAM = """
 import os, sys
 from pathlib import Path
 from types import SimpleNamespace
-from shared.memory.board import Role
+from shared.memory.process_table import Role
 from shared.process.child import run_role
 directory = Path(sys.argv[1])
 sys.path.append(str(directory))
-words = dict(name="learner", process=Role.LEARNER, cores=None, environment={})
+words = dict(name="learner", role=Role.LEARNER, cores=None, environment={})
 run_role("failing_role", SimpleNamespace(parent=os.getppid(), run_dir=directory, **words))
 """
 

@@ -21,7 +21,8 @@ from ringside.supervisor.shutdown_timer import SAVE_SECONDS, ShutdownTimer
 from ringside.supervisor.supervisor import Supervisor, _Child
 from shared.config.settings import Config, Run
 from shared.machine.subprocesses import REAP_SECONDS, ended
-from shared.memory.board import Phase, Role, Stop
+from shared.memory.board import Phase, Stop
+from shared.memory.process_table import ProcessTable, Role
 from shared.memory.wait import Bell
 from shared.process.signals import Requests, handle_stop_signals
 
@@ -36,6 +37,7 @@ def stopping() -> Supervisor:
     made: Any = object.__new__(Supervisor)
     made._board = SimpleNamespace(stop=np.array([Stop.ABANDON]), stopping=True, finished=False)
     made._children = {number: _Child(Process()) for number in (Role.SCRIBE, Role.LEARNER)}
+    made._processes = ProcessTable.make({Role.ACTOR: 1})
     made._requests, made._failure, made._killed_scribe = Requests(), None, False
     made._patience = ShutdownTimer()
     made._contention = SimpleNamespace(at=time.monotonic_ns() + 10**12)

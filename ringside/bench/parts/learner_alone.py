@@ -16,7 +16,7 @@ from multiprocess.connection import Connection
 
 from ringside.bench.harness.child_process import Child
 from ringside.bench.harness.tables import WrongResult
-from shared.memory.board import Role
+from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory, Plan
 from shared.memory.wait import Bell, Waiter
 

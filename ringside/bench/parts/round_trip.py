@@ -23,8 +23,8 @@ from ringside.bench.limits import Options
 from ringside.supervisor.spawning import ChildProcess
 from shared.config.settings import Config
 from shared.machine.subprocesses import REAP_SECONDS
-from shared.memory.board import Role
 from shared.memory.mailbox import Mailbox
+from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory, Plan
 from shared.memory.wait import LOOK_SECONDS, Bell, Waiter
 from shared.process.stack_dumps import enable_stack_dumps
@@ -51,7 +51,7 @@ class Asker:
     def __init__(self, memory: Memory, bells: tuple[Bell, Bell], pipe: Connection) -> None:
         self._memory, self._pipe = memory, pipe
         self._mine, self._other = bells
-        self._waiter = Waiter(memory.board, Role.ACTORS, self._mine)
+        self._waiter = Waiter(memory.board, memory.plan.processes.index_of(Role.ACTOR), self._mine)
         self._tick = 0
 
     def heard(self) -> None:

@@ -96,7 +96,7 @@ class Source:
         board = self._memory.board
         status = asdict(self._observer.look())
         del status["run_dir"], status["checkpoint"]
-        status["elapsed"] = counters_of(board)["seconds"] if board.begun_ns[0] else None
+        status["elapsed"] = counters_of(self._memory)["seconds"] if board.begun_ns[0] else None
         return {"status": status, "finished": bool(board.finished), "prepared": bool(board.prepared[0])}
 
     def _past(self) -> dict[str, Any]:

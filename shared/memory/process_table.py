@@ -1,0 +1,83 @@
+"""The processes of a run: their roles, their positions among the fields of processes, and their names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class Role(IntEnum):
+    """The task of a process.
+
+    A role without a number has one process, whose position is the value of the role. Positions of the others follow
+    from the counts, so only `ProcessTable` knows them.
+    """
+
+    INFERENCE = 0
+    LEARNER = 1
+    SCRIBE = 2
+    EVALUATOR = 3
+    ACTOR = 4
+
+    @property
+    def is_numbered(self) -> bool:
+        """True if a run may have several processes of this role."""
+        return self >= Role.ACTOR
+
+
+@dataclass(frozen=True)
+class ProcessTable:
+    """Number of processes of every role. Positions follow the order of the roles."""
+
+    counts: tuple[int, ...]
+    """By role. An optional role, such as the evaluator, has a position in every run."""
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` unless there is one count a role, and one process of each role without a number."""
+        singles = [count for role, count in zip(Role, self.counts, strict=True) if not role.is_numbered]
+        if set(singles) != {1} or min(self.counts) < 0:
+            raise ValueError(f"A process table cannot have the counts {self.counts}.")
+
+    @classmethod
+    def make(cls, numbered: Mapping[Role, int]) -> ProcessTable:
+        """Return the table of a run with so many processes of the numbered roles; of the others it has one each."""
+        return cls(tuple(numbered.get(role, 0) if role.is_numbered else 1 for role in Role))
+
+    def __len__(self) -> int:
+        """Number of positions."""
+        return sum(self.counts)
+
+    def indexes_of(self, role: Role) -> range:
+        """Positions of the processes of a role."""
+        first = sum(self.counts[:role])
+        return range(first, first + self.counts[role])
+
+    def slice_of(self, role: Role) -> slice:
+        """The same positions as a slice of a field of processes."""
+        indexes = self.indexes_of(role)
+        return slice(indexes.start, indexes.stop)
+
+    def index_of(self, role: Role, number: int = 0) -> int:
+        """Position of the process of that number. Raises `IndexError` when there is none."""
+        return self.indexes_of(role)[number]
+
+    def role_of(self, index: int) -> Role:
+        """Role of the process at a position. Raises `IndexError` when there is none."""
+        for role in Role:
+            if index in self.indexes_of(role):
+                return role
+        raise IndexError(f"There is no process {index}; this run has {len(self)}.")
+
+    def number_of(self, index: int) -> int:
+        """Number of the process at a position among those of its role."""
+        return index - self.indexes_of(self.role_of(index)).start
+
+    def name_of(self, index: int) -> str:
+        """Name of the process at a position, as in `ps`, logs and displays: `learner`, `actor 3`."""
+        return process_name(self.role_of(index), self.number_of(index))
+
+
+def process_name(role: Role, number: int) -> str:
+    """Name of a process of a role: `learner`, `actor 3`."""
+    return f"{role.name.lower()} {number}" if role.is_numbered else role.name.lower()

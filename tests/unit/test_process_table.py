@@ -1,0 +1,40 @@
+"""Positions and names of a run's processes."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.memory.process_table import ProcessTable, Role, process_name
+
+RUN = ProcessTable.make({Role.ACTOR: 3})
+
+
+def test_a_process_is_found_by_its_role_and_its_role_by_its_position() -> None:
+    names = ["inference", "learner", "scribe", "evaluator", "actor 0", "actor 1", "actor 2"]
+    assert [RUN.name_of(index) for index in range(len(RUN))] == names
+    for index in range(len(RUN)):
+        role, number = RUN.role_of(index), RUN.number_of(index)
+        assert RUN.index_of(role, number) == index
+        assert index in RUN.indexes_of(role)
+        assert process_name(role, number) == names[index]
+    assert list(range(len(RUN)))[RUN.slice_of(Role.ACTOR)] == [4, 5, 6]
+
+
+def test_roles_without_a_number_stand_at_their_value() -> None:
+    """Fields of processes may therefore be indexed by these roles."""
+    for role in Role:
+        if not role.is_numbered:
+            assert RUN.indexes_of(role) == range(role, role + 1)
+
+
+def test_a_process_that_is_not_there_has_no_position() -> None:
+    with pytest.raises(IndexError):
+        RUN.index_of(Role.ACTOR, 3)
+    with pytest.raises(IndexError, match="There is no process 7; this run has 7"):
+        RUN.role_of(7)
+
+
+@pytest.mark.parametrize("counts", [(1, 2, 1, 1, 3), (1, 1, 1, 0, 3), (1, 1, 1, 1, -1)])
+def test_counts_of_roles_are_checked(counts: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="cannot have the counts"):
+        ProcessTable(counts)
