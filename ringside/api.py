@@ -74,7 +74,7 @@ def train(
 
 def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], None]) -> dict[str, Any]:
     """Train as planned, in its run directory; `note` is told in sentences what happens. Else as `train`."""
-    from actors.pixels.frames import compile_kernels
+    from actors.pixels.compilation import compile_kernels
     from ringside.doctor import checks
     from ringside.recording.metrics import totals_before
     from ringside.recording.wandb_track import tracking

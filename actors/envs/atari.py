@@ -26,8 +26,9 @@ from numpy.typing import NDArray
 from actors.env import Env, EnvError, Frame, Outcome
 from actors.envs.action_log import ActionLog, replay
 from actors.envs.film import FilmedEmulator, Shot
-from actors.pixels.frames import SCREEN_WIDTH, Shrinker, pair_table, shrink_area
-from actors.pixels.palette import gray_table
+from actors.pixels.bilinear import BilinearShrinker, luma_of_pairs
+from actors.pixels.frames import SCREEN_WIDTH, Shrinker, pair_table
+from actors.pixels.palette import color_table, gray_table
 from shared.config.protocols import Protocol
 from shared.config.settings import FRAME_SKIP
 from shared.prng import Stream, bits, randint
@@ -113,6 +114,12 @@ def _gray_pairs(height: int) -> NDArray[np.uint16]:
     return pair_table(gray_table(height))
 
 
+@cache
+def _luma_of_pairs(height: int) -> NDArray[np.uint8]:
+    """The luma of pairs of colors on a screen of `height` lines; one table for all envs of a process."""
+    return luma_of_pairs(color_table(height))
+
+
 @dataclass(frozen=True)
 class _Start:
     """Where an episode opens: after a reset and some no-ops."""
@@ -162,7 +169,11 @@ class AtariEnv(Env):
         if width != SCREEN_WIDTH:
             raise EnvError(f"The screen of {self.game} is {width} pixels wide; only {SCREEN_WIDTH} can be shrunk.")
         self._grays = gray_table(height)
-        self._shrink = Shrinker(height, _gray_pairs(height))
+        self._shrink: Shrinker | BilinearShrinker = (
+            Shrinker(height, _gray_pairs(height))
+            if protocol.frames == "area"
+            else BilinearShrinker(height, _luma_of_pairs(height))
+        )
         self._third, self._fourth = self._shrink.screens  # a step's last two screens, of which its frame is made
         # The newest observation's pooled gray, where it is not that of the screens last shrunk; else None.
         self._pooled: NDArray[np.uint8] | None = None
@@ -247,7 +258,7 @@ class AtariEnv(Env):
         ale.getScreen(self._third)
         reward += act(fourth)
         if ale.game_over():
-            return self._end(reward, np.maximum(self._pooled_gray(), self._grays[self._third]), frame)
+            return self._end(reward, np.maximum(self._pooled_gray(), self._shrink.gray(self._third)), frame)
         ale.getScreen(self._fourth)
         self._shrink(frame)
         self._pooled = None
@@ -273,16 +284,13 @@ class AtariEnv(Env):
         """The outcome of a step that ended the episode; `pooled` is the last observation in gray."""
         self._check_colors()
         self._pooled = pooled
-        shrink_area(pooled, frame)
+        self._shrink.shrink(pooled, frame)
         terminated = self._ale.game_over(with_truncation=False)
         return Outcome(reward, terminated, self._ale.game_truncated(), self._loses_life())
 
     def _pooled_gray(self) -> NDArray[np.uint8]:
         """The newest observation before it is shrunk: uint8[height, 160]."""
-        if self._pooled is not None:
-            return self._pooled
-        first, second = self._shrink.shown
-        return np.maximum(self._grays[first], self._grays[second])
+        return self._shrink.pooled() if self._pooled is None else self._pooled
 
     def _check_colors(self) -> None:
         """Raise `EnvError` unless the emulator's own gray screen is what the table of grays says."""

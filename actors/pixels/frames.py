@@ -226,6 +226,7 @@ class Shrinker:
         """The two screens of the next frame, to be written: uint8[2, height, 160]."""
         self.shown = screens[2:]
         """The two screens of the last frame, to be read: uint8[2, height, 160]."""
+        self._grays = (pairs[257 * np.arange(256)] & 0xFF).astype(np.uint8)
         rows, down = _line(height)
         apart = np.zeros(FRAME_SIDE, np.uint64)
         frame = np.full((FRAME_SIDE, FRAME_SIDE), pairs[0] & 0xFF, np.uint8)  # what screens of zeros become
@@ -234,6 +235,18 @@ class Shrinker:
     def __call__(self, out: Bytes) -> None:
         """Write the frame of `screens` into `out` (uint8[84, 84])."""
         _pool_and_shrink(*self._parts, out)
+
+    def pooled(self) -> Bytes:
+        """Gray of the last frame before it was shrunk: uint8[height, 160]."""
+        return np.maximum(self._grays[self.shown[0]], self._grays[self.shown[1]])
+
+    def gray(self, screen: Bytes) -> Bytes:
+        """Gray of one screen: uint8[height, 160]."""
+        return np.asarray(self._grays[screen])
+
+    def shrink(self, gray: Bytes, out: Bytes) -> None:
+        """Write a gray screen into `out` (uint8[84, 84])."""
+        shrink_area(gray, out)
 
 
 @njit(cache=True, nogil=True)
@@ -260,10 +273,3 @@ def shrink_area(gray: Bytes, out: Bytes) -> None:
         return
     height, width = gray.shape
     _shrink_area(gray, *_line(height), *_line(width), out)
-
-
-def compile_kernels() -> None:
-    """Compile what actors run and leave it in numba's cache on disk, so that they only load it."""
-    out = np.empty((FRAME_SIDE, FRAME_SIDE), np.uint8)
-    Shrinker(210, np.zeros(65_536, np.uint16))(out)
-    shrink_area(np.zeros((210, SCREEN_WIDTH), np.uint8), out)

@@ -51,6 +51,19 @@ _PAL = (
     "000000 2b2b2b 525252 767676 979797 b6b6b6 d2d2d2 ececec"
 )
 """RRGGBB of the 128 even indices: 16 hues, a line each, by 8 luminances."""
+_LUMA = np.array([0.2989, 0.5870, 0.1140])
+"""Weights of red, green and blue in the emulator's grays."""
+
+
+def color_table(height: int) -> NDArray[np.uint8]:
+    """Red, green and blue of every color index on a screen of `height` lines: uint8[256, 3].
+
+    `getScreenRGB` shows an odd index as the rounded luma of the color before it, in all three channels.
+    """
+    table = np.empty((256, 3), np.uint8)
+    table[0::2] = _colors(height)
+    table[1::2] = np.rint(_colors(height) @ _LUMA)[:, None]
+    return table
 
 
 def gray_table(height: int) -> NDArray[np.uint8]:
@@ -59,9 +72,14 @@ def gray_table(height: int) -> NDArray[np.uint8]:
     An even index is a color; its gray is its luma rounded (0.2989 R + 0.5870 G + 0.1140 B). An odd index (the console
     marks a frame with an odd number of lines so) is shown by `getScreenGrayscale` as the blue of the next color.
     """
-    colors = bytes.fromhex((_PAL if height == PAL_HEIGHT else _NTSC).replace(" ", ""))
-    rgb = np.frombuffer(colors, np.uint8).reshape(128, 3)
+    rgb = _colors(height)
     table = np.empty(256, np.uint8)
-    table[0::2] = np.rint(rgb @ np.array([0.2989, 0.5870, 0.1140]))
+    table[0::2] = np.rint(rgb @ _LUMA)
     table[1::2] = np.roll(rgb[:, 2], -1)
     return table
+
+
+def _colors(height: int) -> NDArray[np.uint8]:
+    """Red, green and blue of the even indices: uint8[128, 3]."""
+    colors = bytes.fromhex((_PAL if height == PAL_HEIGHT else _NTSC).replace(" ", ""))
+    return np.frombuffer(colors, np.uint8).reshape(128, 3)

@@ -38,6 +38,9 @@ class Protocol:
     eval_steps: int | None = None
     """Steps of an evaluation of finished weights, unless a number of episodes is told; None: `eval_episodes` episodes.
     They are counted over the episodes in their order."""
+    frames: Literal["area", "bilinear"] = "area"
+    """area: the maximum of grays, shrunk by area averages; bilinear: the luma of the maximum of colors, by Pillow's
+    bilinear filter, as in dqn_zoo."""
     drops_last_episode: bool = False
     """Whether the episode that goes beyond `eval_steps` is left out; else it is played to its end, and counts."""
 
@@ -121,6 +124,7 @@ PROTOCOLS: dict[str, Protocol] = {
             eval_epsilon=0.05,
             eval_max_frames=108_000,
             eval_steps=125_000,
+            frames="bilinear",
             drops_last_episode=True,
         ),
     )

@@ -33,8 +33,8 @@ VIEWS = {
 }
 """Operations that start nothing."""
 KERNELS = {"convolution": 2}
-"""Operations that start more than one: cuDNN's convolution leaves the bias to PyTorch. Libraries may start one more each
-to reorder data or to add the results of several blocks."""
+"""Operations that start more than one: cuDNN's convolution leaves the bias to PyTorch. Libraries may start one more
+each to reorder data or to add the results of several blocks."""
 
 
 class Count(TorchDispatchMode):

@@ -1,0 +1,75 @@
+"""Frames of the protocol `dqn_zoo` against its own recipe: numpy and Pillow on the emulator's RGB screens."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from actors.envs.atari import AtariEnv
+from actors.pixels.bilinear import LUMA, luma_of_pairs, shrink_bilinear
+from actors.pixels.palette import color_table
+from shared.config.protocols import PROTOCOLS
+
+
+def pillow(gray: np.ndarray) -> np.ndarray:
+    """A gray image shrunk by Pillow, across and then down; Pillow 13 takes tall images in the other order at once."""
+    across = Image.fromarray(gray).resize((84, gray.shape[0]), Image.Resampling.BILINEAR)
+    return np.asarray(across.resize((84, 84), Image.Resampling.BILINEAR))
+
+
+def luma(rgb: np.ndarray) -> np.ndarray:
+    """Luma of an image, rounded down."""
+    return np.tensordot(rgb, LUMA, (-1, 0)).astype(np.uint8)
+
+
+@pytest.mark.parametrize("shape", [(210, 160), (250, 160), (230, 160), (84, 84), (60, 40), (400, 600)])
+def test_images_are_shrunk_as_by_pillow(shape: tuple[int, int]) -> None:
+    rng = np.random.default_rng(shape[0])
+    for colors in (2, 3, 256):
+        gray = (rng.integers(0, colors, shape) * (255 // (colors - 1))).astype(np.uint8)
+        out = np.empty((84, 84), np.uint8)
+        shrink_bilinear(gray, out)
+        assert np.array_equal(out, pillow(gray))
+
+
+@pytest.mark.parametrize("height", [210, 250])
+def test_luma_of_pairs_is_that_of_whole_screens(height: int) -> None:
+    colors = color_table(height)
+    rng = np.random.default_rng(1)
+    first, second = rng.integers(0, 256, (2, height, 160))
+    expected = luma(np.maximum(colors[first], colors[second]))
+    assert np.array_equal(luma_of_pairs(colors)[first, second], expected)
+
+
+@pytest.mark.parametrize("game", ["pong", "breakout", "seaquest", "air_raid", "pitfall"])
+def test_steps_show_the_frames_of_the_recipe(game: str) -> None:
+    env = AtariEnv(game, PROTOCOLS["dqn_zoo"], 3, 0, training=True)
+    shots = env.film()
+    frame, rng = np.empty((84, 84), np.uint8), np.random.default_rng(0)
+    env.reset(0, frame)
+    compared = 0
+    for tick in range(300):
+        outcome = env.step(tick, int(rng.integers(env.actions)), frame)
+        if outcome.terminated or outcome.truncated:
+            env.reset(tick + 1, frame)
+            continue
+        third, fourth = shots[-2].screen, shots[-1].screen
+        assert np.array_equal(frame, pillow(luma(np.maximum(third, fourth))))
+        compared += 1
+    assert compared > 200
+
+
+def test_a_snapshot_goes_on_with_the_same_frames() -> None:
+    envs = [AtariEnv("breakout", PROTOCOLS["dqn_zoo"], 3, 0, training=True) for _ in range(2)]
+    frames = np.empty((2, 84, 84), np.uint8)
+    envs[0].reset(0, frames[0])
+    for tick in range(40):
+        envs[0].step(tick, tick % envs[0].actions, frames[0])
+    envs[1].restore(envs[0].snapshot())
+    for tick in range(40, 400):
+        outcomes = [env.step(tick, tick % env.actions, frame) for env, frame in zip(envs, frames, strict=True)]
+        assert outcomes[0] == outcomes[1]
+        assert np.array_equal(*frames)
+        if outcomes[0].terminated:
+            break
