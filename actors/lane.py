@@ -60,6 +60,7 @@ class Lane:
         places = range(self._first_env, self._first_env + memory.run_schedule.lane_envs)
         self._ladder = [self._run_schedule.ladder(env, self._explore) for env in places]
         self._seed = plan.config.run.seed
+        self._samples = plan.method.action_rule == "categorical"
         self._env = plan.config.play.env
         self._slot = {name: view[index] for name, view in memory.ring.field.items()}
         self._resets = [False] * len(envs)
@@ -131,6 +132,8 @@ class Lane:
         tick, slot = self.tick, self.tick % self._run_schedule.capacity
         if not self.replaying:
             self._slot["action"][slot] = self._choose(tick, self._mailbox.actions[self.index])
+            for name, field in self._mailbox.declared.items():
+                self._slot[name][slot] = field[self.index]
             self._board.lane_logged[self.index] = tick + 1
         compare = bool(self._board.lane_done[self.index] > tick)
         self.redone += compare
@@ -146,8 +149,10 @@ class Lane:
         self._request_or_hand_over()
         return ended
 
-    def _choose(self, tick: int, greedy: NDArray[np.uint8]) -> list[int]:
-        """Epsilon-greedy actions: a function of seed, env and tick."""
+    def _choose(self, tick: int, answered: NDArray[np.uint8]) -> NDArray[np.uint8] | list[int]:
+        """Epsilon-greedy actions: a function of seed, env and tick. Sampled actions are taken as they are."""
+        if self._samples:
+            return answered
         epsilon = self._run_schedule.epsilon(tick, self._explore)
         chosen = []
         for j, env in enumerate(self.envs):
@@ -155,7 +160,7 @@ class Lane:
             if uniform(self._seed, Stream.EXPLORE, index, tick) < epsilon ** self._ladder[j]:
                 chosen.append(randint(env.actions, self._seed, Stream.EXPLORE_ACTION, index, tick))
             else:
-                chosen.append(int(greedy[j]))
+                chosen.append(int(answered[j]))
         return chosen
 
     def _play(self, tick: int, slot: int, following: int, j: int, compare: bool) -> None:

@@ -21,7 +21,7 @@ from learner.engine.trainer import NonFiniteError, RoundMetrics, Trainer
 from learner.replay.feed import CHUNK_UPDATES
 from shared.config.settings import Config
 from shared.errors import DeviceFault, FatalError
-from shared.memory.board import METRIC_MEANS, METRIC_SPANS, Phase
+from shared.memory.board import METRIC_SPANS, Phase
 from shared.memory.boundary import newest_boundary
 from shared.memory.evaluation_queue import evaluations_until
 from shared.memory.run_memory import Memory
@@ -188,7 +188,7 @@ class Rounds:
         row[-2:] = updates, time.monotonic()
         if updates:
             means = sum(np.array(metrics[1:]) * metrics.updates for metrics in self._span) / updates
-            row[: len(METRIC_MEANS)] = means
+            row[: len(self._run_schedule.method.metrics)] = means
         self._span.clear()
 
     def _commit(self, boundary: int) -> None:

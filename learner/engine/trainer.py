@@ -39,7 +39,7 @@ from shared.config.run_schedule import RunSchedule
 from shared.config.settings import Algorithm, Learn
 from shared.errors import FatalError
 from shared.memory.ring import Ring
-from shared.memory.snapshot import PRIORITIES, STATE_NAMES
+from shared.memory.snapshot import PRIORITIES
 from shared.network_spec import Network, parameters_of
 
 
@@ -293,10 +293,10 @@ class Trainer:
         }
 
     def _state(self) -> dict[str, Tensor]:
-        """The vectors of `STATE_NAMES`, in inner order."""
+        """The vectors of the method's states, in inner order."""
         optimizer = self._optimizer
         vectors = (self._online.params, self._target.params, optimizer.mean, optimizer.square)
-        return dict(zip(STATE_NAMES, vectors, strict=True))
+        return dict(zip(self._run_schedule.method.states, vectors, strict=True))
 
     def _capture(self) -> Graphs:
         """Graphs of the updates, by buffer, first and last update.

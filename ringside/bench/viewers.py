@@ -35,10 +35,10 @@ from ringside.bench.harness.tables import ROOT, CannotRun, Report, WrongResult
 from ringside.bench.harness.turns import Contender, in_turn
 from shared.machine.facts import usable_cores
 from shared.machine.subprocesses import killed
-from shared.memory.board import METRIC_SPANS, METRICS
+from shared.memory.board import METRIC_SPANS, SPAN_METRICS
 
 ALONE, WATCHED = "nobody looks on", "one viewer"
-COMMITTED_AT = METRICS.index("committed_at")
+COMMITTED_AT = SPAN_METRICS.index("committed_at") - len(SPAN_METRICS)
 END_SECONDS = 10.0
 """How long the page's server may take to end."""
 ADDRESS_SECONDS = 60.0

@@ -7,7 +7,7 @@ import numpy as np
 from ringside.recording.bottleneck import busy_by_group
 from ringside.recording.load import NEWEST, Sample, roles_between
 from ringside.recording.support import outside_support
-from shared.memory.board import METRIC_MEANS, METRIC_SPANS, METRICS
+from shared.memory.board import METRIC_SPANS
 from shared.memory.run_memory import Memory
 
 
@@ -37,13 +37,13 @@ def values_of(memory: Memory, stop: int, sample: Sample, *, held: bool) -> dict[
     span = stop // run_schedule.snapshot_rounds - 1
     behind = board.committed // run_schedule.snapshot_rounds - span
     if behind < METRIC_SPANS:  # else the learner has used the row for another span
-        row = dict(zip(METRICS, board.metrics[span % METRIC_SPANS].tolist(), strict=True))
-        former = float(board.metrics[(span - 1) % METRIC_SPANS][METRICS.index("committed_at")])
+        row = dict(zip(board.metric_names, board.metrics[span % METRIC_SPANS].tolist(), strict=True))
+        former = float(board.metrics[(span - 1) % METRIC_SPANS][board.metric_names.index("committed_at")])
         begun = float(board.begun_ns[0]) / 1e9
         at = row["committed_at"]
         # The first span of a sitting began with the sitting.
         seconds = at - (former if begun < former < at else begun)
-        values |= {name: row[name] for name in METRIC_MEANS}
+        values |= {name: row[name] for name in memory.plan.method.metrics}
         values |= {
             "seconds": float(board.before[0]) + at - begun,
             "steps_per_second": steps / seconds,

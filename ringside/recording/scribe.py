@@ -293,9 +293,9 @@ class Scribe:
                 arrays = capture(self._memory, boundary)  # first: snapshots are gone two rounds later
                 while self._board.written[0] < boundary:
                     self._span(int(self._board.written[0]))
-                window_from = boundary * self._run_schedule.round_ticks - self._run_schedule.window_ticks
+                oldest = self._run_schedule.oldest_needed_tick(boundary)
                 for index in self._files.checkpoints.missing_segments(boundary):
-                    self._add_segment(index, max(window_from, index * segment_ticks(self._run_schedule)))
+                    self._add_segment(index, max(oldest, index * segment_ticks(self._run_schedule)))
             except Moved:
                 continue
             self._files.metrics.sync()

@@ -18,7 +18,7 @@ from ringside.watch.health import returns_outside, screens_alike
 from ringside.watch.status import CheckpointStatus, Status
 from shared.files import disk_trouble
 from shared.machine.facts import usable_cores
-from shared.memory.board import METRIC_SPANS, METRICS
+from shared.memory.board import METRIC_SPANS
 from shared.memory.run_memory import Memory
 
 WINDOW_SECONDS = 60.0
@@ -146,8 +146,9 @@ class Observer:
     def _figures(self, committed: int) -> dict[str, float | None]:
         """The learner's figures of the newest span."""
         span = committed // self._memory.run_schedule.snapshot_rounds - 1
-        row = self._memory.board.metrics[span % METRIC_SPANS]
-        return {name: _known(value) for name, value in zip(METRICS, row, strict=True)}
+        board = self._memory.board
+        row = board.metrics[span % METRIC_SPANS]
+        return {name: _known(value) for name, value in zip(board.metric_names, row, strict=True)}
 
     def _pace_may_fall(self, committed: int) -> bool:
         """True until a whole round with learning has been seen: lanes play ahead of the learner, then wait for it."""

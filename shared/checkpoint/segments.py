@@ -31,10 +31,11 @@ from typing import Any
 import numpy as np
 import zstandard
 
+from shared.config.method_declaration import SlotField
 from shared.config.run_schedule import RunSchedule
 from shared.errors import CheckpointError, FileError
 from shared.files.atomic import json_object, read_bytes, write_atomic
-from shared.memory.ring import SLOT_FIELDS
+from shared.memory.ring import SLOT_FIELDS, slot_fields
 
 MAGIC = b"RINGSEGM"
 FORMAT = 2
@@ -52,11 +53,12 @@ class SegmentShape:
     lanes: int
     ticks: int
     lane_envs: int
+    slots: tuple[SlotField, ...] = SLOT_FIELDS
 
     @property
     def raw_bytes(self) -> int:
         """Bytes of a segment's content."""
-        slot = sum(prod(shape) * np.dtype(dtype).itemsize for _, dtype, shape in SLOT_FIELDS)
+        slot = sum(prod(shape) * np.dtype(dtype).itemsize for _, dtype, shape in self.slots)
         return self.lanes * self.ticks * self.lane_envs * slot
 
     def header(self, index: int) -> dict[str, Any]:
@@ -66,14 +68,14 @@ class SegmentShape:
             "lanes": self.lanes,
             "ticks": self.ticks,
             "lane_envs": self.lane_envs,
-            "fields": [[name, dtype, list(shape)] for name, dtype, shape in SLOT_FIELDS],
+            "fields": [[name, dtype, list(shape)] for name, dtype, shape in self.slots],
             "raw_bytes": self.raw_bytes,
         }
 
     def empty(self) -> dict[str, np.ndarray]:
         """Fresh arrays [lanes, ticks, lane_envs, ...] of every slot field."""
         lead = (self.lanes, self.ticks, self.lane_envs)
-        return {name: np.empty(lead + shape, dtype) for name, dtype, shape in SLOT_FIELDS}
+        return {name: np.empty(lead + shape, dtype) for name, dtype, shape in self.slots}
 
 
 def segment_ticks(run_schedule: RunSchedule) -> int:
@@ -83,14 +85,16 @@ def segment_ticks(run_schedule: RunSchedule) -> int:
 
 def segment_shape(run_schedule: RunSchedule) -> SegmentShape:
     """The shape of the segments of a run."""
-    return SegmentShape(run_schedule.lanes, segment_ticks(run_schedule), run_schedule.lane_envs)
+    return SegmentShape(
+        run_schedule.lanes, segment_ticks(run_schedule), run_schedule.lane_envs, slot_fields(run_schedule.method)
+    )
 
 
 def segments_needed(run_schedule: RunSchedule, boundary: int) -> range:
     """Numbers of the segments that hold the window of `boundary`: what the learner may sample from there on."""
     end = boundary * run_schedule.round_ticks
     ticks = segment_ticks(run_schedule)
-    return range(max(0, end - run_schedule.window_ticks) // ticks, end // ticks)
+    return range(run_schedule.oldest_needed_tick(boundary) // ticks, end // ticks)
 
 
 def segment_name(index: int) -> str:
@@ -103,13 +107,13 @@ def _spans(ring: Mapping[str, np.ndarray], index: int, shape: SegmentShape) -> I
 
     `ring` has arrays [lanes, capacity, lane_envs, ...]; tick `t` is slot `t % capacity`.
     """
-    for name, dtype, tail in SLOT_FIELDS:
+    for name, dtype, tail in shape.slots:
         view = ring[name]
         expected = (shape.lanes, view.shape[1], shape.lane_envs, *tail)
         if view.shape != expected or view.dtype != np.dtype(dtype) or view.shape[1] < shape.ticks:
             raise ValueError(f"The field {name!r} is {view.dtype}{view.shape}; a segment needs {dtype}{expected}.")
     for lane in range(shape.lanes):
-        for name, _, _ in SLOT_FIELDS:
+        for name, _, _ in shape.slots:
             lane_slots = ring[name][lane]
             first = index * shape.ticks % lane_slots.shape[0]
             until_end = lane_slots[first : first + shape.ticks]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shared.config.method_declaration import MethodDeclaration, method_declaration
 from shared.config.settings import STACK, Config, Explore
 
 MOST_PRIORITIES = 2**24
@@ -39,13 +40,19 @@ class RunSchedule:
     snapshot_rounds: int
     max_rounds_ahead: int
     """Rounds that a lane may have finished or be playing beyond the last commit."""
+    learns_same_round: bool
+    """True if the updates of a round follow it and use its own ticks; else they run beside it on the rounds before."""
     has_own_target: bool
-    """Whether the target network may differ from the online one at a boundary."""
+    """True if the target network may differ from the online one at a boundary."""
     capacity: int
     learning_starts_ticks: int
+    method: MethodDeclaration
+    """Declaration of the method, whose slot fields, states and metrics the shared memory holds."""
     n_step: int = 1
     priority_ticks: int = 0
     """Ticks that priorities are kept of, whatever the total; 0: sampling is uniform."""
+    updates_per_round: int = 0
+    """Updates of every round from the first that learns, with an on-policy method; 0: they follow `train_every`."""
 
     @property
     def priorities(self) -> int:
@@ -65,11 +72,16 @@ class RunSchedule:
     @property
     def learning_begins(self) -> int:
         """Steps played when the first update begins: whole rounds, the first of them with `alternate` included."""
-        return (self.first_learning_round + self.has_own_target) * self.round_steps
+        return (self.first_learning_round + self.learns_same_round) * self.round_steps
 
     def updates_before(self, round_: int) -> int:
-        """Updates done when `round_` begins: floor(r S / k), less those of rounds that only play."""
+        """Updates done when `round_` begins: floor(r S / k), less those of rounds that only play.
+
+        With an on-policy method the same number for every round that learns.
+        """
         counted = max(round_, self.first_learning_round)
+        if self.updates_per_round:
+            return (counted - self.first_learning_round) * self.updates_per_round
         skipped = self.first_learning_round * self.round_steps // self.train_every
         return counted * self.round_steps // self.train_every - skipped
 
@@ -79,10 +91,22 @@ class RunSchedule:
 
     def window_end(self, round_: int) -> int:
         """The tick before which a round's updates draw: its first one, or with `alternate` the one after its last."""
-        return (round_ + 1 if self.has_own_target else round_) * self.round_ticks
+        return (round_ + 1 if self.learns_same_round else round_) * self.round_ticks
+
+    def oldest_needed_tick(self, boundary: int) -> int:
+        """The oldest tick that a run which continues from `boundary` needs.
+
+        The first ticks of a replay window are never sampled, since their stacks begin before it. An on-policy method
+        uses every tick of a round, so it needs the stacks of the first ticks, too.
+        """
+        window = 0 if self.method.on_policy and self.learns_same_round else self.window_ticks
+        history = STACK - 1 if self.method.on_policy else 0
+        return max(0, boundary * self.round_ticks - window - history)
 
     def target_changes_after(self, round_: int) -> bool:
-        """Whether the target network becomes the online one at the end of `round_`."""
+        """True if the target network becomes the online one at the end of `round_`."""
+        if not self.method.has_target_network:
+            return False
         steps = self.round_steps
         return (round_ + 1) * steps // self.target_steps > round_ * steps // self.target_steps
 
@@ -101,12 +125,23 @@ class RunSchedule:
         return 1.0 + explore.epsilon_ladder * env / max(1, self.envs - 1)
 
     def is_snapshot(self, boundary: int) -> bool:
-        """Whether every role keeps a snapshot at `boundary` (before round `boundary`)."""
+        """True if every role keeps a snapshot at `boundary` (before round `boundary`)."""
         return boundary % self.snapshot_rounds == 0
 
 
-def make_run_schedule(config: Config) -> RunSchedule:
+def make_run_schedule(config: Config, method: MethodDeclaration | None = None, epochs: int = 1) -> RunSchedule:
     """Derive the sizes. Expects a validated configuration.
+
+    Args:
+        method: the declaration of the configured method; default: the registered one.
+        epochs: passes over a round, with an on-policy method.
+    """
+    method = method or method_declaration(config.algorithm.method)
+    return _on_policy_schedule(config, method, epochs) if method.on_policy else _replay_schedule(config, method)
+
+
+def _replay_schedule(config: Config, method: MethodDeclaration) -> RunSchedule:
+    """Derive the sizes of a method that learns from a replay buffer.
 
     The ring holds the window, the rounds that may be in flight behind it (one, with `free` two, with
     `alternate` those since the last snapshot), the stack's history and the frame that opens the next round. Learning
@@ -138,10 +173,45 @@ def make_run_schedule(config: Config) -> RunSchedule:
         rounds=rounds,
         snapshot_rounds=snapshot_rounds,
         max_rounds_ahead=max_rounds_ahead,
-        has_own_target=learn.schedule == "alternate",
+        learns_same_round=learn.schedule == "alternate",
+        has_own_target=learn.schedule == "alternate" and method.has_target_network,
         capacity=window_ticks + in_flight * round_ticks + STACK + 1,
         learning_starts_ticks=-(-learn.learning_starts // play.envs),
+        method=method,
         n_step=config.algorithm.n_step,
         # Not those of a window that the run's end bounds: with a later end the run may go on.
         priority_ticks=window_rounds * round_ticks if config.algorithm.prioritized else 0,
+    )
+
+
+def _on_policy_schedule(config: Config, method: MethodDeclaration, epochs: int) -> RunSchedule:
+    """Derive the sizes of a method that learns from the newest round alone.
+
+    A round has `round_steps` steps of all envs under every schedule, and the window is that round. The ring holds the
+    window, the rounds that a learner repeats from its snapshot, as many for a scribe that is late, the round that is
+    played, the stack's history and the frame that opens the next round.
+    """
+    play, learn = config.play, config.learn
+    round_ticks = max(1, round(learn.round_steps / play.envs))
+    round_steps = round_ticks * play.envs
+    snapshot_rounds = max(1, learn.snapshot_every_steps // round_steps)
+    learns_same_round = learn.schedule == "alternate"
+    in_flight = 2 * snapshot_rounds + 1
+    return RunSchedule(
+        envs=play.envs,
+        lane_envs=play.lane_envs,
+        round_ticks=round_ticks,
+        window_ticks=round_ticks,
+        target_steps=round_steps,
+        train_every=learn.train_every,
+        first_learning_round=0 if learns_same_round else 1,
+        rounds=-(-learn.total_steps // (round_steps * snapshot_rounds)) * snapshot_rounds,
+        snapshot_rounds=snapshot_rounds,
+        max_rounds_ahead=1,
+        learns_same_round=learns_same_round,
+        has_own_target=False,
+        capacity=round_ticks + in_flight * round_ticks + STACK + 1,
+        learning_starts_ticks=0,
+        method=method,
+        updates_per_round=epochs * round_steps // learn.batch_size,
     )

@@ -17,10 +17,9 @@ from shared.memory.layout import Field
 
 METRIC_SPANS = 256
 """How many spans (rounds between two snapshots) of learner metrics the board remembers for a scribe that is late."""
-METRIC_MEANS = ("loss", "mean_q", "gradient_norm", "q_spread")
-"""Means over a span's updates (`learner.engine.trainer.RoundMetrics`)."""
-METRICS = (*METRIC_MEANS, "updates", "committed_at")
-"""With the number of those updates, and the moment of the span's commit in seconds of CLOCK_MONOTONIC."""
+SPAN_METRICS = ("updates", "committed_at")
+"""Columns of the learner's metrics behind those that the method declares: the number of the span's updates, and the
+moment of its commit in seconds of CLOCK_MONOTONIC."""
 BEFORE = ("seconds", "restarts", "redone_ticks", "redone_updates")
 """What former sittings of a resumed run add to its summary."""
 CHECKPOINT = ("bytes", "seconds", "at_steps", "count")
@@ -90,7 +89,7 @@ def board_fields(run_schedule: RunSchedule, processes: int) -> list[Field]:
         Field("learner.barrier_ns", "i8", (1,), "learner"),
         Field("learner.evaluation_wait_ns", "i8", (1,), "learner"),
         Field("learner.replay_device_bytes", "i8", (1,), "learner"),
-        Field("learner.metrics", "f8", (METRIC_SPANS, len(METRICS)), "learner"),
+        Field("learner.metrics", "f8", (METRIC_SPANS, len(run_schedule.method.metrics) + len(SPAN_METRICS)), "learner"),
         Field("scribe.written", "i8", (1,), "scribe"),
         Field("scribe.episodes", "i8", (1,), "scribe"),
         Field("scribe.mean_return_100", "f8", (1,), "scribe"),
@@ -138,6 +137,7 @@ class Board:
         self.evaluation_wait_ns = arena["learner.evaluation_wait_ns"]
         self.replay_device_bytes = arena["learner.replay_device_bytes"]
         self.metrics = arena["learner.metrics"]
+        self.metric_names = (*run_schedule.method.metrics, *SPAN_METRICS)
         self.written = arena["scribe.written"]
         self.episodes = arena["scribe.episodes"]
         self.mean_return_100 = arena["scribe.mean_return_100"]

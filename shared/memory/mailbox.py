@@ -10,9 +10,12 @@ Beside the actions lie the values that they were chosen by, for whoever looks on
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.config.method_declaration import MethodDeclaration
 from shared.config.run_schedule import RunSchedule
 from shared.memory.arena import Arena
 from shared.memory.layout import Field
@@ -27,6 +30,10 @@ def mailbox_fields(run_schedule: RunSchedule, actions: int) -> list[Field]:
         Field("mail.reply", "i8", (run_schedule.lanes,), "inference"),
         Field("mail.actions", "u1", (run_schedule.lanes, run_schedule.lane_envs), "inference"),
         Field("mail.values", "f4", (run_schedule.lanes, run_schedule.lane_envs, actions), "inference"),
+        *(
+            Field(f"mail.{name}", dtype, (run_schedule.lanes, run_schedule.lane_envs, *shape), "inference")
+            for name, dtype, shape in run_schedule.method.slot_fields
+        ),
     ]
 
 
@@ -36,13 +43,18 @@ def request_number(life: int, tick: int) -> int:
 
 
 class Mailbox:
-    """All mailboxes of a run."""
+    """All mailboxes of a run.
 
-    def __init__(self, arena: Arena) -> None:
+    Attributes:
+        declared: the fields of the slot that the method declares, by name; inference writes them beside the actions.
+    """
+
+    def __init__(self, arena: Arena, method: MethodDeclaration) -> None:
         self.request = arena["mail.request"]
         self.reply = arena["mail.reply"]
         self.actions = arena["mail.actions"]
         self.values = arena["mail.values"]
+        self.declared = {name: arena[f"mail.{name}"] for name, _, _ in method.slot_fields}
 
     def ask(self, lane: int, life: int, tick: int) -> None:
         """Ask for the actions of `tick`, whose frames are in the ring."""
@@ -61,7 +73,22 @@ class Mailbox:
         """Ticks of request numbers."""
         return numbers & ((1 << _TICK_BITS) - 1)
 
-    def answer(self, lanes: NDArray[np.int64], numbers: NDArray[np.int64], actions: NDArray[np.uint8]) -> None:
-        """Reply to requests read earlier: `lanes` int64[m], their `numbers` int64[m], `actions` uint8[m, lane_envs]."""
+    def answer(
+        self,
+        lanes: NDArray[np.int64],
+        numbers: NDArray[np.int64],
+        actions: NDArray[np.uint8],
+        declared: Mapping[str, NDArray[np.generic]] | None = None,
+    ) -> None:
+        """Reply to requests read earlier.
+
+        Args:
+            lanes: int64[m].
+            numbers: int64[m], of their requests.
+            actions: uint8[m, lane_envs].
+            declared: by name the fields [m, lane_envs, ...] that the method declares; default: it declares none.
+        """
         self.actions[lanes] = actions
+        for name, field in self.declared.items():
+            field[lanes] = (declared or {})[name]
         self.reply[lanes] = numbers

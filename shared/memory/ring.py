@@ -13,12 +13,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.config.method_declaration import MethodDeclaration, SlotField
 from shared.config.run_schedule import RunSchedule
 from shared.config.settings import FRAME_SIDE, STACK
+from shared.errors import ConfigError
 from shared.memory.arena import Arena
 from shared.memory.layout import Field
 
-SLOT_FIELDS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
+SLOT_FIELDS: tuple[SlotField, ...] = (
     ("frame", "u1", (FRAME_SIDE, FRAME_SIDE)),  # o_t, uint8 gray
     ("action", "u1", ()),  # a_t, index into the game's action set
     ("raw_reward", "f4", ()),  # r_t, unclipped
@@ -30,12 +32,29 @@ SLOT_FIELDS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
     ("episode_return", "f4", ()),  # raw return of the episode up to and including r_t
     ("episode_steps", "u2", ()),  # its steps up to and including this one
 )
+"""Fields of a slot with every method."""
+_DECLARED_AFTER = "action"
+
+
+def slot_fields(method: MethodDeclaration) -> tuple[SlotField, ...]:
+    """Fields of a slot with a method: those that it declares stand after the action, with which inference sends them.
+
+    Raises:
+        ConfigError: the method declares a field of every slot again.
+    """
+    names = [name for name, _, _ in SLOT_FIELDS]
+    for name, _, _ in method.slot_fields:
+        if name in names:
+            raise ConfigError(f"The method {method.name} declares the slot field {name!r}, which every slot has.")
+    end = names.index(_DECLARED_AFTER) + 1
+    return SLOT_FIELDS[:end] + method.slot_fields + SLOT_FIELDS[end:]
 
 
 def ring_fields(run_schedule: RunSchedule) -> list[Field]:
     """The ring's part of the layout: `ring.NAME` with shape [lanes, capacity, lane_envs, ...]."""
     lead = (run_schedule.lanes, run_schedule.capacity, run_schedule.lane_envs)
-    return [Field(f"ring.{name}", dtype, lead + shape, "the lane's owner") for name, dtype, shape in SLOT_FIELDS]
+    slots = slot_fields(run_schedule.method)
+    return [Field(f"ring.{name}", dtype, lead + shape, "the lane's owner") for name, dtype, shape in slots]
 
 
 class Ring:
@@ -47,7 +66,7 @@ class Ring:
 
     def __init__(self, arena: Arena, run_schedule: RunSchedule) -> None:
         self.run_schedule = run_schedule
-        self.field = {name: arena[f"ring.{name}"] for name, _, _ in SLOT_FIELDS}
+        self.field = {name: arena[f"ring.{name}"] for name, _, _ in slot_fields(run_schedule.method)}
         rows = run_schedule.lanes * run_schedule.capacity * run_schedule.lane_envs
         self.flat = {name: view.reshape(rows, *view.shape[3:]) for name, view in self.field.items()}
 
@@ -70,6 +89,6 @@ class Ring:
         ticks = tick[:, None] + np.arange(1 - STACK, 1)
         rows = self.rows(env[:, None], ticks)
         start = self.flat["start"][rows] != 0
-        later_start = np.zeros_like(start)  # whether a stack begins at some frame after this one, up to t
+        later_start = np.zeros_like(start)  # True if a stack begins at some frame after this one, up to t
         later_start[:, :-1] = np.logical_or.accumulate(start[:, :0:-1], axis=1)[:, ::-1]
         return rows, ~later_start & (ticks >= 0)

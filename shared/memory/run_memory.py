@@ -35,7 +35,7 @@ class Plan:
     @property
     def run_schedule(self) -> RunSchedule:
         """Derived sizes."""
-        return make_run_schedule(self.config)
+        return make_run_schedule(self.config, self.method)
 
     @property
     def network(self) -> Network:
@@ -113,7 +113,7 @@ class Memory:
         self.plan = plan
         self.run_schedule = plan.run_schedule
         self.board = Board(arena, self.run_schedule)
-        self.mailbox = Mailbox(arena)
+        self.mailbox = Mailbox(arena, plan.method)
         self.weights = PublishedWeights(arena)
         self.evaluations = Evaluations(arena)
         self.lane_snapshots = LaneSnapshots(arena, self.run_schedule)

@@ -21,15 +21,16 @@ SNAPSHOT_BYTES = 57_344
 ENV_BYTES = SNAPSHOT_BYTES + 64
 """With the lane's few words about it."""
 LEARNER_BUFFERS = 2
-STATE_NAMES = ("online", "target", "moment1", "moment2")
-"""The learner's float32 vectors: parameters, target parameters, the optimizer's first and second moments."""
 PRIORITIES = "priorities"
 """With prioritized replay one vector more: every leaf of the tree, and the greatest priority so far."""
 
 
 def state_lengths(run_schedule: RunSchedule, parameters: int) -> dict[str, int]:
-    """The vectors that a snapshot holds: no target where it equals the parameters at a boundary."""
-    names = [name for name in STATE_NAMES if name != "target" or run_schedule.has_own_target]
+    """Float32 vectors of a snapshot: the states that the method declares, and with prioritized replay the priorities.
+
+    The target network is left out where it equals the online network at every boundary.
+    """
+    names = [name for name in run_schedule.method.states if name != "target" or run_schedule.has_own_target]
     return dict.fromkeys(names, parameters) | (
         {PRIORITIES: run_schedule.priorities + 1} if run_schedule.priorities else {}
     )

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from learner.engine.initialization import initial_parameters
-from learner.engine.trainer import STATE_NAMES, Trainer
+from learner.engine.trainer import Trainer
 from learner.replay.feed import CHUNK_UPDATES
 from learner.replay.sampling import draw
+from shared.config.method_declaration import DQN
 from shared.config.settings import STACK, Algorithm
 from shared.network_spec import Network, network_of, parameters_of
 from tests.support.played_ring import ACTIONS, PlayedRing, Transition, make_trainer, patches, small_config
@@ -213,9 +214,7 @@ def test_an_update_is_that_of_the_papers(case: str) -> None:
     played = PlayedRing(config, PLAYED, both=True)
     trainer = make_trainer(played, config)
     online, target = _parameters(network, 1), _parameters(network, 2)
-    trainer.load(
-        {name: np.zeros(spec.count, np.float32) for name in STATE_NAMES} | {"online": online, "target": target}
-    )
+    trainer.load({name: np.zeros(spec.count, np.float32) for name in DQN.states} | {"online": online, "target": target})
     traits: Counter[str] = Counter()
     for round_ in ROUNDS:
         played.play(round_ * played.run_schedule.round_ticks - played.ticks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,23 +11,28 @@ import pytest
 from actors.lane import Lane, ReplayMismatchError
 from shared.config.settings import Config
 from shared.memory.run_memory import Memory, Plan
+from tests.support import sampled_method
 from tests.support.counting_env import Counting
 
 TICKS = 30
 
 
-def memory_of_lane() -> Memory:
-    config = Config().with_settings(
-        envs=4,
-        lane_envs=2,
-        round_steps=40,
-        total_steps=400,
-        replay_size=400,
-        network="small",
-        actors=1,
-        inference_batch=4,
-        device="cpu",
-        run_dir=Path("."),
+def memory_of_lane(**settings: Any) -> Memory:
+    config = (
+        Config()
+        .with_settings(
+            envs=4,
+            lane_envs=2,
+            round_steps=40,
+            total_steps=400,
+            replay_size=400,
+            network="small",
+            actors=1,
+            inference_batch=4,
+            device="cpu",
+            run_dir=Path("."),
+        )
+        .with_settings(**settings)
     )
     memory = Memory.create(Plan(config, 4))
     memory.board.committed = 0
@@ -135,3 +141,26 @@ def test_a_batch_asks_when_all_of_its_lanes_do() -> None:
     assert second.batch_asks
     memory.mailbox.answer(np.array([0]), memory.mailbox.request[:1].copy(), np.zeros((1, 2), np.uint8))
     assert not second.batch_asks
+
+
+def test_a_sampled_action_is_played_as_it_is_and_logged_with_its_probability(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tick played again leaves both in the ring as they were, whatever inference would answer then."""
+    sampled_method.register(monkeypatch)
+    memory = memory_of_lane(method="sampled", batch_size=20, snapshot_every_steps=400, epsilon_end=1.0)
+    lane = Lane(memory, 0, [Counting(), Counting()], actor=0)
+    lane.begin()
+    for tick in range(8):
+        actions, log_prob = np.array([[tick % 4, 3]], np.uint8), np.array([[-0.5 * tick, -1.5]], np.float32)
+        memory.mailbox.answer(np.array([0]), memory.mailbox.request[:1].copy(), actions, {"log_prob": log_prob})
+        lane.advance()
+    logged = {name: memory.ring.field[name][0, :8].copy() for name in ("action", "log_prob")}
+    assert logged["action"].tolist() == [[tick % 4, 3] for tick in range(8)]
+    assert logged["log_prob"].tolist() == [[-0.5 * tick, -1.5] for tick in range(8)]
+    memory.mailbox.declared["log_prob"][:] = 99.0
+    again = Lane(memory, 0, [Counting(), Counting()], actor=0)
+    again.begin()
+    for _ in range(8):
+        assert again.replaying
+        again.advance()
+    for name, values in logged.items():
+        assert np.array_equal(memory.ring.field[name][0, :8], values)

@@ -17,9 +17,7 @@ from shared.config.method_declaration import MethodDeclaration, register_method
 from shared.config.resolve import resolve
 from shared.config.settings import Config
 from shared.errors import ConfigError
-from shared.memory.board import METRIC_MEANS
 from shared.memory.run_memory import Plan
-from shared.memory.snapshot import STATE_NAMES
 
 ROOT = Path(__file__).resolve().parents[2]
 THEIRS = MethodDeclaration("theirs", "their.module:Theirs")
@@ -36,7 +34,8 @@ def test_a_built_in_declaration_names_a_method_and_what_the_memory_holds(name: s
     declaration = declarations.method_declaration(name)
     module, _, implementation = declaration.implementation.partition(":")
     assert issubclass(getattr(import_module(module), implementation), Method)
-    assert (declaration.states, declaration.metrics) == (STATE_NAMES, METRIC_MEANS)
+    assert declaration.states == ("online", "target", "moment1", "moment2")
+    assert declaration.metrics == ("loss", "mean_q", "gradient_norm", "q_spread")
     assert declaration.has_target_network
     assert not declaration.on_policy
 

@@ -100,7 +100,7 @@ def run_schedule() -> RunSchedule:
 
 
 def test_a_reply_is_to_one_request_of_one_life(run_schedule: RunSchedule) -> None:
-    mailbox = Mailbox(Arena.create(Layout(mailbox_fields(run_schedule, actions=4))))
+    mailbox = Mailbox(Arena.create(Layout(mailbox_fields(run_schedule, actions=4))), run_schedule.method)
     lane, actions = np.array([1]), np.array([[2, 3]], np.uint8)
     assert not mailbox.all_ask(slice(0, 1)), "nobody has asked yet"
     mailbox.ask(1, life=0, tick=7)
@@ -122,7 +122,7 @@ def test_a_first_request_is_no_empty_mailbox() -> None:
 
 
 def test_all_of_some_lanes_ask_when_each_does(run_schedule: RunSchedule) -> None:
-    mailbox = Mailbox(Arena.create(Layout(mailbox_fields(run_schedule, actions=4))))
+    mailbox = Mailbox(Arena.create(Layout(mailbox_fields(run_schedule, actions=4))), run_schedule.method)
     mailbox.ask(0, life=0, tick=3)
     assert not mailbox.all_ask(slice(0, 2))
     mailbox.ask(1, life=0, tick=2)

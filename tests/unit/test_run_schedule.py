@@ -8,6 +8,7 @@ import pytest
 
 from shared.config.run_schedule import RunSchedule, make_run_schedule
 from shared.config.settings import STACK, Config
+from tests.support.sampled_method import SAMPLED
 
 
 def run_schedule(**settings: Any) -> RunSchedule:
@@ -128,3 +129,84 @@ def test_what_a_boundary_needs_is_held_while_lanes_play_on(schedule: str) -> Non
     assert planned.oldest_readable_tick(later) <= committed * planned.round_ticks, (
         "what is to be written down next is still there"
     )
+
+
+def on_policy_schedule(schedule: str, rounds_apart: int, epochs: int = 1) -> RunSchedule:
+    """Rounds of 40 steps, 10 ticks of four envs, with minibatches of 16."""
+    config = Config().with_settings(
+        envs=4,
+        lane_envs=2,
+        round_steps=40,
+        batch_size=16,
+        total_steps=3_990,
+        schedule=schedule,
+        snapshot_every_steps=40 * rounds_apart + 39,
+    )
+    return make_run_schedule(config, SAMPLED, epochs)
+
+
+@pytest.mark.parametrize("rounds_apart", [1, 5])
+@pytest.mark.parametrize("schedule", ["concurrent", "alternate"])
+def test_an_on_policy_method_learns_from_the_newest_round_alone(schedule: str, rounds_apart: int) -> None:
+    planned = on_policy_schedule(schedule, rounds_apart)
+    assert (planned.round_ticks, planned.window_ticks, planned.snapshot_rounds) == (10, 10, rounds_apart)
+    assert planned.rounds == 100
+    assert planned.rounds % planned.snapshot_rounds == 0
+    first = planned.first_learning_round
+    assert first == (1 if schedule == "concurrent" else 0), "the first round with a round to learn from"
+    for round_ in range(first, planned.rounds):
+        lag = 1 if schedule == "concurrent" else 0
+        assert planned.window_end(round_) - planned.window_ticks == (round_ - lag) * planned.round_ticks
+    assert planned.learning_begins == planned.round_steps == planned.window_end(first) * planned.envs
+    assert not any(planned.target_changes_after(round_) for round_ in range(planned.rounds))
+    assert not planned.has_own_target
+
+
+@pytest.mark.parametrize(("epochs", "updates"), [(1, 2), (3, 7)])
+@pytest.mark.parametrize("schedule", ["concurrent", "alternate"])
+def test_every_round_of_an_on_policy_method_has_the_same_updates(schedule: str, epochs: int, updates: int) -> None:
+    """floor(epochs * 40 / 16), without a remainder that a later round takes over."""
+    planned = on_policy_schedule(schedule, 5, epochs)
+    done = 0
+    for round_ in range(planned.rounds):
+        assert planned.updates_before(round_) == done
+        assert planned.updates_in(round_) == (updates if round_ >= planned.first_learning_round else 0)
+        done += planned.updates_in(round_)
+    assert planned.updates_before(planned.rounds) == done > 0
+
+
+@pytest.mark.parametrize("rounds_apart", [1, 2, 5])
+@pytest.mark.parametrize("schedule", ["concurrent", "alternate"])
+def test_rounds_that_an_on_policy_learner_repeats_are_held(schedule: str, rounds_apart: int) -> None:
+    """Every committed count, every snapshot that a restart may go back to: no slot in use is written over."""
+    planned = on_policy_schedule(schedule, rounds_apart)
+    n = planned.round_ticks
+    for committed in range(4 * rounds_apart, 6 * rounds_apart):
+        newest_written = (committed + planned.max_rounds_ahead) * n
+        snapshot = committed - committed % rounds_apart
+        first_repeated = planned.window_end(snapshot) - planned.window_ticks
+        oldest_read = first_repeated - (STACK - 1)
+        assert newest_written - oldest_read < planned.capacity
+        # The scribe may be a whole span behind before the learner waits for it.
+        assert newest_written - (snapshot - rounds_apart) * n < planned.capacity
+        assert planned.oldest_readable_tick(committed) == newest_written + 1 - planned.capacity
+
+
+@pytest.mark.parametrize("rounds_apart", [1, 5])
+@pytest.mark.parametrize("schedule", ["concurrent", "alternate"])
+def test_a_boundary_of_an_on_policy_method_needs_the_window_and_its_first_stacks(
+    schedule: str, rounds_apart: int
+) -> None:
+    planned = on_policy_schedule(schedule, rounds_apart)
+    assert planned.oldest_needed_tick(0) == 0
+    for boundary in range(rounds_apart, 50, rounds_apart):
+        following = planned.window_end(boundary) - planned.window_ticks
+        needed = min(following, boundary * planned.round_ticks) - (STACK - 1)
+        assert planned.oldest_needed_tick(boundary) == max(0, needed)
+
+
+@pytest.mark.parametrize("schedule", ["concurrent", "free", "alternate"])
+def test_a_boundary_of_a_replay_method_needs_its_window(schedule: str) -> None:
+    planned = run_schedule(schedule=schedule, envs=4, round_steps=40, replay_size=200, snapshot_every_steps=40)
+    boundary = 100 * planned.snapshot_rounds
+    assert planned.oldest_needed_tick(boundary) == boundary * planned.round_ticks - planned.window_ticks

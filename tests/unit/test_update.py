@@ -12,9 +12,10 @@ import torch.nn.functional as F
 from learner.engine.initialization import initial_parameters
 from learner.engine.optimizer import Optimizer
 from learner.engine.side_stream import SideStream
-from learner.engine.trainer import STATE_NAMES, NonFiniteError, Trainer
+from learner.engine.trainer import NonFiniteError, Trainer
 from learner.networks.models import PlainModel
 from learner.replay.sampling import draw
+from shared.config.method_declaration import DQN
 from shared.config.presets import PRESETS
 from shared.config.settings import Algorithm, Config, Learn, PresetName
 from shared.memory.snapshot import state_lengths
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 def _stored(trainer: Trainer, learn: Learn) -> State:
     count = parameters_of(Network(learn.network, ACTIONS)).count
-    state: State = {name: np.zeros(count, np.float32) for name in STATE_NAMES}
+    state: State = {name: np.zeros(count, np.float32) for name in DQN.states}
     trainer.store(state)
     return state
 
@@ -79,7 +80,7 @@ def _reference_round(played: PlayedRing, learn: Learn, round_: int, updates: int
             root = (square / (1 - beta**step)).sqrt() + learn.optimizer_epsilon
             online = online - learn.learning_rate * mean / (1 - 0.9**step) / root
     vectors = (online, target, mean, square)
-    return {name: v.numpy() for name, v in zip(STATE_NAMES, vectors, strict=True)}, losses
+    return {name: v.numpy() for name, v in zip(DQN.states, vectors, strict=True)}, losses
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -120,7 +121,7 @@ def test_how_a_round_is_sliced_changes_nothing() -> None:
         results.append((_stored(trainer, config.learn), trainer.end_round()))
     for state, metrics in results[1:]:
         assert metrics == results[0][1]
-        for name in STATE_NAMES:
+        for name in DQN.states:
             assert np.array_equal(state[name], results[0][0][name]), name
 
 
@@ -164,7 +165,7 @@ def test_where_frames_lie_and_who_draws_ahead_changes_nothing(prioritized: bool)
             trainer.end_round()
         states.append(_stored(trainer, config.learn))
     for state in states[1:]:
-        for name in STATE_NAMES:
+        for name in DQN.states:
             assert np.array_equal(states[0][name], state[name]), name
 
 
@@ -181,7 +182,7 @@ def test_what_is_done_aside_changes_nothing(optimizer: str, precision: str) -> N
         trainer.run(12)
         trainer.end_round()
         states.append(_stored(trainer, config.learn))
-    for name in STATE_NAMES:
+    for name in DQN.states:
         assert np.array_equal(states[0][name], states[1][name]), name
 
 

@@ -1,0 +1,26 @@
+"""Declaration of an on-policy method whose actions are sampled, for tests of memory, clock and lanes."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.config import method_declaration
+from shared.config.method_declaration import MethodDeclaration, register_method
+
+SAMPLED = MethodDeclaration(
+    "sampled",
+    "tests.support.sampled_method:NoClass",
+    slot_fields=(("log_prob", "f4", ()),),
+    states=("online", "moment1", "moment2"),
+    metrics=("loss", "entropy"),
+    head="policy_value",
+    action_rule="categorical",
+    has_target_network=False,
+    on_policy=True,
+)
+
+
+def register(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Register it for the time of a test."""
+    monkeypatch.setattr(method_declaration, "_REGISTRY", dict(method_declaration._REGISTRY))
+    register_method(SAMPLED)
