@@ -40,6 +40,17 @@ def none_left() -> Iterator[None]:
             process.communicate()
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Sums of PyTorch in one order, independent of other tests."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture(scope="session")
 def five_rounds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of a finished run of five rounds, three of which learn; to be read only."""

@@ -22,8 +22,8 @@ from shared.machine.proc_files import stat_fields
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from tests.crash.storm import Storm, Tally, Undisturbed, begin
+from tests.shared.process.test_spawning import Unpickled
 from tests.support.waiting import until
-from tests.unit.test_spawning import Unpickled
 
 BURST = 20
 """Kills within two seconds."""

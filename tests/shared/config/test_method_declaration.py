@@ -19,7 +19,7 @@ from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.memory.run_memory import Plan
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 THEIRS = MethodDeclaration("theirs", "their.module:Theirs")
 
 

@@ -22,11 +22,11 @@ from learner.replay.sampling import draw
 from shared.config.method_declaration import DQN
 from shared.config.settings import STACK, Algorithm
 from shared.network_spec import Network, network_of, parameters_of
+from tests.learner.losses.test_distribution import _slow_projection
+from tests.learner.losses.test_targets import _softmax
+from tests.learner.methods.test_methods import _quantile_loss
+from tests.learner.networks.test_modular import Reference, _reference
 from tests.support.played_ring import ACTIONS, PlayedRing, Transition, make_trainer, patches, small_config
-from tests.unit.test_distribution import _slow_projection
-from tests.unit.test_methods import _quantile_loss
-from tests.unit.test_modular import Reference, _reference
-from tests.unit.test_targets import _softmax
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

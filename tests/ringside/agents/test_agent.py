@@ -20,7 +20,7 @@ from shared.config.settings import Config
 from shared.errors import ConfigError
 from tests.support.checkpoints import random_weights
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 STACKS = np.random.default_rng(2).integers(0, 256, (3, 4, 84, 84), np.uint8)
 
 

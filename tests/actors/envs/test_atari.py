@@ -19,7 +19,7 @@ from shared.config.protocols import PROTOCOLS
 from shared.config.settings import Play
 from shared.memory.snapshot import SNAPSHOT_BYTES
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 NATURE = PROTOCOLS["nature"]
 
 
@@ -198,7 +198,7 @@ def test_a_snapshot_before_an_end_keeps_what_the_last_frame_is_made_of(longest: 
 
 CONTINUE = """
 import sys, numpy as np
-from tests.unit.test_atari import fresh, play
+from tests.actors.envs.test_atari import fresh, play
 env = fresh(sys.argv[1])
 env.restore(sys.stdin.buffer.read())
 outcomes, frames = play(env, range(170, 570))

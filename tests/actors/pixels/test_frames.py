@@ -14,7 +14,7 @@ import pytest
 
 from actors.pixels.frames import SCREEN_WIDTH, Shrinker, area_weights, pair_table, shrink_area
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 HEIGHTS = (210, 214, 220, 230, 250)
 """All that occur among the games of ale-py."""
 IDENTITY = np.arange(256, dtype=np.uint8)

@@ -22,8 +22,8 @@ from shared.process import mps
 from tests.support.played_ring import small_config
 from tests.support.waiting import until
 
-FAKE = Path(__file__).with_name("fake_mps.py")
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
+FAKE = ROOT / "tests/support/fake_mps.py"
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from tests.support.runs import ROOT
 PARENT = """
 import signal, sys
 from ringside.supervisor.spawning import ChildProcess
-from tests.unit.test_spawning import Unpickled
+from tests.shared.process.test_spawning import Unpickled
 process = ChildProcess(target=print, args=(Unpickled(signal.pause),))
 process.start()
 print(process.pid, flush=True)

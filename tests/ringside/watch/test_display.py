@@ -24,7 +24,7 @@ from ringside.watch.outlet import Outlet
 from ringside.watch.screen import render
 from ringside.watch.status import CheckpointStatus, Status
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def roles(

@@ -349,4 +349,4 @@ def test_writing_down_loads_neither_torch_nor_tensorflow() -> None:
         "import sys, ringside.recording.metrics; "
         "assert not {'torch', 'tensorflow', 'tensorboardX', 'ale_py', 'rich'} & sys.modules.keys()"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=Path(__file__).parents[2])
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=Path(__file__).parents[3])

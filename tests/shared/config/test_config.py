@@ -27,7 +27,7 @@ from shared.memory.ring import ring_fields
 from shared.memory.run_memory import Plan
 from shared.network_spec import Network, atoms_of, network_of
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 FIELDS = [
     (section.name, item.name)
     for section in dataclasses.fields(Config)

@@ -304,4 +304,4 @@ def test_reading_and_writing_load_neither_torch_nor_an_emulator() -> None:
         "import sys, shared.checkpoint.checkpoint_writer; "
         "assert not {'torch', 'ale_py', 'numba', 'rich', 'learner', 'actors'} & sys.modules.keys()"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=Path(__file__).parents[2])
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=Path(__file__).parents[3])

@@ -63,7 +63,7 @@ class Program:
         (tmp_path / "fake.py").write_text(FAKE)
         monkeypatch.setattr("ringside.tasks.suite.LAUNCHER", tmp_path / "fake.py")
         monkeypatch.setenv("FAKE_LOG", str(self.told_in))
-        monkeypatch.setenv("FAKE_ROOT", str(Path(__file__).parents[2]))
+        monkeypatch.setenv("FAKE_ROOT", str(Path(__file__).parents[3]))
 
     def __call__(self, *words: str) -> tuple[int, list[list[str]]]:
         """The exit code, and with which words the fake was called."""
@@ -190,7 +190,7 @@ def test_a_signal_ends_the_present_run_and_begins_no_other(program: Program, tmp
         f"import sys; from ringside.tasks import suite; suite.LAUNCHER = {str(tmp_path / 'fake.py')!r}; "
         f"sys.exit(suite.main(['--games', 'pong,freeway', '--seeds', '2', '--total-steps', '2000', *{program.more!r}]))"
     )
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     command = [sys.executable, "-c", code]
     process = subprocess.Popen(command, cwd=root, env=environment, stdout=subprocess.PIPE, text=True)
     try:
