@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from learner.engine.device import device_bytes_of, prepare_torch
+from learner.engine.device import device_bytes_reader, prepare_torch
 from learner.engine.faults import device_faults_named
 from learner.networks.policy import Policy, greedy
 from shared.memory.board import Phase
@@ -109,7 +109,7 @@ def _serve(child_spec: ChildSpec) -> None:
     assert machine.inference_threads is not None
     assert machine.inference_batch is not None
     device = torch.device(machine.device)
-    waiter.device_bytes = device_bytes_of(device)
+    waiter.device_bytes = device_bytes_reader(device)
     deterministic = machine.deterministic == "on"
     prepare_torch(device, machine.precision, machine.inference_threads, deterministic=deterministic)
 

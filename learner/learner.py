@@ -11,14 +11,15 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-import numpy as np
 import torch
 
-from learner.engine.device import device_bytes_of, prepare_torch
+from learner.engine.device import device_bytes_reader, prepare_torch
+from learner.engine.engine import Engine, NonFiniteError
 from learner.engine.faults import device_faults_named
 from learner.engine.nan_report import report
-from learner.engine.trainer import NonFiniteError, RoundMetrics, Trainer
-from learner.replay.feed import CHUNK_UPDATES
+from learner.engine.round_means import RoundMetrics
+from learner.make_engine import make_engine
+from learner.replay.replay_source import CHUNK_UPDATES
 from shared.config.settings import Config
 from shared.errors import DeviceFault, FatalError
 from shared.memory.board import METRIC_SPANS, Phase
@@ -48,14 +49,14 @@ LOOK_SECONDS = 0.001
 class Rounds:
     """The learner's part in every round."""
 
-    def __init__(self, memory: Memory, waiter: Waiter, trainer: Trainer, followers: list[Bell]) -> None:
+    def __init__(self, memory: Memory, waiter: Waiter, engine: Engine, followers: list[Bell]) -> None:
         self._memory = memory
         self._board = memory.board
         self._run_schedule = memory.run_schedule
         self._learn = memory.plan.config.learn
         self._eval_every = memory.plan.config.evaluate.eval_every_steps
         self._waiter = waiter
-        self._trainer = trainer
+        self._engine = engine
         self._span: list[RoundMetrics] = []
         self._slice = 1  # how long an update takes is not known yet
         self._followers = followers
@@ -64,12 +65,12 @@ class Rounds:
         """Take the newest snapshot, or fresh parameters; return the round to do next."""
         boundary = self._memory.learner_snapshots.newest()
         if boundary < 0:
-            self._trainer.initialize()
+            self._engine.initialize()
             boundary = 0
         else:
             state = self._memory.learner_snapshots.read(boundary)
             assert state is not None, "the learner's snapshots have no other writer"
-            self._trainer.load(state)
+            self._engine.load(state)
         if boundary > self._board.committed or self._memory.weights.current < 0:
             self._commit(boundary)
         return boundary
@@ -82,15 +83,15 @@ class Rounds:
         again, count = round_ < self._board.committed, self._run_schedule.updates_in(round_)
         if count:
             # A life's first, with which its start ends, also fills a GPU's window with all of its frames.
-            self._trainer.begin_round(round_, self._run_schedule.window_end(round_))
+            self._engine.begin_round(round_, self._run_schedule.window_end(round_))
         self._waiter.beat()  # what a life did before its first slice tells nothing of the pace of work
         self._board.phase[self._waiter.process] = Phase.REPLAYING if again else Phase.WORKING
         if count:
             self._run(round_, count)
             self._wait_for_gpu(round_ + 1)
-            self._span.append(self._trainer.end_round())
+            self._span.append(self._engine.end_round())
         if self._run_schedule.target_changes_after(round_):
-            self._trainer.update_target()
+            self._engine.update_target()
         if again:
             self._board.redone[self._waiter.process] += count
         else:
@@ -105,7 +106,7 @@ class Rounds:
             # Slices end where chunks and graphs do: on a GPU a part of a graph is launched kernel by kernel.
             part = min(self._slice, count - first, SLICE_UPDATES - first % SLICE_UPDATES)
             began = time.monotonic()
-            self._trainer.run(part)
+            self._engine.run(part)
             self._wait_for_slices(SLICES_AHEAD)
             pace = max((time.monotonic() - began) / part, SLICE_SECONDS / SLICE_UPDATES)
             fits = int(SLICE_SECONDS / pace)
@@ -118,7 +119,7 @@ class Rounds:
             self._waiter.beat()
             if free and first + part - published >= self._learn.publish_every_updates and first + part < count:
                 self._wait_for_slices(SLICES_LEFT)
-                self._memory.weights.publish(done, self._trainer.online_into)
+                self._memory.weights.publish(done, self._engine.online_into)
                 published = first + part
             first += part
 
@@ -137,8 +138,8 @@ class Rounds:
         Raises:
             DeviceFault: it does not go on.
         """
-        left, since = self._trainer.slices_begun, time.monotonic()
-        while (now := self._trainer.slices_begun) > most:
+        left, since = self._engine.slices_begun, time.monotonic()
+        while (now := self._engine.slices_begun) > most:
             if now < left:
                 left, since = now, time.monotonic()
             elif time.monotonic() - since > STUCK_SECONDS:
@@ -157,7 +158,7 @@ class Rounds:
             and round_ < self._run_schedule.rounds
             and self._run_schedule.updates_in(round_)
         ):
-            self._trainer.prefetch(round_, self._run_schedule.window_end(round_))
+            self._engine.prefetch(round_, self._run_schedule.window_end(round_))
 
     def _wait_for_lanes(self, boundary: int) -> None:
         """Wait until every lane has finished the rounds before `boundary`."""
@@ -187,8 +188,8 @@ class Rounds:
         row[:] = float("nan")
         row[-2:] = updates, time.monotonic()
         if updates:
-            means = sum(np.array(metrics[1:]) * metrics.updates for metrics in self._span) / updates
-            row[: len(self._run_schedule.method.metrics)] = means
+            for column, name in enumerate(self._run_schedule.method.metrics):
+                row[column] = sum(each.means[name] * each.updates for each in self._span) / updates
         self._span.clear()
 
     def _commit(self, boundary: int) -> None:
@@ -199,9 +200,9 @@ class Rounds:
         if self._run_schedule.is_snapshot(boundary) and self._memory.learner_snapshots.newest() < boundary:
             if boundary:
                 self._note(boundary)
-            self._memory.learner_snapshots.write(boundary, self._trainer.store)
+            self._memory.learner_snapshots.write(boundary, self._engine.store)
         updates = self._run_schedule.updates_before(boundary)
-        self._memory.weights.publish(updates, self._trainer.online_into)
+        self._memory.weights.publish(updates, self._engine.online_into)
         self._queue_evaluation(boundary)
         self._board.committed = boundary
         self._waiter.furthest(boundary << 24)
@@ -225,7 +226,7 @@ class Rounds:
 
         self._waiter.wait(free)
         place = int(queue.queued[0]) % len(queue.data)
-        self._trainer.online_into(queue.data[place])
+        self._engine.online_into(queue.data[place])
         queue.step[place] = steps
         queue.queued[0] += 1
 
@@ -236,23 +237,6 @@ def prepare(config: Config) -> None:
     assert machine.learner_threads is not None, "the configuration is not resolved"
     deterministic = machine.deterministic == "on"
     prepare_torch(torch.device(machine.device), machine.precision, machine.learner_threads, deterministic=deterministic)
-
-
-def make_trainer(memory: Memory) -> Trainer:
-    """The trainer of a run, which `prepare` came before."""
-    config = memory.plan.config
-    return Trainer(
-        ring=memory.ring,
-        run_schedule=memory.run_schedule,
-        learn=config.learn,
-        algorithm=config.algorithm,
-        network=memory.plan.network,
-        seed=config.run.seed,
-        device=torch.device(config.machine.device),
-        precision=config.machine.precision,
-        replay_on=config.machine.replay_on,
-        graph_updates=config.machine.graph_updates,
-    )
 
 
 def main(child_spec: ChildSpec) -> None:
@@ -267,20 +251,20 @@ def main(child_spec: ChildSpec) -> None:
     ]
     with suppress(Stopped), device_faults_named():
         prepare(memory.plan.config)
-        waiter.device_bytes = device_bytes_of(torch.device(memory.plan.config.machine.device))
+        waiter.device_bytes = device_bytes_reader(torch.device(memory.plan.config.machine.device))
         waiter.wait(lambda: bool(memory.board.prepared[0]))
-        trainer = make_trainer(memory)
-        memory.board.replay_device_bytes[0] = trainer.replay_device_bytes
-        rounds = Rounds(memory, waiter, trainer, followers)
+        engine = make_engine(memory.plan.config, memory.plan.network, memory.ring)
+        memory.board.replay_device_bytes[0] = engine.source_device_bytes
+        rounds = Rounds(memory, waiter, engine, followers)
         try:
             for round_ in range(rounds.begin(), memory.run_schedule.rounds):
                 rounds.do(round_)
         except NonFiniteError as error:
-            sentence = f"{error} {report(memory, waiter, trainer, child_spec.run_dir, error)}"
-            trainer.settle()
+            sentence = f"{error} {report(memory, waiter, engine, child_spec.run_dir, error)}"
+            engine.settle()
             raise FatalError(sentence) from error
         except Stopped:
-            trainer.settle()
+            engine.settle()
             raise
-        trainer.settle()
+        engine.settle()
         memory.board.phase[child_spec.process] = Phase.DONE

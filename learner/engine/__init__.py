@@ -1,1 +1,1 @@
-"""The machinery of an update: parameters, optimizer, streams, devices. Read trainer first."""
+"""The machinery of an update: parameters, optimizer, streams, devices. Read interfaces, then engine."""

@@ -51,12 +51,12 @@ def prepare_torch(device: torch.device, precision: str, threads: int, *, determi
         torch.cuda.set_device(device)
 
 
-def dtype_of(precision: str) -> torch.dtype:
+def compute_dtype(precision: str) -> torch.dtype:
     """What matrices are multiplied in: bfloat16 with bf16, float32 with fp32 and tf32."""
     return torch.bfloat16 if precision == "bf16" else torch.float32
 
 
-def device_bytes_of(device: torch.device) -> Callable[[], int] | None:
+def device_bytes_reader(device: torch.device) -> Callable[[], int] | None:
     """What tells the memory that PyTorch holds on `device` for this process, without the context; None on a CPU."""
     return partial(torch.cuda.memory_reserved, device) if device.type == "cuda" else None
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
-from learner.engine.trainer import NonFiniteError, Trainer
+from learner.engine.engine import Engine, NonFiniteError
 from shared.files.atomic import write_atomic
 from shared.memory.board import Phase
 from shared.memory.run_memory import Memory
@@ -25,11 +25,11 @@ SAVED = "nan-report-{round}-{update}"
 Arrays = dict[str, NDArray[np.generic]]
 
 
-def report(memory: Memory, waiter: Waiter, trainer: Trainer, run_dir: Path, found: NonFiniteError) -> str:
+def report(memory: Memory, waiter: Waiter, engine: Engine, run_dir: Path, found: NonFiniteError) -> str:
     """Write down what made the numbers of the present round cease to be finite; what is in memory stays as it is.
 
     Args:
-        trainer: of the learner; its state is of no use any more, and afterwards neither.
+        engine: of the learner; its state is of no use any more, and afterwards neither.
         found: what was noticed.
 
     Returns:
@@ -39,12 +39,12 @@ def report(memory: Memory, waiter: Waiter, trainer: Trainer, run_dir: Path, foun
         Stopped: the run is to end.
     """
     memory.board.phase[waiter.process] = Phase.REPLAYING
-    found_again, arrays, update = _do_again(memory, waiter, trainer, found.round)
+    found_again, arrays, update = _do_again(memory, waiter, engine, found.round)
     config = memory.plan.config
     content = {
         "said": str(found),
         "found_again": found_again,
-        "round": found.round if not found_again else trainer.round,
+        "round": found.round if not found_again else engine.round,
         "update_of_round": update,
         "sums": found.sums,
         "not_finite": {name: int((~np.isfinite(array)).sum()) for name, array in arrays.items()},
@@ -67,7 +67,7 @@ def report(memory: Memory, waiter: Waiter, trainer: Trainer, run_dir: Path, foun
     return f"{path}.json says which update did it; .safetensors beside it holds its batch and the parameters before."
 
 
-def _do_again(memory: Memory, waiter: Waiter, trainer: Trainer, last: int) -> tuple[bool, Arrays, int]:
+def _do_again(memory: Memory, waiter: Waiter, engine: Engine, last: int) -> tuple[bool, Arrays, int]:
     """The updates from the newest snapshot to the end of round `last`, until one is not finite.
 
     Returns:
@@ -78,19 +78,19 @@ def _do_again(memory: Memory, waiter: Waiter, trainer: Trainer, last: int) -> tu
     boundary, update = memory.learner_snapshots.newest(), 0
     state = memory.learner_snapshots.read(boundary) if boundary >= 0 else None
     if state is None:
-        trainer.initialize()
+        engine.initialize()
     else:
-        trainer.load(state)
+        engine.load(state)
     for round_ in range(max(0, boundary), last + 1):
-        for update in range(trainer.begin_round(round_, run_schedule.window_end(round_))):
-            trainer.store({"online": before})
-            trainer.run(1)
+        for update in range(engine.begin_round(round_, run_schedule.window_end(round_))):
+            engine.store({"online": before})
+            engine.run(1)
             waiter.beat()
             try:
-                trainer.check()
+                engine.check()
             except NonFiniteError:
-                return True, trainer.last_update() | {"parameters_before": before}, update
-        trainer.end_round()  # which teaches the priorities
+                return True, engine.last_update() | {"parameters_before": before}, update
+        engine.end_round()  # which teaches the priorities
         if run_schedule.target_changes_after(round_):
-            trainer.update_target()
-    return False, trainer.last_update() | {"parameters_before": before}, update
+            engine.update_target()
+    return False, engine.last_update() | {"parameters_before": before}, update

@@ -116,25 +116,33 @@ class Optimizer:
     Attributes:
         gradient: float32[Q] or bfloat16[Q], as the weights' shadow (learner/networks/model.py); what `step` takes.
         mean, square: float32[Q], moments of the gradient.
-        gradient_scale: what the gradient of a sum over the batch is to be multiplied with before it comes here.
+        gradient_scale: factor of the gradient that an update rule gives, to be applied before it comes here.
+        mean_factor: the gradient that comes here is this multiple of the gradient of the batch's mean loss.
     """
 
-    def __init__(self, weights: Model, learn: Learn, clip: float | None = None) -> None:
-        """`clip` is the greatest norm of the gradient of the batch's mean; None: unbounded."""
+    def __init__(self, weights: Model, learn: Learn, clip: float | None = None, *, mean_gradient: bool = False) -> None:
+        """Moments of zero.
+
+        Args:
+            clip: greatest norm of the gradient of the batch's mean loss; None: unbounded.
+            mean_gradient: True if the update rule gives the gradient of a mean loss, False for that of a sum.
+        """
         self.gradient = torch.zeros_like(weights.params_bf16)
         self.mean = torch.zeros_like(weights.params)
         self.square = torch.zeros_like(weights.params)
         # The epsilon of 2015 belongs to gradients summed over the batch (DeepMind's dqn_zoo, which averages, divides
         # it by 32 ** 2); the values of Adam's in use belong to averaged ones.
-        self.gradient_scale = 1.0 if learn.optimizer == "rmsprop" else 1.0 / learn.batch_size
+        summed = 1 if mean_gradient else learn.batch_size
+        self.gradient_scale = 1.0 if learn.optimizer == "rmsprop" else 1.0 / summed
+        self.mean_factor = self.gradient_scale * summed
         self._weights = weights
         self._learn = learn
         self._steps = torch.zeros((), device=weights.params.device)
         self._compiled = weights.params.device.type == "cpu"
         # As a bound for the gradient that comes here, which may be that of the batch's sum.
-        self._bound = None if clip is None else clip * self.gradient_scale * learn.batch_size
-        cut = weights.cut
-        self._parts = [self._vectors(part) for part in (slice(0, cut), slice(cut, None))] if self._compiled else []
+        self._bound = None if clip is None else clip * self.gradient_scale * summed
+        head = weights.head_offset
+        self._parts = [self._vectors(part) for part in (slice(0, head), slice(head, None))] if self._compiled else []
 
     def begin(self, steps: int) -> None:
         """State how many steps were done before; Adam corrects its moments by it."""
@@ -150,7 +158,7 @@ class Optimizer:
         if self._compiled:
             convolutions, matrices = self._parts
             move = self.compiled_step()
-            side_stream.do(partial(move, matrices))
+            side_stream.submit(partial(move, matrices))
             move(convolutions)
             self._weights.refresh()
         else:
@@ -221,4 +229,4 @@ class Optimizer:
                 amsgrad=False,
                 maximize=False,
             )
-        weights.cast()
+        weights.sync_copy()

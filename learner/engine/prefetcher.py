@@ -25,29 +25,30 @@ class Prefetcher:
         self._thread = ThreadPoolExecutor(1, "ahead", self._enter, (torch.get_num_threads(),))
         self._next: Future[torch.cuda.Event | None] | None = None
 
-    def begin(self, work: Callable[[], None], *, after_all: bool = True) -> None:
-        """Do `work` in the second thread; on a GPU, after all that was asked of it so far. Settles the former work.
+    def submit(self, work: Callable[[], None], *, after_main_stream: bool = True) -> None:
+        """Run `work` in the second thread; on a GPU, after all that was asked of it so far. Settles the former work.
 
-        Without `after_all`, only after what was begun here before: it must touch nothing that the caller's stream does.
+        Without `after_main_stream`, only after earlier work of this thread: it must touch nothing that the caller's
+        stream uses.
         """
         self.settle()
         before = None
-        if self.stream is not None and after_all:
+        if self.stream is not None and after_main_stream:
             before = torch.cuda.Event()
             before.record()
-        self._next = self._thread.submit(self._do, work, before)
+        self._next = self._thread.submit(self._run, work, before)
 
     @property
-    def begun(self) -> bool:
-        """Whether there is work that is not settled."""
+    def busy(self) -> bool:
+        """True if there is work that is not settled."""
         return self._next is not None
 
     def settle(self) -> None:
         """Let the work finish, if there is any. On a GPU, whatever is asked of it from here on comes after it."""
         if self._next is None:
             return
-        begun, self._next = self._next, None  # what it raises is raised once
-        done = begun.result()
+        work, self._next = self._next, None  # its exception is raised once
+        done = work.result()
         if done is not None:
             torch.cuda.current_stream().wait_event(done)
 
@@ -63,7 +64,7 @@ class Prefetcher:
             torch.cuda.set_device(self._device)
 
     @torch.inference_mode()
-    def _do(self, work: Callable[[], None], before: torch.cuda.Event | None) -> torch.cuda.Event | None:
+    def _run(self, work: Callable[[], None], before: torch.cuda.Event | None) -> torch.cuda.Event | None:
         if self.stream is None:
             work()
             return None

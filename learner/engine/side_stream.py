@@ -26,8 +26,8 @@ class SideStream:
         # What a job in another stream reads must not be given back before it is done: its memory would be used again.
         self._kept: list[Callable[[], None]] = []
 
-    def do(self, job: Callable[[], None]) -> None:
-        """Do `job` beside the caller, or at once. It may read what the caller leaves alone until `settle`."""
+    def submit(self, job: Callable[[], None]) -> None:
+        """Run `job` beside the caller, or at once. It may read whatever the caller does not change until `settle`."""
         if self._thread is not None:
             self._jobs.append(self._thread.submit(torch.inference_mode()(job)))
         elif self._stream is not None:

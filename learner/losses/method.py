@@ -53,7 +53,7 @@ class Method(ABC):
     """Whether the outputs of several actions may be averaged, as a soft policy does."""
     supports_value_rescaling = True
     """Whether outputs are returns, which may be learnt on another scale."""
-    scalar = False
+    scalar_target = False
     """Whether a transition's target is one number."""
 
     def __init__(self, network: Network, algorithm: Algorithm, device: torch.device) -> None:

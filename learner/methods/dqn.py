@@ -11,7 +11,7 @@ from learner.losses.scalar_loss import bellman_target, clipped_error
 class Dqn(Method):
     """One output for each action: Q(s, a)."""
 
-    scalar = True
+    scalar_target = True
 
     def values(self, outputs: Tensor) -> Tensor:
         """The outputs themselves."""

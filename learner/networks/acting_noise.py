@@ -27,7 +27,7 @@ class ActingNoise:
         """`count` numbers at a time."""
         self._seed, self._count = seed, count
 
-    def of(self, tick: int, envs: NDArray[np.int64]) -> NDArray[np.float32]:
+    def draw(self, tick: int, envs: NDArray[np.int64]) -> NDArray[np.float32]:
         """float32[n, count] for `envs` int64[n] in a tick."""
         generator = np.random.Generator(np.random.Philox(key=[bits(self._seed, Stream.NOISE), tick]))
         run_schedule = generator.standard_normal(self._count, np.float32)

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from learner.engine.device import dtype_of
+from learner.engine.device import compute_dtype
 from learner.engine.host_transfer import HostTransfer
 from learner.engine.side_stream import SideStream
 from learner.networks.fused import CELL, PIXEL, frames_in, network_input
@@ -40,21 +40,21 @@ class Pass(NamedTuple):
     outputs: Tensor
 
 
-class ModularModel:
+class AutogradModel:
     """Any network. See `learner.networks.model.Model`."""
 
     def __init__(self, network: Network, device: torch.device, precision: str) -> None:
         self.network = network
-        self._dtype = dtype_of(precision)
+        self._dtype = compute_dtype(precision)
         self._spec = parameters_of(network)
-        self._passage = HostTransfer(self._spec.count, device)
+        self._transfer = HostTransfer(self._spec.count, device)
         self._places, size = _places(self._spec)
         self.params = torch.zeros(size, device=device)
         self.params_bf16 = self.params if self._dtype == torch.float32 else self.params.to(self._dtype)
-        masters, shadows = self._views(self.params), self._views(self.params_bf16)
-        self._leaves = {name: (masters if _in_float32(name) else shadows)[name].detach() for name in self._places}
+        params, copies = self._views(self.params), self._views(self.params_bf16)
+        self._leaves = {name: (params if _in_float32(name) else copies)[name].detach() for name in self._places}
         torso = [place.stop for name, place in self._places.items() if name.startswith(("conv", "block"))]
-        self.cut = max(torso)
+        self.head_offset = max(torso)
         self._noisy = self._noisy_layers()
         self.noise = sum(count for pair in self._noisy.values() for count in pair)
         self._layers = {name: self._affine(self._leaves, name) for name in self._linear_layers()}
@@ -70,22 +70,22 @@ class ModularModel:
         """See `Model`."""
         views = self._views(packed)
         packed.zero_()  # between parameters, too: a gradient that was not finite leaves no zeros there
-        for name, part in self._outer_parts(self._passage.to_device(canonical)).items():
+        for name, part in self._canonical_parts(self._transfer.to_device(canonical)).items():
             views[name].copy_(part)
 
     def unpack(self, packed: Tensor, canonical: NDArray[np.float32]) -> None:
         """See `Model`."""
         views, vector = self._views(packed), torch.empty(self._spec.count, device=packed.device)
-        for name, part in self._outer_parts(vector).items():
+        for name, part in self._canonical_parts(vector).items():
             part.copy_(views[name])
-        self._passage.to_host(vector, canonical)
+        self._transfer.to_host(vector, canonical)
 
-    def _outer_parts(self, canonical: Tensor) -> dict[str, Tensor]:
+    def _canonical_parts(self, canonical: Tensor) -> dict[str, Tensor]:
         """The parameters in a vector [P] in outer order, by name and in their shapes."""
         parts = canonical.split([math.prod(shape) for _, shape in self._spec.shapes])
         return {name: part.view(shape) for (name, shape), part in zip(self._spec.shapes, parts, strict=True)}
 
-    def cast(self) -> None:
+    def sync_copy(self) -> None:
         """See `Model`."""
         if self.params_bf16 is not self.params:
             self.params_bf16.copy_(self.params)
@@ -105,7 +105,7 @@ class ModularModel:
     def forward(
         self,
         blocks: Tensor,
-        first: int,
+        stack_offset: int,
         extra_inputs: ExtraInputs,
         settle: Callable[[], None] | None = None,
         *,
@@ -113,9 +113,9 @@ class ModularModel:
     ) -> Pass:
         """See `Model`."""
         if not learns:
-            return Pass(self._outputs(blocks, first, extra_inputs, settle, learns=False))
+            return Pass(self._outputs(blocks, stack_offset, extra_inputs, settle, learns=False))
         with torch.inference_mode(False), torch.enable_grad():
-            return Pass(self._outputs(blocks, first, extra_inputs, settle, learns=True))
+            return Pass(self._outputs(blocks, stack_offset, extra_inputs, settle, learns=True))
 
     def backward(self, saved: Pass, gradient: Tensor, side_stream: SideStream) -> None:
         """See `Model`."""
@@ -143,13 +143,19 @@ class ModularModel:
     # --- the parts
 
     def _outputs(
-        self, blocks: Tensor, first: int, extra_inputs: ExtraInputs, settle: Callable[[], None] | None, *, learns: bool
+        self,
+        blocks: Tensor,
+        stack_offset: int,
+        extra_inputs: ExtraInputs,
+        settle: Callable[[], None] | None,
+        *,
+        learns: bool,
     ) -> Tensor:
         """float32[n, actions, atoms]."""
         if self.network.name in CONVOLUTIONS:
-            x = self._convolutions(network_input(blocks, first, self._dtype))
+            x = self._convolutions(network_input(blocks, stack_offset, self._dtype))
         else:
-            frames = frames_in(blocks[..., first * CELL : (first + STACK) * CELL])
+            frames = frames_in(blocks[..., stack_offset * CELL : (stack_offset + STACK) * CELL])
             x = self._impala(frames.to(self._dtype, memory_format=torch.channels_last), learns)
         if self.network.pooling:
             x = max_pool(x)

@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from learner.engine.device import dtype_of
+from learner.engine.device import compute_dtype
 from learner.engine.host_transfer import HostTransfer
 from learner.engine.side_stream import SideStream
 from learner.replay.gather import BLOCK, GRID
@@ -60,9 +60,9 @@ def frames_in(block: Tensor) -> Tensor:
     return cut.reshape(-1, k, FRAME_SIDE, FRAME_SIDE)
 
 
-def network_input(block: Tensor, first: int, dtype: torch.dtype) -> Tensor:
+def network_input(block: Tensor, stack_offset: int, dtype: torch.dtype) -> Tensor:
     """The stack that begins with frame `first` of `blocks`, as dtype[n, 64, 21, 21], channels-last, values 0..255."""
-    stack = block[..., first * CELL : (first + STACK) * CELL]
+    stack = block[..., stack_offset * CELL : (stack_offset + STACK) * CELL]
     return stack.permute(0, 3, 1, 2).to(dtype, memory_format=torch.channels_last)
 
 
@@ -77,14 +77,14 @@ class Views(NamedTuple):
     """weight [actions * atoms, hidden], bias [actions * atoms]."""
 
 
-class _Way(NamedTuple):
+class _LayoutMaps(NamedTuple):
     """Between the outer and the inner order of parameters."""
 
     order: Tensor
     """For places of the inner order those of the outer one, int32[P]."""
     places: Tensor
     """For places of the outer order those of the inner one, int32[P]."""
-    passage: HostTransfer
+    transfer: HostTransfer
 
 
 class Architecture:
@@ -98,11 +98,11 @@ class Architecture:
         self._kernels = [kernel // stride if i == 0 else kernel for i, (_, kernel, stride) in enumerate(layers)]
         if layers[0][2] != BLOCK or layers[0][1] % BLOCK:
             raise ValueError(f"The first convolution of network {network.name} must have stride {BLOCK}.")
-        self._order = self._inner_order()
-        self._on_device: dict[torch.device, _Way] = {}
+        self._order = self._packed_order()
+        self._on_device: dict[torch.device, _LayoutMaps] = {}
         self.convolution_parameters = sum(math.prod(shape) for name, shape in self.spec.shapes if name[:4] == "conv")
 
-    def _inner_order(self) -> NDArray[np.int64]:
+    def _packed_order(self) -> NDArray[np.int64]:
         """For every place of the inner order, its place in the outer one."""
         places = self.spec.split(np.arange(self.spec.count))  # type: ignore[arg-type]
         order = []
@@ -122,22 +122,22 @@ class Architecture:
 
     def pack(self, canonical: NDArray[np.float32], packed: Tensor) -> None:
         """Write parameters of the outer order into a vector of the inner one, float32[P] both."""
-        way = self._way(packed.device)
-        packed.copy_(way.passage.to_device(canonical).index_select(0, way.order))
+        way = self._layouts_on(packed.device)
+        packed.copy_(way.transfer.to_device(canonical).index_select(0, way.order))
 
     def unpack(self, packed: Tensor, canonical: NDArray[np.float32]) -> None:
         """Write parameters of the inner order into an array of the outer one, float32[P] both."""
-        way = self._way(packed.device)
-        way.passage.to_host(packed.index_select(0, way.places), canonical)
+        way = self._layouts_on(packed.device)
+        way.transfer.to_host(packed.index_select(0, way.places), canonical)
 
-    def _way(self, device: torch.device) -> _Way:
+    def _layouts_on(self, device: torch.device) -> _LayoutMaps:
         """The way between the orders, on a device: everybody waits while a GPU's parameters are published."""
         if device not in self._on_device:
             places = np.empty(len(self._order), np.int32)
             places[self._order] = np.arange(len(places))
             order = torch.from_numpy(self._order.astype(np.int32))
-            passage = HostTransfer(len(places), device)
-            self._on_device[device] = _Way(order.to(device), torch.from_numpy(places).to(device), passage)
+            transfer = HostTransfer(len(places), device)
+            self._on_device[device] = _LayoutMaps(order.to(device), torch.from_numpy(places).to(device), transfer)
         return self._on_device[device]
 
     def views(self, flat: Tensor) -> Views:
@@ -166,15 +166,15 @@ class Weights:
 
     def __init__(self, architecture: Architecture, device: torch.device, precision: str) -> None:
         self.architecture = architecture
-        self.dtype = dtype_of(precision)
+        self.dtype = compute_dtype(precision)
         self.params = torch.zeros(architecture.spec.count, device=device)
         self.params_bf16 = self.params if self.dtype == torch.float32 else self.params.to(self.dtype)
-        masters, shadows = architecture.views(self.params), architecture.views(self.params_bf16)
-        self._first_master, first_bias = masters.convolutions[0][0], shadows.convolutions[0][1]
-        self._first = torch.zeros_like(self._first_master, dtype=self.dtype)
-        self.layers = Views([(self._first, first_bias), *shadows.convolutions[1:]], shadows.hidden, masters.value)
+        params, copies = architecture.views(self.params), architecture.views(self.params_bf16)
+        self._conv1_params, first_bias = params.convolutions[0][0], copies.convolutions[0][1]
+        self._conv1 = torch.zeros_like(self._conv1_params, dtype=self.dtype)
+        self.layers = Views([(self._conv1, first_bias), *copies.convolutions[1:]], copies.hidden, params.value)
 
-    def cast(self) -> None:
+    def sync_copy(self) -> None:
         """Bring the shadow up to date with the master."""
         if self.params_bf16 is not self.params:
             self.params_bf16.copy_(self.params)
@@ -182,12 +182,12 @@ class Weights:
 
     def scale_first(self) -> None:
         """Bring the first weights, which divide the pixels by 255, up to date with the master."""
-        torch.mul(self._first_master, PIXEL, out=self._first)
+        torch.mul(self._conv1_params, PIXEL, out=self._conv1)
 
     def load(self, canonical: NDArray[np.float32]) -> None:
         """Take parameters float32[P] in outer order."""
         self.architecture.pack(canonical, self.params)
-        self.cast()
+        self.sync_copy()
 
 
 class Pass(NamedTuple):
@@ -250,12 +250,12 @@ def backward(weights: Weights, saved: Pass, gradient: Tensor, out: Views, side_s
             torch.mul(weight, PIXEL, out=out.convolutions[0][0])
             out.convolutions[0][1].copy_(bias)
 
-    side_stream.do(partial(of_matrices, grad))
+    side_stream.submit(partial(of_matrices, grad))
     top = saved.inputs[-1]
     grad = (grad @ layers.hidden[0]).view(len(top), *top.shape[2:], top.shape[1]).permute(0, 3, 1, 2)
     for i in reversed(range(1, len(layers.convolutions))):
         grad = _relu_backward(grad, saved.inputs[i + 1])
-        side_stream.do(partial(of_convolution, i, grad))
+        side_stream.submit(partial(of_convolution, i, grad))
         grad, _, _ = _backward_of(weights, saved, i, grad, inputs=True)
     of_convolution(0, _relu_backward(grad, saved.inputs[1]))  # nobody asks for the gradient of the pixels
 

@@ -59,5 +59,5 @@ class _Linear(torch.autograd.Function):
                 into.weight.copy_(flat.t() @ inputs)
                 into.bias.copy_(flat.sum(0))
 
-        ctx.side_stream().do(of_parameters)
+        ctx.side_stream().submit(of_parameters)
         return gradient @ ctx.layer.weight, None, None, None

@@ -22,7 +22,7 @@ class ExtraInputs(NamedTuple):
     """float32[g, k], normal: for noisy layers, a row for every n / g observations in turn; None: none."""
 
     @classmethod
-    def of(cls, fractions: Tensor, noise: Tensor) -> ExtraInputs:
+    def from_buffers(cls, fractions: Tensor, noise: Tensor) -> ExtraInputs:
         """What lies in buffers [n, N] and [g, k], which are empty where a network takes none."""
         return cls(fractions if fractions.shape[1] else None, noise if noise.shape[1] else None)
 
@@ -48,7 +48,7 @@ class Model(Protocol):
     network: Network
     params: Tensor
     params_bf16: Tensor
-    cut: int
+    head_offset: int
     noise: int
 
     def pack(self, canonical: NDArray[np.float32], packed: Tensor) -> None:
@@ -57,16 +57,16 @@ class Model(Protocol):
     def unpack(self, packed: Tensor, canonical: NDArray[np.float32]) -> None:
         """The way back."""
 
-    def cast(self) -> None:
+    def sync_copy(self) -> None:
         """Bring what follows from the master up to date."""
 
     def refresh(self) -> None:
-        """As `cast`, when the shadow was written together with the master."""
+        """As `sync_copy`, when the shadow was written together with the master."""
 
     def forward(
         self,
         blocks: Tensor,
-        first: int,
+        stack_offset: int,
         extra_inputs: ExtraInputs,
         settle: Callable[[], None] | None = None,
         *,

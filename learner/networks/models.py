@@ -12,7 +12,7 @@ from torch import Tensor
 from learner.engine.initialization import initial_parameters
 from learner.engine.side_stream import SideStream
 from learner.networks import fused as plain
-from learner.networks.autograd import ModularModel
+from learner.networks.autograd import AutogradModel
 from learner.networks.model import ExtraInputs, Model
 from learner.replay.gather import GRID
 from shared.config.settings import STACK
@@ -25,27 +25,27 @@ CHECKED_ROWS = 8
 """Of a batch, that are compared; a large network takes a CPU long in float32."""
 
 
-class PlainModel(plain.Weights):
+class FusedModel(plain.Weights):
     """A plain network, with passes written out."""
 
     def __init__(self, network: Network, device: torch.device, precision: str) -> None:
         super().__init__(plain.Architecture(network), device, precision)
         self.network = network
-        self.cut = self.architecture.convolution_parameters
+        self.head_offset = self.architecture.convolution_parameters
         self.pack, self.unpack = self.architecture.pack, self.architecture.unpack
         self.noise = 0
 
     def forward(
         self,
         blocks: Tensor,
-        first: int,
+        stack_offset: int,
         extra_inputs: ExtraInputs,
         settle: Callable[[], None] | None = None,
         *,
         learns: bool = False,
     ) -> plain.Pass:
         """See `Model`; nothing beside frames is looked at."""
-        return plain.forward(self, plain.network_input(blocks, first, self.dtype), settle)
+        return plain.forward(self, plain.network_input(blocks, stack_offset, self.dtype), settle)
 
     def refresh(self) -> None:
         """See `Model`."""
@@ -62,7 +62,7 @@ class PlainModel(plain.Weights):
 
 def make_model(network: Network, device: torch.device, precision: str) -> Model:
     """The model of a network, with parameters that are still to be set."""
-    return PlainModel(network, device, precision) if network.plain else ModularModel(network, device, precision)
+    return FusedModel(network, device, precision) if network.plain else AutogradModel(network, device, precision)
 
 
 def check_arithmetic(network: Network, device: torch.device, precision: str, batch: int, *, learns: bool) -> None:
@@ -116,7 +116,7 @@ def _numbers(
     """The first outputs of a fresh network, and where there is a gradient of its outputs that by each parameter."""
     model = make_model(network, device, precision)
     model.pack(initial_parameters(network, 0), model.params)
-    model.cast()
+    model.sync_copy()
     extra_inputs = ExtraInputs(None if fractions is None else fractions.to(device))
     if gradient is None:
         with torch.no_grad():

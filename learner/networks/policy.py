@@ -67,7 +67,7 @@ class Policy:
     def load(self, flat: NDArray[np.float32]) -> None:
         """Take a new version of the parameters, float32[P] in the order of `shared.network_spec`."""
         self._model.pack(flat, self._model.params)
-        self._model.cast()
+        self._model.sync_copy()
 
     def rehearse(self) -> None:
         """Answer once for nobody: what a first answer compiles or loads is there before anybody waits for it."""
@@ -95,16 +95,16 @@ class Policy:
         self,
         frames: NDArray[np.uint8],
         rows: NDArray[np.int64],
-        keep: NDArray[np.bool_],
+        frame_mask: NDArray[np.bool_],
         places: NDArray[np.int64],
         acting: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
     ) -> NDArray[np.float32]:
         """Q(s, .) float32[batch, actions] of a batch in which some rows are new, gathered in one pass over memory.
 
         Args:
-            frames: uint8[R, 84, 84], of which the new stacks are `rows`, int64[n, 4]; where `keep`, bool[n, 4], is
-                False, a frame counts as zeros.
-            places: int64[n], the rows of the batch that are new; the others hold what they held.
+            frames: uint8[R, 84, 84], of which the new stacks are `rows`, int64[n, 4].
+            frame_mask: bool[n, 4]; where it is False, a frame counts as zeros.
+            places: int64[n], the rows of the batch that are new; the others stay as they are.
             acting: env and tick, int64[n] each, of which the noise is a function where the policy explores by noise.
         """
         if self._acting_noise is not None:
@@ -112,8 +112,8 @@ class Policy:
             envs, ticks = acting
             for tick in np.unique(ticks):
                 those = ticks == tick
-                self._drawn.numpy()[places[those]] = self._acting_noise.of(int(tick), envs[those])
-        select_to(frames.view(np.uint32), rows, keep, places, self._words)
+                self._drawn.numpy()[places[those]] = self._acting_noise.draw(int(tick), envs[those])
+        select_to(frames.view(np.uint32), rows, frame_mask, places, self._words)
         if self._graphs is None:
             self._answer()
         else:
@@ -127,7 +127,7 @@ class Policy:
         if self._blocks is not self._host:
             self._blocks.copy_(self._host, non_blocking=True)
             self._noise.copy_(self._drawn, non_blocking=True)
-        outputs = self._model.forward(self._blocks, 0, ExtraInputs.of(self._fractions, self._noise)).outputs
+        outputs = self._model.forward(self._blocks, 0, ExtraInputs.from_buffers(self._fractions, self._noise)).outputs
         if self._rescaled:
             outputs = unrescale(outputs, RESCALING)
         self._values.copy_(self._method.values(outputs), non_blocking=True)

@@ -1,1 +1,1 @@
-"""The data of a round: transitions drawn from the ring, gathered, handed to the trainer. Read feed first."""
+"""The data of a round: transitions drawn from the ring, gathered, handed to the engine. Read replay_source first."""

@@ -1,4 +1,4 @@
-"""The transitions of some updates, in buffers that stay where they are, and what is drawn for them."""
+"""The transitions of some updates, in buffers that stay at their addresses, and the random numbers drawn for them."""
 
 from __future__ import annotations
 
@@ -6,32 +6,33 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from learner.engine.host_transfer import upload
 from learner.losses.method import Method
-from learner.networks.fused import CELL
-from learner.networks.model import Model
+from learner.networks.fused import CELL, frames_in
+from learner.networks.model import ExtraInputs
 from learner.replay.gather import GRID
-from learner.replay.sampling import Batch, frames_of
+from learner.replay.sampling import Batch, frames_per_transition
 from shared.prng import Stream, bits
 
 
 class Chunk(NamedTuple):
-    """Buffers for u updates of b transitions, n = u * b in all. What a run has no use for is empty."""
+    """Buffers for u updates of b transitions, n = u * b in all. A buffer that a run does not need is empty."""
 
     blocks: Tensor
     """uint8[n, 21, 21, k * 16]: the frames of both stacks (learner/replay/sampling.py)."""
-    chosen: Tensor
+    action_one_hot: Tensor
     """float32[n, actions]: one-hot a_t."""
     reward: Tensor
     """float32[n]: the return of the steps."""
     discount: Tensor
     """float32[n]; 0 where the return ends."""
-    next_state: Tensor
-    """float32[n, actions, atoms]: what the target network says of s', where the online one chooses the action."""
-    y: Tensor
-    """float32[n] or [n, atoms]: what the updates move to."""
+    next_outputs: Tensor
+    """float32[n, actions, atoms]: outputs of the target network in s', where the online one chooses the action."""
+    target: Tensor
+    """float32[n] or [n, atoms]: TD targets."""
     fractions: Tensor
     """float32[n, N]: quantile fractions of the online network."""
     next_fractions: Tensor
@@ -42,44 +43,64 @@ class Chunk(NamedTuple):
     """float32[u, k], normal: of the target network."""
     importance: Tensor
     """float32[n]: weights of the losses."""
-    error: Tensor
-    """float32[n]: how wrong the updates found each transition."""
-    places: Tensor
-    """int64[n]: where the transitions stand among the priorities; on the CPU."""
+    td_error: Tensor
+    """float32[n]: size of the error that the updates found for each transition."""
+    tree_index: Tensor
+    """int64[n]: leaves of the transitions in the tree of priorities; on the CPU."""
 
     @classmethod
-    def of(cls, updates: int, batch: int, *, model: Model, method: Method, n_step: int, device: torch.device) -> Chunk:
-        """Empty buffers for `updates` updates; the fractions that choose are in place."""
-        n, network, algorithm = updates * batch, model.network, method.algorithm
+    def create(cls, updates: int, batch: int, method: Method, noise: int) -> Chunk:
+        """Empty buffers for `updates` updates; the fractions that choose are in place.
+
+        Args:
+            noise: normal numbers that the network's noisy layers take at a time.
+        """
+        n, network, algorithm = updates * batch, method.network, method.algorithm
         atoms = method.samples or network.atoms
 
         def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-            return torch.zeros(*shape, dtype=dtype, device=device)
+            return torch.zeros(*shape, dtype=dtype, device=method.device)
 
         return cls(
-            blocks=zeros(n, GRID, GRID, frames_of(n_step) * CELL, dtype=torch.uint8),
-            chosen=zeros(n, network.actions),
+            blocks=zeros(n, GRID, GRID, frames_per_transition(algorithm.n_step) * CELL, dtype=torch.uint8),
+            action_one_hot=zeros(n, network.actions),
             reward=zeros(n),
             discount=zeros(n),
-            next_state=zeros(n if algorithm.double else 0, network.actions, atoms),
-            y=zeros(n) if method.scalar else zeros(n, atoms),
+            next_outputs=zeros(n if algorithm.double else 0, network.actions, atoms),
+            target=zeros(n) if method.scalar_target else zeros(n, atoms),
             fractions=zeros(n, method.samples),
             next_fractions=method.policy_fractions(n, method.samples),
-            noise=zeros(updates, model.noise),
-            next_noise=zeros(updates, model.noise),
+            noise=zeros(updates, noise),
+            next_noise=zeros(updates, noise),
             importance=zeros(n if algorithm.prioritized else 0),
-            error=zeros(n if algorithm.prioritized else 0),
-            places=torch.zeros(n if algorithm.prioritized else 0, dtype=torch.int64),
+            td_error=zeros(n if algorithm.prioritized else 0),
+            tree_index=torch.zeros(n if algorithm.prioritized else 0, dtype=torch.int64),
         )
 
-    def put(self, batch: Batch, actions: Tensor) -> None:
-        """Take over what is known of the transitions without a network, but for their frames."""
+    def minibatch(self, index: int) -> Chunk:
+        """Views of the transitions of one update."""
+        batch = len(self.reward) // len(self.noise)
+        rows, update = slice(index * batch, (index + 1) * batch), slice(index, index + 1)
+        views = {name: buffer[rows] for name, buffer in self._asdict().items()}
+        return self._replace(**views | {"noise": self.noise[update], "next_noise": self.next_noise[update]})
+
+    @property
+    def extra_inputs(self) -> ExtraInputs:
+        """Inputs of the online network beside frames."""
+        return ExtraInputs.from_buffers(self.fractions, self.noise)
+
+    def write_transitions(self, batch: Batch, actions: Tensor) -> None:
+        """Take over all fields that no network is needed for, but for the frames.
+
+        Args:
+            actions: int64[actions], 0, 1, ... on the device.
+        """
         # One-hot, not gather: the backward pass of gather adds up in an order that a GPU does not fix.
-        self.chosen.copy_(batch.action[:, None] == actions)
+        self.action_one_hot.copy_(batch.action[:, None] == actions)
         self.reward.copy_(batch.reward)
         self.discount.copy_(batch.discount)
 
-    def draw(self, seed: int, round_: int, number: int) -> None:
+    def draw_random_inputs(self, seed: int, round_: int, number: int) -> None:
         """Fractions and noise of chunk `number` of a round: a function of the three alone, by Philox counters."""
         for stream, buffer, other in (
             (Stream.FRACTIONS, self.fractions, self.next_fractions),
@@ -89,5 +110,16 @@ class Chunk(NamedTuple):
                 continue
             generator = np.random.Generator(np.random.Philox(key=[bits(seed, stream, round_), number]))
             draw = generator.standard_normal if stream is Stream.NOISE else generator.random
+            # The target network's come after the online network's, and behind the fixed fractions that choose.
             for each in (buffer, other[:, other.shape[1] - buffer.shape[1] :]):
                 each.copy_(upload(torch.from_numpy(draw(tuple(each.shape), np.float32)), each.device))
+
+    def to_arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Frames uint8[n, k, 84, 84] of both stacks, actions int64[n], and what the targets were computed from."""
+        return {
+            "frames": frames_in(self.blocks.cpu()).contiguous().numpy(),
+            "action": self.action_one_hot.argmax(1).numpy(force=True),
+            "reward": self.reward.numpy(force=True).copy(),
+            "discount": self.discount.numpy(force=True).copy(),
+            "target_value": self.target.numpy(force=True).copy(),
+        }

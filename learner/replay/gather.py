@@ -16,23 +16,23 @@ GRID = FRAME_SIDE // BLOCK
 
 
 @njit(error_model="numpy", cache=True, nogil=True)
-def select(lines, rows, keep, out):  # type: ignore[no-untyped-def]
+def select(lines, rows, frame_mask, out):  # type: ignore[no-untyped-def]
     """Frames `rows` as blocks.
 
     Args:
         lines: uint32[R, 84, 21], all frames.
-        rows, keep: int64 and uint8 or bool[n, k]; where `keep` is 0 the frame counts as zeros.
+        rows, frame_mask: int64 and uint8 or bool[n, k]; where `frame_mask` is 0 the frame counts as zeros.
         out: uint32[n, 21, 21, k, 4].
     """
     for i in range(rows.shape[0]):
-        select_one(lines, rows[i], keep[i], out[i])
+        select_one(lines, rows[i], frame_mask[i], out[i])
 
 
 @njit(error_model="numpy", cache=True, nogil=True)
-def select_one(lines, rows, keep, out):  # type: ignore[no-untyped-def]
-    """One row of `select`: rows and keep [k], out uint32[21, 21, k, 4]."""
+def select_one(lines, rows, frame_mask, out):  # type: ignore[no-untyped-def]
+    """One row of `select`: rows and frame_mask [k], out uint32[21, 21, k, 4]."""
     for k in range(rows.shape[0]):
-        if keep[k]:
+        if frame_mask[k]:
             frame = lines[rows[k]]
             for y in range(GRID):
                 for x in range(GRID):
@@ -43,7 +43,7 @@ def select_one(lines, rows, keep, out):  # type: ignore[no-untyped-def]
 
 
 @njit(error_model="numpy", cache=True, nogil=True)
-def select_to(lines, rows, keep, places, out):  # type: ignore[no-untyped-def]
+def select_to(lines, rows, frame_mask, places, out):  # type: ignore[no-untyped-def]
     """As `select`, row i to `out[places[i]]`."""
     for i in range(rows.shape[0]):
-        select_one(lines, rows[i], keep[i], out[places[i]])
+        select_one(lines, rows[i], frame_mask[i], out[places[i]])

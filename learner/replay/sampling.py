@@ -10,23 +10,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from learner.engine.host_transfer import Pinned
+from learner.engine.host_transfer import Pinned, upload
 from learner.networks.fused import blocks
 from learner.replay.gather import BLOCK, GRID, select
 from learner.replay.returns import End, n_step
-from shared.config.settings import FRAME_SIDE, STACK
+from shared.config.settings import FRAME_SIDE, STACK, Learn
 from shared.memory.ring import Ring
 from shared.prng import Stream, bits
 
 
-def frames_of(n_step: int) -> int:
+def frames_per_transition(n_step: int) -> int:
     """Frames of a transition: with one step t-3 ... t+1 hold both stacks; with more, each has four of its own."""
     return STACK + 1 if n_step == 1 else 2 * STACK
 
 
-def second_stack(n_step: int) -> int:
+def second_stack_offset(n_step: int) -> int:
     """The frame of a transition with which s' begins."""
-    return frames_of(n_step) - STACK
+    return frames_per_transition(n_step) - STACK
 
 
 STAGING_BYTES = 16 << 20
@@ -100,8 +100,8 @@ class Batch(NamedTuple):
     """Transitions (s, a, r, s') without their frames; each tensor's first dimension is the transition."""
 
     rows: Tensor
-    """int64[n, k]: where the frames of both stacks lie, k = `frames_of(n_step)`."""
-    keep: Tensor
+    """int64[n, k]: where the frames of both stacks lie, k = `frames_per_transition(n_step)`."""
+    frame_mask: Tensor
     """uint8[n, k, 1, 1]: 0 for frames from before the episode, which count as zeros."""
     action: Tensor
     """int64[n]."""
@@ -155,7 +155,7 @@ class HostFrames:
 
     def _gather(self, batch: Batch, out: Tensor) -> None:
         words = out.numpy().view(np.uint32).reshape(len(out), GRID, GRID, -1, BLOCK)
-        select(self._lines, batch.rows.numpy(), batch.keep.numpy()[:, :, 0, 0], words)
+        select(self._lines, batch.rows.numpy(), batch.frame_mask.numpy()[:, :, 0, 0], words)
 
 
 class DeviceFrames:
@@ -216,7 +216,7 @@ class DeviceFrames:
         # are made, but not more words.
         frames = self._frames.view(-1, FRAME_SIDE * FRAME_SIDE).view(torch.int64)
         chosen = frames.index_select(0, batch.rows.view(-1)).view(*batch.rows.shape, -1)
-        kept = chosen.mul_(batch.keep[..., 0]).view(torch.uint8)
+        kept = chosen.mul_(batch.frame_mask[..., 0]).view(torch.uint8)
         blocks(kept.view(*batch.rows.shape, FRAME_SIDE, FRAME_SIDE), out)
 
 
@@ -225,56 +225,70 @@ def _fill(source: Tensor, out: Tensor) -> None:
 
 
 class Replay:
-    """The transitions of a round: drawn at its start, all at once, since the window does not change within it."""
+    """Transitions of the ring, by place in the window."""
 
-    def __init__(
-        self, ring: Ring, frames: Frames, *, batch: int, discount: float, seed: int, clip: bool = True
-    ) -> None:
-        """`clip`: of a reward counts its sign alone."""
-        self.starts = Starts(ring)
+    def __init__(self, ring: Ring, frames: Frames, learn: Learn, seed: int) -> None:
+        """`learn` says how many transitions a batch has, and how rewards are added up; draws depend on `seed`."""
+        self.run_schedule, self.seed = ring.run_schedule, seed
+        self._starts = Starts(ring)
         self._ring = ring
         self._frames = frames
-        self._batch = batch
-        self._discount = discount
-        self._clip = clip
-        self._seed = seed
+        self._learn = learn
 
-    def plan(self, round_: int, window_end: int, updates: int, padded: int) -> Batch:
+    def samplable(self, window_end: int) -> tuple[int, int]:
+        """The ticks [first, end) that can be sampled if they were acted in (`Starts.samplable`)."""
+        return self._starts.samplable(window_end)
+
+    def acted(self, begin: int, end: int) -> NDArray[np.bool_]:
+        """bool[end - begin, envs]: where an action was taken."""
+        return self._starts.acted(begin, end)
+
+    def advance_frames(self, window_end: int) -> None:
+        """Bring the frames of the window that ends before tick `window_end` to where they are read."""
+        self._frames.advance(window_end)
+
+    def upload(self, batch: Batch, device: torch.device) -> Batch:
+        """Bring transitions to where they are read: those fields that name frames to these, the others to `device`."""
+        devices = [self._frames.device] * 2 + [device] * 3
+        return Batch(*(upload(field, at) for field, at in zip(batch, devices, strict=True)))
+
+    def draw_round(self, round_: int, window_end: int, updates: int, padded: int) -> Batch:
         """The transitions of all updates of a round, n = padded * batch, on the CPU, drawn uniformly.
 
-        Those of update u are [u * batch, (u + 1) * batch); what pads them to `padded` updates repeats the first ones.
+        Those of update u are [u * batch, (u + 1) * batch). The first ones are repeated up to `padded` updates.
 
         Raises:
             ValueError: the window holds no transition.
         """
-        starts = self.starts.advance(window_end)
+        starts = self._starts.advance(window_end)
         if len(starts) == 0:
             raise ValueError(f"The window that ends at tick {window_end} holds no transition to sample.")
         self._frames.advance(window_end)
-        ids = starts[draw(len(starts), updates, self._batch, self._seed, round_)]
-        tick, env = np.divmod(np.resize(ids, (padded, self._batch)).reshape(-1), self._ring.run_schedule.envs)
+        ids = starts[draw(len(starts), updates, self._learn.batch_size, self.seed, round_)]
+        tick, env = np.divmod(np.resize(ids, (padded, self._learn.batch_size)).reshape(-1), self.run_schedule.envs)
         return self.transitions(tick, env)
 
     def transitions(self, tick: NDArray[np.int64], env: NDArray[np.int64]) -> Batch:
         """Transitions that begin with tick `tick` of env `env`, int64[n] both, on the CPU."""
-        flat, steps = self._ring.flat, self._ring.run_schedule.n_step
+        flat, steps = self._ring.flat, self.run_schedule.n_step
         now = self._ring.rows(env[:, None], tick[:, None] + np.arange(steps))
         # A tick that ended more than once ended by the stronger word: a terminal state, or a lost life that counts.
         ends = np.where(flat["truncated"][now] != 0, End.TRUNCATED, End.NONE)
         ends[(flat["terminated"][now] | flat["life_lost"][now]) != 0] = End.TERMINAL
         reward = flat["raw_reward"][now]
-        value, discount, length = n_step(np.sign(reward) if self._clip else reward, ends, self._discount)
-        keep = self._ring.stack_rows(env, tick)[1]
+        clipped = np.sign(reward) if self._learn.clip_rewards else reward
+        value, discount, length = n_step(clipped, ends, self._learn.discount)
+        mask = self._ring.stack_rows(env, tick)[1]
         if steps == 1:  # the frame of t + 1 belongs to the episode of every t that was acted in
             ticks = tick[:, None] + np.arange(1 - STACK, 2)
-            keep = np.concatenate([keep, np.ones_like(keep[:, :1])], axis=1)
+            mask = np.concatenate([mask, np.ones_like(mask[:, :1])], axis=1)
         else:
             reach = np.arange(1 - STACK, 1)
             ticks = np.concatenate([tick[:, None] + reach, (tick + length)[:, None] + reach], axis=1)
-            keep = np.concatenate([keep, self._ring.stack_rows(env, tick + length)[1]], axis=1)
+            mask = np.concatenate([mask, self._ring.stack_rows(env, tick + length)[1]], axis=1)
         return Batch(
             rows=torch.from_numpy(self._frames.rows(env[:, None], ticks)),
-            keep=torch.from_numpy(keep.astype(np.uint8)[:, :, None, None]),
+            frame_mask=torch.from_numpy(mask.astype(np.uint8)[:, :, None, None]),
             action=torch.from_numpy(flat["action"][now[:, 0]].astype(np.int64)),
             reward=torch.from_numpy(value),
             discount=torch.from_numpy(discount),

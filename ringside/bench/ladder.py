@@ -20,7 +20,7 @@ and of fast-dqn's two-by-two (Daley & Amato, arXiv:2111.01264), N being 1, 2, 4 
 Rungs in one process are ringside/bench/serial.py, whose network is made of PyTorch's layers; the others are runs of
 launch.py, `parallel` with --schedule free. All sample 8 transitions for a step and train plain DQN with preset quick's
 other settings. Lapan trains after every step, 32 transitions each, and leaves gradients on for the target network, too;
-our updates are the trainer's in every rung, and their parameters are handed to inference after each, as in a run.
+our updates are the engine's in every rung, and their parameters are handed to inference after each, as in a run.
 fast-dqn acts with the target network even where it alternates; we act with the online one. On a GPU a batch of all envs
 does not wait for the last of them.
 

@@ -146,7 +146,7 @@ def _learn(connection: Connection, plan: Plan, seconds: float) -> None:
     on_cpu = plan.config.machine.device == "cpu"
     solo = Solo(plan)
     speed = solo.updates_per_second(seconds * (1 - SHARES_SHARE))
-    shares = Shares(solo.trainer, (lambda: None) if on_cpu else torch.cuda.synchronize, on_cpu=on_cpu)
+    shares = Shares(solo.engine, (lambda: None) if on_cpu else torch.cuda.synchronize, on_cpu=on_cpu)
     shares.begin()
     solo.updates_per_second(seconds * SHARES_SHARE)
     connection.send((speed, shares.end()))

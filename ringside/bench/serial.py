@@ -1,11 +1,11 @@
-"""The whole of DQN in one process, made of the parts of a run: lanes, ring, network, trainer; nothing at once.
+"""The whole of DQN in one process, made of the parts of a run: lanes, ring, network, engine; nothing at once.
 
     python -m ringside.bench.serial --seconds 10 -- --game pong --schedule alternate --envs 1 --lane-envs 1 --actors 1
 
 What follows `--` is said as to launch.py and must have `--schedule alternate` and one actor: this is the same order of
 steps and updates, and with the network of `learner/networks/fused.py` the same weights, bit for bit. By default the
 network that answers is made of PyTorch's layers in float32, as users of PyTorch would write it; with --gradients each
-answer keeps the graph of its computation, which nobody asks for. Updates are the trainer's, whoever answers. The last
+answer keeps the graph of its computation, which nobody asks for. Updates are the engine's, whoever answers. The last
 line of the output is the result, as JSON.
 """
 
@@ -26,7 +26,8 @@ from torch import Tensor
 
 from actors.lane import Lane
 from actors.make_env import make_env
-from learner.learner import make_trainer, prepare
+from learner.learner import prepare
+from learner.make_engine import make_engine
 from learner.networks.policy import Policy, greedy
 from ringside.bench.harness.tables import WrongResult
 from ringside.recording.metrics import episodes_in
@@ -107,7 +108,7 @@ class Serial:
 
     Attributes:
         round: the next one to be played.
-        updates: those done, as the trainer counts them.
+        updates: those done, as the engine counts them.
         returns: raw returns of the last training episodes.
     """
 
@@ -121,8 +122,8 @@ class Serial:
         self.round = self.updates = 0
         self.returns: deque[float] = deque(maxlen=MEAN_OVER)
         self._network = network
-        self._trainer = make_trainer(self.memory)
-        self._trainer.initialize()
+        self._engine = make_engine(self.memory.plan.config, self.memory.plan.network, self.memory.ring)
+        self._engine.initialize()
         self._commit()
         width = self.run_schedule.lane_envs
         self._lanes = [
@@ -139,18 +140,18 @@ class Serial:
 
     def play_round(self) -> None:
         """The steps of a round, then its updates. Raises `NonFiniteError`."""
-        run_schedule, trainer = self.run_schedule, self._trainer
+        run_schedule, engine = self.run_schedule, self._engine
         first, end = self.round * run_schedule.round_ticks, (self.round + 1) * run_schedule.round_ticks
         for tick in range(first, end):
             self._answer(tick)
             for lane in self._lanes:
                 lane.advance()
         if count := run_schedule.updates_in(self.round):
-            trainer.begin_round(self.round, run_schedule.window_end(self.round))
-            trainer.run(count)
-            self.updates += trainer.end_round().updates
+            engine.begin_round(self.round, run_schedule.window_end(self.round))
+            engine.run(count)
+            self.updates += engine.end_round().updates
         if run_schedule.target_changes_after(self.round):
-            trainer.update_target()
+            engine.update_target()
         self.returns.extend(episode.total for episode in episodes_in(self.memory.ring.field, first, end))
         self.round += 1
         self._commit()
@@ -190,7 +191,7 @@ class Serial:
         """Hand the parameters to whoever answers the next round."""
         weights, updates = self.memory.weights, self.run_schedule.updates_before(self.round)
         before = weights.current
-        weights.publish(updates, self._trainer.online_into)
+        weights.publish(updates, self._engine.online_into)
         if weights.current != before:
             weights.read(self._network.load)
         self.memory.board.committed = self.round

@@ -26,7 +26,7 @@ def screens_alike(mean_q: float | None, q_spread: float | None, updates: int, ba
     Where all values are next to 0, as in a game without a reward so far, the share is no small one: nothing is said.
 
     Args:
-        mean_q, q_spread: `learner.engine.trainer.RoundMetrics`; None: not known.
+        mean_q, q_spread: `learner.engine.round_means.RoundMetrics`; None: not known.
         updates: done in the run.
         batch: screens among which the spread was taken.
     """

@@ -144,7 +144,7 @@ def test_rooms_import_only_what_they_may(room: str) -> None:
         ("actors.lane", "from learner import inference"),
         ("actors.lane", "from shared.checkpoint import manifest"),
         ("learner.learner", "import ale_py.roms"),
-        ("learner.engine.trainer", "import actors.env"),
+        ("learner.engine.engine", "import actors.env"),
         ("learner.learner", "from shared.checkpoint.manifest import read_manifest"),
         ("shared.errors", "import torch"),
         ("shared.text", "import rich"),

@@ -39,10 +39,10 @@ def faults() -> dict[str, RuntimeError]:
 def main(child_spec: ChildSpec) -> None:
     """The role, which fails at its fourth piece of work."""
     from learner import inference, learner
-    from learner.engine import trainer
+    from learner.engine import engine
 
     _, fault, often = os.environ["FAULT"].split()
-    owner: Any = trainer.Trainer if child_spec.role is Role.LEARNER else inference.Server
+    owner: Any = engine.Engine if child_spec.role is Role.LEARNER else inference.Server
     name = "run" if child_spec.role is Role.LEARNER else "answer"
     work, calls = getattr(owner, name), 0
 

@@ -10,7 +10,7 @@ import pytest
 
 from learner import learner
 from learner.learner import SLICE_SECONDS, SLICE_UPDATES, SLICES_AHEAD, SLICES_LEFT, STUCK_SECONDS, Rounds
-from learner.replay.feed import CHUNK_UPDATES
+from learner.replay.replay_source import CHUNK_UPDATES
 from shared.errors import DeviceFault
 from shared.memory.board import METRIC_SPANS
 
@@ -24,12 +24,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def rounds_of(run: Any) -> tuple[Any, list[int]]:
-    """A learner whose trainer is `run`, and how many updates were done at each of its signs of life."""
+    """A learner whose engine is `run`, and how many updates were done at each of its signs of life."""
     rounds: Any = object.__new__(Rounds)
     rounds._board = SimpleNamespace(updates=np.zeros(1, int), redone=np.zeros(1, int), committed=0)
     rounds._run_schedule = SimpleNamespace(updates_before=lambda round_: 0)
     rounds._learn = SimpleNamespace(schedule="concurrent")
-    rounds._trainer = SimpleNamespace(run=run, slices_begun=0)
+    rounds._engine = SimpleNamespace(run=run, slices_begun=0)
     rounds._slice = 1
     signs = list[int]()
     rounds._waiter = SimpleNamespace(
@@ -80,7 +80,7 @@ def test_slices_of_whole_chunks_stay_so(clock: list[float]) -> None:
 
 
 class Gpu:
-    """A trainer whose GPU does a slice in each moment that somebody waits for it."""
+    """An engine whose GPU does a slice in each moment that somebody waits for it."""
 
     def __init__(self) -> None:
         self.slices_begun = self.most = 0
@@ -96,7 +96,7 @@ class Gpu:
 def test_a_gpu_is_asked_for_some_slices_ahead_and_no_more(clock: list[float]) -> None:
     gpu = Gpu()
     rounds, signs = rounds_of(gpu.run)
-    rounds._trainer, rounds._waiter.bell = gpu, gpu
+    rounds._engine, rounds._waiter.bell = gpu, gpu
     rounds._run(0, 20 * SLICE_UPDATES)
     assert gpu.most == SLICES_AHEAD + 1
     assert gpu.slices_begun == SLICES_AHEAD, "they are waited for elsewhere, with something to do meanwhile"
@@ -110,7 +110,7 @@ def test_a_gpu_that_does_not_go_on_is_a_fault(clock: list[float]) -> None:
     def wait(seconds: float) -> None:
         clock[0] += STUCK_SECONDS / 4
 
-    rounds._trainer, rounds._waiter.bell = gpu, SimpleNamespace(wait=wait)
+    rounds._engine, rounds._waiter.bell = gpu, SimpleNamespace(wait=wait)
     gpu.slices_begun = 9
     with pytest.raises(DeviceFault, match="did not finish a slice of up to 16 updates in 300 s"):
         rounds._wait_for_slices(SLICES_LEFT)
@@ -120,7 +120,7 @@ def test_a_gpu_that_does_not_go_on_is_a_fault(clock: list[float]) -> None:
 def test_updates_are_done_before_they_are_published_in_mid_round(clock: list[float]) -> None:
     gpu = Gpu()
     rounds, _ = rounds_of(gpu.run)
-    rounds._trainer, rounds._waiter.bell = gpu, gpu
+    rounds._engine, rounds._waiter.bell = gpu, gpu
     rounds._learn = SimpleNamespace(schedule="free", publish_every_updates=2 * SLICE_UPDATES)
     gpu.online_into, left = None, list[int]()  # type: ignore[attr-defined]
     rounds._memory = SimpleNamespace(
@@ -137,7 +137,7 @@ def test_the_next_round_is_drawn_while_the_gpu_has_work_for_some_looks(
     gpu = Gpu()
     gpu.slices_begun = begun
     rounds, signs = rounds_of(gpu.run)
-    rounds._trainer, rounds._waiter.bell = gpu, gpu
+    rounds._engine, rounds._waiter.bell = gpu, gpu
     rounds._board.lane_finished = np.array([5, 5])
     drawn = list[int]()
     rounds._prefetch = drawn.append

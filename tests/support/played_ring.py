@@ -1,14 +1,14 @@
-"""A ring in which random episodes were played, their history, to compare gathered transitions with, and its trainer."""
+"""A ring in which random episodes were played, their history, to compare gathered transitions with, and its engine."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from learner.engine.trainer import Trainer
+from learner.engine.engine import Engine
+from learner.make_engine import make_engine
 from shared.config.run_schedule import RunSchedule, make_run_schedule
 from shared.config.settings import FRAME_SIDE, STACK, Algorithm, Config, Learn, Play
 from shared.memory.arena import Arena
@@ -147,18 +147,9 @@ def small_config(algorithm: Algorithm | None = None, **learn: object) -> Config:
     return Config(play=Play(envs=4, lane_envs=2), learn=learning, algorithm=algorithm or Algorithm())
 
 
-def make_trainer(played: PlayedRing, config: Config, precision: str = "fp32", replay_on: str = "auto") -> Trainer:
-    """A trainer on the ring, on the CPU, that begins."""
-    trainer = Trainer(
-        ring=played.ring,
-        run_schedule=played.run_schedule,
-        learn=config.learn,
-        seed=3,
-        algorithm=config.algorithm,
-        network=network_of(config, ACTIONS),
-        device=torch.device("cpu"),
-        precision=precision,
-        replay_on=replay_on,
-    )
-    trainer.initialize()
-    return trainer
+def make_test_engine(played: PlayedRing, config: Config, precision: str = "fp32", replay_on: str = "auto") -> Engine:
+    """An engine on the ring, on the CPU, that begins."""
+    settings = config.with_settings(seed=3, device="cpu", precision=precision, replay_on=replay_on)
+    engine = make_engine(settings, network_of(config, ACTIONS), played.ring)
+    engine.initialize()
+    return engine

@@ -84,8 +84,8 @@ def _child(connection: Connection, work: Callable[..., None], arguments: tuple[A
     os.environ.update(env)
     enable_stack_dumps()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the benchmark decides what it means
+    from learner.engine.engine import NonFiniteError
     from learner.engine.faults import device_faults_named
-    from learner.engine.trainer import NonFiniteError
 
     try:
         with device_faults_named():

@@ -95,34 +95,35 @@ class Beside:
 
 def _learn(connection: Connection, config: Config, seconds: float) -> None:
     """Rounds of updates on a filled window, for ever if `seconds` is infinite; commits and lanes are left away."""
-    from learner.learner import SLICE_UPDATES, make_trainer, prepare
+    from learner.learner import SLICE_UPDATES, prepare
+    from learner.make_engine import make_engine
     from ringside.bench.parts.memory_paths import fill
 
     prepare(config)
     memory = Memory.create(Plan(config, ACTIONS))
     fill(memory.ring, ACTIONS)
-    run_schedule, trainer = memory.run_schedule, make_trainer(memory)
-    trainer.initialize()
+    run_schedule, engine = memory.run_schedule, make_engine(memory.plan.config, memory.plan.network, memory.ring)
+    engine.initialize()
     round_ = run_schedule.first_learning_round + run_schedule.window_ticks // run_schedule.round_ticks
-    trainer.begin_round(round_, round_ * run_schedule.round_ticks)
-    trainer.run(DIGEST_UPDATES)
+    engine.begin_round(round_, round_ * run_schedule.round_ticks)
+    engine.run(DIGEST_UPDATES)
     parameters = np.zeros(memory.plan.parameters.count, np.float32)
-    trainer.online_into(parameters)
+    engine.online_into(parameters)
     digest = hashlib.sha256(parameters.tobytes()).hexdigest()
     if seconds == float("inf"):
         connection.send("warm")
     began, done = time.perf_counter(), 0
     while time.perf_counter() - began < seconds:
         round_ += 1
-        asked = trainer.begin_round(round_, round_ * run_schedule.round_ticks)
+        asked = engine.begin_round(round_, round_ * run_schedule.round_ticks)
         for _ in range(0, asked, SLICE_UPDATES):
-            trainer.run(SLICE_UPDATES)
-        trainer.prefetch(round_ + 1, (round_ + 1) * run_schedule.round_ticks)
-        done += trainer.end_round().updates  # waits for the GPU
-        trainer.update_target()
+            engine.run(SLICE_UPDATES)
+        engine.prefetch(round_ + 1, (round_ + 1) * run_schedule.round_ticks)
+        done += engine.end_round().updates  # waits for the GPU
+        engine.update_target()
         if connection.poll():
             if connection.recv() == END:
-                trainer.settle()
+                engine.settle()
                 return
             connection.send(done / (time.perf_counter() - began))
             began, done = time.perf_counter(), 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from learner.engine.device import dtype_of
+from learner.engine.device import compute_dtype
 from learner.engine.initialization import initial_parameters
 from learner.networks.policy import Policy
 from ringside.bench.harness.devices import Device, devices
@@ -47,7 +47,7 @@ def _measure(options: Options, report: Report, device: Device, precision: str, b
     off = float(np.linalg.norm(policy.q_values(stacks) - wanted.numpy()) / wanted.norm())
     if not off < AGREEMENT:
         raise WrongResult(f"With batch {batch}, values are {off:.1%} off those of plain layers in float32.")
-    like = torch.zeros((), dtype=dtype_of(precision), device=device.torch)
+    like = torch.zeros((), dtype=compute_dtype(precision), device=device.torch)
     products = Products(network.name, ACTIONS, batch, like, backward=False)
     products.check()
     actions = (device.captured(products.run), lambda: policy.q_values(stacks))

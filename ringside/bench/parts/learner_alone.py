@@ -75,7 +75,8 @@ class Solo:
 
     def __init__(self, plan: Plan) -> None:
         """Everything in this process, which has not computed anything yet; the first round warms up."""
-        from learner.learner import Rounds, make_trainer, prepare
+        from learner.learner import Rounds, prepare
+        from learner.make_engine import make_engine
         from ringside.bench.parts.memory_paths import fill
 
         config = plan.config.with_settings(eval_every_steps=0)  # nobody here would take the versions
@@ -86,8 +87,8 @@ class Solo:
         self._board, self._run_schedule = memory.board, memory.run_schedule
         # It may go on beyond the end of the run, and nobody writes it down.
         self._board.lane_finished[:] = self._board.written[:] = np.iinfo(np.int64).max
-        self.trainer = make_trainer(memory)
-        self._rounds = Rounds(memory, Waiter(self._board, Role.LEARNER, Bell.create()), self.trainer, [])
+        self.engine = make_engine(memory.plan.config, memory.plan.network, memory.ring)
+        self._rounds = Rounds(memory, Waiter(self._board, Role.LEARNER, Bell.create()), self.engine, [])
         self._rounds.begin()
         self._round = (
             self._run_schedule.first_learning_round + self._run_schedule.window_ticks // self._run_schedule.round_ticks
@@ -115,7 +116,7 @@ class Solo:
 def _learn(connection: Connection, plan: Plan, seconds: float, bounded: bool) -> None:
     solo = Solo(plan)
     speed = solo.updates_per_second(seconds)
-    solo.trainer.settle()  # what follows is captured, and a capture forbids much to other threads
+    solo.engine.settle()  # what follows is captured, and a capture forbids much to other threads
     connection.send((speed, _bound(plan, BOUND_SHARE * seconds) if bounded and speed >= SLOWEST else None))
 
 
@@ -123,7 +124,7 @@ def _bound(plan: Plan, seconds: float) -> float:
     """Updates a second of nothing but what `bound_of` names: target values of a chunk, then its updates."""
     import torch
 
-    from learner.replay.feed import CHUNK_UPDATES
+    from learner.replay.replay_source import CHUNK_UPDATES
     from ringside.bench.harness.devices import Device
     from ringside.bench.harness.timing import seconds_per_call
     from ringside.bench.parts.passes import Passes
@@ -139,10 +140,10 @@ def _products(plan: Plan, device: torch.device) -> Callable[[], None]:
     """The matrix products of a chunk of updates."""
     import torch
 
-    from learner.engine.device import dtype_of
+    from learner.engine.device import compute_dtype
     from ringside.bench.parts.products import ChunkProducts
 
     learn = plan.config.learn
     outputs, double = plan.actions * plan.network.atoms, plan.config.algorithm.double
-    like = torch.zeros(1, device=device, dtype=dtype_of(plan.config.machine.precision))
+    like = torch.zeros(1, device=device, dtype=compute_dtype(plan.config.machine.precision))
     return ChunkProducts(learn.network, outputs, learn.batch_size, like, double=double).run

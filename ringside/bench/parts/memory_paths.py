@@ -20,9 +20,9 @@ from learner.engine.initialization import initial_parameters
 from learner.inference import Server
 from learner.networks.fused import Architecture, Weights
 from learner.networks.policy import Policy
-from learner.replay.feed import CHUNK_UPDATES
 from learner.replay.gather import BLOCK, GRID, select_to
-from learner.replay.sampling import HostFrames, Replay, frames_of
+from learner.replay.replay_source import CHUNK_UPDATES
+from learner.replay.sampling import HostFrames, Replay, frames_per_transition
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
 from ringside.bench.harness.timing import seconds_per_call
 from ringside.bench.limits import Options
@@ -150,11 +150,11 @@ def _learner_gather(paths: Paths, memory: Memory) -> None:
     ring, learn, updates = memory.ring, memory.plan.config.learn, 32 * CHUNK_UPDATES
     n = CHUNK_UPDATES * learn.batch_size
     frames = HostFrames(ring)
-    replay = Replay(ring, frames, batch=learn.batch_size, discount=learn.discount, seed=SEED)
-    plan = replay.plan(1, memory.run_schedule.window_ticks, updates, updates)
+    replay = Replay(ring, frames, learn, SEED)
+    plan = replay.draw_round(1, memory.run_schedule.window_ticks, updates, updates)
     parts = [plan.part(first, first + n) for first in range(0, len(plan.action), n)]
-    out = torch.zeros(n, GRID, GRID, frames_of(1) * BLOCK * BLOCK, dtype=torch.uint8)
-    flat, plain = ring.flat["frame"], np.zeros((n * frames_of(1), FRAME_SIDE, FRAME_SIDE), np.uint8)
+    out = torch.zeros(n, GRID, GRID, frames_per_transition(1) * BLOCK * BLOCK, dtype=torch.uint8)
+    flat, plain = ring.flat["frame"], np.zeros((n * frames_per_transition(1), FRAME_SIDE, FRAME_SIDE), np.uint8)
     part, place = cycle(range(len(parts))), cycle(range(max(1, len(flat) // len(plain))))
 
     def copy() -> None:
@@ -163,7 +163,7 @@ def _learner_gather(paths: Paths, memory: Memory) -> None:
         plain[: len(some)] = some
 
     frames.select(parts[0], out)
-    chosen = flat[parts[0].rows.numpy()] * parts[0].keep.numpy()
+    chosen = flat[parts[0].rows.numpy()] * parts[0].frame_mask.numpy()
     if not np.array_equal(out.numpy(), _cut(chosen)):
         raise WrongResult("The learner gathers other blocks than those of the frames that were sampled.")
     paths.add(
@@ -193,11 +193,11 @@ class _Silent:
         self,
         frames: NDArray[np.uint8],
         rows: NDArray[np.int64],
-        keep: NDArray[np.bool_],
+        frame_mask: NDArray[np.bool_],
         places: NDArray[np.int64],
         acting: tuple[NDArray[np.int64], NDArray[np.int64]],
     ) -> NDArray[np.float32]:
-        select_to(frames.view(np.uint32), rows, keep, places, self._words)
+        select_to(frames.view(np.uint32), rows, frame_mask, places, self._words)
         return self._values
 
 

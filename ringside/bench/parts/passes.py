@@ -7,11 +7,9 @@ import torch
 from learner.engine.initialization import initial_parameters
 from learner.engine.side_stream import SideStream
 from learner.losses.method import make_method
-from learner.losses.td_targets import Targets
-from learner.networks.model import ExtraInputs
+from learner.losses.td_learning import TDLearning
 from learner.networks.models import make_model
-from learner.replay.chunk import Chunk
-from learner.replay.feed import CHUNK_UPDATES
+from learner.replay.replay_source import CHUNK_UPDATES
 from ringside.bench.parts.memory_paths import SEED
 from shared.memory.run_memory import Plan
 
@@ -33,18 +31,17 @@ class Passes:
         self.online, target = (make_model(network, device, precision) for _ in range(2))
         for model in (self.online, target):
             model.pack(initial_parameters(network, SEED), model.params)
-            model.cast()
+            model.sync_copy()
         self.gradient = torch.zeros_like(self.online.params_bf16)
         self.online.gradient_into(self.gradient)
         method = make_method(network, algorithm, device)
-        self._targets = Targets(target, self.online, method, algorithm.n_step)
-        self.chunk = Chunk.of(
-            CHUNK_UPDATES, self._batch, model=self.online, method=method, n_step=algorithm.n_step, device=device
-        )
+        self._learning = TDLearning(self.online, target, method)
+        self.chunk = self._learning.make_chunk(CHUNK_UPDATES, self._batch)
+        self._minibatches = [self.chunk.minibatch(index) for index in range(CHUNK_UPDATES)]
         self.chunk.blocks.random_(0, 256)
-        self.chunk.chosen[:, 0] = 1.0
+        self.chunk.action_one_hot[:, 0] = 1.0
         self.chunk.discount.fill_(plan.config.learn.discount)
-        self.chunk.draw(SEED, 0, 0)
+        self.chunk.draw_random_inputs(SEED, 0, 0)
         on_cpu = device.type == "cpu"
         self._side_stream = SideStream(own_thread=on_cpu, stream=None if on_cpu else torch.cuda.Stream(device))
         atoms = method.samples or network.atoms
@@ -53,11 +50,9 @@ class Passes:
     def run(self) -> None:
         """All passes of `CHUNK_UPDATES` updates."""
         chunk, online = self.chunk, self.online
-        self._targets.prepare(chunk)
-        for index in range(CHUNK_UPDATES):
-            part, noise = slice(index * self._batch, (index + 1) * self._batch), slice(index, index + 1)
-            self._targets.of(chunk, part, noise)
-            beside = ExtraInputs.of(chunk.fractions[part], chunk.noise[noise])
-            saved = online.forward(chunk.blocks[part], 0, beside, learns=True)
+        self._learning.prepare(chunk)
+        for minibatch in self._minibatches:
+            self._learning.targets(minibatch)
+            saved = online.forward(minibatch.blocks, 0, minibatch.extra_inputs, learns=True)
             online.backward(saved, self._outputs_gradient, self._side_stream)
             self._side_stream.settle()

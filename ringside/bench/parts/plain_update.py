@@ -1,6 +1,6 @@
 """The update of Nature DQN as anybody would write it first, with some care for layout: layers, autograd, vectors.
 
-Slower than `learner/engine/trainer.py` and obviously right: what that computes is compared with this.
+Slower than `learner/engine/engine.py` and obviously right: what that computes is compared with this.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def plain_values(network: str, flat: Tensor, stacks: Tensor) -> Tensor:
     return F.linear(x, weight, bias)
 
 
-class PlainTrainer:
-    """The updates of rounds, from the parameters with which `learner.engine.trainer.Trainer.initialize` begins.
+class PlainEngine:
+    """The updates of rounds, from the parameters with which `learner.engine.engine.Engine.initialize` begins.
 
     The optimizer is centered RMSProp. Attributes: losses: a transition's mean, of every update so far.
     """
@@ -56,14 +56,14 @@ class PlainTrainer:
         start = torch.from_numpy(initial_parameters(Network(learn.network, actions), seed)).to(device)
         self._target, self._flat = start.clone(), start.clone().requires_grad_()
         self._mean, self._square = torch.zeros_like(start), torch.zeros_like(start)
-        self._replay = Replay(ring, HostFrames(ring), batch=learn.batch_size, discount=learn.discount, seed=seed)
+        self._replay = Replay(ring, HostFrames(ring), learn, seed)
         self._frames = torch.from_numpy(ring.flat["frame"])
         self._done = 0
         self.losses: list[float] = []
 
     def begin_round(self, round_: int, window_end: int, updates: int) -> None:
         """Draw the transitions of a round."""
-        self._plan = self._replay.plan(round_, window_end, updates, updates)
+        self._plan = self._replay.draw_round(round_, window_end, updates, updates)
         self._done = 0
 
     def run(self, count: int) -> None:
@@ -77,7 +77,7 @@ class PlainTrainer:
         learn, size = self._learn, self._learn.batch_size
         batch = self._plan.part(index * size, (index + 1) * size)
         frames = self._frames.index_select(0, batch.rows.view(-1)).view(size, STACK + 1, FRAME_SIDE, FRAME_SIDE)
-        frames = frames.mul_(batch.keep).to(self._device)
+        frames = frames.mul_(batch.frame_mask).to(self._device)
         action, reward, discount = (each.to(self._device) for each in (batch.action, batch.reward, batch.discount))
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self._bf16):
             with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Where the time of an update goes: the parts of a trainer, timed by the clock while it works.
+"""Where the time of an update goes: the parts of an engine, timed by the clock while it works.
 
 On a CPU they are timed as they run, in threads beside each other. On a GPU updates are launched from graphs, which have
 no parts: they are launched one by one instead, and every part is waited for, so its share there is one of slower
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from learner.engine.trainer import Trainer
+    from learner.engine.engine import Engine
 
 REST = "the rest"
 BESIDE = "beside: "
@@ -21,34 +21,34 @@ BESIDE = "beside: "
 
 
 class Shares:
-    """The shares of a trainer's parts in the time of the thread that made this; it is timed from then on for good."""
+    """The shares of an engine's parts in the time of the thread that made this; it is timed from then on for good."""
 
-    def __init__(self, trainer: Trainer, settle: Callable[[], None], *, on_cpu: bool) -> None:
+    def __init__(self, engine: Engine, settle: Callable[[], None], *, on_cpu: bool) -> None:
         """`settle` waits until what was asked of the device is done."""
         self._settle = settle
         self._seconds: dict[str, float] = {}
         self._began = time.perf_counter()
         self._mine = threading.get_ident()
         self._within = threading.local()
-        feed = trainer._feed
+        source: Any = engine._source
+        learning: Any = engine._rule
         if not on_cpu:
-            trainer._graphs = feed._graphs = None
+            engine._graphs = source._graphs = None
         watched: list[tuple[Any, str, str]] = [
-            (feed._frames, "select", "frames"),
-            (trainer._targets, "prepare", "target values"),
-            (trainer._online, "forward", "forward"),
-            (trainer._method, "learn", "loss"),
-            (trainer._online, "backward", "backward"),
-            (trainer._optimizer, "step", "optimizer"),
-            (trainer._side_stream, "settle", "waiting for the thread beside"),
-            (feed._ahead, "settle", "waiting for the next chunk"),
+            (source._frames, "select", "frames"),
+            (learning, "prepare", "target values"),
+            (engine._online, "forward", "forward"),
+            (learning, "learn", "loss"),
+            (engine._online, "backward", "backward"),
+            (engine._optimizer, "step", "optimizer"),
+            (engine._side_stream, "settle", "waiting for the thread beside"),
+            (source._prefetcher, "settle", "waiting for the next chunk"),
+            (source._sampler, "prefetch", "draw"),
+            (source._sampler, "draw", "draw"),
+            (source._sampler, "update_priorities", "new priorities"),
         ]
-        if trainer._method.algorithm.double:
-            watched.append((trainer._targets, "of", "target of the chosen action"))
-        if feed.prioritized is None:
-            watched.append((feed._replay, "plan", "draw"))
-        else:
-            watched += [(feed.prioritized, "draw", "draw"), (feed.prioritized, "learn", "new priorities")]
+        if learning._algorithm.double:
+            watched.append((learning, "targets", "target of the chosen action"))
         for holder, name, part in watched:
             self._watch(holder, name, part)
 

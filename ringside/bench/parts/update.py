@@ -1,10 +1,10 @@
-"""One gradient update alone, by batch and precision: the trainer of `learner/engine/trainer.py` on a full window.
+"""One gradient update alone, by batch and precision: the engine of `learner/engine/engine.py` on a full window.
 
 Above it stand its *passes*: the target network's over a chunk, and the online network's forward and backward, of the
 right shapes, with nothing gathered, no loss and no optimizer; above these the matrix *products* in them, one after the
 other. On a CPU a run prepares targets in a second thread and moves weights in a third: where cores are free, an update
 can be faster than its passes, and these than their products. Below stands the *plain* form
-(ringside/bench/parts/plain_update.py), whose losses must agree with the trainer's.
+(ringside/bench/parts/plain_update.py), whose losses must agree with the engine's.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from learner.engine.device import dtype_of
-from learner.engine.trainer import Trainer
-from learner.replay.feed import CHUNK_UPDATES
+from learner.engine.device import compute_dtype
+from learner.make_engine import make_engine
+from learner.replay.replay_source import CHUNK_UPDATES
 from ringside.bench.harness.devices import Device, devices
 from ringside.bench.harness.tables import Report, WrongResult
 from ringside.bench.harness.timing import seconds_per_call
 from ringside.bench.limits import Options
 from ringside.bench.parts.memory_paths import ACTIONS, SEED, filled_memory
 from ringside.bench.parts.passes import Passes
-from ringside.bench.parts.plain_update import AGREEMENT, PlainTrainer
+from ringside.bench.parts.plain_update import AGREEMENT, PlainEngine
 from ringside.bench.parts.products import ChunkProducts
 from shared.config.resolve import learner_threads_of
 from shared.machine.facts import usable_cores
@@ -44,49 +44,41 @@ def measure(options: Options, report: Report) -> None:
 
 
 class Rounds:
-    """A trainer at work, chunk after chunk and round after round, on a window that stays as it is."""
+    """An engine at work, chunk after chunk and round after round, on a window that stays as it is."""
 
     def __init__(self, memory: Memory, device: Device, precision: str) -> None:
         self._run_schedule = memory.run_schedule
-        self.trainer = Trainer(
-            ring=memory.ring,
-            run_schedule=memory.run_schedule,
-            learn=memory.plan.config.learn,
-            algorithm=memory.plan.config.algorithm,
-            network=memory.plan.network,
-            seed=SEED,
-            device=device.torch,
-            precision=precision,
-        )
-        self.trainer.initialize()
+        config = memory.plan.config.with_settings(seed=SEED, device=str(device.torch), precision=precision)
+        self.engine = make_engine(config, memory.plan.network, memory.ring)
+        self.engine.initialize()
         self.round = memory.run_schedule.first_learning_round
         self.window_end = memory.run_schedule.window_ticks
-        self.updates = self.trainer.begin_round(self.round, self.window_end)
+        self.updates = self.engine.begin_round(self.round, self.window_end)
         self._left = self.updates
 
     def chunk(self) -> None:
         """The next updates, `CHUNK_UPDATES` of them but at the end of a round."""
         if self._left < CHUNK_UPDATES:
             self.round += 1
-            self._left = self.trainer.begin_round(self.round, self.window_end)
-        self.trainer.run(CHUNK_UPDATES)
+            self._left = self.engine.begin_round(self.round, self.window_end)
+        self.engine.run(CHUNK_UPDATES)
         self._left -= CHUNK_UPDATES
 
 
 def _measure(options: Options, report: Report, device: Device, precision: str, memory: Memory) -> None:
     learn = memory.plan.config.learn
     rounds = Rounds(memory, device, precision)
-    plain = PlainTrainer(memory.ring, learn, SEED, ACTIONS, device.torch, precision)
+    plain = PlainEngine(memory.ring, learn, SEED, ACTIONS, device.torch, precision)
     plain.begin_round(rounds.round, rounds.window_end, rounds.updates)
     rounds.chunk()
     plain.run(CHUNK_UPDATES)
-    ours, theirs = rounds.trainer.end_round().loss, float(np.mean(plain.losses))
+    ours, theirs = rounds.engine.end_round().means["loss"], float(np.mean(plain.losses))
     if not abs(ours - theirs) < AGREEMENT * theirs:
         raise WrongResult(f"The mean loss of the first {CHUNK_UPDATES} updates is {ours:.5f}, not {theirs:.5f}.")
 
-    rounds.trainer.settle()  # nobody else may ask the device for anything while a graph is captured
+    rounds.engine.settle()  # nobody else may ask the device for anything while a graph is captured
     passes = Passes(memory.plan, device.torch, precision)
-    like = torch.zeros((), dtype=dtype_of(precision), device=device.torch)
+    like = torch.zeros((), dtype=compute_dtype(precision), device=device.torch)
     products = ChunkProducts(learn.network, ACTIONS, learn.batch_size, like)
     computing = [device.captured(torch.inference_mode()(body)) for body in (products.run, passes.run)]
     actions = (*computing, rounds.chunk, lambda: plain.run(CHUNK_UPDATES))

@@ -1,6 +1,6 @@
 """Updates of c51, qr-dqn and iqn from the ring to the gradient, against their papers, transition by transition.
 
-Of the trainer are taken its parameters and, with iqn, the fractions that it drew; all else is worked out here, in
+Of the engine are taken its parameters and, with iqn, the fractions that it drew; all else is worked out here, in
 float64, from the history that was played.
 """
 
@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from learner.engine.engine import Engine
 from learner.engine.initialization import initial_parameters
-from learner.engine.trainer import Trainer
-from learner.replay.feed import CHUNK_UPDATES
+from learner.replay.replay_source import CHUNK_UPDATES
 from learner.replay.sampling import draw
 from shared.config.method_declaration import DQN
 from shared.config.settings import STACK, Algorithm
@@ -26,7 +26,7 @@ from tests.learner.losses.test_distribution import _slow_projection
 from tests.learner.losses.test_targets import _softmax
 from tests.learner.methods.test_methods import _quantile_loss
 from tests.learner.networks.test_modular import Reference, _reference
-from tests.support.played_ring import ACTIONS, PlayedRing, Transition, make_trainer, patches, small_config
+from tests.support.played_ring import ACTIONS, PlayedRing, Transition, make_test_engine, patches, small_config
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -195,14 +195,14 @@ def _parameters(network: Network, seed: int) -> NDArray[np.float32]:
     return flat
 
 
-def _drawn(trainer: Trainer) -> tuple[Tensor | None, Tensor | None]:
+def _drawn(engine: Engine) -> tuple[Tensor | None, Tensor | None]:
     """Fractions [n, N] of the update that is looked at: of the online network, and of what it moves to."""
     number, index = divmod(UPDATE, CHUNK_UPDATES)
-    chunk, part = trainer._feed.chunks[number], slice(index * BATCH, (index + 1) * BATCH)
-    samples = chunk.fractions.shape[1]
+    minibatch = engine._source.minibatch(number, index)
+    samples = minibatch.fractions.shape[1]
     if not samples:
         return None, None
-    return chunk.fractions[part].double(), chunk.next_fractions[part, -samples:].double()
+    return minibatch.fractions.double(), minibatch.next_fractions[:, -samples:].double()
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -212,23 +212,23 @@ def test_an_update_is_that_of_the_papers(case: str) -> None:
     network = network_of(config, ACTIONS)
     spec = parameters_of(network)
     played = PlayedRing(config, PLAYED, both=True)
-    trainer = make_trainer(played, config)
+    engine = make_test_engine(played, config)
     online, target = _parameters(network, 1), _parameters(network, 2)
-    trainer.load({name: np.zeros(spec.count, np.float32) for name in DQN.states} | {"online": online, "target": target})
+    engine.load({name: np.zeros(spec.count, np.float32) for name in DQN.states} | {"online": online, "target": target})
     traits: Counter[str] = Counter()
     for round_ in ROUNDS:
         played.play(round_ * played.run_schedule.round_ticks - played.ticks)
-        assert trainer.begin_round(round_, played.ticks) == UPDATES
-        trainer.run(UPDATE)
-        trainer.online_into(online)
-        trainer.run(1)
-        update = trainer.last_update()
+        assert engine.begin_round(round_, played.ticks) == UPDATES
+        engine.run(UPDATE)
+        engine.online_into(online)
+        engine.run(1)
+        update = engine.last_update()
 
         starts = played.samplable(played.ticks)
         places = [starts[pick] for pick in draw(len(starts), UPDATES, BATCH, 3, round_)[UPDATE].tolist()]
         batch = [played.transition(*place, DISCOUNT) for place in places]
         reference = _reference(network, online)
-        targets, loss = _expected(algorithm, batch, reference, _reference(network, target), *_drawn(trainer))
+        targets, loss = _expected(algorithm, batch, reference, _reference(network, target), *_drawn(engine))
         np.testing.assert_allclose(update["target_value"], targets, rtol=1e-4, atol=1e-4)
         loss.backward()
         by_name = dict(reference.named_parameters())

@@ -13,9 +13,11 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from learner.engine import trainer as trainer_module
+from learner import make_engine as make_engine_module
+from learner.engine import engine as engine_module
+from learner.engine.engine import Engine
 from learner.engine.side_stream import SideStream
-from learner.engine.trainer import Trainer
+from learner.make_engine import make_engine
 from learner.networks import policy
 from learner.networks.policy import Policy
 from shared.config.presets import PRESETS
@@ -64,42 +66,34 @@ class Watch(TorchDispatchMode):
 
 @pytest.fixture(autouse=True)
 def _no_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trainer_module, "check_arithmetic", lambda *_, **__: None)
+    monkeypatch.setattr(make_engine_module, "check_arithmetic", lambda *_, **__: None)
     monkeypatch.setattr(policy, "check_arithmetic", lambda *_, **__: None)
     monkeypatch.setattr(Tensor, "pin_memory", lambda self: self)
 
 
-def _trainer(preset: PresetName, precision: str) -> Trainer:
-    """A trainer whose GPU is `META`, with the frames there, at the beginning of a round."""
+def _engine(preset: PresetName, precision: str) -> Engine:
+    """An engine whose GPU is `META`, with the frames there, at the beginning of a round."""
     small = {"envs": 4, "total_steps": 4_096, "round_steps": 256, "replay_size": 1_024, "learning_starts": 256}
     config = PRESETS[preset].with_settings(game="pong", snapshot_every_steps=256, batch_size=8, **small)
     played = PlayedRing(config)
     played.play(8 * played.run_schedule.round_ticks)
-    trainer = Trainer(
-        ring=played.ring,
-        run_schedule=played.run_schedule,
-        learn=config.learn,
-        algorithm=config.algorithm,
-        network=network_of(config, ACTIONS),
-        seed=1,
-        device=META,
-        precision=precision,
-        replay_on="device",
-    )
-    assert trainer.begin_round(4, 4 * played.run_schedule.round_ticks)
-    return trainer
+    settings = config.with_settings(seed=1, device="meta", precision=precision, replay_on="device")
+    engine = make_engine(settings, network_of(config, ACTIONS), played.ring)
+    assert engine.begin_round(4, 4 * played.run_schedule.round_ticks)
+    return engine
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp32"])
 @pytest.mark.parametrize("preset", PRESETS)
 def test_updates_stay_on_the_gpu(monkeypatch: pytest.MonkeyPatch, preset: PresetName, precision: str) -> None:
-    monkeypatch.setattr(trainer_module, "SideStream", lambda **_: SideStream())
-    monkeypatch.setattr(trainer_module.torch.cuda, "Stream", lambda _: None)
-    trainer = _trainer(preset, precision)
-    trainer._feed.load(0)
+    monkeypatch.setattr(engine_module, "SideStream", lambda **_: SideStream())
+    monkeypatch.setattr(engine_module.torch.cuda, "Stream", lambda _: None)
+    engine = _engine(preset, precision)
+    source: Any = engine._source
+    source.load(0)
     with torch.inference_mode(), Watch() as watch:
-        trainer._targets.prepare(trainer._feed.chunks[0])
-        trainer._updates(0, 0, 2)
+        source._learning.prepare(source.chunks[0])
+        engine._updates(0, 0, 2)
     assert watch.operations > 2 * 30
 
 

@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from learner.engine.side_stream import SideStream
-from tests.support.played_ring import PlayedRing, make_trainer, small_config
+from tests.support.played_ring import PlayedRing, make_test_engine, small_config
 
 VIEWS = {
     "alias",
@@ -59,13 +59,13 @@ def _kernels(optimizer: str, precision: str) -> Counter[str]:
     config = small_config(network="nature", optimizer=optimizer)
     played = PlayedRing(config)
     played.play(4 * played.run_schedule.round_ticks)
-    trainer = make_trainer(played, config, precision)
-    trainer.begin_round(4, played.ticks)
-    trainer.run(1)
-    trainer._optimizer._compiled = False
-    trainer._side_stream = SideStream()
+    engine = make_test_engine(played, config, precision)
+    engine.begin_round(4, played.ticks)
+    engine.run(1)
+    engine._optimizer._compiled = False
+    engine._side_stream = SideStream()
     with torch.no_grad(), Count() as count:
-        trainer._update(trainer._feed.chunks[0], 1)
+        engine._update(engine._source.minibatch(0, 1), sampled=False)
     return count.kernels
 
 

@@ -12,7 +12,7 @@ from learner.engine.nan_report import _do_again
 from shared.config.settings import Algorithm, Config
 from shared.memory.snapshot import state_lengths
 from shared.network_spec import Network, parameters_of
-from tests.support.played_ring import ACTIONS, PlayedRing, make_trainer, small_config
+from tests.support.played_ring import ACTIONS, PlayedRing, make_test_engine, small_config
 
 NETWORK = Network("small", ACTIONS)
 EXTENDS = [Algorithm(), Algorithm(double=True, n_step=3, prioritized=True)]
@@ -33,19 +33,19 @@ def test_rounds_since_the_snapshot_are_done_again_to_the_bit(algorithm: Algorith
     config = small_config(algorithm)
     played = PlayedRing(config)
     played.play(24)
-    trainer = make_trainer(played, config)
+    engine = make_test_engine(played, config)
     lengths = state_lengths(played.run_schedule, parameters_of(NETWORK).count)
     kept = {name: np.zeros(length, np.float32) for name, length in lengths.items()}
-    trainer.store(kept)
+    engine.store(kept)
     for round_ in (3, 4):
-        trainer.run(trainer.begin_round(round_, round_ * 6))
-        trainer.end_round()
-        trainer.update_target()
+        engine.run(engine.begin_round(round_, round_ * 6))
+        engine.end_round()
+        engine.update_target()
     online = np.zeros_like(kept["online"])
-    trainer.online_into(online)
+    engine.online_into(online)
 
     memory = _memory(played, config, 3, kept)
-    found, arrays, update = _do_again(memory, SimpleNamespace(beat=lambda: None), trainer, 4)  # type: ignore[arg-type]
+    found, arrays, update = _do_again(memory, SimpleNamespace(beat=lambda: None), engine, 4)  # type: ignore[arg-type]
     assert (found, update) == (False, 11)
     np.testing.assert_array_equal(arrays["parameters_after"], online)
     assert not np.array_equal(arrays["parameters_before"], online)

@@ -114,11 +114,11 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> _Cuda:
 def test_on_a_gpu_order_is_kept_by_events_and_nobody_waits(cuda: _Cuda) -> None:
     work = Prefetcher(CUDA)
     for number in range(2):
-        work.begin(lambda number=number: cuda._note(f"work {number} in {cuda.current_stream().name}"))
-        assert work.begun
+        work.submit(lambda number=number: cuda._note(f"work {number} in {cuda.current_stream().name}"))
+        assert work.busy
     work.settle()
     work.settle()
-    assert not work.begun
+    assert not work.busy
     assert cuda.calls == [
         "device cuda:0",
         "side 1 waits for what main had at 0",
@@ -132,7 +132,7 @@ def test_on_a_gpu_order_is_kept_by_events_and_nobody_waits(cuda: _Cuda) -> None:
 
 def test_what_fails_ahead_is_raised_where_it_is_needed() -> None:
     work = Prefetcher(torch.device("cpu"))
-    work.begin(lambda: (_ for _ in ()).throw(ValueError("there is nothing")))
+    work.submit(lambda: (_ for _ in ()).throw(ValueError("there is nothing")))
     with pytest.raises(ValueError, match="there is nothing"):
         work.settle()
     work.settle()  # whoever cleans up afterwards has nothing to do with it
@@ -146,7 +146,7 @@ def test_ahead_of_a_cpu_there_is_a_thread_with_as_many_threads_and_no_gradients(
         here = threading.current_thread() is threading.main_thread()
         seen.append((here, torch.is_inference_mode_enabled(), torch.get_num_threads()))
 
-    work.begin(look)
+    work.submit(look)
     work.settle()
     assert seen == [(False, True, torch.get_num_threads())]
 
@@ -156,7 +156,7 @@ def test_on_a_cpu_what_is_done_ahead_gives_way(device: str, cuda: _Cuda) -> None
     """Beside a GPU it does not: there it would have to wait for the actors, and the GPU for it."""
     here, there = os.getpriority(os.PRIO_PROCESS, 0), []
     work = Prefetcher(torch.device(device))
-    work.begin(lambda: there.append(os.getpriority(os.PRIO_PROCESS, 0)))
+    work.submit(lambda: there.append(os.getpriority(os.PRIO_PROCESS, 0)))
     work.settle()
     assert there == [min(here + NICENESS, 19) if device == "cpu" else here]
     assert os.getpriority(os.PRIO_PROCESS, 0) == here
@@ -200,7 +200,7 @@ def test_jobs_aside_wait_for_what_they_read_which_is_kept_until_they_are_waited_
     aside = SideStream(stream=cuda.Stream(CUDA))
     read = Read()
     kept = weakref.ref(read)
-    aside.do(partial(lambda read: cuda._note(f"job in {cuda.current_stream().name}"), read))
+    aside.submit(partial(lambda read: cuda._note(f"job in {cuda.current_stream().name}"), read))
     del read
     assert kept() is not None
     aside.settle()

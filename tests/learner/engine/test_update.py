@@ -1,4 +1,4 @@
-"""The trainer against a slow float64 trainer by autograd; exactness of its schedule; failure of numbers."""
+"""The engine against a slow float64 engine by autograd; exactness of its schedule; failure of numbers."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from learner.engine.engine import Engine, NonFiniteError
 from learner.engine.initialization import initial_parameters
 from learner.engine.optimizer import Optimizer
 from learner.engine.side_stream import SideStream
-from learner.engine.trainer import NonFiniteError, Trainer
-from learner.networks.models import PlainModel
+from learner.networks.models import FusedModel
 from learner.replay.sampling import draw
 from shared.config.method_declaration import DQN
 from shared.config.presets import PRESETS
 from shared.config.settings import Algorithm, Config, Learn, PresetName
 from shared.memory.snapshot import state_lengths
 from shared.network_spec import Network, network_of, parameters_of
-from tests.support.played_ring import ACTIONS, PlayedRing, make_trainer, small_config
+from tests.support.played_ring import ACTIONS, PlayedRing, make_test_engine, small_config
 
 CPU = torch.device("cpu")
 State = dict[str, np.ndarray]
@@ -29,10 +29,10 @@ State = dict[str, np.ndarray]
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def _stored(trainer: Trainer, learn: Learn) -> State:
+def _stored(engine: Engine, learn: Learn) -> State:
     count = parameters_of(Network(learn.network, ACTIONS)).count
     state: State = {name: np.zeros(count, np.float32) for name in DQN.states}
-    trainer.store(state)
+    engine.store(state)
     return state
 
 
@@ -92,16 +92,16 @@ def test_a_round_is_that_of_the_reference(optimizer: str, precision: str) -> Non
         optimizer_epsilon=0.01 if optimizer == "rmsprop" else 1.5e-4,
     )
     played = _played(config)
-    trainer = make_trainer(played, config, precision)
-    before = _stored(trainer, config.learn)
-    updates = trainer.begin_round(4, played.ticks)
+    engine = make_test_engine(played, config, precision)
+    before = _stored(engine, config.learn)
+    updates = engine.begin_round(4, played.ticks)
     assert updates == 12
-    trainer.run(updates)
-    metrics = trainer.end_round()
-    after = _stored(trainer, config.learn)
+    engine.run(updates)
+    metrics = engine.end_round()
+    after = _stored(engine, config.learn)
     expected, losses = _reference_round(played, config.learn, 4, updates)
     assert metrics.updates == updates
-    assert metrics.loss == pytest.approx(np.mean(losses), rel=1e-4 if precision == "fp32" else 2e-2)
+    assert metrics.means["loss"] == pytest.approx(np.mean(losses), rel=1e-4 if precision == "fp32" else 2e-2)
     tolerance = 1e-3 if precision == "fp32" else 0.1
     assert np.array_equal(after["target"], before["target"])
     for name in ("online", "moment1", "moment2"):
@@ -114,21 +114,21 @@ def test_how_a_round_is_sliced_changes_nothing() -> None:
     played = _played(config)
     results = []
     for slices in ([12], [1] * 12, [5, 3, 99], [8, 4]):
-        trainer = make_trainer(played, config, "bf16")
-        trainer.begin_round(4, played.ticks)
+        engine = make_test_engine(played, config, "bf16")
+        engine.begin_round(4, played.ticks)
         for count in slices:
-            trainer.run(count)
-        results.append((_stored(trainer, config.learn), trainer.end_round()))
+            engine.run(count)
+        results.append((_stored(engine, config.learn), engine.end_round()))
     for state, metrics in results[1:]:
         assert metrics == results[0][1]
         for name in DQN.states:
             assert np.array_equal(state[name], results[0][0][name]), name
 
 
-def test_a_stored_trainer_goes_on_bit_for_bit() -> None:
+def test_a_stored_engine_goes_on_bit_for_bit() -> None:
     config = small_config(optimizer="adam", optimizer_decay=0.999, optimizer_epsilon=1.5e-4)
     played = _played(config)
-    first = make_trainer(played, config, "bf16")
+    first = make_test_engine(played, config, "bf16")
     for round_ in (2, 3):
         first.begin_round(round_, round_ * played.run_schedule.round_ticks)
         first.run(12)
@@ -136,7 +136,7 @@ def test_a_stored_trainer_goes_on_bit_for_bit() -> None:
         first.update_target()
         if round_ == 2:
             kept = _stored(first, config.learn)
-    second = make_trainer(played, config, "bf16")
+    second = make_test_engine(played, config, "bf16")
     second.load(kept)
     second.begin_round(3, 3 * played.run_schedule.round_ticks)
     second.run(12)
@@ -155,15 +155,15 @@ def test_where_frames_lie_and_who_draws_ahead_changes_nothing(prioritized: bool)
     played = _played(config)
     states = []
     for replay_on, prefetched in (("host", False), ("device", False), ("device", True), ("host", True)):
-        trainer = make_trainer(played, config, replay_on=replay_on)
+        engine = make_test_engine(played, config, replay_on=replay_on)
         for round_ in (3, 4):
-            trainer.begin_round(round_, round_ * played.run_schedule.round_ticks)
-            trainer.run(12)
+            engine.begin_round(round_, round_ * played.run_schedule.round_ticks)
+            engine.run(12)
             if prefetched:
                 for _ in range(2):  # once is enough
-                    trainer.prefetch(4, 4 * played.run_schedule.round_ticks)
-            trainer.end_round()
-        states.append(_stored(trainer, config.learn))
+                    engine.prefetch(4, 4 * played.run_schedule.round_ticks)
+            engine.end_round()
+        states.append(_stored(engine, config.learn))
     for state in states[1:]:
         for name in DQN.states:
             assert np.array_equal(states[0][name], state[name]), name
@@ -176,20 +176,20 @@ def test_what_is_done_aside_changes_nothing(optimizer: str, precision: str) -> N
     played = _played(config)
     states = []
     for own_thread in (True, False):
-        trainer = make_trainer(played, config, precision)
-        trainer._side_stream = SideStream(own_thread=own_thread)
-        trainer.begin_round(3, 3 * played.run_schedule.round_ticks)
-        trainer.run(12)
-        trainer.end_round()
-        states.append(_stored(trainer, config.learn))
+        engine = make_test_engine(played, config, precision)
+        engine._side_stream = SideStream(own_thread=own_thread)
+        engine.begin_round(3, 3 * played.run_schedule.round_ticks)
+        engine.run(12)
+        engine.end_round()
+        states.append(_stored(engine, config.learn))
     for name in DQN.states:
         assert np.array_equal(states[0][name], states[1][name]), name
 
 
 def test_what_fails_aside_is_raised_where_it_is_waited_for() -> None:
     aside = SideStream(own_thread=True)
-    aside.do(lambda: None)
-    aside.do(lambda: print(1 // 0))
+    aside.submit(lambda: None)
+    aside.submit(lambda: print(1 // 0))
     with pytest.raises(ZeroDivisionError):
         aside.settle()
     aside.settle()
@@ -200,11 +200,11 @@ def test_what_was_prefetched_for_another_round_is_not_used() -> None:
     played = _played(config)
     states = []
     for prefetched in (3, 4):
-        trainer = make_trainer(played, config)
-        trainer.prefetch(prefetched, prefetched * played.run_schedule.round_ticks)
-        trainer.begin_round(4, 4 * played.run_schedule.round_ticks)
-        trainer.run(12)
-        states.append(_stored(trainer, config.learn))
+        engine = make_test_engine(played, config)
+        engine.prefetch(prefetched, prefetched * played.run_schedule.round_ticks)
+        engine.begin_round(4, 4 * played.run_schedule.round_ticks)
+        engine.run(12)
+        states.append(_stored(engine, config.learn))
     assert np.array_equal(states[0]["online"], states[1]["online"])
 
 
@@ -216,7 +216,7 @@ def test_both_forms_of_the_optimizer_agree(bound: float | None, optimizer: str, 
     flat = initial_parameters(Network("small", ACTIONS), 1)
     results = []
     for compiled in (True, False):
-        weights = PlainModel(Network("small", ACTIONS), CPU, precision)
+        weights = FusedModel(Network("small", ACTIONS), CPU, precision)
         weights.load(flat)
         optimizer_ = Optimizer(weights, learn, bound)
         optimizer_.begin(6)
@@ -235,7 +235,7 @@ def test_both_forms_of_the_optimizer_agree(bound: float | None, optimizer: str, 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_the_norm_of_a_gradient_is_that_of_the_books(precision: str) -> None:
-    weights = PlainModel(Network("small", ACTIONS), CPU, precision)
+    weights = FusedModel(Network("small", ACTIONS), CPU, precision)
     optimizer_ = Optimizer(weights, small_config().learn)
     optimizer_.gradient.copy_(torch.randn(len(weights.params), generator=torch.Generator().manual_seed(0)))
     expected = optimizer_.gradient.double().square().sum().sqrt().float()
@@ -245,25 +245,25 @@ def test_the_norm_of_a_gradient_is_that_of_the_books(precision: str) -> None:
 def test_broken_numbers_stop_the_round() -> None:
     config = small_config()
     played = _played(config)
-    trainer = make_trainer(played, config)
-    state = _stored(trainer, config.learn)
+    engine = make_test_engine(played, config)
+    state = _stored(engine, config.learn)
     state["online"][5] = np.nan
-    trainer.load(state)
-    trainer.begin_round(4, played.ticks)
-    trainer.run(3)
+    engine.load(state)
+    engine.begin_round(4, played.ticks)
+    engine.run(3)
     with pytest.raises(NonFiniteError, match="round 4"):
-        trainer.end_round()
+        engine.end_round()
     with pytest.raises(NonFiniteError, match="round 4"):
-        trainer.online_into(state["online"])
+        engine.online_into(state["online"])
 
 
 def test_a_round_that_only_plays_has_no_updates() -> None:
     config = small_config()
     played = _played(config)
-    trainer = make_trainer(played, config)
-    assert trainer.begin_round(0, 0) == 0
-    trainer.run(5)
-    assert trainer.end_round().updates == 0
+    engine = make_test_engine(played, config)
+    assert engine.begin_round(0, 0) == 0
+    engine.run(5)
+    assert engine.end_round().updates == 0
 
 
 # What came after the DQN of 2015
@@ -291,21 +291,21 @@ SIZES = ("total_steps", "round_steps", "train_every", "replay_size", "learning_s
 """Settings of learning that are amounts."""
 
 
-def _whole(trainer: Trainer, config: Config, played: PlayedRing) -> State:
+def _whole(engine: Engine, config: Config, played: PlayedRing) -> State:
     """All vectors of a snapshot, and the target's."""
     lengths = state_lengths(played.run_schedule, parameters_of(network_of(config, ACTIONS)).count)
     lengths["target"] = lengths["online"]
     state = {name: np.zeros(length, np.float32) for name, length in lengths.items()}
-    trainer.store(state)
+    engine.store(state)
     return state
 
 
-def _do(trainer: Trainer, round_: int, slices: list[int]) -> None:
-    assert trainer.begin_round(round_, round_ * 6) == 12
+def _do(engine: Engine, round_: int, slices: list[int]) -> None:
+    assert engine.begin_round(round_, round_ * 6) == 12
     for count in slices:
-        trainer.run(count)
-    trainer.end_round()
-    trainer.update_target()
+        engine.run(count)
+    engine.end_round()
+    engine.update_target()
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -321,7 +321,7 @@ def test_every_combination_is_exact(name: str, network: str, precision: str) -> 
     config = small_config(algorithm, network=network, optimizer="adam", optimizer_decay=0.999, optimizer_epsilon=1e-4)
     played = PlayedRing(config)
     played.play(24)
-    first, second = make_trainer(played, config, precision), make_trainer(played, config, precision)
+    first, second = make_test_engine(played, config, precision), make_test_engine(played, config, precision)
     fresh = _whole(first, config, played)
     _do(first, 3, [12])
     kept = _whole(first, config, played)
@@ -329,7 +329,7 @@ def test_every_combination_is_exact(name: str, network: str, precision: str) -> 
     _do(second, 3, [1] * 12)
     for vector, other in zip(kept.values(), _whole(second, config, played).values(), strict=True):
         np.testing.assert_array_equal(other, vector)
-    resumed = make_trainer(played, config, precision)
+    resumed = make_test_engine(played, config, precision)
     resumed.load(kept)
     _do(resumed, 4, [5, 3, 99])
     wanted, found = _whole(first, config, played), _whole(resumed, config, played)
@@ -351,24 +351,24 @@ def test_nothing_is_left_of_the_updates_before_a_capture(preset: PresetName, tak
     )
     played = PlayedRing(config)
     played.play(24)
-    trainer, other = (make_trainer(played, config) for _ in range(2))
-    kept = _whole(trainer, config, played)
+    engine, other = (make_test_engine(played, config) for _ in range(2))
+    kept = _whole(engine, config, played)
     with torch.inference_mode():
-        for vector in trainer._state().values():
+        for vector in engine._state().values():
             vector.zero_()
-        trainer._online.cast()
-        trainer._target.cast()
-        trainer._updates(0, 0, 1)
+        engine._online.sync_copy()
+        engine._rule.networks["target"].sync_copy()
+        engine._updates(0, 0, 1)
     if takes == "a snapshot":
-        trainer.load(kept)
+        engine.load(kept)
     else:
-        trainer.initialize()
-    trainer.online_into(np.zeros_like(kept["online"]))  # as the first boundary's commit does, before any round
-    for each in (trainer, other):
+        engine.initialize()
+    engine.online_into(np.zeros_like(kept["online"]))  # as the first boundary's commit does, before any round
+    for each in (engine, other):
         each.begin_round(3, 18)
         each.run(3)
     expected = _whole(other, config, played)
-    for key, vector in _whole(trainer, config, played).items():
+    for key, vector in _whole(engine, config, played).items():
         np.testing.assert_array_equal(vector, expected[key], err_msg=key)
 
 
@@ -382,15 +382,15 @@ def test_an_update_by_priorities_is_that_of_the_reference(replay_on: str) -> Non
     """One update of Double DQN with three steps, weighted as its priorities say, by autograd in float64."""
     config = small_config(Algorithm(double=True, n_step=3, prioritized=True))
     played = _played(config)
-    trainer = make_trainer(played, config, replay_on=replay_on)
-    _do(trainer, 3, [12])
-    before = _whole(trainer, config, played)
-    trainer.load(before | {"target": initial_parameters(Network("small", ACTIONS), 9)})
+    engine = make_test_engine(played, config, replay_on=replay_on)
+    _do(engine, 3, [12])
+    before = _whole(engine, config, played)
+    engine.load(before | {"target": initial_parameters(Network("small", ACTIONS), 9)})
     target = torch.from_numpy(initial_parameters(Network("small", ACTIONS), 9)).double()
-    trainer.begin_round(4, 24)
-    trainer.run(1)
-    update = trainer.last_update()
-    importance = trainer._feed.chunks[0].importance[: config.learn.batch_size]
+    engine.begin_round(4, 24)
+    engine.run(1)
+    update = engine.last_update()
+    importance = engine._source.minibatch(0, 0).importance
     assert importance.max() == 1
     assert importance.min() < 0.99
 
@@ -404,7 +404,7 @@ def test_an_update_by_priorities_is_that_of_the_reference(replay_on: str) -> Non
     losses = F.huber_loss(q, y, reduction="none")
     (gradient,) = torch.autograd.grad((importance.double() * losses).sum(), flat)
     assert np.linalg.norm(update["gradient"] - gradient.numpy()) < 1e-4 * np.linalg.norm(gradient.numpy())
-    errors = trainer._feed.chunks[0].error[: config.learn.batch_size]
+    errors = engine._source.minibatch(0, 0).td_error
     np.testing.assert_allclose(errors.numpy(), (q - y).detach().abs().numpy(), rtol=1e-3, atol=1e-5)
 
 
@@ -413,10 +413,10 @@ def test_the_target_in_a_report_is_the_one_that_was_learnt_from() -> None:
     targets = []
     for rate in (1e-9, 1.0):
         config = small_config(Algorithm(double=True), learning_rate=rate, optimizer="adam", optimizer_epsilon=1e-8)
-        trainer = make_trainer(played := _played(config), config)
-        trainer.begin_round(4, played.ticks)
-        trainer.run(1)
-        targets.append(trainer.last_update()["target_value"])
+        engine = make_test_engine(played := _played(config), config)
+        engine.begin_round(4, played.ticks)
+        engine.run(1)
+        targets.append(engine.last_update()["target_value"])
     np.testing.assert_array_equal(targets[0], targets[1])
 
 
@@ -425,7 +425,7 @@ def test_the_target_in_a_report_is_the_one_that_was_learnt_from() -> None:
 def test_gradients_are_clipped_as_their_batchs_mean(optimizer: str, bound: float) -> None:
     """rmsprop is given the gradient of the batch's sum, adam that of its mean; the bound is for the mean."""
     learn = small_config(optimizer=optimizer, optimizer_decay=0.95).learn
-    weights = PlainModel(Network("small", ACTIONS), CPU, "fp32")
+    weights = FusedModel(Network("small", ACTIONS), CPU, "fp32")
     optimizer_ = Optimizer(weights, learn, bound)
     optimizer_.begin(0)
     mean = torch.randn(len(weights.params), generator=torch.Generator().manual_seed(0))
@@ -444,27 +444,27 @@ def test_the_norm_that_is_shown_is_that_before_it_is_clipped() -> None:
     norms = []
     for clip in (None, 1e-4):
         config = small_config(Algorithm(clip_gradient=clip))
-        trainer = make_trainer(played := _played(config), config)
-        trainer.begin_round(4, played.ticks)
-        trainer.run(1)
-        norms.append(trainer.end_round().gradient_norm)
+        engine = make_test_engine(played := _played(config), config)
+        engine.begin_round(4, played.ticks)
+        engine.run(1)
+        norms.append(engine.end_round().means["gradient_norm"])
     assert norms[0] == norms[1] > 1e-3
 
 
 @pytest.mark.parametrize("dead", [False, True])
 def test_the_spread_of_q_is_that_of_the_first_batch(dead: bool) -> None:
     config = small_config()
-    trainer = make_trainer(played := _played(config), config)
-    state = _stored(trainer, config.learn)
+    engine = make_test_engine(played := _played(config), config)
+    state = _stored(engine, config.learn)
     if dead:  # the second convolution's biases
         shapes = parameters_of(Network("small", ACTIONS)).shapes
         places = np.cumsum([0, *(np.prod(shape) for _, shape in shapes)])
         state["online"][places[3] : places[4]] = -100.0
-        trainer.load(state)
-    trainer.begin_round(4, played.ticks)
-    trainer.run(1)
-    frames = trainer.last_update()["frames"][:, :4]
+        engine.load(state)
+    engine.begin_round(4, played.ticks)
+    engine.run(1)
+    frames = engine.last_update()["frames"][:, :4]
     best = _q(torch.from_numpy(state["online"]).double(), frames).max(1).values
-    found = trainer.end_round().q_spread
+    found = engine.end_round().means["q_spread"]
     assert found == pytest.approx(float(best.std(correction=0)), rel=1e-3, abs=1e-7)
     assert (found < 1e-7) == dead

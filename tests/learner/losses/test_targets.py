@@ -12,11 +12,10 @@ from torch import Tensor
 
 from learner.engine.initialization import initial_parameters
 from learner.losses.method import Method, make_method
-from learner.losses.td_targets import Targets
+from learner.losses.td_learning import TDLearning
 from learner.networks.model import ExtraInputs, Model
 from learner.networks.models import make_model
-from learner.replay.chunk import Chunk
-from learner.replay.sampling import second_stack
+from learner.replay.sampling import second_stack_offset
 from shared.config.settings import Algorithm
 from shared.network_spec import RESCALING, Network
 
@@ -42,7 +41,7 @@ def _model(network: Network, seed: int) -> Model:
     flat = initial_parameters(network, seed)
     flat[-ACTIONS * network.atoms * (network.hidden + 1) :] *= 30.0
     model.pack(flat, model.params)
-    model.cast()
+    model.sync_copy()
     return model
 
 
@@ -55,23 +54,22 @@ class Case:
         self.algorithm, self.n_step = algorithm, algorithm.n_step
         self.target, self.online = _model(network, 1), _model(network, 2)
         self.method: Method = make_method(network, algorithm, CPU)
-        self.targets = Targets(self.target, self.online, self.method, self.n_step)
-        self.chunk = Chunk.of(UPDATES, BATCH, model=self.online, method=self.method, n_step=self.n_step, device=CPU)
+        self.learning = TDLearning(self.online, self.target, self.method)
+        self.chunk = self.learning.make_chunk(UPDATES, BATCH)
         generator, chunk = torch.Generator().manual_seed(0), self.chunk
         chunk.blocks.copy_(torch.randint(0, 256, chunk.blocks.shape, generator=generator))
         self.actions = torch.randint(0, ACTIONS, (N,), generator=generator).tolist()
-        chunk.chosen.copy_(torch.eye(ACTIONS)[self.actions])
+        chunk.action_one_hot.copy_(torch.eye(ACTIONS)[self.actions])
         chunk.reward.copy_(torch.randn(N, generator=generator))
         chunk.discount.copy_(torch.tensor([0.0, 0.97, 0.99]).repeat(N // 3))
-        chunk.draw(5, 2, 1)
+        chunk.draw_random_inputs(5, 2, 1)
         self.reward = chunk.reward.double().tolist()
 
     @torch.inference_mode()
     def found(self) -> Tensor:
         """[n, atoms or 1], update by update."""
-        self.targets.prepare(self.chunk)
-        parts = [slice(u * BATCH, (u + 1) * BATCH) for u in range(UPDATES)]
-        pieces = [self.targets.of(self.chunk, part, slice(u, u + 1)) for u, part in enumerate(parts)]
+        self.learning.prepare(self.chunk)
+        pieces = [self.learning.targets(self.chunk.minibatch(u)) for u in range(UPDATES)]
         return torch.cat(pieces).view(N, -1)
 
     @torch.inference_mode()
@@ -97,7 +95,7 @@ class Case:
 
     def expected(self) -> list[list[float]]:
         """Transition by transition."""
-        algorithm, chunk, second = self.algorithm, self.chunk, second_stack(self.n_step)
+        algorithm, chunk, second = self.algorithm, self.chunk, second_stack_offset(self.n_step)
         first_ones = slice(0, K if algorithm.method == "iqn" else 0)
         last_ones = slice(first_ones.stop, None)
         choosing = self.outputs(self.target, second, first_ones, chunk.next_noise)
@@ -184,14 +182,14 @@ def test_targets_are_those_of_the_papers(method: str, base: str) -> None:
     expected = torch.tensor(case.expected(), dtype=torch.float64)
     assert found.shape == expected.shape == (N, {"c51": 7, "qr-dqn": 5, "iqn": SAMPLES}.get(method, 1))
     torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=2e-4)
-    assert torch.equal(case.chunk.y.view(N, -1), found), "they are kept, for reports"
+    assert torch.equal(case.chunk.target.view(N, -1), found), "they are kept, for reports"
 
 
 def test_the_networks_of_these_tests_disagree() -> None:
     """So that a target of the wrong network, stack or noise would be seen."""
     case = Case(Algorithm(noisy=True, n_step=3, double=True))
     chunk, everything = case.chunk, slice(0, 0)
-    second = second_stack(3)
+    second = second_stack_offset(3)
     target = torch.tensor(case.values(case.outputs(case.target, second, everything, chunk.next_noise)))
     for other in (
         case.outputs(case.online, second, everything, chunk.noise),
@@ -205,7 +203,7 @@ def test_double_targets_follow_the_online_network() -> None:
     case = Case(Algorithm(double=True))
     before = case.found()
     case.online.params.copy_(case.target.params)
-    case.online.cast()
+    case.online.sync_copy()
     assert not torch.equal(case.found(), before)
 
 
@@ -214,7 +212,7 @@ def test_draws_of_a_chunk_are_a_function_of_seed_round_and_number() -> None:
     first = chunk.next_fractions[:, :K].clone()
 
     def drawn(*where: int) -> list[np.ndarray]:
-        chunk.draw(*where)
+        chunk.draw_random_inputs(*where)
         parts = (chunk.fractions, chunk.next_fractions[:, K:], chunk.noise, chunk.next_noise)
         return [part.numpy().copy() for part in parts]
 

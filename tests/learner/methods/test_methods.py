@@ -36,7 +36,7 @@ def _actions() -> list[int]:
 
 
 def _learn(method: Method, outputs: Tensor, target: Tensor, fractions: Tensor | None = None) -> LossOutput:
-    """As the trainer does: under inference mode, with buffers that were made before."""
+    """As the engine does: under inference mode, with buffers that were made before."""
     chosen = torch.eye(A)[_actions()]
     with torch.inference_mode():
         return method.learn(outputs, chosen, target, fractions)

@@ -25,7 +25,7 @@ def _policy(batch: int) -> Policy:
 
 
 def _drawn(seed: int, tick: int, envs: list[int]) -> np.ndarray:
-    return ActingNoise(seed, 2_855).of(tick, np.array(envs))
+    return ActingNoise(seed, 2_855).draw(tick, np.array(envs))
 
 
 def test_who_asks_together_changes_nothing() -> None:

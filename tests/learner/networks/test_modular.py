@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from learner.engine.initialization import initial_parameters
 from learner.engine.side_stream import SideStream
-from learner.networks.autograd import ModularModel
+from learner.networks.autograd import AutogradModel
 from learner.networks.fused import CELL, blocks
 from learner.networks.model import ExtraInputs
-from learner.networks.models import PlainModel, check_arithmetic, make_model
+from learner.networks.models import FusedModel, check_arithmetic, make_model
 from learner.replay.gather import GRID
 from shared.config.settings import STACK
 from shared.errors import ConfigError
@@ -201,7 +201,7 @@ def _blocks(stacks: np.ndarray) -> Tensor:
     return blocks(torch.from_numpy(stacks), out)
 
 
-def _beside(model: ModularModel, seed: int = 0, rows: int = 2) -> ExtraInputs:
+def _beside(model: AutogradModel, seed: int = 0, rows: int = 2) -> ExtraInputs:
     """Fractions, and noise of `rows` rows."""
     generator = torch.Generator().manual_seed(seed)
     fractions = torch.rand(BATCH, 3, generator=generator) if model.network.method == "iqn" else None
@@ -209,10 +209,10 @@ def _beside(model: ModularModel, seed: int = 0, rows: int = 2) -> ExtraInputs:
     return ExtraInputs(fractions, noise)
 
 
-def _model(network: Network, precision: str, flat: np.ndarray) -> ModularModel:
-    model = ModularModel(network, CPU, precision)
+def _model(network: Network, precision: str, flat: np.ndarray) -> AutogradModel:
+    model = AutogradModel(network, CPU, precision)
     model.pack(flat, model.params)
-    model.cast()
+    model.sync_copy()
     return model
 
 
@@ -224,15 +224,17 @@ def _relative(actual: Tensor, expected: Tensor) -> float:
     return float((actual.double() - expected).norm() / expected.norm().clamp(min=1e-12))
 
 
-def _outer(model: ModularModel, packed: Tensor) -> np.ndarray:
+def _outer(model: AutogradModel, packed: Tensor) -> np.ndarray:
     """A vector in the model's own order, in that of `shared.network_spec`."""
     canonical = np.zeros(parameters_of(model.network).count, np.float32)
     model.unpack(packed, canonical)
     return canonical
 
 
-def _learn(model: ModularModel, stacks: np.ndarray, beside: ExtraInputs, gradient: Tensor) -> tuple[Tensor, np.ndarray]:
-    """Outputs, and the gradient by the parameters, as the trainer asks for them."""
+def _learn(
+    model: AutogradModel, stacks: np.ndarray, beside: ExtraInputs, gradient: Tensor
+) -> tuple[Tensor, np.ndarray]:
+    """Outputs, and the gradient by the parameters, as the engine asks for them."""
     vector = torch.full_like(model.params_bf16, 7.0)
     model.gradient_into(vector)
     with torch.inference_mode():
@@ -262,7 +264,7 @@ def test_values_and_gradients_are_those_of_the_reference(name: str, precision: s
     # Pixels of a patch tie in pooling: which of them has the gradient is then for rounding to say.
     flat, stacks = _parameters(network), _stacks(patch=1 if precision == "fp32" else 7)
     model = _model(network, precision, flat)
-    assert isinstance(make_model(network, CPU, precision), PlainModel if network.plain else ModularModel)
+    assert isinstance(make_model(network, CPU, precision), FusedModel if network.plain else AutogradModel)
     beside = _beside(model)
     reference = _reference(network, flat)
     expected = reference(torch.from_numpy(stacks).double(), _double(beside.fractions), _double(beside.noise))
@@ -304,9 +306,9 @@ def test_without_extras_it_is_the_plain_network(name: str, precision: str) -> No
     network = Network(name, ACTIONS)
     flat, stacks = initial_parameters(network, 1), _stacks()
     plain = make_model(network, CPU, precision)
-    assert isinstance(plain, PlainModel)
+    assert isinstance(plain, FusedModel)
     plain.pack(flat, plain.params)
-    plain.cast()
+    plain.sync_copy()
     gradient = torch.randn(BATCH, ACTIONS, 1, generator=torch.Generator().manual_seed(3))
     vector, canonical = torch.zeros_like(plain.params_bf16), np.zeros(len(flat), np.float32)
     plain.gradient_into(vector)
@@ -408,11 +410,11 @@ def test_features_wait_for_the_rest_to_settle() -> None:
     network = NETWORKS["everything"]
     flat = _parameters(network)
     late, ready = _model(network, "fp32", flat), _model(network, "fp32", flat)
-    late.params[late.cut :] = float("nan")
+    late.params[late.head_offset :] = float("nan")
     beside = _beside(late)
 
     def settle() -> None:
-        late.params[late.cut :] = ready.params[ready.cut :]
+        late.params[late.head_offset :] = ready.params[ready.head_offset :]
 
     with torch.inference_mode():
         found = late.forward(_blocks(_stacks()), 0, beside, settle).outputs

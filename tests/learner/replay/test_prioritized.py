@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from learner.engine.trainer import Trainer
-from learner.replay.prioritized import Prioritized
+from learner.engine.engine import Engine
+from learner.replay.chunk import Chunk
+from learner.replay.prioritized import PrioritizedSampler
 from learner.replay.sampling import Batch, HostFrames, Replay
 from shared.config.settings import Algorithm, Config
 from shared.errors import FatalError
 from shared.memory.snapshot import state_lengths
 from shared.network_spec import Network, parameters_of
-from tests.support.played_ring import ACTIONS, PlayedRing, make_trainer, small_config
+from tests.support.played_ring import ACTIONS, PlayedRing, make_test_engine, small_config
 
 UPDATES, BATCH = 4, 8
 EXTEND = Algorithm(prioritized=True, importance_start=0.4, importance_end=1.0)
@@ -28,30 +30,39 @@ def _config(n_step: int = 1, **learn: object) -> Config:
     return small_config(replace(EXTEND, n_step=n_step), **learn)
 
 
-def _prioritized(played: PlayedRing, config: Config, seed: int = 3) -> Prioritized:
+def _prioritized(played: PlayedRing, config: Config, seed: int = 3) -> PrioritizedSampler:
     frames = HostFrames(played.ring)
-    replay = Replay(played.ring, frames, batch=BATCH, discount=0.99, seed=seed)
-    return Prioritized(played.ring, replay, frames, algorithm=config.algorithm, updates=UPDATES, batch=BATCH, seed=seed)
+    replay = Replay(played.ring, frames, config.learn, seed)
+    return PrioritizedSampler(replay, config.algorithm, UPDATES, torch.device("cpu"))
 
 
-def _begun() -> Prioritized:
+def _chunk() -> Chunk:
+    """The buffers of a chunk that sampling writes."""
+    n = UPDATES * BATCH
+    empty = torch.zeros(0)
+    buffers = {name: empty for name in Chunk._fields}
+    sampled = {"tree_index": torch.zeros(n, dtype=torch.int64), "importance": torch.zeros(n)}
+    return Chunk(**buffers | sampled)
+
+
+def _begun() -> PrioritizedSampler:
     """In round 2, with 12 ticks played."""
     config = _config()
     played = PlayedRing(config)
     played.play(12)
     prioritized = _prioritized(played, config)
-    prioritized.begin(2, 12)
+    prioritized.begin_round(2, 12)
     return prioritized
 
 
-def _drawn(prioritized: Prioritized, number: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+def _drawn(prioritized: PrioritizedSampler, number: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     """Places and importance of a chunk."""
-    places, importance = torch.zeros(UPDATES * BATCH, dtype=torch.int64), torch.zeros(UPDATES * BATCH)
-    prioritized.draw(number, places, importance)
-    return places, importance
+    chunk = _chunk()
+    prioritized.draw(number, chunk)
+    return chunk.tree_index, chunk.importance
 
 
-def _weights(prioritized: Prioritized) -> np.ndarray:
+def _weights(prioritized: PrioritizedSampler) -> np.ndarray:
     """By place, without the maximum."""
     state = np.zeros(prioritized.tree.state_size, np.float32)
     prioritized.tree.store(state)
@@ -71,11 +82,11 @@ def test_exactly_what_can_be_sampled_has_weight(n_step: int) -> None:
     prioritized = _prioritized(played, _config(n_step))
     played.play(played.run_schedule.round_ticks)
     for round_ in range(1, 10):
-        prioritized.begin(round_, played.ticks)
+        prioritized.begin_round(round_, played.ticks)
         prioritized.tree.check_valid()
         assert set(np.flatnonzero(_weights(prioritized)).tolist()) == _places(played, played.ticks)
         places, _ = _drawn(prioritized)
-        prioritized.learn(places, torch.full((len(places),), 2.0))
+        prioritized.update_priorities(places, torch.full((len(places),), 2.0))
         assert set(np.flatnonzero(_weights(prioritized)).tolist()) == _places(played, played.ticks)
         played.play(played.run_schedule.round_ticks)
     assert played.ticks > played.run_schedule.capacity + played.run_schedule.window_ticks
@@ -88,7 +99,7 @@ def test_what_rounds_without_updates_played_enters_with_the_next() -> None:
     prioritized, begun = _prioritized(played, config), 0
     for round_ in range(20):
         if played.run_schedule.updates_in(round_):
-            prioritized.begin(round_, played.ticks)
+            prioritized.begin_round(round_, played.ticks)
             assert set(np.flatnonzero(_weights(prioritized)).tolist()) == _places(played, played.ticks)
             begun += 1
         played.play(played.run_schedule.round_ticks)
@@ -100,13 +111,13 @@ def test_what_is_new_has_the_greatest_weight_so_far() -> None:
     played = PlayedRing(config)
     played.play(6)
     prioritized = _prioritized(played, config)
-    prioritized.begin(1, 6)
+    prioritized.begin_round(1, 6)
     assert set(_weights(prioritized)[list(_places(played, 6))]) == {1.0}
     places, _ = _drawn(prioritized)
-    prioritized.learn(places, torch.linspace(0.5, 16.0, len(places)))
+    prioritized.update_priorities(places, torch.linspace(0.5, 16.0, len(places)))
     former = _weights(prioritized)
     played.play(6)
-    prioritized.begin(2, 12)
+    prioritized.begin_round(2, 12)
     weights = _weights(prioritized)
     assert set(weights[list(_places(played, 12) - _places(played, 6))]) == {former.max()}
     kept = list(_places(played, 6) & _places(played, 12))
@@ -119,14 +130,14 @@ def test_what_is_drawn_is_the_transition_of_its_place(n_step: int) -> None:
     played = PlayedRing(config)
     played.play(5 * 6)
     prioritized = _prioritized(played, config)
-    prioritized.begin(5, 30)
-    places, importance = torch.zeros(UPDATES * BATCH, dtype=torch.int64), torch.zeros(UPDATES * BATCH)
-    batch = prioritized.draw(0, places, importance)
+    prioritized.begin_round(5, 30)
+    chunk = _chunk()
+    batch = prioritized.draw(0, chunk)
     by_place = {
         tick % played.run_schedule.priority_ticks * 4 + env: played.transition(tick, env)
         for tick, env in played.samplable(30)
     }
-    for i, place in enumerate(places.tolist()):
+    for i, place in enumerate(chunk.tree_index.tolist()):
         assert batch.action[i] == by_place[place].action
         assert batch.reward[i] == pytest.approx(by_place[place].reward)
         assert bool(batch.discount[i] == 0) == by_place[place].ends
@@ -138,7 +149,7 @@ def test_errors_move_the_next_draws() -> None:
     assert importance.tolist() == [1.0] * len(importance)  # all alike
     assert len(set(before.tolist())) > 20
     favourite = before[5]
-    prioritized.learn(before, torch.where(before == favourite, 1e6, 0.0))
+    prioritized.update_priorities(before, torch.where(before == favourite, 1e6, 0.0))
     after, importance = _drawn(prioritized, 1)
     assert (after == favourite).float().mean() > 0.9
     # What is drawn often counts little: w = (P_min / P)^beta, of each batch by itself.
@@ -156,7 +167,7 @@ def test_beta_rises_linearly_with_the_steps_and_stays() -> None:
         changed = config.with_settings(importance_steps=steps)
         prioritized, found = _prioritized(played, changed), []
         for round_ in range(2, 10):
-            prioritized.begin(round_, round_ * 6)
+            prioritized.begin_round(round_, round_ * 6)
             found.append(prioritized._beta)
         assert found == pytest.approx(expected)
 
@@ -168,7 +179,7 @@ def test_the_same_seed_draws_the_same_and_another_does_not() -> None:
     drawn = []
     for seed, number in ((3, 0), (3, 0), (4, 0), (3, 1)):
         prioritized = _prioritized(played, config, seed)
-        prioritized.begin(2, 12)
+        prioritized.begin_round(2, 12)
         drawn.append(_drawn(prioritized, number)[0].tolist())
     assert drawn[0] == drawn[1]
     assert drawn[2] != drawn[0] != drawn[3]
@@ -181,7 +192,7 @@ def test_errors_that_are_not_finite_teach_nothing(wrong: float) -> None:
     places, _ = _drawn(prioritized)
     error = torch.full((len(places),), 3.0)
     error[7] = wrong
-    prioritized.learn(places, error)
+    prioritized.update_priorities(places, error)
     np.testing.assert_array_equal(_weights(prioritized), before)
 
 
@@ -189,7 +200,7 @@ def test_a_method_with_negative_priorities_ends_the_run_with_a_sentence() -> Non
     prioritized = _begun()
     places, _ = _drawn(prioritized)
     with pytest.raises(FatalError, match=r"The method's loss .* has the size -0\.5; a priority needs"):
-        prioritized.learn(places, torch.full((len(places),), -0.5))
+        prioritized.update_priorities(places, torch.full((len(places),), -0.5))
 
 
 def test_an_empty_window_is_a_sentence() -> None:
@@ -197,7 +208,7 @@ def test_an_empty_window_is_a_sentence() -> None:
     played = PlayedRing(config)
     played.play(4)
     with pytest.raises(ValueError, match="holds no transition"):
-        _prioritized(played, config).begin(1, 4)
+        _prioritized(played, config).begin_round(1, 4)
 
 
 def test_the_priorities_of_a_run_do_not_depend_on_its_end() -> None:
@@ -207,74 +218,74 @@ def test_the_priorities_of_a_run_do_not_depend_on_its_end() -> None:
     assert short.priorities == long.priorities == long.window_ticks * 4
 
 
-# The trainer with priorities
+# The engine with priorities
 
 
-def _stored(trainer: Trainer, played: PlayedRing) -> dict[str, np.ndarray]:
+def _stored(engine: Engine, played: PlayedRing) -> dict[str, np.ndarray]:
     lengths = state_lengths(played.run_schedule, parameters_of(Network("small", ACTIONS)).count)
     state = {name: np.zeros(length, np.float32) for name, length in lengths.items()}
-    trainer.store(state)
+    engine.store(state)
     return state
 
 
-def _do(trainer: Trainer, round_: int) -> None:
-    trainer.run(trainer.begin_round(round_, round_ * 6))
-    trainer.end_round()
-    trainer.update_target()
+def _do(engine: Engine, round_: int) -> None:
+    engine.run(engine.begin_round(round_, round_ * 6))
+    engine.end_round()
+    engine.update_target()
 
 
-def _watched(trainer: Trainer) -> list[str]:
+def _watched(engine: Engine) -> list[str]:
     """Draws and updates from here on, in order."""
-    prioritized, events = trainer._feed.prioritized, list[str]()
-    assert prioritized is not None
-    draw, learn = prioritized.draw, prioritized.learn
+    source: Any = engine._source
+    sampler, events = source._sampler, list[str]()
+    draw, update = sampler.draw, sampler.update_priorities
 
-    def watched_draw(number: int, places: torch.Tensor, importance: torch.Tensor) -> Batch:
+    def watched_draw(number: int, chunk: Chunk) -> Batch:
         events.append(f"draw {number}")
-        return draw(number, places, importance)
+        return draw(number, chunk)
 
-    def watched_learn(places: torch.Tensor, error: torch.Tensor) -> None:
-        events.append(f"learn {len(places)}")
-        learn(places, error)
+    def watched_update(tree_index: torch.Tensor, td_error: torch.Tensor) -> None:
+        events.append(f"learn {len(tree_index)}")
+        update(tree_index, td_error)
 
-    prioritized.draw, prioritized.learn = watched_draw, watched_learn  # type: ignore[method-assign]
+    sampler.draw, sampler.update_priorities = watched_draw, watched_update
     return events
 
 
-def test_a_stored_trainer_goes_on_with_its_priorities() -> None:
+def test_a_stored_engine_goes_on_with_its_priorities() -> None:
     config = _config(3)
     played = PlayedRing(config)
     played.play(36)
-    first = make_trainer(played, config)
+    first = make_test_engine(played, config)
     for round_ in (2, 3):
         _do(first, round_)
     kept = _stored(first, played)
     assert len(set(kept["priorities"].tolist())) > 10, "errors differ"
     _do(first, 4)
-    second = make_trainer(played, config)
+    second = make_test_engine(played, config)
     second.load(kept)
     _do(second, 4)
-    forgetful = make_trainer(played, config)
+    forgetful = make_test_engine(played, config)
     fresh = np.zeros_like(kept["priorities"])
     fresh[-1] = 1.0
     forgetful.load(kept | {"priorities": fresh})
     _do(forgetful, 4)
-    wanted, found, without = (_stored(trainer, played) for trainer in (first, second, forgetful))
+    wanted, found, without = (_stored(engine, played) for engine in (first, second, forgetful))
     for name, vector in wanted.items():
         np.testing.assert_array_equal(found[name], vector, err_msg=name)
     assert not np.array_equal(without["online"], wanted["online"]), "priorities matter"
 
 
-def test_a_trainer_that_begins_anew_forgets_its_priorities() -> None:
+def test_an_engine_that_begins_anew_forgets_its_priorities() -> None:
     config = _config()
     played = PlayedRing(config)
     played.play(24)
-    trainer = make_trainer(played, config)
+    engine = make_test_engine(played, config)
     states = []
     for _ in range(2):
-        trainer.initialize()
-        _do(trainer, 4)
-        states.append(_stored(trainer, played))
+        engine.initialize()
+        _do(engine, 4)
+        states.append(_stored(engine, played))
     for name, vector in states[0].items():
         np.testing.assert_array_equal(states[1][name], vector, err_msg=name)
 
@@ -285,11 +296,11 @@ def test_only_what_was_learnt_is_taught(done: int) -> None:
     config = _config()
     played = PlayedRing(config)
     played.play(24)
-    trainer = make_trainer(played, config)
-    events = _watched(trainer)
-    assert trainer.begin_round(4, 24) == 12
-    trainer.run(done)
-    trainer.end_round()
+    engine = make_test_engine(played, config)
+    events = _watched(engine)
+    assert engine.begin_round(4, 24) == 12
+    engine.run(done)
+    engine.end_round()
     updated = [int(event.removeprefix("learn ")) for event in events if event.startswith("learn")]
     assert sum(updated) == done * config.learn.batch_size
 
@@ -300,11 +311,11 @@ def test_chunks_are_drawn_with_the_errors_of_the_chunk_but_one_before() -> None:
     played = PlayedRing(config)
     played.play(4 * 18)
     for pieces in ([36], [1] * 36, [7, 9, 20]):
-        trainer = make_trainer(played, config)
-        events = _watched(trainer)
-        trainer.begin_round(4, 72)
+        engine = make_test_engine(played, config)
+        events = _watched(engine)
+        engine.begin_round(4, 72)
         for piece in pieces:
-            trainer.run(piece)
-        trainer.end_round()
+            engine.run(piece)
+        engine.end_round()
         begin, between = ["draw 0", "draw 1"], [f"learn 64,draw {number}" for number in (2, 3, 4)]
         assert events == [*begin, *",".join(between).split(","), "learn 64", "learn 32"]

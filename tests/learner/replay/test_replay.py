@@ -16,8 +16,8 @@ from learner.replay.sampling import (
     Replay,
     Starts,
     draw,
-    frames_of,
-    second_stack,
+    frames_per_transition,
+    second_stack_offset,
 )
 from shared.config.settings import STACK, Algorithm, Config
 from tests.support.played_ring import PlayedRing, small_config
@@ -33,7 +33,7 @@ def _config(steps: int) -> Config:
 
 
 def _replay(played: PlayedRing, frames: Frames, seed: int = 3) -> Replay:
-    return Replay(played.ring, frames, batch=8, discount=0.99, seed=seed)
+    return Replay(played.ring, frames, small_config().learn, seed)
 
 
 def _stacks(frames: Frames, batch: Batch, first: int) -> np.ndarray:
@@ -47,11 +47,14 @@ def _stacks(frames: Frames, batch: Batch, first: int) -> np.ndarray:
 def _check_valid(played: PlayedRing, replay: Replay, frames: Frames, round_: int, updates: int = 12) -> Batch:
     """Draw a round and compare every transition with the history."""
     end = played.ticks
-    batch = replay.plan(round_, end, updates, updates)
+    batch = replay.draw_round(round_, end, updates, updates)
     expected_starts = played.samplable(end)
     picks = draw(len(expected_starts), updates, 8, 3, round_).reshape(-1)
-    assert batch.rows.shape[1] == frames_of(played.run_schedule.n_step)
-    states, next_states = _stacks(frames, batch, 0), _stacks(frames, batch, second_stack(played.run_schedule.n_step))
+    assert batch.rows.shape[1] == frames_per_transition(played.run_schedule.n_step)
+    states, next_states = (
+        _stacks(frames, batch, 0),
+        _stacks(frames, batch, second_stack_offset(played.run_schedule.n_step)),
+    )
     for i, pick in enumerate(picks):
         expected = played.transition(*expected_starts[pick])
         np.testing.assert_array_equal(states[i], expected.state)
@@ -105,9 +108,9 @@ def test_the_reference_sees_all_kinds_of_ends(steps: int) -> None:
     played = PlayedRing(_config(steps), both=True)
     played.play(60)
     batch = _check_valid(played, _replay(played, frames := HostFrames(played.ring)), frames, 1)
-    keep = batch.keep[:, :, 0, 0].numpy()
-    assert (keep[:, :STACK] == 0).any()
-    assert (keep[:, second_stack(steps) :] == 0).any()
+    mask = batch.frame_mask[:, :, 0, 0].numpy()
+    assert (mask[:, :STACK] == 0).any()
+    assert (mask[:, second_stack_offset(steps) :] == 0).any()
     assert (batch.discount == 0).any()
     chosen = [played.transition(*start) for start in played.samplable(60)]
     assert {(t.ends, t.length) for t in chosen} == {(ends, n) for ends in (True, False) for n in range(1, steps + 1)}
@@ -118,7 +121,7 @@ def test_rewards_are_learnt_by_their_amount_where_that_is_asked_for(steps: int) 
     played = PlayedRing(_config(steps), both=True)
     played.play(60)
     tick, env = np.array(played.samplable(60)).T
-    replay = Replay(played.ring, HostFrames(played.ring), batch=8, discount=0.99, seed=3, clip=False)
+    replay = Replay(played.ring, HostFrames(played.ring), small_config(clip_rewards=False).learn, seed=3)
     rewards = replay.transitions(tick, env).reward.tolist()
     expected = [played.transition(*start, clip=False).reward for start in zip(tick, env, strict=True)]
     assert rewards == pytest.approx(expected, rel=1e-6)
@@ -143,12 +146,12 @@ def test_both_places_of_frames_give_the_same_blocks(steps: int) -> None:
     played.play(43)
     found = []
     for frames in (HostFrames(played.ring), DeviceFrames(played.ring, CPU)):
-        batch = _replay(played, frames).plan(2, 43, 12, 12)
-        blocks = torch.zeros(len(batch.rows), GRID, GRID, frames_of(steps) * CELL, dtype=torch.uint8)
+        batch = _replay(played, frames).draw_round(2, 43, 12, 12)
+        blocks = torch.zeros(len(batch.rows), GRID, GRID, frames_per_transition(steps) * CELL, dtype=torch.uint8)
         frames.select(batch, blocks)
         found.append((blocks, batch))
     assert torch.equal(found[0][0], found[1][0])
-    for name in ("keep", "action", "reward", "discount"):
+    for name in ("frame_mask", "action", "reward", "discount"):
         assert torch.equal(getattr(found[0][1], name), getattr(found[1][1], name))
 
 
@@ -156,7 +159,7 @@ def test_the_next_round_may_come_to_the_device_while_this_one_is_sampled() -> No
     played = PlayedRing(small_config())
     played.play(48)
     on_device, on_host = DeviceFrames(played.ring, CPU), HostFrames(played.ring)
-    plans = [_replay(played, frames).plan(2, 48, 12, 12) for frames in (on_device, on_host)]
+    plans = [_replay(played, frames).draw_round(2, 48, 12, 12) for frames in (on_device, on_host)]
     wanted = _stacks(on_host, plans[1], 0)
     played.play(played.run_schedule.round_ticks)
     on_device.advance(played.ticks)
@@ -169,9 +172,9 @@ def test_the_device_copy_survives_a_step_back() -> None:
     frames = DeviceFrames(played.ring, CPU)
     replay = _replay(played, frames)
     _check_valid(played, replay, frames, 1)
-    last = replay.plan(1, 48, 4, 4)
+    last = replay.draw_round(1, 48, 4, 4)
     again = DeviceFrames(played.ring, CPU)
-    fresh = _replay(played, again).plan(1, 48, 4, 4)
+    fresh = _replay(played, again).draw_round(1, 48, 4, 4)
     np.testing.assert_array_equal(_stacks(frames, last, 0), _stacks(again, fresh, 0))
 
 
@@ -179,7 +182,7 @@ def test_padding_repeats_and_changes_nothing() -> None:
     played = PlayedRing(small_config())
     played.play(30)
     replay = _replay(played, HostFrames(played.ring))
-    plain, padded = replay.plan(2, 30, 5, 5), replay.plan(2, 30, 5, 8)
+    plain, padded = replay.draw_round(2, 30, 5, 5), replay.draw_round(2, 30, 5, 8)
     for a, b in zip(plain, padded, strict=True):
         assert torch.equal(a, b[:40])
         assert torch.equal(a[:24], b[40:])
@@ -197,4 +200,4 @@ def test_draws_depend_on_seed_and_round_alone_and_are_uniform() -> None:
 def test_an_empty_window_is_a_sentence() -> None:
     played = PlayedRing(small_config())
     with pytest.raises(ValueError, match="holds no transition"):
-        _replay(played, HostFrames(played.ring)).plan(0, 0, 1, 1)
+        _replay(played, HostFrames(played.ring)).draw_round(0, 0, 1, 1)

@@ -30,9 +30,9 @@ def test_every_pass_reaches_every_layer(algorithm: Algorithm) -> None:
     passes = Passes(plan, torch.device("cpu"), "fp32")
     with torch.inference_mode():
         passes.run()
-    outer = np.zeros(parameters_of(plan.network).count, np.float32)
-    passes.online.unpack(passes.gradient, outer)
-    assert np.isfinite(outer).all()
-    for name, part in parameters_of(plan.network).split(outer).items():
+    canonical = np.zeros(parameters_of(plan.network).count, np.float32)
+    passes.online.unpack(passes.gradient, canonical)
+    assert np.isfinite(canonical).all()
+    for name, part in parameters_of(plan.network).split(canonical).items():
         assert part.any(), name
-    assert passes.chunk.y.any()
+    assert passes.chunk.target.any()

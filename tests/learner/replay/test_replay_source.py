@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from learner.replay import feed
+from learner.replay import replay_source
 from learner.replay.sampling import DeviceFrames
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Config
@@ -31,13 +31,13 @@ class Copies:
 
 @pytest.fixture
 def ring(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(feed, "DeviceFrames", Copies)
+    monkeypatch.setattr(replay_source, "DeviceFrames", Copies)
     return PlayedRing(small_config()).ring
 
 
 def _chosen(ring: Any, device: str, replay_on: str, free: int, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 2 * free))
-    return type(feed._frames(ring, torch.device(device), replay_on)).__name__
+    return type(replay_source.make_frames(ring, torch.device(device), replay_on)).__name__
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ def _chosen(ring: Any, device: str, replay_on: str, free: int, monkeypatch: pyte
     [
         ("cpu", "auto", 100 * NEEDED, "HostFrames"),
         ("cuda:0", "auto", 100 * NEEDED, "Copies"),
-        ("cuda:0", "auto", round(NEEDED / feed.DEVICE_SHARE), "Copies"),
-        ("cuda:0", "auto", round(NEEDED / feed.DEVICE_SHARE) - 2, "HostFrames"),
+        ("cuda:0", "auto", round(NEEDED / replay_source.DEVICE_SHARE), "Copies"),
+        ("cuda:0", "auto", round(NEEDED / replay_source.DEVICE_SHARE) - 2, "HostFrames"),
         ("cuda:0", "host", 100 * NEEDED, "HostFrames"),
         ("cuda:0", "device", 100 * NEEDED, "Copies"),
     ],

@@ -1,0 +1,295 @@
+"""The engine: parameters, optimizer and the updates of one round after the other, for any method.
+
+A round is done in *chunks* of some updates. The round source prepares a chunk at once (learner/engine/interfaces.py),
+and then come its updates, one by one. Chunks are counted from the beginning of the round and always have the same
+size; how the round is cut into calls of `run` changes no number.
+
+No chunk's preparation depends on the updates of the chunk before it: a second thread prepares a chunk while the first
+updates with the one before (learner/engine/prefetcher.py). On a CPU a third thread takes a part of every update
+(learner/engine/side_stream.py). On a GPU each has a stream of its own, and updates are captured into graphs. Within a
+round nothing waits for the GPU, except for the errors of a chunk that is long past, where the source needs them, and
+for updates that were asked for long ago (learner/learner.py).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Generic
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from learner.engine.initialization import initial_parameters
+from learner.engine.interfaces import M, RoundSource, UpdateRule
+from learner.engine.optimizer import Optimizer
+from learner.engine.prefetcher import Graphs
+from learner.engine.round_means import RoundMeans, RoundMetrics
+from learner.engine.side_stream import SideStream
+from learner.networks.model import Model
+from shared.config.run_schedule import RunSchedule
+from shared.config.settings import Config
+from shared.errors import FatalError
+from shared.network_spec import parameters_of
+
+GRADIENT_NORM = "gradient_norm"
+"""Metric of the engine: norm of the gradient of the minibatch's mean loss, in the first update of each chunk."""
+
+
+class NonFiniteError(FatalError):
+    """Loss, gradient or parameters are no longer finite. The message is a sentence saying where."""
+
+    def __init__(self, message: str, round_: int, sums: dict[str, float]) -> None:
+        super().__init__(message)
+        self.round = round_
+        self.sums = {name: repr(value) for name, value in sums.items()}
+        """Sums over the updates of the round so far, as text, since JSON knows no infinity."""
+
+
+class Engine(Generic[M]):
+    """Flat parameters and optimizer moments, and the updates of a round."""
+
+    def __init__(
+        self,
+        config: Config,
+        run_schedule: RunSchedule,
+        online: Model,
+        source: RoundSource[M],
+        rule: UpdateRule[M],
+        metrics: Sequence[str],
+    ) -> None:
+        """Updates of `online` by `rule` with the data of `source`.
+
+        Args:
+            metrics: names of those that `rule` gives, and `GRADIENT_NORM`, in the order in which they are recorded.
+        """
+        self._config, self._run_schedule = config, run_schedule
+        self._online, self._source, self._rule = online, source, rule
+        self._device = online.params.device
+        self._optimizer = Optimizer(
+            online, config.learn, config.algorithm.clip_gradient, mean_gradient=rule.mean_gradient
+        )
+        online.gradient_into(self._optimizer.gradient)
+        self._means = RoundMeans(metrics, config.learn.batch_size, self._device)
+        self._round = self._done = self._planned = 0
+        self._slices: deque[torch.cuda.Event] = deque()
+        on_cpu = self._device.type == "cpu"
+        self._side_stream = SideStream(own_thread=on_cpu, stream=None if on_cpu else torch.cuda.Stream(self._device))
+        self._graph_updates = min(config.machine.graph_updates, source.chunk_updates)
+        self._graphs: Graphs | None = None
+        if self._device.type == "cuda" and self._graph_updates:
+            source.capture()
+            self._graphs = self._capture()
+
+    # --- state
+
+    @torch.inference_mode()
+    def initialize(self) -> None:
+        """Fresh parameters from the seed, the target network equal to them, moments zero."""
+        self._source.settle()
+        self._online.pack(initial_parameters(self._online.network, self._config.run.seed), self._online.params)
+        self._online.sync_copy()
+        self.update_target()
+        self._optimizer.mean.zero_()
+        self._optimizer.square.zero_()
+        self._means.clear()
+        self._source.reset()
+
+    @torch.inference_mode()
+    def load(self, state: Mapping[str, NDArray[np.float32]]) -> None:
+        """Take over the vectors of a snapshot, those of parameters float32[P], in canonical layout.
+
+        A network that the snapshot lacks becomes the network that learns.
+        """
+        self._source.settle()
+        for name, vector in self._state().items():
+            source = "online" if name in self._rule.networks and name not in state else name
+            self._online.pack(state[source], vector)
+        for model in (self._online, *self._rule.networks.values()):
+            model.sync_copy()
+        self._means.clear()
+        self._source.load_state(state)
+
+    @torch.inference_mode()
+    def store(self, out: dict[str, NDArray[np.float32]]) -> None:
+        """Write those vectors of a snapshot that `out` names into its float32 arrays."""
+        state = self._state()
+        for name in out.keys() & state.keys():
+            self._online.unpack(state[name], out[name])
+        self._source.store(out)
+
+    @torch.inference_mode()
+    def online_into(self, out: NDArray[np.float32]) -> None:
+        """Write the online parameters into float32[P], to be published.
+
+        Raises:
+            NonFiniteError: they, or sums of the round so far, are not finite.
+        """
+        self.check()
+        self._online.unpack(self._online.params, out)
+
+    @torch.inference_mode()
+    def update_target(self) -> None:
+        """Make the target network equal to the online one."""
+        if self._done < self._planned:  # else no chunk that needs the old one is in preparation
+            self._source.settle()
+        self._rule.update_target()
+
+    def _state(self) -> dict[str, Tensor]:
+        """The vectors of a snapshot that have the packed layout of the parameters, by name."""
+        others = {name: model.params for name, model in self._rule.networks.items()}
+        moments = {"moment1": self._optimizer.mean, "moment2": self._optimizer.square}
+        return {"online": self._online.params, **others, **moments}
+
+    # --- rounds
+
+    @torch.inference_mode()
+    def begin_round(self, round_: int, window_end: int) -> int:
+        """Begin round `round_`, whose data are ticks before `window_end`; return its number of updates."""
+        self._planned = self._run_schedule.updates_in(round_)
+        self._source.begin_round(round_, window_end, self._planned)
+        self._round, self._done = round_, 0
+        self._means.clear()
+        self._slices.clear()
+        if self._planned:
+            self._optimizer.begin(self._run_schedule.updates_before(round_))
+        return self._planned
+
+    def prefetch(self, round_: int, window_end: int) -> None:
+        """Begin to prepare what `begin_round` with these arguments will need, beside other work; once is enough.
+
+        Call it only when all updates of the present round were asked for and all ticks before `window_end` are there.
+        """
+        self._source.prefetch(round_, window_end)
+
+    @torch.inference_mode()
+    def run(self, count: int) -> None:
+        """Do the next `count` updates of the round, a slice, at most those that are left. A GPU is only asked."""
+        end = min(self._done + count, self._planned)
+        chunk = self._source.chunk_updates
+        while self._done < end:
+            number, first = divmod(self._done, chunk)
+            last = min(chunk, first + end - self._done)
+            self._done += self._run_some(self._source.load(number), first, last)
+        if self._device.type == "cuda":
+            self._slices.append(torch.cuda.Event())
+            self._slices[-1].record()
+
+    @property
+    def slices_begun(self) -> int:
+        """Slices that were asked for and are not done yet; always 0 on a CPU, which does them at once."""
+        while self._slices and self._slices[0].query():
+            self._slices.popleft()
+        return len(self._slices)
+
+    @torch.inference_mode()
+    def end_round(self) -> RoundMetrics:
+        """Means over the updates done since `begin_round`, whose results the source takes in.
+
+        Raises:
+            NonFiniteError: the loss, the gradient or a parameter is not finite; nothing may be published then.
+        """
+        self.check()
+        self._source.finish_round(self._done)
+        return self._means.means(self._done, -(-self._done // self._source.chunk_updates))
+
+    def settle(self) -> None:
+        """Wait for all that was begun.
+
+        A process that ends with work under way may leave other processes hanging under MPS (NVIDIA's MPS
+        documentation, "Client early termination").
+        """
+        self._source.settle()
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+
+    # --- faults and reports
+
+    def check(self) -> None:
+        """Raise `NonFiniteError` unless all is finite. A value that is not stays so in the sums: one look suffices."""
+        values = torch.cat([self._means.totals(), self._online.params.sum()[None]]).tolist()
+        if not np.isfinite(values).all():
+            sums = dict(zip((*self._means.names, "parameters"), values, strict=True))
+            raise NonFiniteError(
+                f"In round {self._round}, within its first {self._done} updates, the learner's numbers ceased to be "
+                f"finite (sums: {', '.join(f'{name} {value}' for name, value in sums.items())}); a smaller "
+                "--learning-rate may help.",
+                self._round,
+                sums,
+            )
+
+    @property
+    def source_device_bytes(self) -> int:
+        """GPU memory that the round source takes; 0 where frames are read from shared memory."""
+        return self._source.device_bytes
+
+    @property
+    def round(self) -> int:
+        """The round that was begun last."""
+        return self._round
+
+    @torch.inference_mode()
+    def last_update(self) -> dict[str, NDArray[np.generic]]:
+        """The data and the result of the last update: its minibatch, the `gradient` and the `parameters_after` it.
+
+        The latter two are float32[P] in canonical layout.
+        """
+        number, index = divmod(self._done - 1, self._source.chunk_updates)
+        arrays = self._source.minibatch(number % self._source.buffers, index).to_arrays()
+        vectors = {"gradient": self._optimizer.gradient, "parameters_after": self._online.params}
+        for name, vector in vectors.items():
+            canonical = np.zeros(parameters_of(self._online.network).count, np.float32)
+            self._online.unpack(vector, canonical)
+            arrays[name] = canonical
+        return arrays
+
+    # --- updates
+
+    def _capture(self) -> Graphs:
+        """Graphs of the updates, by buffer, first and last update.
+
+        Passes before a capture change parameters and sums (spectral norms of zeros are NaN); `initialize` or `load`
+        overwrites them.
+        """
+        graphs = Graphs(self._device)
+        chunk = self._source.chunk_updates
+        for buffer in range(self._source.buffers):
+            for first in range(0, chunk, self._graph_updates):
+                last = min(first + self._graph_updates, chunk)
+                graphs.capture((buffer, first, last), partial(self._updates, buffer, first, last))
+        return graphs
+
+    def _run_some(self, buffer: int, first: int, last: int) -> int:
+        """Do the first of the updates [first, last) of the chunk in a buffer; return their number."""
+        if self._graphs is None:
+            self._updates(buffer, first, last)
+            return last - first
+        last = min(last, first - first % self._graph_updates + self._graph_updates)
+        if (buffer, first, last) in self._graphs:
+            self._graphs.replay((buffer, first, last))
+        else:  # the rest of a round that is no whole number of chunks: the same kernels, one by one
+            self._updates(buffer, first, last)
+        return last - first
+
+    def _updates(self, buffer: int, first: int, last: int) -> None:
+        """Updates [first, last) of the chunk in a buffer."""
+        for index in range(first, last):
+            self._update(self._source.minibatch(buffer, index), sampled=index == 0)
+        self._side_stream.settle()
+
+    def _update(self, minibatch: M, *, sampled: bool) -> None:
+        """One gradient update: forward pass, loss gradient by the outputs, backward pass, optimizer step."""
+        online, optimizer = self._online, self._optimizer
+        saved = online.forward(minibatch.blocks, 0, minibatch.extra_inputs, self._side_stream.settle, learns=True)
+        output = self._rule.learn(saved.outputs.detach(), minibatch, sampled=sampled)
+        if optimizer.gradient_scale != 1.0:
+            output.gradient.mul_(optimizer.gradient_scale)
+        online.backward(saved, output.gradient, self._side_stream)
+        self._side_stream.settle()
+        if sampled:
+            self._means.add({GRADIENT_NORM: optimizer.norm()}, scale=1.0 / optimizer.mean_factor)
+        optimizer.step(self._side_stream)
+        self._means.add(output.metrics)

@@ -1,0 +1,125 @@
+"""The two interfaces of the engine: a source of a round's data, and an update rule.
+
+The engine asks for the minibatches of a round in order. Of each it computes the network's outputs, asks the rule for
+the gradient by these outputs, and takes an optimizer step. It knows neither where a minibatch comes from nor what it
+holds beside the network's inputs.
+
+`learner.replay.replay_source.ReplaySource` draws transitions of many rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from learner.networks.model import ExtraInputs, Model
+
+
+class Minibatch(Protocol):
+    """The data of one update; the buffers behind it stay at their addresses, since CUDA graphs refer to them."""
+
+    @property
+    def blocks(self) -> Tensor:
+        """uint8[n, 21, 21, k * 16]: frames, of which the first stack is the network's input."""
+
+    @property
+    def extra_inputs(self) -> ExtraInputs:
+        """The network's inputs beside frames."""
+
+    def to_arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Copies of its contents by name, for a report."""
+
+
+M = TypeVar("M", bound=Minibatch)
+M_contra = TypeVar("M_contra", bound=Minibatch, contravariant=True)
+M_co = TypeVar("M_co", bound=Minibatch, covariant=True)
+
+
+class RoundSource(Protocol[M_co]):
+    """The data of a round, in chunks of some updates each. Chunks are counted from the beginning of the round.
+
+    Example, a round of 20 updates in chunks of 8:
+
+        source.begin_round(round_, window_end, 20)
+        buffer = source.load(0)                # the second chunk is prepared from here on
+        source.minibatch(buffer, 0) ... source.minibatch(buffer, 7)
+        buffer = source.load(1) ...
+        source.finish_round(20)
+    """
+
+    chunk_updates: int
+    """Updates of a chunk; the last chunk of a round may need fewer."""
+    buffers: int
+    """Buffers that chunks lie in, in turn."""
+    device_bytes: int
+    """Memory of a GPU that the source takes for good."""
+
+    def capture(self) -> None:
+        """Capture CUDA graphs of its own computations. Called before anything runs beside it."""
+
+    def begin_round(self, round_: int, window_end: int, updates: int) -> None:
+        """Begin a round of `updates` updates on the ticks before `window_end`."""
+
+    def prefetch(self, round_: int, window_end: int) -> None:
+        """Prepare what `begin_round` will need, beside other work. A second call for the same round does nothing."""
+
+    def load(self, number: int) -> int:
+        """Wait for chunk `number`, which follows `number - 1`; begin to prepare the next; return its buffer."""
+
+    def minibatch(self, buffer: int, index: int) -> M_co:
+        """The data of update `index` of the chunk in a buffer."""
+
+    def finish_round(self, done: int) -> None:
+        """Take in the results of the round's first `done` updates, all that were done."""
+
+    def settle(self) -> None:
+        """Wait for all preparation under way."""
+
+    def reset(self) -> None:
+        """Forget everything that was learnt about the data, as at the beginning of a run."""
+
+    def store(self, out: Mapping[str, NDArray[np.float32]]) -> None:
+        """Write those vectors of its state that `out` names."""
+
+    def load_state(self, state: Mapping[str, NDArray[np.float32]]) -> None:
+        """Take over what `store` wrote."""
+
+
+class UpdateOutput(NamedTuple):
+    """The result of an update rule for one minibatch of n samples."""
+
+    gradient: Tensor
+    """float32[n, actions, atoms]: of the sum of the losses by the network's outputs."""
+    metrics: Mapping[str, Tensor]
+    """By name: float32[n], averaged over all samples of a round; or a scalar, averaged over the first updates of its
+    chunks."""
+
+
+class UpdateRule(Protocol[M_contra]):
+    """From the outputs of the network to the gradient by these outputs."""
+
+    mean_gradient: bool
+    """True if `learn` gives the gradient of the minibatch's mean loss, False for that of the sum of the losses."""
+
+    @property
+    def networks(self) -> Mapping[str, Model]:
+        """Networks beside the one that learns, by the name of their state in a snapshot.
+
+        Where a snapshot lacks one, it equals the network that learns.
+        """
+
+    def learn(self, outputs: Tensor, minibatch: M_contra, *, sampled: bool) -> UpdateOutput:
+        """Loss gradient and metrics.
+
+        Args:
+            outputs: float32[n, actions, atoms] of the network that learns.
+            minibatch: the data that they were computed from.
+            sampled: True for the first update of a chunk, in which metrics may be computed that cost more.
+        """
+
+    def update_target(self) -> None:
+        """Copy the network that learns into the target network, if there is one."""

@@ -1,0 +1,204 @@
+"""The replay as a round source: chunks of transitions, each ready when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from learner.engine.prefetcher import Graphs, Prefetcher
+from learner.losses.td_learning import TDLearning
+from learner.replay.chunk import Chunk
+from learner.replay.prioritized import PrioritizedSampler
+from learner.replay.sampling import Batch, DeviceFrames, Frames, HostFrames, Replay
+from learner.replay.uniform import UniformSampler
+from shared.config.settings import Config
+from shared.errors import ConfigError
+from shared.memory.ring import Ring
+
+CHUNK_UPDATES = 8
+"""Most updates of a chunk. It fixes the shape in which target values are computed, so it touches their last bits."""
+
+DEVICE_SHARE = 0.8
+"""Share of a GPU's free memory that the window may take."""
+
+
+class Sampler(Protocol):
+    """The choice of the transitions of a round."""
+
+    uses_errors: bool
+    """True if the choice depends on the errors that updates find."""
+
+    def begin_round(self, round_: int, window_end: int) -> None:
+        """Begin a round that has updates, drawn from ticks before `window_end`."""
+
+    def prefetch(self, round_: int, window_end: int) -> None:
+        """Do what can be done of `begin_round` while the round before is still learnt from."""
+
+    def draw(self, number: int, chunk: Chunk) -> Batch:
+        """The transitions of chunk `number`, where they are read; writes into `chunk` how they were drawn."""
+
+    def update_priorities(self, tree_index: Tensor, td_error: Tensor) -> None:
+        """Take in the errors float32[n] of transitions that were drawn; only if `uses_errors`."""
+
+    def reset(self) -> None:
+        """Forget all errors."""
+
+    def store(self, out: Mapping[str, NDArray[np.float32]]) -> None:
+        """Write those vectors of its state that `out` names."""
+
+    def load_state(self, state: Mapping[str, NDArray[np.float32]]) -> None:
+        """Take over what `store` wrote."""
+
+
+class ReplaySource:
+    """Two buffers for chunks: while the updates use one, a second thread prepares the other.
+
+    Attributes:
+        chunks: the buffers; chunk `number` of a round is in `chunks[number % 2]`.
+    """
+
+    buffers = 2
+
+    def __init__(self, ring: Ring, config: Config, learning: TDLearning) -> None:
+        """Transitions of `ring`, whose TD targets `learning` prepares.
+
+        Raises:
+            ConfigError: the frames do not fit where they were asked for.
+        """
+        learn, run_schedule = config.learn, ring.run_schedule
+        self._seed, self._batch = config.run.seed, learn.batch_size
+        self._learning = learning
+        self._frames = make_frames(ring, learning.device, config.machine.replay_on)
+        self.device_bytes = DeviceFrames.nbytes(ring) if self._frames.device.type == "cuda" else 0
+        self.chunk_updates = min(CHUNK_UPDATES, -(-run_schedule.round_steps // learn.train_every))
+        replay, updates = Replay(ring, self._frames, learn, self._seed), self.chunk_updates
+        self._sampler: Sampler = (
+            PrioritizedSampler(replay, config.algorithm, updates, learning.device)
+            if config.algorithm.prioritized
+            else UniformSampler(replay, updates, learning.device)
+        )
+        self.chunks = [learning.make_chunk(self.chunk_updates, learn.batch_size) for _ in range(self.buffers)]
+        self._minibatches = [[chunk.minibatch(i) for i in range(self.chunk_updates)] for chunk in self.chunks]
+        self._actions = torch.arange(self.chunks[0].action_one_hot.shape[1], device=learning.device)
+        self._prefetcher = Prefetcher(learning.device)
+        self._prefetching: tuple[int, int] | None = None  # the round that is prefetched, and the end of its window
+        self._round = self._planned = 0
+        self._loaded = -1
+        self._chunks_updated = 0  # chunks of the round whose errors the sampler knows
+        self._graphs: Graphs | None = None
+
+    # --- see `RoundSource`
+
+    def capture(self) -> None:
+        """Capture the computation of target values, by buffer."""
+        self._graphs = Graphs(self._learning.device)
+        for buffer, chunk in enumerate(self.chunks):
+            self._graphs.capture(buffer, partial(self._learning.prepare, chunk))
+
+    def begin_round(self, round_: int, window_end: int, updates: int) -> None:
+        """Begin a round of `updates` updates, drawn from ticks before `window_end`."""
+        self.settle()
+        self._round, self._planned, self._loaded, self._chunks_updated = round_, updates, -1, 0
+        self._prefetching = None
+        if updates:
+            self._sampler.begin_round(round_, window_end)
+
+    def prefetch(self, round_: int, window_end: int) -> None:
+        """Have the second thread prepare a round, beside what the GPU still has to do."""
+        if self._prefetching == (round_, window_end):
+            return
+        self._prefetching = round_, window_end
+        # It may run beside the updates under way: frames are read by this thread alone, and those of the coming round
+        # have places that the window does not use yet.
+        self._prefetcher.submit(partial(self._sampler.prefetch, round_, window_end), after_main_stream=False)
+
+    def load(self, number: int) -> int:
+        """Wait for chunk `number`, and begin the next."""
+        if self._loaded != number:
+            if not self._prefetcher.busy:
+                self._prefetcher.submit(partial(self._prepare, number))
+            self._prefetcher.settle()
+            if (number + 1) * self.chunk_updates < self._planned:
+                self._prefetcher.submit(partial(self._prepare, number + 1))
+            self._loaded = number
+        return number % self.buffers
+
+    def minibatch(self, buffer: int, index: int) -> Chunk:
+        """Views of the transitions of one update."""
+        return self._minibatches[buffer][index]
+
+    def finish_round(self, done: int) -> None:
+        """Let the sampler know all errors of the round's `done` updates."""
+        if not self._sampler.uses_errors:
+            return
+        self.settle()
+        whole, rest = divmod(done, self.chunk_updates)
+        self._update_priorities(whole)
+        if rest:
+            n, last = rest * self._batch, self.chunks[whole % self.buffers]
+            self._sampler.update_priorities(last.tree_index[:n], last.td_error[:n])
+
+    def settle(self) -> None:
+        """Wait for the second thread."""
+        self._prefetcher.settle()
+
+    def reset(self) -> None:
+        """Forget all errors."""
+        self._sampler.reset()
+
+    def store(self, out: Mapping[str, NDArray[np.float32]]) -> None:
+        """Write the priorities, if `out` names them."""
+        self._sampler.store(out)
+
+    def load_state(self, state: Mapping[str, NDArray[np.float32]]) -> None:
+        """Take over the priorities."""
+        self._sampler.load_state(state)
+
+    # --- in the second thread
+
+    def _prepare(self, number: int) -> None:
+        """Draw and gather a chunk, and compute its target values."""
+        chunk = self.chunks[number % self.buffers]
+        if self._sampler.uses_errors:
+            self._update_priorities(number - 1)
+        batch = self._sampler.draw(number, chunk)
+        self._frames.select(batch, chunk.blocks)
+        chunk.write_transitions(batch, self._actions)
+        chunk.draw_random_inputs(self._seed, self._round, number)
+        if self._graphs is None:
+            self._learning.prepare(chunk)
+        else:
+            self._graphs.replay(number % self.buffers)
+
+    def _update_priorities(self, end: int) -> None:
+        """Take in the errors of the chunks before `end`, all of whose updates are done."""
+        for number in range(self._chunks_updated, end):
+            chunk = self.chunks[number % self.buffers]
+            self._sampler.update_priorities(chunk.tree_index, chunk.td_error)
+        self._chunks_updated = max(self._chunks_updated, end)
+
+
+def make_frames(ring: Ring, device: torch.device, replay_on: str) -> Frames:
+    """Frames on the GPU ("device"), in shared memory ("host"), or on the GPU where the window fits ("auto").
+
+    Raises:
+        ConfigError: it does not fit, and was asked for.
+    """
+    if replay_on == "host" or (replay_on == "auto" and device.type == "cpu"):
+        return HostFrames(ring)
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        if DeviceFrames.nbytes(ring) > DEVICE_SHARE * free:
+            if replay_on == "auto":
+                return HostFrames(ring)
+            raise ConfigError(
+                f"--replay-on device needs {DeviceFrames.nbytes(ring) / 1e9:.1f} GB on {device}, of which "
+                f"{free / 1e9:.1f} GB are free; a smaller --replay-size fits, or say --replay-on host."
+            )
+    return DeviceFrames(ring, device)
