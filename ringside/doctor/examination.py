@@ -84,7 +84,7 @@ def diagnose(config: Config, words: Sequence[str]) -> tuple[list[Check], str]:
     run_dir = plan.config.run.run_dir
     assert run_dir is not None, "a checked configuration is resolved"
     answers = [
-        checks.python(platform.python_version(), _requirements()["python_requires"].strip()),
+        checks.python(platform.python_version(), requirements()[0]),
         _packages(),
         checks.games(len(games()), plan.config.play.env or plan.config.play.game),
         gpu,
@@ -110,17 +110,21 @@ def worst(answers: Sequence[Check]) -> str:
 # Checks that take a moment
 
 
-def _requirements() -> configparser.SectionProxy:
-    """What setup.cfg requires."""
+def requirements(project: Path = PROJECT) -> tuple[str, list[str]]:
+    """Range of Python versions and required packages, from setup.cfg; in an installed wheel from its metadata."""
     parser = configparser.ConfigParser()
-    parser.read(PROJECT / "setup.cfg")
-    return parser["options"]
+    if parser.read(project / "setup.cfg"):
+        options = parser["options"]
+        return options["python_requires"].strip(), options["install_requires"].split()
+    needed = importlib.metadata.requires("ringside") or []
+    packages = [name.replace(" ", "") for name in needed if "extra ==" not in name]
+    return importlib.metadata.metadata("ringside")["Requires-Python"], packages
 
 
 def _packages() -> Check:
     ranges: dict[str, str] = {}
     installed: dict[str, str | None] = {}
-    for requirement in _requirements()["install_requires"].split():
+    for requirement in requirements()[1]:
         name, found = re.split(r"(?=[<>=])", requirement, maxsplit=1)
         ranges[name] = found
         try:

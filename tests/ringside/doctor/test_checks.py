@@ -8,7 +8,7 @@ import pytest
 
 import ringside
 from ringside import api
-from ringside.doctor import checks, run_directories
+from ringside.doctor import checks, examination, run_directories
 from ringside.doctor.checks import GB, MB, Check
 from shared.config.settings import Config
 from shared.errors import ConfigError
@@ -191,3 +191,10 @@ def test_a_start_asks_the_same_checks(plan: Plan, tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(checks.facts, "descriptors", lambda: (20, 20))
     with pytest.raises(ConfigError, match="opens up to"):
         ringside.plan(config)
+
+
+def test_a_wheel_requires_what_setup_cfg_says(tmp_path: Path) -> None:
+    python, packages = examination.requirements()
+    installed_python, installed = examination.requirements(tmp_path)
+    assert set(installed_python.split(",")) == set(python.split(","))
+    assert {name.lower() for name in installed} == {name.lower() for name in packages}
