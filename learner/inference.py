@@ -1,8 +1,8 @@
 """The inference server: answers all lanes in batches of a fixed shape, with the newest published parameters.
 
-Row `e` always sits at the same row of its batch, whoever asks, and a batch always has the same shape: numbers depend
-neither on neighbors nor on scheduling. On a CPU a group of lanes is answered when nobody in it is still playing, so
-that no row is computed in vain; on a GPU one batch of all envs answers whoever has asked.
+Env `e` has the same row of its batch in every answer, and a batch always has the same shape: numbers depend neither on
+neighbors nor on scheduling. On a CPU a group of lanes is answered when all of its lanes wait, so that no row is
+computed in vain; on a GPU one batch of all envs answers all lanes that wait.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class EvaluationServer:
         self._loaded = -1
 
     def due(self) -> bool:
-        """Whether the evaluator waits."""
+        """True if the evaluator waits."""
         return self._queue.asked is not None
 
     def answer(self) -> None:

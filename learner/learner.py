@@ -30,20 +30,20 @@ from shared.memory.wait import Bell, Stopped, Waiter
 from shared.process.child import ChildSpec, enter
 
 SLICE_UPDATES = 16
-"""Most updates of a slice: between two looks at the stop word; the granularity of `publish_every_updates`, too."""
+"""Most updates of a slice, between two reads of the stop word; the granularity of `publish_every_updates`, too."""
 SLICE_SECONDS = 0.5
 """Aim for the length of a slice, reached by fewer updates where these are slow.
 
 Heartbeats must come often (ringside/supervisor/hang_detector.py).
 """
 SLICES_AHEAD = 8
-"""Slices that a GPU is asked for while it has not done the first of them: so many a stop waits for."""
+"""Slices that a GPU is asked for before it has done the first of them; a stop waits for all of them."""
 SLICES_LEFT = 2
-"""Slices of a round that are waited for without a look: looks are so far apart that a short round would feel it."""
+"""Slices at the end of a round that are waited for without queries, whose interval a short round would feel."""
 STUCK_SECONDS = 300.0
-"""Without the end of a slice, from which on a GPU counts as hung: as long as a process may wait for a driver."""
+"""Time without the end of a slice after which a GPU counts as hung: as long as a process may wait for a driver."""
 LOOK_SECONDS = 0.001
-"""Between two looks whether the GPU is done, which rings no bell."""
+"""Interval between two queries of a GPU, which rings no doorbell."""
 
 
 class Rounds:
@@ -61,7 +61,7 @@ class Rounds:
         self._slice = 1  # how long an update takes is not known yet
         self._followers = followers
 
-    def begin(self) -> int:
+    def restore(self) -> int:
         """Take the newest snapshot, or fresh parameters; return the round to do next."""
         boundary = self._memory.learner_snapshots.newest()
         if boundary < 0:
@@ -75,8 +75,8 @@ class Rounds:
             self._commit(boundary)
         return boundary
 
-    def do(self, round_: int) -> None:
-        """One round: its updates, and its commit unless that was done in a former life."""
+    def run_round(self, round_: int) -> None:
+        """Do one round: its updates, and its commit unless an earlier incarnation made it."""
         alternate = self._learn.schedule == "alternate"
         if alternate:
             self._wait_for_lanes(round_ + 1)
@@ -98,7 +98,7 @@ class Rounds:
             self._commit(round_ + 1)
 
     def _run(self, round_: int, count: int) -> None:
-        """The updates of a round in slices, with signs of life between them."""
+        """Do the updates of a round in slices, with heartbeats between them."""
         board, before = self._board, self._run_schedule.updates_before(round_)
         free = self._learn.schedule == "free"
         first = published = 0
@@ -124,16 +124,16 @@ class Rounds:
             first += part
 
     def _wait_for_gpu(self, coming: int) -> None:
-        """Let a GPU almost finish what was asked of it; meanwhile draw round `coming`'s transitions, once it can be."""
+        """Let a GPU almost finish its work; meanwhile prefetch round `coming`, once its ticks are there."""
 
-        def draw() -> None:
+        def prefetch() -> None:
             if self._board.lane_finished.min() >= coming:
                 self._prefetch(coming)
 
-        self._wait_for_slices(SLICES_LEFT, draw)
+        self._wait_for_slices(SLICES_LEFT, prefetch)
 
     def _wait_for_slices(self, most: int, meanwhile: Callable[[], None] = lambda: None) -> None:
-        """Wait until a GPU has at most so many slices left to do, and call `meanwhile` at every look.
+        """Wait until a GPU has at most `most` slices left to do, and call `meanwhile` at every query.
 
         Raises:
             DeviceFault: it does not go on.
@@ -152,7 +152,7 @@ class Rounds:
             self._waiter.bell.wait(LOOK_SECONDS)
 
     def _prefetch(self, round_: int) -> None:
-        """Have the transitions of a round drawn beside other work; all rounds before it have been played."""
+        """Prefetch a round, if it has updates; all ticks of its window are there."""
         if (
             self._learn.schedule != "alternate"
             and round_ < self._run_schedule.rounds
@@ -166,7 +166,7 @@ class Rounds:
         self._board.barrier_ns[0] += self._waiter.wait(lambda: bool(finished.min() >= boundary))
 
     def _wait_for_scribe(self, boundary: int) -> None:
-        """Wait while a commit of `boundary` would take away what the scribe has yet to write down.
+        """Wait while a commit of `boundary` would overwrite data that the scribe has yet to write.
 
         While the disk is in trouble the run goes on without.
         """
@@ -182,7 +182,7 @@ class Rounds:
         self._waiter.wait(may_go_on)
 
     def _note(self, boundary: int) -> None:
-        """Leave the figures of the span before `boundary`, means over its updates, for the scribe."""
+        """Write the metrics of the span before `boundary`, means over its updates, for the scribe."""
         row = self._board.metrics[(boundary // self._run_schedule.snapshot_rounds - 1) % METRIC_SPANS]
         updates = sum(metrics.updates for metrics in self._span)
         row[:] = float("nan")
@@ -257,8 +257,8 @@ def main(child_spec: ChildSpec) -> None:
         memory.board.replay_device_bytes[0] = engine.source_device_bytes
         rounds = Rounds(memory, waiter, engine, followers)
         try:
-            for round_ in range(rounds.begin(), memory.run_schedule.rounds):
-                rounds.do(round_)
+            for round_ in range(rounds.restore(), memory.run_schedule.rounds):
+                rounds.run_round(round_)
         except NonFiniteError as error:
             sentence = f"{error} {report(memory, waiter, engine, child_spec.run_dir, error)}"
             engine.settle()

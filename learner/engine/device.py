@@ -1,4 +1,4 @@
-"""What a process does before its first tensor operation, so that it computes the same bits every time."""
+"""Settings of a process before its first tensor operation, with which it computes the same bits every time."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ def prepare_torch(device: torch.device, precision: str, threads: int, *, determi
 
 
 def compute_dtype(precision: str) -> torch.dtype:
-    """What matrices are multiplied in: bfloat16 with bf16, float32 with fp32 and tf32."""
+    """Type in which matrices are multiplied: bfloat16 with bf16, float32 with fp32 and tf32."""
     return torch.bfloat16 if precision == "bf16" else torch.float32
 
 
 def device_bytes_reader(device: torch.device) -> Callable[[], int] | None:
-    """What tells the memory that PyTorch holds on `device` for this process, without the context; None on a CPU."""
+    """A function that returns the memory that PyTorch holds on `device`, without the context; None on a CPU."""
     return partial(torch.cuda.memory_reserved, device) if device.type == "cuda" else None
 
 
 def _keep_freed_memory() -> None:
-    """Have the C library keep what is freed, where it can.
+    """Tell the C library to keep freed memory, where it can.
 
     Every update allocates and frees the same megabytes; given back to the system, they return as page faults. Threads
     share one heap, because the library always gives back what is free at the end of another one.

@@ -21,7 +21,7 @@ _LIBRARIES = (
     "NVIDIA",
     "NVML",
 )
-"""Of these, one is in every error of a GPU's libraries that comes through PyTorch as a plain RuntimeError.
+"""Texts of which every error of a GPU's libraries that PyTorch raises as a plain RuntimeError has one.
 
 CUDA alone is also named where a program asks for what cannot be: a copy to the CPU within a capture, say, or an
 operation whose result may change from call to call."""
@@ -29,7 +29,7 @@ operation whose result may change from call to call."""
 
 @contextmanager
 def device_faults_named() -> Iterator[None]:
-    """Turn what PyTorch raises when the GPU is out of memory, faulty or lost into a `DeviceFault`.
+    """Raise `DeviceFault` instead of PyTorch's errors of a GPU that is out of memory, faulty or lost.
 
     After a CUDA error nothing in the process can use the device any more, so there is nothing to be done in it.
     """

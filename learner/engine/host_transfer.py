@@ -1,4 +1,4 @@
-"""What travels between the host's memory and a GPU, through pinned memory, which the GPU reads and writes itself."""
+"""Copies between the host's memory and a GPU, through pinned memory, which the GPU reads and writes itself."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Pinned:
 
 
 class HostTransfer:
-    """How vectors of `count` float32 go from numpy to a device and back. On a CPU nothing is copied on the way."""
+    """Copies of vectors of `count` float32 from numpy to a device and back. On a CPU nothing is copied."""
 
     def __init__(self, count: int, device: torch.device) -> None:
         self._count, self._device = count, device

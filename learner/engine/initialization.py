@@ -14,7 +14,7 @@ from shared.network_spec import Network, parameters_of
 from shared.prng import Stream, bits
 
 POWER_ITERATIONS = 15
-"""From a random vector, before the first pass."""
+"""Iterations from a random vector, before the first pass."""
 
 
 def initial_parameters(network: Network, seed: int) -> NDArray[np.float32]:

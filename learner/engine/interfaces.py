@@ -95,12 +95,12 @@ class UpdateOutput(NamedTuple):
     gradient: Tensor
     """float32[n, actions, atoms]: of the sum of the losses by the network's outputs."""
     metrics: Mapping[str, Tensor]
-    """By name: float32[n], averaged over all samples of a round; or a scalar, averaged over the first updates of its
-    chunks."""
+    """Tensors by name: float32[n], averaged over all samples of a round; or a scalar, averaged over the first updates
+    of its chunks."""
 
 
 class UpdateRule(Protocol[M_contra]):
-    """From the outputs of the network to the gradient by these outputs."""
+    """Computation of a loss, and of its gradient by the outputs of the network."""
 
     mean_gradient: bool
     """True if `learn` gives the gradient of the minibatch's mean loss, False for that of the sum of the losses."""

@@ -1,4 +1,4 @@
-"""What is left for a person when numbers cease to be finite: the update that did it, with all that went into it.
+"""Report of the update after which numbers ceased to be finite, with its minibatch and its parameters.
 
 A round is looked at when it ends, since looking costs a GPU its pace. So the updates since the learner's newest
 snapshot are done again, one by one, which gives the same numbers, until one after which something is not finite.

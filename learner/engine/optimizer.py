@@ -49,7 +49,7 @@ def _narrow(x):  # type: ignore[no-untyped-def]
 
 @njit(error_model="numpy", cache=True, nogil=True)
 def _sum_of_squares(half):  # type: ignore[no-untyped-def]
-    """Of bfloat16 bits, in parts that a processor adds up side by side."""
+    """Sum of squares of bfloat16 bits, in parts that a processor adds up side by side."""
     parts = np.zeros(_PARTS, np.float32)
     whole = half.size - half.size % _PARTS
     for first in range(0, whole, _PARTS):
@@ -114,7 +114,7 @@ class Optimizer:
     """Moments and steps for one set of weights.
 
     Attributes:
-        gradient: float32[Q] or bfloat16[Q], as the weights' shadow (learner/networks/model.py); what `step` takes.
+        gradient: float32[Q] or bfloat16[Q], in the dtype of `params_bf16` (learner/networks/model.py); `step` takes it.
         mean, square: float32[Q], moments of the gradient.
         gradient_scale: factor of the gradient that an update rule gives, to be applied before it comes here.
         mean_factor: the gradient that comes here is this multiple of the gradient of the batch's mean loss.
@@ -145,13 +145,13 @@ class Optimizer:
         self._parts = [self._vectors(part) for part in (slice(0, head), slice(head, None))] if self._compiled else []
 
     def begin(self, steps: int) -> None:
-        """State how many steps were done before; Adam corrects its moments by it."""
+        """Set the number of steps done before, by which Adam corrects its moments."""
         self._steps.fill_(steps)
 
     def step(self, side_stream: SideStream) -> None:
-        """Move the weights by the gradient and bring their shadow up to date.
+        """Move the weights by the gradient and update their copy in the arithmetic of the passes.
 
-        On a CPU, those behind the convolutions are moved aside: nobody reads them until `side_stream.settle()`.
+        On a CPU, the side stream moves those behind the convolutions: nothing reads them until `side_stream.settle()`.
         """
         if self._learn.optimizer == "adam":
             self._steps += 1
@@ -171,11 +171,11 @@ class Optimizer:
         return torch.linalg.vector_norm(self.gradient, dtype=torch.float32)
 
     def _scale(self) -> Tensor:
-        """float32: what clips the gradient by its norm (Pascanu et al. 2013, algorithm 1)."""
+        """float32: factor that clips the gradient by its norm (Pascanu et al. 2013, algorithm 1)."""
         return torch.ones(()) if self._bound is None else (self._bound / (self.norm() + _TINY)).clamp_(max=1.0)
 
     def compiled_step(self) -> Callable[[_Vectors], None]:
-        """The step in one pass over memory: what moves a part of the weights."""
+        """The step in one pass over memory: a function that moves a part of the weights."""
         learn = self._learn
         scale = np.float32(self._scale().item())
         rate, epsilon = learn.learning_rate, np.float32(learn.optimizer_epsilon)
@@ -189,7 +189,7 @@ class Optimizer:
         return lambda part: _adam(*part, *rest)
 
     def _vectors(self, part: slice) -> _Vectors:
-        """What the compiled loops read and write of a part of the weights: views, good for ever."""
+        """Views of a part of the weights that the compiled loops read and write."""
         weights = self._weights
         narrow = self.gradient.dtype == torch.bfloat16
         return (

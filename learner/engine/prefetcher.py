@@ -1,8 +1,8 @@
-"""Working ahead: a second thread, and on a GPU a second stream and graphs captured beforehand.
+"""Prefetching in a second thread, on a GPU with a second stream, and CUDA graphs captured at the start.
 
-Nothing here waits for a GPU but `Graphs.capture`, at the start. Order is kept by events, for which the GPU waits: what
-is begun ahead comes after everything asked for until then, or only after what was begun ahead before; what is asked for
-after `settle` comes after it.
+Only `Graphs.capture` waits for a GPU. Events keep the order, and the GPU itself waits for them. Submitted work comes
+after everything that the main stream was asked for before, or only after earlier submitted work. Work of the main
+stream after `settle` comes after the submitted work.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from shared.machine.cores import NICENESS
 
 
 class Prefetcher:
-    """One piece of work at a time, beside what the caller's thread (and, on a GPU, its stream) does."""
+    """One piece of work at a time, in parallel with the caller's thread (and, on a GPU, its stream)."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
-        self._thread = ThreadPoolExecutor(1, "ahead", self._enter, (torch.get_num_threads(),))
+        self._thread = ThreadPoolExecutor(1, "prefetch", self._enter, (torch.get_num_threads(),))
         self._next: Future[torch.cuda.Event | None] | None = None
 
     def submit(self, work: Callable[[], None], *, after_main_stream: bool = True) -> None:
@@ -44,7 +44,7 @@ class Prefetcher:
         return self._next is not None
 
     def settle(self) -> None:
-        """Let the work finish, if there is any. On a GPU, whatever is asked of it from here on comes after it."""
+        """Wait for the work, if there is any. On a GPU only later work of the main stream waits for it."""
         if self._next is None:
             return
         work, self._next = self._next, None  # its exception is raised once
@@ -53,9 +53,9 @@ class Prefetcher:
             torch.cuda.current_stream().wait_event(done)
 
     def _enter(self, threads: int) -> None:
-        """PyTorch keeps the number of threads, and CUDA the device, by thread; so does Linux the niceness.
+        """Set what is kept by thread: PyTorch's number of threads, CUDA's device, and the niceness.
 
-        On a CPU the caller and what it has done aside wait for each other in every update, and must not wait for this.
+        On a CPU the caller and its side stream wait for each other in every update, and must not wait for this thread.
         """
         torch.set_num_threads(threads)
         if self.stream is None:

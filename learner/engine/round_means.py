@@ -14,7 +14,7 @@ class RoundMetrics(NamedTuple):
 
     updates: int
     means: dict[str, float]
-    """By metric, in the order of the method's declaration."""
+    """Mean by metric, in the order of the method's declaration."""
 
 
 class RoundMeans:

@@ -18,7 +18,7 @@ class SideStream:
     """Jobs, done in the order in which they are handed out."""
 
     def __init__(self, *, own_thread: bool = False, stream: torch.cuda.Stream | None = None) -> None:
-        """With neither a thread nor a stream of its own, everything is done at once."""
+        """Without a thread or a stream of its own it runs every job at once."""
         threads = torch.get_num_threads()
         self._thread = ThreadPoolExecutor(1, "side stream", torch.set_num_threads, (threads,)) if own_thread else None
         self._stream = stream

@@ -17,7 +17,7 @@ from shared.network_spec import Network
 
 
 class NextState(NamedTuple):
-    """What follows n transitions, as the target network has it."""
+    """The next states of n transitions, as the target network has them."""
 
     outputs: Tensor
     """float32[n, actions, atoms] in s'."""
@@ -32,7 +32,7 @@ class NextState(NamedTuple):
 
 
 class LossOutput(NamedTuple):
-    """What one batch gives."""
+    """Losses of one batch, and their gradient."""
 
     loss: Tensor
     """float32[n]."""
@@ -50,11 +50,11 @@ class Method(ABC):
     policy_samples = 0
     """Fractions whose mean is an action's value, evenly spaced."""
     supports_soft_policy = True
-    """Whether the outputs of several actions may be averaged, as a soft policy does."""
+    """True if the outputs of several actions may be averaged, as a soft policy does."""
     supports_value_rescaling = True
-    """Whether outputs are returns, which may be learnt on another scale."""
+    """True if outputs are returns, which may be learnt on another scale."""
     scalar_target = False
-    """Whether a transition's target is one number."""
+    """True if a transition's target is one number."""
 
     def __init__(self, network: Network, algorithm: Algorithm, device: torch.device) -> None:
         """`network` is one whose outputs mean what this method says."""
@@ -73,18 +73,18 @@ class Method(ABC):
 
     @abstractmethod
     def target(self, next_state: NextState) -> Tensor:
-        """What the chosen outputs move to, float32[n] or [n, atoms]."""
+        """TD targets float32[n] or [n, atoms]."""
 
     @abstractmethod
-    def loss(self, chosen: Tensor, target: Tensor, fractions: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Loss and priority float32[n] each, of the chosen action's outputs [n, atoms] at fractions [n, atoms]."""
+    def loss(self, taken: Tensor, target: Tensor, fractions: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Loss and priority float32[n] each, of the outputs [n, atoms] of the action taken, at fractions [n, atoms]."""
 
-    def learn(self, outputs: Tensor, action: Tensor, target: Tensor, fractions: Tensor | None) -> LossOutput:
-        """Loss, priority and gradient of outputs [n, actions, atoms], the action as a one-hot [n, actions]."""
+    def learn(self, outputs: Tensor, action_one_hot: Tensor, target: Tensor, fractions: Tensor | None) -> LossOutput:
+        """Loss, priority and gradient of outputs [n, actions, atoms], with one-hot actions [n, actions]."""
         with torch.inference_mode(False), torch.enable_grad():
             leaf = outputs.detach().clone().requires_grad_()
-            chosen = (leaf * action[:, :, None]).sum(1)
-            loss, priority = self.loss(chosen, target.clone(), fractions)
+            taken = (leaf * action_one_hot[:, :, None]).sum(1)
+            loss, priority = self.loss(taken, target.clone(), fractions)
             (gradient,) = torch.autograd.grad(loss.sum(), leaf)
         return LossOutput(loss.detach(), priority.detach(), gradient)
 

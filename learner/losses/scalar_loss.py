@@ -13,22 +13,23 @@ from torch import Tensor
 
 
 def bellman_target(reward: Tensor, discount: Tensor, next_q: Tensor) -> Tensor:
-    """y float32[n] from r float32[n], gamma or 0 float32[n], and max_a' Q^(s', a') float32[n].
+    """TD target y float32[n] from r float32[n], gamma or 0 float32[n], and max_a' Q^(s', a') float32[n].
 
     Mnih et al. 2015, algorithm 1: y = r + gamma max_a' Q^(s', a') (van Hasselt et al. 2016, equation 3).
     """
     return reward + discount * next_q
 
 
-def clipped_error(q: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+def clipped_error(q: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """Huber loss of width 1 and its gradient, the error clipped to [-1, 1] (Mnih et al. 2015, Methods).
 
-    Of d = q - y it is 0.5 d^2 where |d| <= 1, else |d| - 0.5 (Huber 1964; Dabney et al. 2018a, equation 9, kappa 1).
+    With d = q - target it is 0.5 d^2 where |d| <= 1, else |d| - 0.5 (Huber 1964; Dabney et al. 2018a, equation 9,
+    kappa 1).
 
     Returns:
         loss float32[n] and d loss / d q float32[n].
     """
-    return F.huber_loss(q, y, reduction="none"), (q - y).clamp_(-1.0, 1.0)
+    return F.huber_loss(q, target, reduction="none"), (q - target).clamp_(-1.0, 1.0)
 
 
 def greedy_policy(q: Tensor) -> Tensor:
@@ -37,12 +38,12 @@ def greedy_policy(q: Tensor) -> Tensor:
     return (q.argmax(1, keepdim=True) == actions).to(q.dtype)
 
 
-def select(values: Tensor, chosen: Tensor) -> Tensor:
-    """[n, ...]: of values[n, A, ...] those of the action that chosen[n, A], a one-hot, names.
+def select(values: Tensor, action_one_hot: Tensor) -> Tensor:
+    """Values [n, ...] of the action taken, of values[n, A, ...] and action_one_hot[n, A].
 
     A value that is not finite, of whichever action, makes the result of its transition NaN.
     """
-    return (values * chosen.reshape(*chosen.shape, *(1,) * (values.dim() - 2))).sum(1)
+    return (values * action_one_hot.reshape(*action_one_hot.shape, *(1,) * (values.dim() - 2))).sum(1)
 
 
 def soft_policy(q: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
@@ -56,7 +57,7 @@ def soft_policy(q: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
 
 
 def munchausen_reward(
-    q_target_now: Tensor, chosen: Tensor, *, alpha: float, temperature: float, lower: float
+    q_target_now: Tensor, action_one_hot: Tensor, *, alpha: float, temperature: float, lower: float
 ) -> Tensor:
     """alpha [tau log pi(a|s)] clipped to [l0, 0], [n]: what M-DQN adds to the reward.
 
@@ -64,13 +65,13 @@ def munchausen_reward(
 
     Args:
         q_target_now: Q(s, .; theta^-) [n, A], of the state that was acted in.
-        chosen: one-hot a [n, A].
+        action_one_hot: one-hot a [n, A].
         alpha: share of the log-policy that is added.
         temperature: tau > 0.
         lower: l0 < 0.
     """
     log_pi, _ = soft_policy(q_target_now, temperature)
-    return alpha * (temperature * select(log_pi, chosen)).clamp(lower, 0.0)
+    return alpha * (temperature * select(log_pi, action_one_hot)).clamp(lower, 0.0)
 
 
 def rescale(x: Tensor, eps: float) -> Tensor:

@@ -14,7 +14,7 @@ from shared.network_spec import RESCALING
 
 
 class TDLearning:
-    """See `learner.engine.interfaces.UpdateRule`.
+    """Update rule of value-based methods (`learner.engine.interfaces.UpdateRule`).
 
     Targets are computed for a whole chunk as far as they do not depend on the online network, and then for every
     update.
@@ -37,7 +37,7 @@ class TDLearning:
         return Chunk.create(updates, batch, self._method, self._online.noise)
 
     def update_target(self) -> None:
-        """See `UpdateRule`."""
+        """Copy the online network into the target network."""
         self._target.params.copy_(self._online.params)
         self._target.sync_copy()
 
@@ -78,7 +78,7 @@ class TDLearning:
         return minibatch.target.copy_(self._scaled_target(next_state))
 
     def learn(self, outputs: Tensor, minibatch: Chunk, *, sampled: bool) -> UpdateOutput:
-        """See `UpdateRule`. Writes the errors of the transitions where priorities follow from them."""
+        """Gradient of the method's losses; with prioritized replay it writes the errors of the transitions."""
         target = self.targets(minibatch)
         fractions = minibatch.extra_inputs.fractions
         learned = self._method.learn(outputs, minibatch.action_one_hot, target, fractions)

@@ -38,8 +38,8 @@ class C51(Method):
         projected = [categorical_projection(*part, self._support) for part in parts]
         return projected[0] if len(projected) == 1 else torch.cat(projected)
 
-    def loss(self, chosen: Tensor, target: Tensor, fractions: Tensor | None) -> tuple[Tensor, Tensor]:
+    def loss(self, taken: Tensor, target: Tensor, fractions: Tensor | None) -> tuple[Tensor, Tensor]:
         """Cross-entropy; the priority is the Kullback-Leibler divergence (Hessel et al. 2018)."""
-        loss = cross_entropy(F.log_softmax(chosen, 1), target)
+        loss = cross_entropy(F.log_softmax(taken, 1), target)
         divergence = loss.detach() + torch.xlogy(target, target).sum(1)
         return loss, divergence.clamp(min=0.0)

@@ -22,13 +22,13 @@ class Dqn(Method):
         q = next_state.outputs[..., 0] if next_state.bonus is None else next_state.outputs[..., 0] + next_state.bonus
         return bellman_target(next_state.reward, next_state.discount, (q * next_state.policy).sum(1))
 
-    def loss(self, chosen: Tensor, target: Tensor, fractions: Tensor | None) -> tuple[Tensor, Tensor]:
+    def loss(self, taken: Tensor, target: Tensor, fractions: Tensor | None) -> tuple[Tensor, Tensor]:
         """Huber's, of width 1; the priority is |delta| (Schaul et al. 2016, section 3.3)."""
-        return clipped_error(chosen[:, 0], target)[0], (chosen[:, 0] - target).abs()
+        return clipped_error(taken[:, 0], target)[0], (taken[:, 0] - target).abs()
 
-    def learn(self, outputs: Tensor, action: Tensor, target: Tensor, fractions: Tensor | None) -> LossOutput:
-        """As `Method.learn`, with the gradient written out."""
-        chosen = (outputs[..., 0] * action).sum(1)
-        loss, gradient = clipped_error(chosen, target)
-        error = (chosen - target).abs() if self.algorithm.prioritized else loss
-        return LossOutput(loss, error, (gradient[:, None] * action)[:, :, None])
+    def learn(self, outputs: Tensor, action_one_hot: Tensor, target: Tensor, fractions: Tensor | None) -> LossOutput:
+        """The same as `Method.learn`, with the gradient written out."""
+        taken = (outputs[..., 0] * action_one_hot).sum(1)
+        loss, gradient = clipped_error(taken, target)
+        error = (taken - target).abs() if self.algorithm.prioritized else loss
+        return LossOutput(loss, error, (gradient[:, None] * action_one_hot)[:, :, None])

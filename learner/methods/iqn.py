@@ -15,7 +15,7 @@ from shared.network_spec import Network
 
 
 class ImplicitQuantiles(Quantiles):
-    """Outputs are returns at the quantiles asked for."""
+    """Outputs are returns at given quantiles."""
 
     def __init__(self, network: Network, algorithm: Algorithm, device: torch.device) -> None:
         super().__init__(network, algorithm, device)

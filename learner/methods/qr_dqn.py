@@ -28,10 +28,10 @@ class Quantiles(Method):
         following = (theta * next_state.policy[:, :, None]).sum(1)
         return next_state.reward[:, None] + next_state.discount[:, None] * following
 
-    def loss(self, chosen: Tensor, target: Tensor, fractions: Tensor | None) -> tuple[Tensor, Tensor]:
+    def loss(self, taken: Tensor, target: Tensor, fractions: Tensor | None) -> tuple[Tensor, Tensor]:
         """The quantile Huber loss. The priority is the size of the errors, summed over quantiles, averaged over those
         of the target, as in the program of BTR's authors (shared/config/presets.py)."""
-        loss = quantile_huber(chosen, self._midpoints if fractions is None else fractions, target)
+        loss = quantile_huber(taken, self._midpoints if fractions is None else fractions, target)
         if not self.algorithm.prioritized:
             return loss, loss
-        return loss, (target[:, None] - chosen.detach()[:, :, None]).abs().sum(1).mean(1)
+        return loss, (target[:, None] - taken.detach()[:, :, None]).abs().sum(1).mean(1)

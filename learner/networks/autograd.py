@@ -1,7 +1,7 @@
 """Networks put together from parts, differentiated by PyTorch: residual, dueling, noisy, implicit.
 
 Parameters stand in the order of `shared.network_spec`. With bfloat16 the last layer of a stream and the normalization
-of layers are computed in float32, from the master itself, as in plain networks.
+of layers are computed in float32, from `params` itself, as in plain networks.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SIGMA = "_sigma"
 
 
 class Pass(NamedTuple):
-    """What a forward pass leaves for the backward pass: its graph."""
+    """Result of a forward pass with its graph, for the backward pass."""
 
     outputs: Tensor
 
@@ -67,34 +67,34 @@ class AutogradModel:
         self._iterated: list[tuple[Tensor, Tensor]] = []
 
     def pack(self, canonical: NDArray[np.float32], packed: Tensor) -> None:
-        """See `Model`."""
+        """Copy parameters from canonical to packed layout."""
         views = self._views(packed)
         packed.zero_()  # between parameters, too: a gradient that was not finite leaves no zeros there
         for name, part in self._canonical_parts(self._transfer.to_device(canonical)).items():
             views[name].copy_(part)
 
     def unpack(self, packed: Tensor, canonical: NDArray[np.float32]) -> None:
-        """See `Model`."""
+        """Copy parameters from packed to canonical layout."""
         views, vector = self._views(packed), torch.empty(self._spec.count, device=packed.device)
         for name, part in self._canonical_parts(vector).items():
             part.copy_(views[name])
         self._transfer.to_host(vector, canonical)
 
     def _canonical_parts(self, canonical: Tensor) -> dict[str, Tensor]:
-        """The parameters in a vector [P] in outer order, by name and in their shapes."""
+        """The parameters in a vector [P] in canonical layout, by name and in their shapes."""
         parts = canonical.split([math.prod(shape) for _, shape in self._spec.shapes])
         return {name: part.view(shape) for (name, shape), part in zip(self._spec.shapes, parts, strict=True)}
 
     def sync_copy(self) -> None:
-        """See `Model`."""
+        """Update `params_bf16` from `params`."""
         if self.params_bf16 is not self.params:
             self.params_bf16.copy_(self.params)
 
     def refresh(self) -> None:
-        """See `Model`: nothing else follows from the master."""
+        """Do nothing: there are no further copies of the parameters."""
 
     def gradient_into(self, flat: Tensor) -> None:
-        """See `Model`."""
+        """Set the vector that `backward` writes into."""
         flat.zero_()  # what no pass writes has no gradient: the vectors of power iteration
         views = self._views(flat)
         self._into = {name: self._affine(views, name) for name in self._layers}
@@ -111,14 +111,14 @@ class AutogradModel:
         *,
         learns: bool = False,
     ) -> Pass:
-        """See `Model`."""
+        """The outputs for stacks (`Model.forward`)."""
         if not learns:
             return Pass(self._outputs(blocks, stack_offset, extra_inputs, settle, learns=False))
         with torch.inference_mode(False), torch.enable_grad():
             return Pass(self._outputs(blocks, stack_offset, extra_inputs, settle, learns=True))
 
     def backward(self, saved: Pass, gradient: Tensor, side_stream: SideStream) -> None:
-        """See `Model`."""
+        """Write the gradient by the parameters (`Model.backward`)."""
         self._side_stream = side_stream
         others, into = self._others
         with torch.inference_mode(False):
@@ -198,8 +198,8 @@ class AutogradModel:
             weight, bias = self._leaves[f"conv{i}.weight"], self._leaves[f"conv{i}.bias"]
             if i == 1:  # of frames cut into blocks: learner/networks/fused.py
                 k = kernel // BLOCK
-                cut = weight.view(out, STACK, k, BLOCK, k, BLOCK).permute(0, 1, 3, 5, 2, 4)
-                weight, stride = cut.reshape(out, STACK * CELL, k, k) * PIXEL, 1
+                split = weight.view(out, STACK, k, BLOCK, k, BLOCK).permute(0, 1, 3, 5, 2, 4)
+                weight, stride = split.reshape(out, STACK * CELL, k, k) * PIXEL, 1
             x = F.conv2d(x, weight, bias, stride).relu()
         return x
 
@@ -243,7 +243,7 @@ class AutogradModel:
     # --- linear layers
 
     def _linear_layers(self) -> list[str]:
-        """Those of the streams; the sigmas of a noisy one are a layer of their own."""
+        """Names of the linear layers; the sigmas of a noisy one are a layer of their own."""
         streams = ("hidden", "value", "advantage_hidden", "advantage")
         names = [name + part for name in streams for part in ("", SIGMA)]
         return [name for name in names if _weight(name) in self._leaves]
@@ -277,7 +277,7 @@ class AutogradModel:
 
 
 def _places(spec: ParameterSpec) -> tuple[dict[str, slice], int]:
-    """Where each parameter lies in a flat vector, and the vector's length. What lies between them is and stays 0."""
+    """Slices of the parameters in a flat vector, and its length. Numbers between the parameters stay 0."""
     places, offset = {}, 0
     for name, shape in spec.shapes:
         places[name] = slice(offset, offset + math.prod(shape))
@@ -286,7 +286,7 @@ def _places(spec: ParameterSpec) -> tuple[dict[str, slice], int]:
 
 
 def _channels_last(name: str, shape: tuple[int, ...]) -> bool:
-    """Whether a parameter is a convolution's weight, kept as images are; the first one is cut into blocks anyway."""
+    """True if a parameter is a convolution's weight, kept channels-last; the first one is cut into blocks anyway."""
     return len(shape) == 4 and name != "conv1.weight"
 
 

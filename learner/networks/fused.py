@@ -1,8 +1,8 @@
 """Plain networks: parameters in the order that is fast, forward and backward passes written out.
 
 Outside, parameters are one float32 vector in the order of `shared.network_spec`, which is PyTorch's (weights of
-convolutions [out, in, y, x], features flattened as (channel, y, x)). Inside, they stand in another order, the *inner*
-one, so that nothing has to be moved around in an update:
+convolutions [out, in, y, x], features flattened as (channel, y, x)): the *canonical* layout. The model itself keeps
+them in a *packed* layout, so that nothing has to be moved around in an update:
 
 * Frames are cut into blocks of 4x4 pixels, which become channels. The first convolution, 8x8 with stride 4 on 4
   channels of 84x84, is then one of 2x2 with stride 1 on 64 channels of 21x21: the same sums, in a shape for which
@@ -56,8 +56,8 @@ def blocks(frames: Tensor, out: Tensor) -> Tensor:
 def frames_in(block: Tensor) -> Tensor:
     """The frames uint8[n, k, 84, 84] of `blocks`: its inverse."""
     k = block.shape[-1] // CELL
-    cut = block.reshape(-1, GRID, GRID, k, BLOCK, BLOCK).permute(0, 3, 1, 4, 2, 5)
-    return cut.reshape(-1, k, FRAME_SIDE, FRAME_SIDE)
+    split = block.reshape(-1, GRID, GRID, k, BLOCK, BLOCK).permute(0, 3, 1, 4, 2, 5)
+    return split.reshape(-1, k, FRAME_SIDE, FRAME_SIDE)
 
 
 def network_input(block: Tensor, stack_offset: int, dtype: torch.dtype) -> Tensor:
@@ -67,7 +67,7 @@ def network_input(block: Tensor, stack_offset: int, dtype: torch.dtype) -> Tenso
 
 
 class Views(NamedTuple):
-    """The layers' parts of one flat vector in inner order."""
+    """The layers' parts of one flat vector in packed layout."""
 
     convolutions: list[tuple[Tensor, Tensor]]
     """(weight [out, in, k, k] in channels-last memory, bias [out]) of each; the first is [out, 64, 2, 2]."""
@@ -78,17 +78,17 @@ class Views(NamedTuple):
 
 
 class _LayoutMaps(NamedTuple):
-    """Between the outer and the inner order of parameters."""
+    """Indices between the canonical and the packed layout, on one device."""
 
-    order: Tensor
-    """For places of the inner order those of the outer one, int32[P]."""
-    places: Tensor
-    """For places of the outer order those of the inner one, int32[P]."""
+    to_packed: Tensor
+    """int32[P]: for each index of the packed layout that of the canonical one."""
+    to_canonical: Tensor
+    """int32[P]: for each index of the canonical layout that of the packed one."""
     transfer: HostTransfer
 
 
 class Architecture:
-    """Shapes of a network and the way between the outer and the inner order of its parameters."""
+    """Shapes of a network, and copies between the canonical and the packed layout of its parameters."""
 
     def __init__(self, network: Network) -> None:
         layers, _ = CONVOLUTIONS[network.name]
@@ -103,45 +103,45 @@ class Architecture:
         self.convolution_parameters = sum(math.prod(shape) for name, shape in self.spec.shapes if name[:4] == "conv")
 
     def _packed_order(self) -> NDArray[np.int64]:
-        """For every place of the inner order, its place in the outer one."""
-        places = self.spec.split(np.arange(self.spec.count))  # type: ignore[arg-type]
+        """For each index of the packed layout its index in the canonical one."""
+        indices = self.spec.split(np.arange(self.spec.count))  # type: ignore[arg-type]
         order = []
-        for name, place in places.items():
+        for name, index in indices.items():
             if name == "conv1.weight":
-                out, k = place.shape[0], self._kernels[0]
-                cut = place.reshape(out, STACK, k, BLOCK, k, BLOCK)  # [out, frame, y, dy, x, dx]
-                place = cut.transpose(0, 2, 4, 1, 3, 5)
-            elif place.ndim == 4:
-                place = place.transpose(0, 2, 3, 1)
+                out, k = index.shape[0], self._kernels[0]
+                split = index.reshape(out, STACK, k, BLOCK, k, BLOCK)  # [out, frame, y, dy, x, dx]
+                index = split.transpose(0, 2, 4, 1, 3, 5)
+            elif index.ndim == 4:
+                index = index.transpose(0, 2, 3, 1)
             elif name == "hidden.weight":
                 channels = self.spec.shapes[2 * len(self._kernels) - 1][1][0]
-                side = math.isqrt(place.shape[1] // channels)
-                place = place.reshape(-1, channels, side, side).transpose(0, 2, 3, 1)
-            order.append(place.reshape(-1))
+                side = math.isqrt(index.shape[1] // channels)
+                index = index.reshape(-1, channels, side, side).transpose(0, 2, 3, 1)
+            order.append(index.reshape(-1))
         return np.concatenate(order)
 
     def pack(self, canonical: NDArray[np.float32], packed: Tensor) -> None:
-        """Write parameters of the outer order into a vector of the inner one, float32[P] both."""
-        way = self._layouts_on(packed.device)
-        packed.copy_(way.transfer.to_device(canonical).index_select(0, way.order))
+        """Copy parameters from canonical to packed layout, float32[P] both."""
+        maps = self._layouts_on(packed.device)
+        packed.copy_(maps.transfer.to_device(canonical).index_select(0, maps.to_packed))
 
     def unpack(self, packed: Tensor, canonical: NDArray[np.float32]) -> None:
-        """Write parameters of the inner order into an array of the outer one, float32[P] both."""
-        way = self._layouts_on(packed.device)
-        way.transfer.to_host(packed.index_select(0, way.places), canonical)
+        """Copy parameters from packed to canonical layout, float32[P] both."""
+        maps = self._layouts_on(packed.device)
+        maps.transfer.to_host(packed.index_select(0, maps.to_canonical), canonical)
 
     def _layouts_on(self, device: torch.device) -> _LayoutMaps:
-        """The way between the orders, on a device: everybody waits while a GPU's parameters are published."""
+        """Indices on a device, made once: all other processes wait while a GPU's parameters are published."""
         if device not in self._on_device:
-            places = np.empty(len(self._order), np.int32)
-            places[self._order] = np.arange(len(places))
-            order = torch.from_numpy(self._order.astype(np.int32))
-            transfer = HostTransfer(len(places), device)
-            self._on_device[device] = _LayoutMaps(order.to(device), torch.from_numpy(places).to(device), transfer)
+            inverse = np.empty(len(self._order), np.int32)
+            inverse[self._order] = np.arange(len(inverse))
+            to_packed = torch.from_numpy(self._order.astype(np.int32)).to(device)
+            transfer = HostTransfer(len(inverse), device)
+            self._on_device[device] = _LayoutMaps(to_packed, torch.from_numpy(inverse).to(device), transfer)
         return self._on_device[device]
 
     def views(self, flat: Tensor) -> Views:
-        """The layers' parts of a vector [P] in inner order."""
+        """The layers' parts of a vector [P] in packed layout."""
         pairs: list[Tensor] = []
         offset = 0
         for name, shape in self.spec.shapes:
@@ -160,8 +160,8 @@ class Weights:
     """One set of parameters, ready for the arithmetic of `precision`.
 
     Attributes:
-        master: float32[P] in inner order; the truth.
-        shadow: the same in bfloat16[P]; with fp32 and tf32 it is `params` itself.
+        params: float32[P] in packed layout; the optimizer moves them.
+        params_bf16: a copy in bfloat16[P] for the passes; with fp32 and tf32 it is `params` itself.
     """
 
     def __init__(self, architecture: Architecture, device: torch.device, precision: str) -> None:
@@ -175,23 +175,23 @@ class Weights:
         self.layers = Views([(self._conv1, first_bias), *copies.convolutions[1:]], copies.hidden, params.value)
 
     def sync_copy(self) -> None:
-        """Bring the shadow up to date with the master."""
+        """Update `params_bf16`, and the scaled first weights, from `params`."""
         if self.params_bf16 is not self.params:
             self.params_bf16.copy_(self.params)
         self.scale_first()
 
     def scale_first(self) -> None:
-        """Bring the first weights, which divide the pixels by 255, up to date with the master."""
+        """Update the first weights, which divide the pixels by 255, from `params`."""
         torch.mul(self._conv1_params, PIXEL, out=self._conv1)
 
     def load(self, canonical: NDArray[np.float32]) -> None:
-        """Take parameters float32[P] in outer order."""
+        """Take parameters float32[P] in canonical layout."""
         self.architecture.pack(canonical, self.params)
         self.sync_copy()
 
 
 class Pass(NamedTuple):
-    """What a forward pass leaves for the backward pass."""
+    """Activations of a forward pass, for the backward pass."""
 
     inputs: list[Tensor]
     """The input of each convolution, and the last one's output."""
@@ -220,11 +220,11 @@ def forward(weights: Weights, x: Tensor, settle: Callable[[], None] | None = Non
 def backward(weights: Weights, saved: Pass, gradient: Tensor, out: Views, side_stream: SideStream) -> None:
     """Write the gradient of sum(gradient * outputs) by all parameters into the views of a flat vector.
 
-    The way back through the layers is one chain; the gradients of the weights hang on it and are done aside, except
-    for the last ones.
+    The gradient goes back through the layers in one chain. The side stream computes the gradients of the weights from
+    it, except for those of the first layer, which come last.
 
     Args:
-        past: of the forward pass with the same weights.
+        saved: activations of the forward pass with the same weights.
         gradient: float32[n, actions, atoms].
         out: views of a vector [P] of the weights' dtype; whole after `side_stream.settle()`.
     """
@@ -232,7 +232,7 @@ def backward(weights: Weights, saved: Pass, gradient: Tensor, out: Views, side_s
     last = gradient.view(len(gradient), -1)
     grad = _relu_backward(last @ layers.value[0], hidden).to(weights.dtype)
 
-    def of_matrices(grad: Tensor) -> None:
+    def write_matrices(grad: Tensor) -> None:
         if out.value[0].dtype == last.dtype:
             torch.mm(last.t(), hidden, out=out.value[0])
             torch.sum(last, 0, out=out.value[1])
@@ -242,7 +242,7 @@ def backward(weights: Weights, saved: Pass, gradient: Tensor, out: Views, side_s
         torch.mm(grad.t(), features, out=out.hidden[0])
         torch.sum(grad, 0, out=out.hidden[1])
 
-    def of_convolution(i: int, grad: Tensor) -> None:
+    def write_convolution(i: int, grad: Tensor) -> None:
         _, weight, bias = _backward_of(weights, saved, i, grad, inputs=False)
         if i:
             torch._foreach_copy_(out.convolutions[i], (weight, bias))
@@ -250,14 +250,14 @@ def backward(weights: Weights, saved: Pass, gradient: Tensor, out: Views, side_s
             torch.mul(weight, PIXEL, out=out.convolutions[0][0])
             out.convolutions[0][1].copy_(bias)
 
-    side_stream.submit(partial(of_matrices, grad))
+    side_stream.submit(partial(write_matrices, grad))
     top = saved.inputs[-1]
     grad = (grad @ layers.hidden[0]).view(len(top), *top.shape[2:], top.shape[1]).permute(0, 3, 1, 2)
     for i in reversed(range(1, len(layers.convolutions))):
         grad = _relu_backward(grad, saved.inputs[i + 1])
-        side_stream.submit(partial(of_convolution, i, grad))
+        side_stream.submit(partial(write_convolution, i, grad))
         grad, _, _ = _backward_of(weights, saved, i, grad, inputs=True)
-    of_convolution(0, _relu_backward(grad, saved.inputs[1]))  # nobody asks for the gradient of the pixels
+    write_convolution(0, _relu_backward(grad, saved.inputs[1]))  # the gradient of the pixels is not needed
 
 
 def _backward_of(weights: Weights, saved: Pass, i: int, grad: Tensor, *, inputs: bool) -> tuple[Tensor, Tensor, Tensor]:

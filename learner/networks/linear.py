@@ -1,4 +1,4 @@
-"""Linear layers whose weights learn aside: their gradients go straight into the flat vector, beside the way back.
+"""Linear layers whose weight gradients the side stream writes straight into the flat vector.
 
 PyTorch's own would add them to what was there before, in the chain of layers: two more passes over matrices that are
 most of a network's parameters.
@@ -17,7 +17,7 @@ from learner.engine.side_stream import SideStream
 
 
 class Affine(NamedTuple):
-    """The parameters of a layer, or where their gradients go."""
+    """The parameters of a layer, or the tensors for their gradients."""
 
     weight: Tensor
     """[outputs, inputs]."""
@@ -29,9 +29,9 @@ def linear(x: Tensor, layer: Affine, gradients: Affine | None, side_stream: Call
     """weight x + bias, [..., outputs] of x [..., inputs].
 
     Args:
-        gradients: where those of weight and bias go, of any dtype; None: no backward pass follows. There must be a way
-            back through `x`, and one use of the layer in a pass, since nothing is added up.
-        aside: asked in the backward pass for where they are computed; whole when it has settled.
+        gradients: tensors for those of weight and bias, of any dtype; None: no backward pass follows. `x` must need a
+            gradient, and a pass must use the layer once, since nothing is added up.
+        side_stream: returns the stream that computes them in the backward pass; they are whole when it has settled.
     """
     if gradients is None:
         return F.linear(x, *layer)
@@ -51,7 +51,7 @@ class _Linear(torch.autograd.Function):
         (x,) = ctx.saved_tensors
         flat, inputs, into = gradient.flatten(0, -2), x.flatten(0, -2), ctx.gradients
 
-        def of_parameters() -> None:
+        def write_gradients() -> None:
             if into.weight.dtype == flat.dtype:
                 torch.mm(flat.t(), inputs, out=into.weight)
                 torch.sum(flat, 0, out=into.bias)
@@ -59,5 +59,5 @@ class _Linear(torch.autograd.Function):
                 into.weight.copy_(flat.t() @ inputs)
                 into.bias.copy_(flat.sum(0))
 
-        ctx.side_stream().submit(of_parameters)
+        ctx.side_stream().submit(write_gradients)
         return gradient @ ctx.layer.weight, None, None, None

@@ -1,4 +1,4 @@
-"""What a model is: a network's parameters and how it computes, whatever network it is."""
+"""Interface of a model: a network's parameters and its passes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shared.network_spec import Network
 
 
 class ExtraInputs(NamedTuple):
-    """What a network takes beside frames."""
+    """Inputs of a network beside frames."""
 
     fractions: Tensor | None = None
     """float32[n, N] in [0, 1]: at which quantiles an implicit network answers."""
@@ -23,12 +23,12 @@ class ExtraInputs(NamedTuple):
 
     @classmethod
     def from_buffers(cls, fractions: Tensor, noise: Tensor) -> ExtraInputs:
-        """What lies in buffers [n, N] and [g, k], which are empty where a network takes none."""
+        """Contents of buffers [n, N] and [g, k], which are empty where a network takes none."""
         return cls(fractions if fractions.shape[1] else None, noise if noise.shape[1] else None)
 
 
 class ForwardPass(Protocol):
-    """What a forward pass leaves for the backward pass."""
+    """Result of a forward pass, and its activations for the backward pass."""
 
     @property
     def outputs(self) -> Tensor:
@@ -39,9 +39,9 @@ class Model(Protocol):
     """One set of parameters, ready to compute.
 
     Attributes:
-        master: float32[Q] in an order of the model's own, Q >= P; the truth. What lies between parameters is 0.
-        shadow: the same in the arithmetic of the passes; in float32 it is `params` itself.
-        cut: parameters before this one are moved first (learner/engine/optimizer.py).
+        params: float32[Q] in packed layout, Q >= P; the optimizer moves them. Numbers between parameters are 0.
+        params_bf16: a copy in the arithmetic of the passes; in float32 it is `params` itself.
+        head_offset: parameters before this one are moved first (learner/engine/optimizer.py).
         noise: normal numbers that its noisy layers take at a time.
     """
 
@@ -52,16 +52,16 @@ class Model(Protocol):
     noise: int
 
     def pack(self, canonical: NDArray[np.float32], packed: Tensor) -> None:
-        """Write parameters in the order of `shared.network_spec` (float32[P]) into a vector in the model's own."""
+        """Copy parameters float32[P], in the canonical layout of `shared.network_spec`, into a packed vector [Q]."""
 
     def unpack(self, packed: Tensor, canonical: NDArray[np.float32]) -> None:
-        """The way back."""
+        """Copy a packed vector [Q] into one in canonical layout."""
 
     def sync_copy(self) -> None:
-        """Bring what follows from the master up to date."""
+        """Update all copies of `params`."""
 
     def refresh(self) -> None:
-        """As `sync_copy`, when the shadow was written together with the master."""
+        """Update those copies of `params` that the optimizer does not write itself."""
 
     def forward(
         self,
@@ -75,18 +75,18 @@ class Model(Protocol):
         """The outputs for stacks.
 
         Args:
-            blocks: uint8[n, 21, 21, k * 16] (learner/networks/fused.py), of which the stack begins with frame `first`.
+            blocks: uint8[n, 21, 21, k * 16] (learner/networks/fused.py); the stack begins with frame `stack_offset`.
             settle: called before parameters behind the convolutions are read; until it returns they may still change.
-            learns: whether a backward pass follows.
+            learns: True if a backward pass follows.
         """
 
     def gradient_into(self, flat: Tensor) -> None:
-        """From now on, have `backward` write into a vector [Q] of the shadow's dtype, in the model's own order."""
+        """Set the vector [Q], in packed layout and the dtype of `params_bf16`, that `backward` writes into."""
 
     def backward(self, saved: Any, gradient: Tensor, side_stream: SideStream) -> None:
         """Write the gradient of sum(gradient * outputs) by the parameters; whole after `side_stream.settle()`.
 
         Args:
-            past: what was left by a pass that `learns`, with the same parameters.
+            saved: the result of a pass that `learns`, with the same parameters.
             gradient: float32[n, actions, atoms].
         """

@@ -1,4 +1,4 @@
-"""The models there are, and a check of the arithmetic that they are given."""
+"""The models, and a check of their arithmetic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from learner.engine.initialization import initial_parameters
 from learner.engine.side_stream import SideStream
-from learner.networks import fused as plain
+from learner.networks import fused
 from learner.networks.autograd import AutogradModel
 from learner.networks.model import ExtraInputs, Model
 from learner.replay.gather import GRID
@@ -22,14 +22,14 @@ from shared.network_spec import Network, parameters_of
 WRONG = 0.4
 """Relative error that rounding does not explain: it reaches 0.15 in gradients of fresh networks, a wrong kernel 0.5."""
 CHECKED_ROWS = 8
-"""Of a batch, that are compared; a large network takes a CPU long in float32."""
+"""Rows of a batch that are compared; a large network takes a CPU long in float32."""
 
 
-class FusedModel(plain.Weights):
+class FusedModel(fused.Weights):
     """A plain network, with passes written out."""
 
     def __init__(self, network: Network, device: torch.device, precision: str) -> None:
-        super().__init__(plain.Architecture(network), device, precision)
+        super().__init__(fused.Architecture(network), device, precision)
         self.network = network
         self.head_offset = self.architecture.convolution_parameters
         self.pack, self.unpack = self.architecture.pack, self.architecture.unpack
@@ -43,21 +43,21 @@ class FusedModel(plain.Weights):
         settle: Callable[[], None] | None = None,
         *,
         learns: bool = False,
-    ) -> plain.Pass:
-        """See `Model`; nothing beside frames is looked at."""
-        return plain.forward(self, plain.network_input(blocks, stack_offset, self.dtype), settle)
+    ) -> fused.Pass:
+        """The outputs for stacks (`Model.forward`); extra inputs are ignored."""
+        return fused.forward(self, fused.network_input(blocks, stack_offset, self.dtype), settle)
 
     def refresh(self) -> None:
-        """See `Model`."""
+        """Update the scaled copy of the first weights."""
         self.scale_first()
 
     def gradient_into(self, flat: Tensor) -> None:
-        """See `Model`."""
+        """Set the vector that `backward` writes into."""
         self._gradient = self.architecture.views(flat)
 
-    def backward(self, saved: plain.Pass, gradient: Tensor, side_stream: SideStream) -> None:
-        """See `Model`."""
-        plain.backward(self, saved, gradient, self._gradient, side_stream)
+    def backward(self, saved: fused.Pass, gradient: Tensor, side_stream: SideStream) -> None:
+        """Write the gradient by the parameters (`Model.backward`)."""
+        fused.backward(self, saved, gradient, self._gradient, side_stream)
 
 
 def make_model(network: Network, device: torch.device, precision: str) -> Model:
@@ -79,7 +79,7 @@ def check_arithmetic(network: Network, device: torch.device, precision: str, bat
     if (device, precision) == (cpu, "fp32"):
         return
     generator = torch.Generator().manual_seed(0)
-    pixels = torch.randint(0, 256, (batch, GRID, GRID, STACK * plain.CELL), generator=generator, dtype=torch.uint8)
+    pixels = torch.randint(0, 256, (batch, GRID, GRID, STACK * fused.CELL), generator=generator, dtype=torch.uint8)
     fractions = torch.rand(batch, 2, generator=generator) if network.method == "iqn" else None
     atoms = network.atoms if fractions is None else 2
     gradient = torch.randn(batch, network.actions, atoms, generator=generator)

@@ -1,4 +1,4 @@
-"""Networks that answer: values of actions in batches of a fixed shape, and the best action."""
+"""Policies: values of actions in batches of a fixed shape, and the best action."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Policy:
         self._model.sync_copy()
 
     def rehearse(self) -> None:
-        """Answer once for nobody: what a first answer compiles or loads is there before anybody waits for it."""
+        """Answer blank frames once, so that the first real answer does not wait for kernels to compile or load."""
         places = np.arange(self.batch)
         rows = np.zeros((self.batch, STACK), np.int64)
         blank = np.zeros((1, FRAME_SIDE, FRAME_SIDE), np.uint8)
@@ -108,7 +108,7 @@ class Policy:
             acting: env and tick, int64[n] each, of which the noise is a function where the policy explores by noise.
         """
         if self._acting_noise is not None:
-            assert acting is not None, "who explores by noise says who acts, and when"
+            assert acting is not None, "a policy that explores by noise needs envs and ticks"
             envs, ticks = acting
             for tick in np.unique(ticks):
                 those = ticks == tick
@@ -123,7 +123,7 @@ class Policy:
         return self._values.numpy().copy()
 
     def _answer(self) -> None:
-        """From the buffer of blocks to that of values: the body of the graph."""
+        """Compute the buffer of values from the buffer of blocks: the body of the graph."""
         if self._blocks is not self._host:
             self._blocks.copy_(self._host, non_blocking=True)
             self._noise.copy_(self._drawn, non_blocking=True)

@@ -31,7 +31,7 @@ class MaxPool(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        """See `max_pool`."""
+        """The pooled features; their positions are kept for the backward pass."""
         pooled, where = F.max_pool2d_with_indices(x, (SIZE, SIZE), (STRIDE, STRIDE), (BORDER, BORDER))
         ctx.save_for_backward(where)
         ctx.shape = x.shape

@@ -44,6 +44,6 @@ def select_one(lines, rows, frame_mask, out):  # type: ignore[no-untyped-def]
 
 @njit(error_model="numpy", cache=True, nogil=True)
 def select_to(lines, rows, frame_mask, places, out):  # type: ignore[no-untyped-def]
-    """As `select`, row i to `out[places[i]]`."""
+    """Gather like `select`, row i to `out[places[i]]`."""
     for i in range(rows.shape[0]):
         select_one(lines, rows[i], frame_mask[i], out[places[i]])

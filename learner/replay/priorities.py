@@ -37,7 +37,7 @@ class Priorities:
     """
 
     def __init__(self, *, window_ticks: int, envs: int, alpha: float) -> None:
-        """See `Algorithm.priority_exponent` for alpha.
+        """A tree for `window_ticks * envs` transitions; `Algorithm.priority_exponent` explains alpha.
 
         Raises:
             ValueError: alpha is negative or not finite, or there are too many places.
@@ -63,7 +63,7 @@ class Priorities:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing has weight."""
+        """True if nothing has weight."""
         return not self._sums[-1]
 
     def clear(self) -> None:
@@ -94,37 +94,37 @@ class Priorities:
                 total.
 
         Returns:
-            places int64[count * batch], and how probable each was in a draw from the whole, P(i), float32.
+            leaves int64[count * batch], and how probable each was in a draw from the whole, P(i), float32.
 
         Raises:
             ValueError: nothing has weight.
         """
         if self.empty:
             raise ValueError("There is no transition to sample: no priority is above 0.")
-        targets, places = np.empty((2, uniform.size), np.int64)
+        targets, tree_index = np.empty((2, uniform.size), np.int64)
         probability = np.empty(uniform.size, np.float32)
-        draw(*self._tree, uniform, targets, places, probability)
-        return places, probability
+        draw(*self._tree, uniform, targets, tree_index, probability)
+        return tree_index, probability
 
-    def update(self, places: NDArray[np.int64], td_error_abs: NDArray[np.float32]) -> None:
-        """Give places int64[n] the weight (|delta| + epsilon)^alpha of |delta| float32[n]; the maximum follows.
+    def update(self, tree_index: NDArray[np.int64], td_error_abs: NDArray[np.float32]) -> None:
+        """Give leaves int64[n] the weight (|delta| + epsilon)^alpha of |delta| float32[n]; the maximum follows.
 
         Raises:
             ValueError: an error is no size; nothing is changed then.
         """
-        weights = np.empty(len(places), np.int64)
+        weights = np.empty(len(tree_index), np.int64)
         wrong = weights_of(td_error_abs, self._alpha, self._most, weights)
         if wrong >= 0:
             raise ValueError(
-                f"The TD error of place {int(places[wrong])} has the size {td_error_abs[wrong]}; a priority needs one "
-                "that is finite and not negative."
+                f"The TD error of place {int(tree_index[wrong])} has the size {td_error_abs[wrong]}; a priority needs "
+                "one that is finite and not negative."
             )
-        set_weights(*self._tree, places, weights, self._maximum)
+        set_weights(*self._tree, tree_index, weights, self._maximum)
 
-    def tick_env(self, places: NDArray[np.int64], window_end: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Tick and env, int64 each, of places of the window that ends before tick `window_end`."""
+    def tick_env(self, tree_index: NDArray[np.int64], window_end: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Tick and env, int64 each, of leaves of the window that ends before tick `window_end`."""
         last = window_end - 1
-        slot, env = np.divmod(places, self._envs)
+        slot, env = np.divmod(tree_index, self._envs)
         return last - (last - slot) % self._window_ticks, env
 
     def store(self, out: NDArray[np.float32]) -> None:

@@ -24,7 +24,7 @@ from shared.memory.snapshot import PRIORITIES
 
 
 class PrioritizedSampler:
-    """See `learner.replay.replay_source.Sampler`.
+    """Sampling by priority (`learner.replay.replay_source.Sampler`).
 
     Attributes:
         tree: the priorities of the window.

@@ -1,4 +1,4 @@
-"""Returns over several steps, in numpy: what of a transition is known before any network is asked."""
+"""Returns over several steps, in numpy: the part of a TD target that needs no network."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 
 class End(IntEnum):
-    """What a tick does to the return that passes through it."""
+    """Effect of a tick on the return that passes through it."""
 
     NONE = 0
     """It goes on."""
     TERMINAL = 1
-    """Nothing after the tick counts, and no value either."""
+    """The return ends, without a value of the next state."""
     TRUNCATED = 2
     """No reward after the tick is the episode's, but the value of its last observation counts."""
 

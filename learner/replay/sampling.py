@@ -1,4 +1,4 @@
-"""Which transitions a round samples, and how they are gathered from the ring or from its copy on the device."""
+"""Transitions of the ring: samplable starts, draws, and frames in shared memory or in a copy on the device."""
 
 from __future__ import annotations
 
@@ -116,16 +116,16 @@ class Batch(NamedTuple):
 
 
 class Frames(Protocol):
-    """Where the learner reads frames from."""
+    """Frames of the window, in shared memory or on the device."""
 
     device: torch.device
-    """Where `select` wants its rows."""
+    """Device of the rows that `select` takes."""
 
     def advance(self, window_end: int) -> None:
         """Hold the frames of all ticks of the window, and of tick `window_end` itself."""
 
     def rows(self, env: NDArray[np.int64], tick: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where the frames of (env, tick) lie; the arguments broadcast."""
+        """Rows of the frames of (env, tick); the arguments broadcast."""
 
     def select(self, batch: Batch, out: Tensor) -> None:
         """Write the batch's frames as blocks uint8[n, 21, 21, k * 16] on the learner's device."""
@@ -141,7 +141,7 @@ class HostFrames:
         self.rows = ring.rows
 
     def advance(self, window_end: int) -> None:
-        """Nothing to do: the ring holds what the actors wrote."""
+        """Do nothing: the ring holds what the actors wrote."""
 
     def select(self, batch: Batch, out: Tensor) -> None:
         """Write the batch's frames as blocks; to a GPU through pinned memory, without waiting for the copy."""
@@ -206,7 +206,7 @@ class DeviceFrames:
         self._end = window_end + 1
 
     def rows(self, env: NDArray[np.int64], tick: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where the frames of (env, tick) lie; the arguments broadcast."""
+        """Rows of the frames of (env, tick); the arguments broadcast."""
         lane, j = np.divmod(env, self._lane_envs)
         return (lane * self._ticks + tick % self._ticks) * self._lane_envs + j
 
@@ -215,8 +215,8 @@ class DeviceFrames:
         # In words of eight bytes: a million steps have more bytes than 32-bit indices reach, for which a GPU's kernels
         # are made, but not more words.
         frames = self._frames.view(-1, FRAME_SIDE * FRAME_SIDE).view(torch.int64)
-        chosen = frames.index_select(0, batch.rows.view(-1)).view(*batch.rows.shape, -1)
-        kept = chosen.mul_(batch.frame_mask[..., 0]).view(torch.uint8)
+        gathered = frames.index_select(0, batch.rows.view(-1)).view(*batch.rows.shape, -1)
+        kept = gathered.mul_(batch.frame_mask[..., 0]).view(torch.uint8)
         blocks(kept.view(*batch.rows.shape, FRAME_SIDE, FRAME_SIDE), out)
 
 

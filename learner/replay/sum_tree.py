@@ -13,7 +13,7 @@ from shared.config.run_schedule import WEIGHT_QUANTUM
 EPSILON = 1e-6
 """Added to |delta|, so that a transition without error is drawn again one day (the value of OpenAI Baselines)."""
 QUANTUM = WEIGHT_QUANTUM
-"""Of weights. A float32 weight of 0.5 or more is a whole number of these; a smaller one is rounded, to one at least."""
+"""Unit of weights. A float32 weight of 0.5 or more is a multiple; a smaller one is rounded, to one unit at least."""
 BITS = 3
 """log2 of the fan-out: siblings share a line of the CPU's cache."""
 
@@ -21,8 +21,8 @@ _LINE = 1 << BITS
 
 
 @njit(error_model="numpy", cache=True, nogil=True)
-def draw(sums, offsets, uniform, targets, places, probability):  # type: ignore[no-untyped-def]
-    """See `Priorities.sample`; the last three are written.
+def draw(sums, offsets, uniform, targets, tree_index, probability):  # type: ignore[no-untyped-def]
+    """Draw as `Priorities.sample` says; the last three arguments are written.
 
     Level by level, so that the CPU fetches the nodes of many draws at once, and without branches, since which child it
     is cannot be prefetched.
@@ -33,11 +33,11 @@ def draw(sums, offsets, uniform, targets, places, probability):  # type: ignore[
     for n in range(count * batch):
         i = n % batch
         targets[n] = min(np.int64((uniform[n // batch, i] + i) * part * whole), total - 1)
-        places[n] = 0
+        tree_index[n] = 0
     for level in range(len(offsets) - 2, -1, -1):
         for n in range(count * batch):
             target = targets[n]
-            child = offsets[level] + (places[n] << BITS)
+            child = offsets[level] + (tree_index[n] << BITS)
             for bit in range(BITS - 1, -1, -1):  # the left or the right half of those that are left
                 left = np.int64(0)
                 for k in range(1 << bit):
@@ -46,9 +46,9 @@ def draw(sums, offsets, uniform, targets, places, probability):  # type: ignore[
                 target -= left * passed
                 child += passed << bit
             targets[n] = target
-            places[n] = child - offsets[level]
+            tree_index[n] = child - offsets[level]
     for n in range(count * batch):
-        probability[n] = np.float64(sums[places[n]]) / whole
+        probability[n] = np.float64(sums[tree_index[n]]) / whole
 
 
 @njit(error_model="numpy", cache=True, nogil=True)
@@ -64,16 +64,16 @@ def weights_of(errors, alpha, most, weights):  # type: ignore[no-untyped-def]
 
 
 @njit(error_model="numpy", cache=True, nogil=True)
-def set_weights(sums, offsets, places, weights, maximum):  # type: ignore[no-untyped-def]
+def set_weights(sums, offsets, tree_index, weights, maximum):  # type: ignore[no-untyped-def]
     """Write weights in their order, where there was one, and recompute what is above them, level by level."""
-    for i in range(places.size):
+    for i in range(tree_index.size):
         maximum[0] = max(maximum[0], weights[i])
-        if sums[places[i]]:
-            sums[places[i]] = weights[i]
+        if sums[tree_index[i]]:
+            sums[tree_index[i]] = weights[i]
     for level in range(1, len(offsets)):
         former = -1
-        for i in range(places.size):
-            node = places[i] >> (BITS * level)
+        for i in range(tree_index.size):
+            node = tree_index[i] >> (BITS * level)
             if node != former:  # neighbors in a batch often share parents: it is drawn in order
                 _recompute(sums, offsets, level, node)
             former = node

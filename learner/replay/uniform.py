@@ -14,7 +14,7 @@ from learner.replay.sampling import Batch, Replay
 
 
 class UniformSampler:
-    """See `learner.replay.replay_source.Sampler`."""
+    """Sampling with equal probability (`learner.replay.replay_source.Sampler`)."""
 
     uses_errors = False
 

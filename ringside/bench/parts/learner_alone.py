@@ -89,7 +89,7 @@ class Solo:
         self._board.lane_finished[:] = self._board.written[:] = np.iinfo(np.int64).max
         self.engine = make_engine(memory.plan.config, memory.plan.network, memory.ring)
         self._rounds = Rounds(memory, Waiter(self._board, Role.LEARNER, Bell.create()), self.engine, [])
-        self._rounds.begin()
+        self._rounds.restore()
         self._round = (
             self._run_schedule.first_learning_round + self._run_schedule.window_ticks // self._run_schedule.round_ticks
         )
@@ -97,7 +97,7 @@ class Solo:
 
     def round(self) -> None:
         """The next round."""
-        self._rounds.do(self._round)
+        self._rounds.run_round(self._round)
         self._round += 1
 
     def updates_per_second(self, seconds: float) -> float:
