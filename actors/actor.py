@@ -43,7 +43,7 @@ def main(child_spec: ChildSpec) -> None:
                 if not lane.ready:
                     continue
                 worked = True
-                if lanes.advance(lane):
+                if lanes.step(lane):
                     learner.ring()
                 if lane.batch_asks:
                     inference.ring()

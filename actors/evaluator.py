@@ -27,16 +27,16 @@ def main(child_spec: ChildSpec) -> None:
         queue.ask(child_spec.incarnation, asked)
         inference.ring()
         waiter.wait(lambda: queue.asked is None)
-        waiter.furthest((int(queue.done[0]) << 32) + asked)
+        waiter.furthest((queue.done.read() << 32) + asked)
         return np.asarray(queue.actions)
 
     try:
         waiter.wait(lambda: bool(board.prepared[0]))
         board.phase[child_spec.process] = Phase.WORKING
         while True:
-            waiter.wait(lambda: bool(queue.done[0] < queue.queued[0]) or board.finished)
-            number = int(queue.done[0])
-            if number == queue.queued[0]:
+            waiter.wait(lambda: queue.done.read() < queue.queued.read() or board.finished)
+            number = queue.done.read()
+            if number == queue.queued.read():
                 break
             played = play_episodes(
                 config.play, rules, config.run.seed, number, memory.plan.evaluation_episodes, queue.stacks, ask
@@ -44,7 +44,7 @@ def main(child_spec: ChildSpec) -> None:
             place = number % len(queue.returns)
             queue.returns[place] = played.returns
             queue.lengths[place] = played.lengths
-            queue.done[0] = number + 1
+            queue.done.publish(number + 1)
             scribe.ring()
             inference.ring()
         board.phase[child_spec.process] = Phase.DONE

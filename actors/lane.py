@@ -1,12 +1,12 @@
 """One lane: a few envs that step together, their slots in the ring, their requests, their snapshots.
 
 The action in the ring is a write-ahead log: reply -> actions into the slot -> `logged` -> step -> results -> `done`.
-A lane that comes back from a snapshot plays the logged actions again and *compares* what is already in the ring; it
-asks inference only from the first tick without logged actions.
+A lane that restarts from a snapshot plays the logged actions again and *compares* the results with those in the ring.
+It asks inference only from the first tick without logged actions.
 
-A lane belongs to one actor at a time, its owner, which alone writes what is the lane's. At a boundary with a snapshot
-the owner hands it over by writing the number of the next owner, who comes to it as one comes back to a lane after a
-death: from the snapshot. So it does not matter who plays a lane, and there is no moment at which a death loses it.
+A lane belongs to one actor at a time, its owner, which alone writes the lane's memory. At a boundary with a snapshot
+the owner hands the lane over by writing the number of the next owner, which starts it as after a restart: from the
+snapshot. So the result does not depend on the actor that plays a lane, and no death at any moment loses a lane.
 """
 
 from __future__ import annotations
@@ -20,73 +20,71 @@ from numpy.typing import NDArray
 from actors.env import Env, EnvError
 from shared.config.settings import FRAME_SIDE, Explore
 from shared.errors import FatalError
-from shared.memory.run_memory import Memory
+from shared.memory.lane_memory import LaneMemory
+from shared.memory.run_memory import Plan
 from shared.memory.snapshot import SNAPSHOT_BYTES
 from shared.prng import Stream, randint, uniform
 
-_ENV_HEADER = struct.Struct("<qqdq")  # env bytes, whether its next tick resets, return and steps of the episode
+_ENV_HEADER = struct.Struct("<qqdq")  # env bytes, 1 if its next tick resets, return and steps of the episode
 _RESULTS = ("raw_reward", "terminated", "truncated", "life_lost", "episode_return", "episode_steps")
 
 
 class ReplayMismatchError(FatalError):
-    """A tick played again did not give what is in the ring: memory or emulator cannot be trusted."""
+    """A tick played again differs from the one in the ring: memory or emulator cannot be trusted."""
 
 
 class Lane:
-    """Envs `first_env ...` in lockstep, played by their owner.
+    """Envs `first_env ...` that step together, played by their owner.
 
     Attributes:
         tick: the next one to be played.
-        redone: ticks that were in the ring already.
-        heir: the actor that the lane was handed over to; after that nothing may be done here. None: it was not.
+        redone: ticks played again, whose results were in the ring.
+        next_owner: the actor that the lane was handed over to; after that nothing may be done here. None: it was not.
     """
 
-    def __init__(self, memory: Memory, index: int, envs: Sequence[Env], actor: int) -> None:
-        plan = memory.plan
-        self.index = index
+    def __init__(self, memory: LaneMemory, plan: Plan, envs: Sequence[Env], actor: int) -> None:
+        """`actor` owns the lane and plays it; `envs` are fresh."""
+        run_schedule = plan.run_schedule
+        self.index = memory.index
         self.envs = envs
         self.tick = 0
         self.redone = 0
         self.next_owner: int | None = None
         self._actor = actor
         self._life = -1
-        self._board = memory.board
-        self._mailbox = memory.mailbox
-        self._batch = plan.batch_lanes_of(index)
-        self._snapshots = memory.lane_snapshots
-        self._run_schedule = memory.run_schedule
+        self._memory = memory
+        self._run_schedule = run_schedule
         self._explore: Explore = plan.config.explore
-        self._first_env = index * memory.run_schedule.lane_envs
-        places = range(self._first_env, self._first_env + memory.run_schedule.lane_envs)
-        self._ladder = [self._run_schedule.ladder(env, self._explore) for env in places]
+        self._first_env = memory.index * run_schedule.lane_envs
+        indexes = range(self._first_env, self._first_env + run_schedule.lane_envs)
+        self._ladder = [run_schedule.ladder(env, self._explore) for env in indexes]
         self._seed = plan.config.run.seed
         self._samples = plan.method.action_rule == "categorical"
         self._env = plan.config.play.env
-        self._slot = {name: view[index] for name, view in memory.ring.field.items()}
+        self._slot = memory.slot
         self._resets = [False] * len(envs)
         self._returns = [0.0] * len(envs)
         self._steps = [0] * len(envs)
         self._scratch = np.zeros((FRAME_SIDE, FRAME_SIDE), np.uint8)
 
-    # --- beginning and coming back
+    # --- starts and restarts
 
-    def begin(self, beat: Callable[[], None] = lambda: None) -> None:
-        """Take the newest snapshot, or start the first episodes; then ask for the first actions, or hand over.
+    def start(self, heartbeat: Callable[[], None] = lambda: None) -> None:
+        """Restore the newest snapshot, or open the first episodes; then ask for the first actions, or hand over.
 
-        What takes long on the way calls `beat`, a sign of life.
+        `heartbeat` is called during long work.
         """
-        self._board.lane_life[self.index] += 1
-        self._life = int(self._board.lane_life[self.index])
-        boundary = self._snapshots.newest(self.index)
+        self._life = self._memory.begin_life()
+        boundary = self._memory.newest_snapshot()
         if boundary < 0:
             for j, env in enumerate(self.envs):
                 env.reset(0, self._slot["frame"][0, j])
             self._slot["start"][0] = self._slot["valid"][0] = 1
             self._finish(0)
         else:
-            data = self._snapshots.read(self.index, boundary)
+            data = self._memory.read_snapshot(boundary)
             assert data is not None, "a lane's snapshots have no other writer"
-            self._restore(data, beat)
+            self._restore(data, heartbeat)
             self.tick = boundary * self._run_schedule.round_ticks
             self._finish(boundary)
         self._request_or_hand_over()
@@ -94,55 +92,51 @@ class Lane:
     def _request_or_hand_over(self) -> None:
         """At a boundary with a snapshot hand the lane over, where another actor is wanted; else ask for actions.
 
-        That it was handed over is kept in `next_owner`, not read again: the heir may have handed it back already.
+        `next_owner` keeps that it was handed over. The owner is not read again: it may have handed the lane back.
         """
         boundary, ticks = divmod(self.tick, self._run_schedule.round_ticks)
         if ticks == 0 and self._run_schedule.is_snapshot(boundary):
-            wanted = int(self._board.lane_wanted[self.index])
+            wanted = self._memory.wanted_owner
             if wanted != self._actor:
                 self.next_owner = wanted
-                self._board.lane_owner[self.index] = wanted  # the last word: from here on all of it is the heir's
+                self._memory.hand_over(wanted)
                 return
-        self._ask()
-
-    def _ask(self) -> None:
-        """Ask for this tick's actions, unless a former life already logged them."""
-        if self._board.lane_logged[self.index] <= self.tick:
-            self._mailbox.ask(self.index, self._life, self.tick)
+        if not self.replaying:
+            self._memory.ask(self._life, self.tick)
 
     @property
     def replaying(self) -> bool:
-        """Whether this tick's actions are in the ring already."""
-        return bool(self._board.lane_logged[self.index] > self.tick)
+        """True if this tick's actions are in the ring, logged by a former owner or life."""
+        return self._memory.logged.read() > self.tick
 
     @property
     def ready(self) -> bool:
-        """Whether this tick can be played now."""
-        return self.replaying or self._mailbox.answered(self.index)
+        """True if this tick can be played."""
+        return self.replaying or self._memory.answered
 
     @property
     def batch_asks(self) -> bool:
-        """Whether all lanes that are answered together with this one have asked, as far as can be seen here."""
-        return self._mailbox.all_ask(self._batch)
+        """True if all lanes that are answered together with this one have asked, as far as can be seen here."""
+        return self._memory.batch_asks
 
-    # --- playing
+    # --- steps
 
-    def advance(self) -> bool:
-        """Play this tick, which is `ready`. Returns whether it ended a round."""
-        tick, slot = self.tick, self.tick % self._run_schedule.capacity
+    def step(self) -> bool:
+        """Play this tick, which is `ready`. Return True if it ended a round."""
+        memory, tick, slot = self._memory, self.tick, self.tick % self._run_schedule.capacity
         if not self.replaying:
-            self._slot["action"][slot] = self._choose(tick, self._mailbox.actions[self.index])
-            for name, field in self._mailbox.declared.items():
-                self._slot[name][slot] = field[self.index]
-            self._board.lane_logged[self.index] = tick + 1
-        compare = bool(self._board.lane_done[self.index] > tick)
+            self._slot["action"][slot] = self._choose(tick, memory.actions)
+            for name, field in memory.declared.items():
+                self._slot[name][slot] = field
+            memory.logged.publish(tick + 1)
+        compare = memory.done.read() > tick
         self.redone += compare
         following = (tick + 1) % self._run_schedule.capacity
         for j in range(len(self.envs)):
             self._play(tick, slot, following, j, compare)
         self.tick = tick + 1
         if not compare:
-            self._board.lane_done[self.index] = tick + 1
+            memory.done.publish(tick + 1)
         ended = self.tick % self._run_schedule.round_ticks == 0
         if ended:
             self._finish(self.tick // self._run_schedule.round_ticks)
@@ -204,11 +198,11 @@ class Lane:
     # --- boundaries
 
     def _finish(self, boundary: int) -> None:
-        """The ticks before `boundary` are whole: keep a snapshot where one is due, then say so."""
-        if self._run_schedule.is_snapshot(boundary) and self._snapshots.newest(self.index) < boundary:
-            self._snapshots.write(self.index, boundary, self._state())
-        if self._board.lane_finished[self.index] < boundary:
-            self._board.lane_finished[self.index] = boundary
+        """Keep a snapshot where one is due, then publish that the ticks before `boundary` are whole."""
+        if self._run_schedule.is_snapshot(boundary) and self._memory.newest_snapshot() < boundary:
+            self._memory.write_snapshot(boundary, self._state())
+        if self._memory.finished.read() < boundary:
+            self._memory.finished.publish(boundary)
 
     def _state(self) -> bytes:
         parts = []
@@ -221,11 +215,11 @@ class Lane:
             parts += [_ENV_HEADER.pack(len(data), self._resets[j], self._returns[j], self._steps[j]), data]
         return b"".join(parts)
 
-    def _restore(self, data: bytes, beat: Callable[[], None]) -> None:
+    def _restore(self, data: bytes, heartbeat: Callable[[], None]) -> None:
         offset = 0
         for j, env in enumerate(self.envs):
             length, resets, self._returns[j], self._steps[j] = _ENV_HEADER.unpack_from(data, offset)
             self._resets[j] = bool(resets)
             offset += _ENV_HEADER.size
-            env.restore(data[offset : offset + length], beat)
+            env.restore(data[offset : offset + length], heartbeat)
             offset += length

@@ -71,16 +71,16 @@ class Lanes:
         if len(self._envs.get(index, ())) < self._memory.run_schedule.lane_envs:
             self._make_one(index)
             return True
-        lane = Lane(self._memory, index, self._envs.pop(index), self._actor)
+        lane = Lane(self._memory.lane(index), self._memory.plan, self._envs.pop(index), self._actor)
         self.played.append(lane)
-        lane.begin(self._beat)
+        lane.start(self._beat)
         self._release(lane)
         return True
 
-    def advance(self, lane: Lane) -> bool:
+    def step(self, lane: Lane) -> bool:
         """Play a tick of a lane that is `ready`. Returns whether it ended a round."""
         redone = lane.redone
-        ended = lane.advance()
+        ended = lane.step()
         self.redone += lane.redone - redone
         self.ticks += 1
         self._release(lane)

@@ -44,8 +44,8 @@ class Server:
         committed = board.committed
         if committed < 0 or self._memory.weights.current < 0:
             return []
-        numbers = mailbox.request.copy()  # one look, so that what is answered is what was seen
-        waiting = numbers != mailbox.reply
+        numbers = mailbox.request.values.copy()  # one look, so that what is answered is what was seen
+        waiting = numbers != mailbox.reply.values
         rounds = Mailbox.tick_of(numbers) // run_schedule.round_ticks
         servable = waiting & (rounds < committed + run_schedule.max_rounds_ahead) & (rounds < run_schedule.rounds)
         due = []
@@ -85,7 +85,7 @@ class EvaluationServer:
 
     def answer(self) -> None:
         """Reply to the evaluator; it plays evaluation number `done`."""
-        question, number = self._queue.asked, int(self._queue.done[0])
+        question, number = self._queue.asked, self._queue.done.read()
         assert question is not None, "answer only what is due"
         if number != self._loaded:
             self._policy.load(self._queue.data[number % len(self._queue.data)])

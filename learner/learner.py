@@ -127,7 +127,7 @@ class Rounds:
         """Let a GPU almost finish its work; meanwhile prefetch round `coming`, once its ticks are there."""
 
         def prefetch() -> None:
-            if self._board.lane_finished.min() >= coming:
+            if self._board.lane_finished.values.min() >= coming:
                 self._prefetch(coming)
 
         self._wait_for_slices(SLICES_LEFT, prefetch)
@@ -162,7 +162,7 @@ class Rounds:
 
     def _wait_for_lanes(self, boundary: int) -> None:
         """Wait until every lane has finished the rounds before `boundary`."""
-        finished = self._board.lane_finished
+        finished = self._board.lane_finished.values
         self._board.barrier_ns[0] += self._waiter.wait(lambda: bool(finished.min() >= boundary))
 
     def _wait_for_scribe(self, boundary: int) -> None:
@@ -204,7 +204,7 @@ class Rounds:
         updates = self._run_schedule.updates_before(boundary)
         self._memory.weights.publish(updates, self._engine.online_into)
         self._queue_evaluation(boundary)
-        self._board.committed = boundary
+        self._board.commits.publish(boundary)
         self._waiter.furthest(boundary << 24)
         for bell in self._followers:
             bell.ring()
@@ -215,7 +215,8 @@ class Rounds:
         due = evaluations_until(boundary, self._run_schedule.round_steps, self._eval_every)
         if not boundary or due == evaluations_until(boundary - 1, self._run_schedule.round_steps, self._eval_every):
             return
-        if queue.queued[0] and queue.step[(queue.queued[0] - 1) % len(queue.step)] >= steps:
+        queued = queue.queued.read()
+        if queued and queue.step[(queued - 1) % len(queue.step)] >= steps:
             return  # a former life queued it and was killed before the commit
         board = self._board
         before = int(board.waited_ns[self._waiter.process]) - int(board.evaluation_wait_ns[0])
@@ -225,10 +226,10 @@ class Rounds:
             return not queue.full
 
         self._waiter.wait(free)
-        place = int(queue.queued[0]) % len(queue.data)
+        place = queued % len(queue.data)
         self._engine.online_into(queue.data[place])
         queue.step[place] = steps
-        queue.queued[0] += 1
+        queue.queued.publish(queued + 1)
 
 
 def prepare(config: Config) -> None:

@@ -89,7 +89,7 @@ def _starts(run: Beside) -> list[float]:
     found: dict[int, float] = {}
 
     def all_play() -> bool:
-        playing = set(board.lane_owner[board.lane_done > 0].tolist()) - found.keys()
+        playing = set(board.lane_owner[board.lane_done.values > 0].tolist()) - found.keys()
         for child in psutil.Process(run.process.pid).children(recursive=True) if playing else ():
             with suppress(psutil.Error):  # it has ended
                 title = " ".join(child.cmdline()).strip()

@@ -128,15 +128,15 @@ class Serial:
         width = self.run_schedule.lane_envs
         self._lanes = [
             Lane(
-                self.memory,
-                index,
+                self.memory.lane(index),
+                self.memory.plan,
                 [make_env(config.play, config.run.seed, index * width + j, training=True) for j in range(width)],
                 actor=0,
             )
             for index in range(self.run_schedule.lanes)
         ]
         for lane in self._lanes:
-            lane.begin()
+            lane.start()
 
     def play_round(self) -> None:
         """The steps of a round, then its updates. Raises `NonFiniteError`."""
@@ -145,7 +145,7 @@ class Serial:
         for tick in range(first, end):
             self._answer(tick)
             for lane in self._lanes:
-                lane.advance()
+                lane.step()
         if count := run_schedule.updates_in(self.round):
             engine.begin_round(self.round, run_schedule.window_end(self.round))
             engine.run(count)
@@ -168,7 +168,7 @@ class Serial:
 
     def check(self) -> None:
         """Raise `WrongResult` unless as many steps were played and updates done as this many rounds have."""
-        asked, done = self.run_schedule.updates_before(self.round), self.memory.board.lane_done
+        asked, done = self.run_schedule.updates_before(self.round), self.memory.board.lane_done.values
         if self.updates != asked or (done != self.round * self.run_schedule.round_ticks).any():
             raise WrongResult(
                 f"After {self.round} rounds {self.updates} updates were done instead of {asked}, and lanes had played "
@@ -182,7 +182,7 @@ class Serial:
         stacks = ring.flat["frame"][rows]
         stacks[~mask] = 0
         actions = greedy(self._network.q_values(stacks)).astype(np.uint8)
-        lanes, numbers = np.arange(run_schedule.lanes), mailbox.request.copy()
+        lanes, numbers = np.arange(run_schedule.lanes), mailbox.request.values.copy()
         if (Mailbox.tick_of(numbers) != tick).any():
             raise WrongResult(f"Lanes asked for ticks {Mailbox.tick_of(numbers).tolist()} instead of {tick}.")
         mailbox.answer(lanes, numbers, actions.reshape(run_schedule.lanes, run_schedule.lane_envs))
@@ -194,7 +194,7 @@ class Serial:
         weights.publish(updates, self._engine.online_into)
         if weights.current != before:
             weights.read(self._network.load)
-        self.memory.board.committed = self.round
+        self.memory.board.commits.publish(self.round)
 
 
 def measure(serial: Serial, seconds: float) -> dict[str, Any]:

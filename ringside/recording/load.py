@@ -51,7 +51,7 @@ class Sample:
         phase = board.phase.copy()  # `isin` looks twice, and fails when a word changed in between
         busy = board.busy_ns + since * np.isin(phase, (Phase.WORKING, Phase.REPLAYING))
         waited = board.waited_ns + since * (phase == Phase.WAITING)
-        steps = int(board.lane_done.sum()) * memory.run_schedule.lane_envs
+        steps = int(board.lane_done.values.sum()) * memory.run_schedule.lane_envs
         moment = [at, steps, int(board.updates[0]), int(board.evaluation_wait_ns[0]), *board.contention]
         return cls(np.concatenate([np.array(moment, np.int64), busy, waited, board.cpu_ns]))
 

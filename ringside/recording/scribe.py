@@ -160,7 +160,7 @@ class Scribe:
 
     def _evaluation_due(self) -> bool:
         evaluations = self._memory.evaluations
-        return bool(self.may_try() and evaluations.logged[0] < evaluations.done[0])
+        return bool(self.may_try() and evaluations.logged.read() < evaluations.done.read())
 
     def _save_due(self) -> bool:
         every = self._config.run.checkpoint_every_minutes * 60.0
@@ -178,7 +178,7 @@ class Scribe:
         try:
             # Spans come last: where rounds are short, one is always due.
             if self._evaluation_due():
-                self._evaluation(int(self._memory.evaluations.logged[0]))
+                self._evaluation(self._memory.evaluations.logged.read())
             elif self._save_due() and self.save() >= 0:
                 pass
             elif self._spans_due():
@@ -276,7 +276,7 @@ class Scribe:
         self._files.metrics.log_evaluation(number, boundary, steps, values)
         self._files.events.evaluation(steps, values)
         self._files.checkpoints.save_best(queue.data[place], boundary, figures.mean)
-        queue.logged[0] = number + 1
+        queue.logged.publish(number + 1)
 
     def save(self) -> int:
         """Write a checkpoint of the newest boundary and return that; -1: there is none yet, or it moved on too fast.
@@ -330,7 +330,7 @@ class Scribe:
         self._retry_at = 0.0
         boundary = self.save()
         while self._evaluation_due():
-            self._evaluation(int(self._memory.evaluations.logged[0]))
+            self._evaluation(self._memory.evaluations.logged.read())
         summary = summary_of(self._memory, self._files.metrics, boundary)
         write_atomic(self._run_dir / SUMMARY_FILE, json.dumps(summary, indent=1).encode())
         self._board.trouble[0] = 0
@@ -354,7 +354,7 @@ def main(child_spec: ChildSpec) -> None:
     board.phase[child_spec.process] = Phase.WORKING
 
     def finished() -> bool:
-        if not board.finished or evaluations.done[0] < evaluations.queued[0]:
+        if not board.finished or evaluations.done.read() < evaluations.queued.read():
             return False
         return bool(board.trouble[0]) or not (evaluations.pending or scribe.due())
 

@@ -1,19 +1,19 @@
-"""The board: the words by which processes know of one another. Every word names its only writer.
+"""The board, the control block of a run: counters, heartbeats, phases and the stop word, with one writer per field.
 
-All words are aligned 64-bit integers (or floats), so a read is never torn. A stale read is harmless everywhere: numbers
-only grow, and whoever reads too early waits and looks again. Whose a lane is, its owner alone changes: an actor never
-reads that of its own lanes too late, and inference, which asks it to ring a bell, at worst rings one in vain.
+All fields are aligned 64-bit integers (or floats), so a read is never torn. A stale read is harmless everywhere:
+numbers only grow, and a reader that is too early waits and reads again. Only its owner changes the owner of a lane, so
+an actor never reads that of its own lanes too late. Inference, which rings the owner's doorbell, at worst rings one in
+vain.
 """
 
 from __future__ import annotations
 
+import collections.abc
 import time
-from collections.abc import Sequence
 from enum import IntEnum
 
 from shared.config.run_schedule import RunSchedule
-from shared.memory.arena import Arena
-from shared.memory.layout import Field
+from shared.memory.layout import ONE, SharedFields, Views, float64, int64, sequence, sequence_array
 
 METRIC_SPANS = 256
 """How many spans (rounds between two snapshots) of learner metrics the board remembers for a scribe that is late."""
@@ -41,7 +41,7 @@ MOMENT_WORDS, COUNTED_WORDS = 7, 3
 
 
 class Phase(IntEnum):
-    """What a process is doing, for display and for deadlines."""
+    """State of a process, for display and for deadlines."""
 
     STARTING = 0
     WORKING = 1
@@ -57,103 +57,76 @@ class Stop(IntEnum):
     ABANDON = 1
 
 
-def board_fields(run_schedule: RunSchedule, processes: int) -> list[Field]:
-    """The board's part of the layout."""
-    lanes = (run_schedule.lanes,)
-    return [
-        Field("board.stop", "i8", (1,), "supervisor"),
-        Field("board.restarts", "i8", (processes,), "supervisor"),
-        Field("board.moves", "i8", (1,), "supervisor"),
-        Field("board.contention", "i8", (len(CONTENTION),), "supervisor"),
-        Field("board.prepared", "i8", (1,), "scribe"),
-        Field("board.begun_ns", "i8", (1,), "scribe"),
-        Field("board.before", "f8", (len(BEFORE),), "scribe"),
-        Field("board.inexact_since", "i8", (1,), "scribe"),
-        Field("board.committed", "i8", (1,), "learner"),
-        Field("process.phase", "i8", (processes,), "the process"),
-        Field("process.heartbeat", "i8", (processes,), "the process"),
-        Field("process.busy_ns", "i8", (processes,), "the process"),
-        Field("process.waited_ns", "i8", (processes,), "the process"),
-        Field("process.cpu_ns", "i8", (processes,), "the process"),
-        Field("process.private_bytes", "i8", (processes,), "the process"),
-        Field("process.device_bytes", "i8", (processes,), "the process"),
-        Field("process.furthest", "i8", (processes,), "the process"),
-        Field("process.redone", "i8", (processes,), "the process"),
-        Field("lane.wanted", "i8", lanes, "supervisor"),
-        Field("lane.owner", "i8", lanes, "the lane's owner"),
-        Field("lane.life", "i8", lanes, "the lane's owner"),
-        Field("lane.logged", "i8", lanes, "the lane's owner"),
-        Field("lane.done", "i8", lanes, "the lane's owner"),
-        Field("lane.finished", "i8", lanes, "the lane's owner"),
-        Field("learner.updates", "i8", (1,), "learner"),
-        Field("learner.barrier_ns", "i8", (1,), "learner"),
-        Field("learner.evaluation_wait_ns", "i8", (1,), "learner"),
-        Field("learner.replay_device_bytes", "i8", (1,), "learner"),
-        Field("learner.metrics", "f8", (METRIC_SPANS, len(run_schedule.method.metrics) + len(SPAN_METRICS)), "learner"),
-        Field("scribe.written", "i8", (1,), "scribe"),
-        Field("scribe.episodes", "i8", (1,), "scribe"),
-        Field("scribe.mean_return_100", "f8", (1,), "scribe"),
-        Field("scribe.best_return", "f8", (1,), "scribe"),
-        Field("scribe.outside_support", "f8", (1,), "scribe"),
-        Field("scribe.evaluation", "f8", (len(EVALUATION),), "scribe"),
-        Field("scribe.saved", "i8", (1,), "scribe"),
-        Field("scribe.trouble", "i8", (1,), "scribe"),
-        Field("scribe.checkpoint", "f8", (len(CHECKPOINT),), "scribe"),
-        Field("scribe.samples", "i8", (SAMPLES, MOMENT_WORDS + COUNTED_WORDS * processes), "scribe"),
-    ]
+_PROCESSES = ("processes",)
+_LANES = ("lanes",)
+_OWNER = "the lane's owner"
+_ITSELF = "the process"
 
 
-class Board:
-    """Views of the board's words, and the few sums that several roles need."""
+class Board(SharedFields):
+    """Views of the board's fields, and the few sums that several roles need."""
 
-    def __init__(self, arena: Arena, run_schedule: RunSchedule) -> None:
+    stop = int64("board.stop", ONE, "supervisor", "A value of `Stop`.")
+    restarts = int64("board.restarts", _PROCESSES, "supervisor", "Restarts of each process.")
+    moves = int64("board.moves", ONE, "supervisor", "Lanes that went to another actor.")
+    contention = int64("board.contention", (len(CONTENTION),), "supervisor", "As `CONTENTION` says.")
+    prepared = int64("board.prepared", ONE, "scribe", "1: the state before the first round is in memory.")
+    begun_ns = int64("board.begun_ns", ONE, "scribe", "Start of this sitting, in nanoseconds of CLOCK_MONOTONIC.")
+    before = float64("board.before", (len(BEFORE),), "scribe", "As `BEFORE` says.")
+    inexact_since = int64("board.inexact_since", ONE, "scribe", "Step from which the run is inexact; -1: it is exact.")
+    commits = sequence("board.committed", "learner", "Newest boundary whose rounds are whole; -1: none.")
+    phase = int64("process.phase", _PROCESSES, _ITSELF, "A value of `Phase`.")
+    heartbeat = int64("process.heartbeat", _PROCESSES, _ITSELF, "Newest sign of life, in ns of CLOCK_MONOTONIC.")
+    busy_ns = int64("process.busy_ns", _PROCESSES, _ITSELF, "Time at work.")
+    waited_ns = int64("process.waited_ns", _PROCESSES, _ITSELF, "Time in waits.")
+    cpu_ns = int64("process.cpu_ns", _PROCESSES, _ITSELF, "CPU time of all incarnations.")
+    private_bytes = int64("process.private_bytes", _PROCESSES, _ITSELF, "Memory that is not shared.")
+    device_bytes = int64("process.device_bytes", _PROCESSES, _ITSELF, "Memory of a GPU.")
+    furthest = int64("process.furthest", _PROCESSES, _ITSELF, "Furthest point of work; a death beyond is progress.")
+    redone = int64("process.redone", _PROCESSES, _ITSELF, "Ticks or updates done again.")
+    lane_wanted = int64("lane.wanted", _LANES, "supervisor", "Actor that should own the lane.")
+    lane_owner = int64("lane.owner", _LANES, _OWNER, "Actor that owns the lane; its last write hands it over.")
+    lane_life = int64("lane.life", _LANES, _OWNER, "Times that an actor began with the lane.")
+    lane_logged = sequence_array("lane.logged", _LANES, _OWNER, "Ticks whose actions are in the ring.")
+    lane_done = sequence_array("lane.done", _LANES, _OWNER, "Ticks whose results are in the ring.")
+    lane_finished = sequence_array("lane.finished", _LANES, _OWNER, "Rounds that are whole, with their snapshots.")
+    updates = int64("learner.updates", ONE, "learner", "Updates done.")
+    barrier_ns = int64("learner.barrier_ns", ONE, "learner", "Time in waits for lanes.")
+    evaluation_wait_ns = int64("learner.evaluation_wait_ns", ONE, "learner", "Time in waits for a full queue.")
+    replay_device_bytes = int64("learner.replay_device_bytes", ONE, "learner", "Memory of a GPU for the replay.")
+    metrics = float64("learner.metrics", (METRIC_SPANS, "metrics"), "learner", "Rows of spans; `metric_names`.")
+    written = int64("scribe.written", ONE, "scribe", "Rounds written down.")
+    episodes = int64("scribe.episodes", ONE, "scribe", "Episodes of the run.")
+    mean_return_100 = float64("scribe.mean_return_100", ONE, "scribe", "Mean return of the last 100 episodes.")
+    best_return = float64("scribe.best_return", ONE, "scribe", "Greatest return of the run.")
+    outside_support = float64("scribe.outside_support", ONE, "scribe", "With c51: share of returns beyond the atoms.")
+    evaluation = float64("scribe.evaluation", (len(EVALUATION),), "scribe", "As `EVALUATION` says.")
+    saved = int64("scribe.saved", ONE, "scribe", "Boundary of the newest checkpoint; -1: none.")
+    trouble = int64("scribe.trouble", ONE, "scribe", "errno of the newest write that failed; 0: none.")
+    checkpoint = float64("scribe.checkpoint", (len(CHECKPOINT),), "scribe", "As `CHECKPOINT` says.")
+    samples = int64("scribe.samples", (SAMPLES, "sample"), "scribe", "Samples of the growing fields.")
+
+    def __init__(self, views: Views, run_schedule: RunSchedule) -> None:
+        """Bind the fields."""
+        super().__init__(views)
         self.run_schedule = run_schedule
-        self.stop = arena["board.stop"]
-        self.restarts = arena["board.restarts"]
-        self.moves = arena["board.moves"]
-        self.contention = arena["board.contention"]
-        self.prepared = arena["board.prepared"]
-        self.begun_ns = arena["board.begun_ns"]
-        self.before = arena["board.before"]
-        self.inexact_since = arena["board.inexact_since"]
-        self._committed = arena["board.committed"]
-        self.phase = arena["process.phase"]
-        self.heartbeat = arena["process.heartbeat"]
-        self.busy_ns = arena["process.busy_ns"]
-        self.waited_ns = arena["process.waited_ns"]
-        self.cpu_ns = arena["process.cpu_ns"]
-        self.private_bytes = arena["process.private_bytes"]
-        self.device_bytes = arena["process.device_bytes"]
-        self.furthest = arena["process.furthest"]
-        self.redone = arena["process.redone"]
-        self.lane_wanted = arena["lane.wanted"]
-        self.lane_owner = arena["lane.owner"]
-        self.lane_life = arena["lane.life"]
-        self.lane_logged = arena["lane.logged"]
-        self.lane_done = arena["lane.done"]
-        self.lane_finished = arena["lane.finished"]
-        self.updates = arena["learner.updates"]
-        self.barrier_ns = arena["learner.barrier_ns"]
-        self.evaluation_wait_ns = arena["learner.evaluation_wait_ns"]
-        self.replay_device_bytes = arena["learner.replay_device_bytes"]
-        self.metrics = arena["learner.metrics"]
         self.metric_names = (*run_schedule.method.metrics, *SPAN_METRICS)
-        self.written = arena["scribe.written"]
-        self.episodes = arena["scribe.episodes"]
-        self.mean_return_100 = arena["scribe.mean_return_100"]
-        self.best_return = arena["scribe.best_return"]
-        self.outside_support = arena["scribe.outside_support"]
-        self.evaluation = arena["scribe.evaluation"]
-        self.saved = arena["scribe.saved"]
-        self.trouble = arena["scribe.trouble"]
-        self.checkpoint = arena["scribe.checkpoint"]
-        self.samples = arena["scribe.samples"]
 
-    def clear(self, actors: Sequence[int]) -> None:
+    @staticmethod
+    def sizes(run_schedule: RunSchedule, processes: int) -> dict[str, int]:
+        """Sizes of the board's fields."""
+        return {
+            "processes": processes,
+            "lanes": run_schedule.lanes,
+            "metrics": len(run_schedule.method.metrics) + len(SPAN_METRICS),
+            "sample": MOMENT_WORDS + COUNTED_WORDS * processes,
+        }
+
+    def clear(self, actors: collections.abc.Sequence[int]) -> None:
         """Before any process starts: nothing is committed, nothing is finished, lanes are with their first `actors`."""
         self.lane_owner[:] = self.lane_wanted[:] = actors
-        self._committed[0] = -1
-        self.lane_finished[:] = -1
+        self.commits.publish(-1)
+        self.lane_finished.publish_all(-1)
         self.written[0] = -1
         self.saved[0] = -1
         self.inexact_since[0] = -1
@@ -163,23 +136,19 @@ class Board:
 
     @property
     def stopping(self) -> bool:
-        """Whether the supervisor asked everybody to leave. By `item`: numpy takes 7 us to compare with an enum."""
+        """True if the supervisor asked all processes to leave. By `item`: numpy takes 7 us to compare with an enum."""
         return bool(self.stop.item(0) != Stop.RUN)
 
     @property
     def committed(self) -> int:
         """Boundaries committed: rounds below this number are whole. -1: not even the beginning."""
-        return int(self._committed[0])
-
-    @committed.setter
-    def committed(self, boundary: int) -> None:
-        self._committed[0] = boundary
+        return self.commits.read()
 
     @property
     def finished(self) -> bool:
-        """Whether the last round is committed."""
+        """True if the last round is committed."""
         return self.committed >= self.run_schedule.rounds
 
     def beat(self, process: int) -> None:
-        """Say that `process` lives. CLOCK_MONOTONIC is one clock for all processes and stands still in suspend."""
+        """Record a heartbeat. CLOCK_MONOTONIC is one clock for all processes and stands still in suspend."""
         self.heartbeat[process] = time.monotonic_ns()

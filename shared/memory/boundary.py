@@ -43,7 +43,7 @@ def capture(memory: Memory, boundary: int) -> dict[str, NDArray[np.generic]]:
     arrays |= {f"opening.{name}": memory.ring.field[name][:, slot].copy() for name in _OPENING}
     arrays["lanes.bytes"] = np.frombuffer(b"".join(whole), np.uint8)
     arrays["lanes.length"] = np.array([len(lane) for lane in whole], np.int64)
-    arrays["evaluation.counts"] = np.array([queue.queued[0], queue.logged[0]], np.int64)
+    arrays["evaluation.counts"] = np.array([queue.queued.read(), queue.logged.read()], np.int64)
     arrays["evaluation.step"] = queue.step.copy()
     arrays["evaluation.data"] = queue.data.copy() if queue.pending else queue.data[:0].copy()
     if memory.learner_snapshots.read(boundary) is None:
@@ -107,19 +107,21 @@ def restore(memory: Memory, boundary: int, arrays: Mapping[str, NDArray[np.gener
             out[name][:] = arrays[name]
 
     memory.learner_snapshots.write(boundary, fill)
-    board.lane_logged[:] = board.lane_done[:] = boundary * run_schedule.round_ticks
-    board.lane_finished[:] = boundary
+    for ticks in (board.lane_logged, board.lane_done):
+        ticks.publish_all(boundary * run_schedule.round_ticks)
+    board.lane_finished.publish_all(boundary)
     board.updates[0] = run_schedule.updates_before(boundary)
     queued, logged = (int(count) for count in arrays["evaluation.counts"])
     # Versions of later steps were queued in a future that this run has not seen, and comes to again.
     queue.step[:] = np.minimum(arrays["evaluation.step"], boundary * run_schedule.round_steps)
     every = memory.plan.config.evaluate.eval_every_steps
     queued = min(queued, evaluations_until(boundary, run_schedule.round_steps, every))
-    queue.queued[0] = queued
+    queue.queued.publish(queued)
     # Returns of what was played but not written down are not kept: it is played again.
-    queue.done[0] = queue.logged[0] = min(logged, queued)
+    for count in (queue.done, queue.logged):
+        count.publish(min(logged, queued))
     queue.returns[:] = np.nan  # of what was written down they are in metrics.jsonl
     if len(arrays["evaluation.data"]):
         queue.data[:] = arrays["evaluation.data"]
     # Last: inference ends when all is committed and nothing is to be evaluated.
-    board.committed = boundary
+    board.commits.publish(boundary)

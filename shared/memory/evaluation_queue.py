@@ -1,7 +1,7 @@
 """Evaluation beside training: a queue of versions, and the mailbox of the evaluation actor.
 
-The learner queues the version of a fixed step; the evaluator plays the queue in order; the scribe writes the returns
-down and so frees the place. Late evaluations wait in the queue, and the learner waits rather than drop one.
+The learner queues the version of a fixed step. The evaluator plays the queue in order. The scribe writes the returns
+down, which frees the place. Late evaluations wait in the queue; when it is full, the learner waits.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.config.settings import FRAME_SIDE, STACK
-from shared.memory.arena import Arena
-from shared.memory.layout import Field
+from shared.memory.layout import SharedFields, float32, float64, int64, sequence, uint8
 from shared.memory.mailbox import request_number
 
 EVALUATION_QUEUE = 4
@@ -22,62 +21,57 @@ def evaluations_until(boundary: int, round_steps: int, every: int) -> int:
     return min(boundary, boundary * round_steps // every) if every else 0
 
 
-def evaluation_fields(parameters: int, envs: int, episodes: int) -> list[Field]:
-    """The layout's part; one place of the queue holds `parameters` float32 and the results of `episodes`."""
-    queue = EVALUATION_QUEUE if episodes else 1
-    playing = envs if episodes else 1
-    return [
-        Field("evaluation.data", "f4", (queue, parameters if episodes else 1), "learner"),
-        Field("evaluation.step", "i8", (queue,), "learner"),
-        Field("evaluation.queued", "i8", (1,), "learner"),
-        Field("evaluation.returns", "f8", (queue, max(1, episodes)), "evaluator"),
-        Field("evaluation.lengths", "i8", (queue, max(1, episodes)), "evaluator"),
-        Field("evaluation.done", "i8", (1,), "evaluator"),
-        Field("evaluation.stacks", "u1", (playing, STACK, FRAME_SIDE, FRAME_SIDE), "evaluator"),
-        Field("evaluation.request", "i8", (1,), "evaluator"),
-        Field("evaluation.reply", "i8", (1,), "inference"),
-        Field("evaluation.actions", "u1", (playing,), "inference"),
-        Field("evaluation.logged", "i8", (1,), "scribe"),
-    ]
-
-
-class Evaluations:
+class Evaluations(SharedFields):
     """The queue and the evaluator's mailbox. Evaluation `k` (from 0) lies in place `k % EVALUATION_QUEUE`."""
 
-    def __init__(self, arena: Arena) -> None:
-        self.data = arena["evaluation.data"]
-        self.step = arena["evaluation.step"]
-        self.queued = arena["evaluation.queued"]
-        self.returns = arena["evaluation.returns"]
-        self.lengths = arena["evaluation.lengths"]
-        self.done = arena["evaluation.done"]
-        self.stacks = arena["evaluation.stacks"]
-        self._request = arena["evaluation.request"]
-        self._reply = arena["evaluation.reply"]
-        self.actions = arena["evaluation.actions"]
-        self.logged = arena["evaluation.logged"]
+    data = float32("evaluation.data", ("evaluations", "evaluated"), "learner", "Parameters of the queued versions.")
+    step = int64("evaluation.step", ("evaluations",), "learner", "Steps of the run at which they were queued.")
+    queued = sequence("evaluation.queued", "learner", "Versions queued.")
+    returns = float64("evaluation.returns", ("evaluations", "episodes"), "evaluator", "Raw returns.")
+    lengths = int64("evaluation.lengths", ("evaluations", "episodes"), "evaluator", "Steps of the episodes.")
+    done = sequence("evaluation.done", "evaluator", "Versions played to the end.")
+    stacks = uint8(
+        "evaluation.stacks",
+        ("evaluation_envs", STACK, FRAME_SIDE, FRAME_SIDE),
+        "evaluator",
+        "Stacks of the request.",
+    )
+    request = sequence("evaluation.request", "evaluator", "Number of the newest request.")
+    reply = sequence("evaluation.reply", "inference", "Number of the request that was answered.")
+    actions = uint8("evaluation.actions", ("evaluation_envs",), "inference", "Actions of the reply.")
+    logged = sequence("evaluation.logged", "scribe", "Versions whose returns are written down.")
+
+    @staticmethod
+    def sizes(parameters: int, envs: int, episodes: int) -> dict[str, int]:
+        """Sizes of the fields for versions of `parameters` float32; a run without evaluation has next to none."""
+        return {
+            "evaluations": EVALUATION_QUEUE if episodes else 1,
+            "evaluated": parameters if episodes else 1,
+            "episodes": max(1, episodes),
+            "evaluation_envs": envs if episodes else 1,
+        }
 
     @property
     def pending(self) -> bool:
-        """Whether a queued version has not been played to the end and written down."""
-        return bool(self.logged[0] < self.queued[0])
+        """True if a queued version has not been played to the end and written down."""
+        return self.logged.read() < self.queued.read()
 
     @property
     def full(self) -> bool:
-        """Whether no place is free."""
-        return bool(self.queued[0] - self.logged[0] >= len(self.data))
+        """True if no place is free."""
+        return self.queued.read() - self.logged.read() >= len(self.data)
 
     def ask(self, incarnation: int, number: int) -> None:
-        """Ask for the actions of the stacks, the `number`-th question of this life of the evaluator."""
-        self._request[0] = request_number(incarnation, number)
+        """Ask for the actions of the stacks, the `number`-th request of this life of the evaluator."""
+        self.request.publish(request_number(incarnation, number))
 
     @property
     def asked(self) -> int | None:
-        """The number of the question that waits for its answer; None: there is none."""
-        number = int(self._request[0])
-        return number if number != self._reply[0] else None
+        """The number of the request that waits for its reply; None: there is none."""
+        number = self.request.read()
+        return number if number != self.reply.read() else None
 
     def answer(self, number: int, actions: NDArray[np.uint8]) -> None:
-        """Reply uint8[envs] to the question of that number, read before its stacks were."""
+        """Reply uint8[envs] to the request of that number, which was read before its stacks."""
         self.actions[:] = actions
-        self._reply[0] = number
+        self.reply.publish(number)

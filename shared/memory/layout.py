@@ -1,4 +1,14 @@
-"""Where everything lies in the shared region: a table of fields turned into offsets and numpy views.
+"""The shared region's table of fields: their declarations, their offsets and their numpy views.
+
+A class of `SharedFields` declares its fields once. Its part of the table and its views both follow from that:
+
+    class Counters(SharedFields):
+        owner = int64("lane.owner", ("lanes",), "supervisor", "Actor that plays the lane.")
+        done = sequence_array("lane.done", ("lanes",), "the lane's owner", "Ticks whose results are in the ring.")
+
+    layout = Layout(Counters.fields({"lanes": 3}))
+    counters = Counters(Arena.create(layout))
+    counters.done.at(2).publish(7)
 
 The first 128 bytes are the header: magic, format number, size and a digest of the field table. Attaching to
 a region that was laid out otherwise fails with a sentence.
@@ -8,10 +18,14 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
+
+from shared.memory.sequence import Sequence, SequenceArray
 
 MAGIC = b"RINGSIDE"
 FORMAT = 1
@@ -34,7 +48,8 @@ class Field:
     dtype: str
     shape: tuple[int, ...]
     writer: str
-    """The only role that writes it (docs: shared/README.md, rule 1)."""
+    """The only role that writes it (shared/README.md, rule 1)."""
+    meaning: str = ""
 
     @property
     def nbytes(self) -> int:
@@ -80,3 +95,94 @@ class Layout:
             name: np.frombuffer(buffer, f.dtype, int(np.prod(f.shape, dtype=np.int64)), off).reshape(f.shape)
             for name, (off, f) in self.offsets.items()
         }
+
+
+class Views(Protocol):
+    """Numpy views of fields by name, as an `Arena` has them."""
+
+    def __getitem__(self, name: str) -> np.ndarray: ...
+
+
+class _Declaration:
+    """A field of a class, with the names of its sizes."""
+
+    def __init__(
+        self, name: str, dtype: str, shape: tuple[str | int, ...], writer: str, meaning: str, kind: type | None = None
+    ) -> None:
+        self._name, self._dtype, self._shape, self._writer, self._meaning = name, dtype, shape, writer, meaning
+        self._kind = kind
+
+    def field(self, sizes: Mapping[str, int]) -> Field:
+        """The field of a run with these sizes."""
+        shape = tuple(sizes[size] if isinstance(size, str) else size for size in self._shape)
+        return Field(self._name, self._dtype, shape, self._writer, self._meaning)
+
+    def bind(self, views: Views) -> Any:
+        """The view of the field, or what makes it readable."""
+        view = views[self._name]
+        return view if self._kind is None else self._kind(view)
+
+
+class SharedFields:
+    """Base of classes that declare fields of the shared region.
+
+    A declaration is replaced by the view of an instance, so access costs as much as that of any attribute.
+    """
+
+    _declarations: ClassVar[dict[str, _Declaration]] = {}
+
+    def __init_subclass__(cls) -> None:
+        """Take the declarations out of the class; `__init__` puts views in their place."""
+        found = {name: value for name, value in vars(cls).items() if isinstance(value, _Declaration)}
+        cls._declarations = cls._declarations | found
+        for name in found:
+            delattr(cls, name)
+
+    def __init__(self, views: Views) -> None:
+        """Bind every declared field."""
+        for name, declaration in self._declarations.items():
+            setattr(self, name, declaration.bind(views))
+
+    @classmethod
+    def fields(cls, sizes: Mapping[str, int]) -> list[Field]:
+        """The class's part of the table, in the order of the declarations. Raises `KeyError` for a size not given."""
+        return [declaration.field(sizes) for declaration in cls._declarations.values()]
+
+
+Shape = tuple[str | int, ...]
+"""Lengths, or names of sizes that the run decides."""
+ONE = (1,)
+"""Shape of a single value."""
+
+
+# These functions return declarations, of which the type is that of the view: as with `dataclasses.field`.
+
+
+def uint8(name: str, shape: Shape, writer: str, meaning: str) -> NDArray[np.uint8]:
+    """Declare an array of bytes."""
+    return _Declaration(name, "u1", shape, writer, meaning)  # type: ignore[return-value]
+
+
+def int64(name: str, shape: Shape, writer: str, meaning: str) -> NDArray[np.int64]:
+    """Declare an array of integers."""
+    return _Declaration(name, "i8", shape, writer, meaning)  # type: ignore[return-value]
+
+
+def float32(name: str, shape: Shape, writer: str, meaning: str) -> NDArray[np.float32]:
+    """Declare an array of single precision."""
+    return _Declaration(name, "f4", shape, writer, meaning)  # type: ignore[return-value]
+
+
+def float64(name: str, shape: Shape, writer: str, meaning: str) -> NDArray[np.float64]:
+    """Declare an array of double precision."""
+    return _Declaration(name, "f8", shape, writer, meaning)  # type: ignore[return-value]
+
+
+def sequence(name: str, writer: str, meaning: str) -> Sequence:
+    """Declare a counter that publishes data."""
+    return _Declaration(name, "i8", ONE, writer, meaning, Sequence)  # type: ignore[return-value]
+
+
+def sequence_array(name: str, shape: Shape, writer: str, meaning: str) -> SequenceArray:
+    """Declare several such counters."""
+    return _Declaration(name, "i8", shape, writer, meaning, SequenceArray)  # type: ignore[return-value]

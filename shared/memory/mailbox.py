@@ -5,7 +5,7 @@ comes back. Inference answers whenever request and reply differ, so a tick may b
 former life is not taken for one to this. Data first, then its number: the frames of a tick are whole before it is
 asked for, the actions are whole before the reply carries the number.
 
-Beside the actions lie the values that they were chosen by, for whoever looks on: nothing in a run reads them.
+Beside the actions lie the values by which they were chosen, for observers. No process of the run reads them.
 """
 
 from __future__ import annotations
@@ -17,24 +17,9 @@ from numpy.typing import NDArray
 
 from shared.config.method_declaration import MethodDeclaration
 from shared.config.run_schedule import RunSchedule
-from shared.memory.arena import Arena
-from shared.memory.layout import Field
+from shared.memory.layout import Field, SharedFields, Views, float32, sequence_array, uint8
 
 _TICK_BITS = 40
-
-
-def mailbox_fields(run_schedule: RunSchedule, actions: int) -> list[Field]:
-    """The mailboxes' part of the layout; `actions` is the size of the action set."""
-    return [
-        Field("mail.request", "i8", (run_schedule.lanes,), "the lane's owner"),
-        Field("mail.reply", "i8", (run_schedule.lanes,), "inference"),
-        Field("mail.actions", "u1", (run_schedule.lanes, run_schedule.lane_envs), "inference"),
-        Field("mail.values", "f4", (run_schedule.lanes, run_schedule.lane_envs, actions), "inference"),
-        *(
-            Field(f"mail.{name}", dtype, (run_schedule.lanes, run_schedule.lane_envs, *shape), "inference")
-            for name, dtype, shape in run_schedule.method.slot_fields
-        ),
-    ]
 
 
 def request_number(life: int, tick: int) -> int:
@@ -42,31 +27,48 @@ def request_number(life: int, tick: int) -> int:
     return ((life + 1) << _TICK_BITS) | tick
 
 
-class Mailbox:
+class Mailbox(SharedFields):
     """All mailboxes of a run.
 
     Attributes:
         declared: the fields of the slot that the method declares, by name; inference writes them beside the actions.
     """
 
-    def __init__(self, arena: Arena, method: MethodDeclaration) -> None:
-        self.request = arena["mail.request"]
-        self.reply = arena["mail.reply"]
-        self.actions = arena["mail.actions"]
-        self.values = arena["mail.values"]
-        self.declared = {name: arena[f"mail.{name}"] for name, _, _ in method.slot_fields}
+    request = sequence_array("mail.request", ("lanes",), "the lane's owner", "Number of the newest request.")
+    reply = sequence_array("mail.reply", ("lanes",), "inference", "Number of the request that was answered.")
+    actions = uint8("mail.actions", ("lanes", "lane_envs"), "inference", "Actions of the reply.")
+    values = float32("mail.values", ("lanes", "lane_envs", "actions"), "inference", "Values of all actions.")
+
+    def __init__(self, views: Views, method: MethodDeclaration) -> None:
+        """Bind the fields."""
+        super().__init__(views)
+        self.declared = {name: views[_declared_name(name)] for name, _, _ in method.slot_fields}
+
+    @staticmethod
+    def sizes(run_schedule: RunSchedule, actions: int) -> dict[str, int]:
+        """Sizes of the fields; `actions` is the size of the action set."""
+        return {"lanes": run_schedule.lanes, "lane_envs": run_schedule.lane_envs, "actions": actions}
+
+    @staticmethod
+    def declared_fields(run_schedule: RunSchedule) -> list[Field]:
+        """The fields that the method declares, which follow the others in the table."""
+        lead = (run_schedule.lanes, run_schedule.lane_envs)
+        return [
+            Field(_declared_name(name), dtype, (*lead, *shape), "inference", "Part of the reply, for the slot.")
+            for name, dtype, shape in run_schedule.method.slot_fields
+        ]
 
     def ask(self, lane: int, life: int, tick: int) -> None:
         """Ask for the actions of `tick`, whose frames are in the ring."""
-        self.request[lane] = request_number(life, tick)
+        self.request.publish(lane, request_number(life, tick))
 
     def answered(self, lane: int) -> bool:
-        """Whether the reply to the last request of this life of the lane is there."""
-        return bool(self.reply[lane] == self.request[lane])
+        """True if the reply to the last request of this life of the lane is there."""
+        return bool(self.reply.values[lane] == self.request.values[lane])
 
     def all_ask(self, lanes: slice) -> bool:
-        """Whether every one of these lanes waits for a reply."""
-        return not np.count_nonzero(self.request[lanes] == self.reply[lanes])
+        """True if every one of these lanes waits for a reply."""
+        return not np.count_nonzero(self.request.values[lanes] == self.reply.values[lanes])
 
     @staticmethod
     def tick_of(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -91,4 +93,8 @@ class Mailbox:
         self.actions[lanes] = actions
         for name, field in self.declared.items():
             field[lanes] = (declared or {})[name]
-        self.reply[lanes] = numbers
+        self.reply.publish(lanes, numbers)
+
+
+def _declared_name(field: str) -> str:
+    return f"mail.{field}"

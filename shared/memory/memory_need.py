@@ -29,7 +29,7 @@ def replay_that_fits(plan: Plan, usable: int) -> int | None:
     if missing <= 0:
         return plan.config.learn.replay_size
     run_schedule = plan.run_schedule
-    rings = sum(item.nbytes for item in ring_fields(run_schedule))
+    rings = sum(item.nbytes for item in ring_fields(run_schedule).values())
     step_bytes = rings // (run_schedule.capacity * run_schedule.envs)
     fits = run_schedule.window_ticks * run_schedule.envs - -(-missing // step_bytes)
     fits -= fits % 1_000

@@ -17,8 +17,7 @@ from shared.config.method_declaration import MethodDeclaration, SlotField
 from shared.config.run_schedule import RunSchedule
 from shared.config.settings import FRAME_SIDE, STACK
 from shared.errors import ConfigError
-from shared.memory.arena import Arena
-from shared.memory.layout import Field
+from shared.memory.layout import Field, Views
 
 SLOT_FIELDS: tuple[SlotField, ...] = (
     ("frame", "u1", (FRAME_SIDE, FRAME_SIDE)),  # o_t, uint8 gray
@@ -50,11 +49,11 @@ def slot_fields(method: MethodDeclaration) -> tuple[SlotField, ...]:
     return SLOT_FIELDS[:end] + method.slot_fields + SLOT_FIELDS[end:]
 
 
-def ring_fields(run_schedule: RunSchedule) -> list[Field]:
-    """The ring's part of the layout: `ring.NAME` with shape [lanes, capacity, lane_envs, ...]."""
+def ring_fields(run_schedule: RunSchedule) -> dict[str, Field]:
+    """The ring's part of the table, by name of the slot's field: shape [lanes, capacity, lane_envs, ...]."""
     lead = (run_schedule.lanes, run_schedule.capacity, run_schedule.lane_envs)
     slots = slot_fields(run_schedule.method)
-    return [Field(f"ring.{name}", dtype, lead + shape, "the lane's owner") for name, dtype, shape in slots]
+    return {name: Field(f"ring.{name}", dtype, lead + shape, "the lane's owner") for name, dtype, shape in slots}
 
 
 class Ring:
@@ -64,9 +63,10 @@ class Ring:
     the index into the flattened fields of `flat`.
     """
 
-    def __init__(self, arena: Arena, run_schedule: RunSchedule) -> None:
+    def __init__(self, views: Views, run_schedule: RunSchedule) -> None:
+        """Bind the fields."""
         self.run_schedule = run_schedule
-        self.field = {name: arena[f"ring.{name}"] for name, _, _ in slot_fields(run_schedule.method)}
+        self.field = {name: views[item.name] for name, item in ring_fields(run_schedule).items()}
         rows = run_schedule.lanes * run_schedule.capacity * run_schedule.lane_envs
         self.flat = {name: view.reshape(rows, *view.shape[3:]) for name, view in self.field.items()}
 

@@ -8,14 +8,15 @@ from shared.config.method_declaration import MethodDeclaration, method_declarati
 from shared.config.run_schedule import RunSchedule, make_run_schedule
 from shared.config.settings import Config
 from shared.memory.arena import Arena
-from shared.memory.board import Board, board_fields
-from shared.memory.evaluation_queue import Evaluations, evaluation_fields
+from shared.memory.board import Board
+from shared.memory.evaluation_queue import Evaluations
+from shared.memory.lane_memory import LaneMemory
 from shared.memory.layout import Layout
-from shared.memory.mailbox import Mailbox, mailbox_fields
+from shared.memory.mailbox import Mailbox
 from shared.memory.process_table import ProcessTable, Role
-from shared.memory.publication import PublishedWeights, weights_fields
+from shared.memory.publication import PublishedWeights
 from shared.memory.ring import Ring, ring_fields
-from shared.memory.snapshot import LaneSnapshots, LearnerSnapshots, snapshot_fields
+from shared.memory.snapshot import LaneSnapshots, LearnerSnapshots, state_fields
 from shared.network_spec import Network, ParameterSpec, network_of, parameters_of
 
 
@@ -93,22 +94,42 @@ class Plan:
         return slice(first, first + together)
 
     def layout(self) -> Layout:
-        """The shared region's layout; words first, the rings last."""
+        """The shared region's table of fields; single numbers first, the rings last."""
         run_schedule, parameters = self.run_schedule, self.parameters.count
+        evaluate = self.config.evaluate
+        sizes = {
+            "parameters": parameters,
+            **Board.sizes(run_schedule, len(self.processes)),
+            **Mailbox.sizes(run_schedule, self.actions),
+            **Evaluations.sizes(parameters, evaluate.eval_envs, self.evaluation_episodes),
+            **LaneSnapshots.sizes(run_schedule),
+        }
         return Layout(
-            board_fields(run_schedule, len(self.processes))
-            + mailbox_fields(run_schedule, self.actions)
-            + weights_fields(parameters)
-            + evaluation_fields(parameters, self.config.evaluate.eval_envs, self.evaluation_episodes)
-            + snapshot_fields(run_schedule, parameters)
-            + ring_fields(run_schedule)
+            [
+                *Board.fields(sizes),
+                *Mailbox.fields(sizes),
+                *Mailbox.declared_fields(run_schedule),
+                *PublishedWeights.fields(sizes),
+                *Evaluations.fields(sizes),
+                *LaneSnapshots.fields(sizes),
+                *state_fields(run_schedule, parameters).values(),
+                *LearnerSnapshots.fields(sizes),
+                *ring_fields(run_schedule).values(),
+            ]
         )
 
 
 class Memory:
-    """Typed views of every part of the region."""
+    """Typed views of every part of the region.
+
+    Attributes:
+        first_lane: number of the first lane that the region holds.
+    """
+
+    first_lane = 0
 
     def __init__(self, arena: Arena, plan: Plan) -> None:
+        """Bind all fields of the region in `arena`."""
         self.arena = arena
         self.plan = plan
         self.run_schedule = plan.run_schedule
@@ -119,6 +140,18 @@ class Memory:
         self.lane_snapshots = LaneSnapshots(arena, self.run_schedule)
         self.learner_snapshots = LearnerSnapshots(arena, self.run_schedule)
         self.ring = Ring(arena, self.run_schedule)
+
+    def lane(self, lane: int) -> LaneMemory:
+        """One lane's part of the region."""
+        return LaneMemory(
+            lane,
+            board=self.board,
+            mailbox=self.mailbox,
+            ring=self.ring,
+            snapshots=self.lane_snapshots,
+            batch=self.plan.batch_lanes_of(lane - self.first_lane),
+            first_lane=self.first_lane,
+        )
 
     @classmethod
     def create(cls, plan: Plan) -> Memory:

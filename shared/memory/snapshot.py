@@ -1,4 +1,4 @@
-"""What lanes and learner need to do the current round again from its start.
+"""Snapshots, from which lanes and learner repeat the current round after a restart.
 
 Snapshot `b` (before round `b`) lies in buffer `(b / snapshot_rounds) % buffers`. Its number is taken away first and set
 last, so a writer killed midway leaves no whole-looking half. There are two buffers; with the schedule `free` three for
@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.config.run_schedule import RunSchedule
-from shared.memory.arena import Arena
-from shared.memory.layout import Field
+from shared.memory.layout import Field, SharedFields, Views, int64, sequence_array, uint8
 
 SNAPSHOT_BYTES = 57_344
 """Most bytes of an env's own snapshot."""
 ENV_BYTES = SNAPSHOT_BYTES + 64
-"""With the lane's few words about it."""
+"""With the lane's header of it."""
 LEARNER_BUFFERS = 2
+_LANE_BUFFERS = ("lanes", "lane_buffers")
 PRIORITIES = "priorities"
 """With prioritized replay one vector more: every leaf of the tree, and the greatest priority so far."""
 
@@ -36,81 +36,92 @@ def state_lengths(run_schedule: RunSchedule, parameters: int) -> dict[str, int]:
     )
 
 
-def snapshot_fields(run_schedule: RunSchedule, parameters: int) -> list[Field]:
-    """The snapshots' part of the layout."""
-    lanes = (run_schedule.lanes, run_schedule.max_rounds_ahead + 1)
-    return [
-        Field("lane_snapshot.data", "u1", (*lanes, run_schedule.lane_envs * ENV_BYTES), "the lane's owner"),
-        Field("lane_snapshot.length", "i8", lanes, "the lane's owner"),
-        Field("lane_snapshot.number", "i8", lanes, "the lane's owner"),
-        *(
-            Field(f"learner_snapshot.{name}", "f4", (LEARNER_BUFFERS, length), "learner")
-            for name, length in state_lengths(run_schedule, parameters).items()
-        ),
-        Field("learner_snapshot.number", "i8", (LEARNER_BUFFERS,), "learner"),
-    ]
+def state_fields(run_schedule: RunSchedule, parameters: int) -> dict[str, Field]:
+    """The learner's vectors in the table, by name."""
+    return {
+        name: Field(f"learner_snapshot.{name}", "f4", (LEARNER_BUFFERS, length), "learner")
+        for name, length in state_lengths(run_schedule, parameters).items()
+    }
 
 
-class LaneSnapshots:
+class LaneSnapshots(SharedFields):
     """Snapshots of all lanes."""
 
-    def __init__(self, arena: Arena, run_schedule: RunSchedule) -> None:
-        self._data = arena["lane_snapshot.data"]
-        self._length = arena["lane_snapshot.length"]
-        self._number = arena["lane_snapshot.number"]
+    data = uint8("lane_snapshot.data", (*_LANE_BUFFERS, "lane_bytes"), "the lane's owner", "State of envs and lane.")
+    length = int64("lane_snapshot.length", _LANE_BUFFERS, "the lane's owner", "Bytes of it.")
+    number = sequence_array("lane_snapshot.number", _LANE_BUFFERS, "the lane's owner", "Boundary of it; -1: none.")
+
+    def __init__(self, views: Views, run_schedule: RunSchedule) -> None:
+        """Bind the fields."""
+        super().__init__(views)
         self._every = run_schedule.snapshot_rounds
+
+    @staticmethod
+    def sizes(run_schedule: RunSchedule) -> dict[str, int]:
+        """Sizes of the fields."""
+        return {
+            "lanes": run_schedule.lanes,
+            "lane_buffers": run_schedule.max_rounds_ahead + 1,
+            "lane_bytes": run_schedule.lane_envs * ENV_BYTES,
+        }
 
     def clear(self) -> None:
         """Before any process starts: there are none."""
-        self._number[:] = -1
+        self.number.publish_all(-1)
 
     def write(self, lane: int, boundary: int, data: bytes) -> None:
         """Keep the snapshot of `lane` at `boundary`."""
-        buffer = boundary // self._every % self._number.shape[1]
-        self._number[lane, buffer] = -1
-        self._data[lane, buffer, : len(data)] = np.frombuffer(data, np.uint8)
-        self._length[lane, buffer] = len(data)
-        self._number[lane, buffer] = boundary
+        buffer = boundary // self._every % self.data.shape[1]
+        number = self.number.at(lane, buffer)
+        number.publish(-1)
+        self.data[lane, buffer, : len(data)] = np.frombuffer(data, np.uint8)
+        self.length[lane, buffer] = len(data)
+        number.publish(boundary)
 
     def newest(self, lane: int) -> int:
         """Boundary of the newest whole snapshot of `lane`; -1: none."""
-        return int(self._number[lane].max())
+        return int(self.number.values[lane].max())
 
     def read(self, lane: int, boundary: int) -> bytes | None:
         """The snapshot at `boundary`, or None when it is not (or no longer) there."""
-        buffer = boundary // self._every % self._number.shape[1]
-        if self._number[lane, buffer] != boundary:
+        buffer = boundary // self._every % self.data.shape[1]
+        number = self.number.at(lane, buffer)
+        if number.read() != boundary:
             return None
-        data = self._data[lane, buffer, : self._length[lane, buffer]].tobytes()
-        return data if self._number[lane, buffer] == boundary else None
+        data = self.data[lane, buffer, : self.length[lane, buffer]].tobytes()
+        return data if number.read() == boundary else None
 
 
-class LearnerSnapshots:
+class LearnerSnapshots(SharedFields):
     """Snapshots of the learner."""
 
-    def __init__(self, arena: Arena, run_schedule: RunSchedule) -> None:
-        self._data = {name: arena[f"learner_snapshot.{name}"] for name in state_lengths(run_schedule, 0)}
-        self._number = arena["learner_snapshot.number"]
+    number = sequence_array("learner_snapshot.number", (LEARNER_BUFFERS,), "learner", "Boundary of each; -1: none.")
+
+    def __init__(self, views: Views, run_schedule: RunSchedule) -> None:
+        """Bind the fields."""
+        super().__init__(views)
+        self._data = {name: views[item.name] for name, item in state_fields(run_schedule, 0).items()}
         self._every = run_schedule.snapshot_rounds
 
     def clear(self) -> None:
         """Before any process starts: there are none."""
-        self._number[:] = -1
+        self.number.publish_all(-1)
 
     def newest(self) -> int:
         """Boundary of the newest whole snapshot; -1: none."""
-        return int(self._number.max())
+        return int(self.number.values.max())
 
     def write(self, boundary: int, store: Callable[[dict[str, NDArray[np.float32]]], None]) -> None:
         """Keep the learner's state at `boundary`; `store` fills the named vectors float32."""
         buffer = boundary // self._every % LEARNER_BUFFERS
-        self._number[buffer] = -1
+        number = self.number.at(buffer)
+        number.publish(-1)
         store({name: data[buffer] for name, data in self._data.items()})
-        self._number[buffer] = boundary
+        number.publish(boundary)
 
     def read(self, boundary: int) -> Mapping[str, NDArray[np.float32]] | None:
         """Views of the state at `boundary`, or None when it is not (or no longer) there."""
         buffer = boundary // self._every % LEARNER_BUFFERS
-        if self._number[buffer] != boundary:
+        if self.number.at(buffer).read() != boundary:
             return None
         return {name: data[buffer] for name, data in self._data.items()}

@@ -35,7 +35,7 @@ def memory_of_lane(**settings: Any) -> Memory:
         .with_settings(**settings)
     )
     memory = Memory.create(Plan(config, 4))
-    memory.board.committed = 0
+    memory.board.commits.publish(0)
     return memory
 
 
@@ -44,9 +44,9 @@ def play(memory: Memory, lane: Lane, ticks: int) -> None:
     for _ in range(ticks):
         if not lane.ready:
             lanes = np.array([lane.index])
-            memory.mailbox.answer(lanes, memory.mailbox.request[lanes], np.full((1, 2), lane.tick % 4, np.uint8))
+            memory.mailbox.answer(lanes, memory.mailbox.request.values[lanes], np.full((1, 2), lane.tick % 4, np.uint8))
         assert lane.ready
-        lane.advance()
+        lane.step()
 
 
 def fields_of(memory: Memory) -> dict[str, np.ndarray]:
@@ -56,8 +56,8 @@ def fields_of(memory: Memory) -> dict[str, np.ndarray]:
 @pytest.fixture
 def played() -> tuple[Memory, dict[str, np.ndarray]]:
     memory = memory_of_lane()
-    lane = Lane(memory, 0, [Counting(), Counting()], actor=0)
-    lane.begin()
+    lane = Lane(memory.lane(0), memory.plan, [Counting(), Counting()], actor=0)
+    lane.start()
     play(memory, lane, TICKS)
     return memory, fields_of(memory)
 
@@ -88,7 +88,8 @@ def test_a_lane_that_comes_back_repeats_itself(
 ) -> None:
     memory, field = played
     # As if the first life had been killed: what was not done is not there, what was logged is.
-    memory.board.lane_logged[0], memory.board.lane_done[0] = logged, done
+    memory.board.lane_logged.publish(0, logged)
+    memory.board.lane_done.publish(0, done)
     later = slice(done + 1, TICKS + 1)
     for view in memory.ring.field.values():
         view[0, later] = 99
@@ -97,10 +98,11 @@ def test_a_lane_that_comes_back_repeats_itself(
     memory.ring.field["action"][0, done:logged] = field["action"][done:logged]
     boundary = done // 10
     for buffer in range(2):
-        if memory.lane_snapshots._number[0, buffer] > boundary:
-            memory.lane_snapshots._number[0, buffer] = -1
-    lane = Lane(memory, 0, [Counting(), Counting()], actor=0)
-    lane.begin()
+        number = memory.lane_snapshots.number.at(0, buffer)
+        if number.read() > boundary:
+            number.publish(-1)
+    lane = Lane(memory.lane(0), memory.plan, [Counting(), Counting()], actor=0)
+    lane.start()
     assert lane.tick == boundary * 10
     play(memory, lane, TICKS - lane.tick)
     assert lane.redone == done - boundary * 10
@@ -113,9 +115,10 @@ def test_a_lane_that_comes_back_repeats_itself(
 def test_an_emulator_that_does_not_repeat_itself_is_reported(played: tuple[Memory, dict[str, np.ndarray]]) -> None:
     memory, _ = played
     memory.lane_snapshots.clear()
-    memory.board.lane_logged[0] = memory.board.lane_done[0] = TICKS
-    other = Lane(memory, 0, [Counting(), Counting()], actor=0)
-    other.begin()  # from the first tick: without a snapshot the episodes are opened again
+    memory.board.lane_logged.publish(0, TICKS)
+    memory.board.lane_done.publish(0, TICKS)
+    other = Lane(memory.lane(0), memory.plan, [Counting(), Counting()], actor=0)
+    other.start()  # from the first tick: without a snapshot the episodes are opened again
     memory.ring.field["frame"][0, 6, 1, 40, 40] ^= 1
     with pytest.raises(ReplayMismatchError, match="Env 1 played tick 5 again"):
         play(memory, other, TICKS)
@@ -123,23 +126,24 @@ def test_an_emulator_that_does_not_repeat_itself_is_reported(played: tuple[Memor
 
 def test_a_second_life_is_not_answered_by_an_old_reply(played: tuple[Memory, dict[str, np.ndarray]]) -> None:
     memory, _ = played
-    memory.mailbox.reply[0] = memory.mailbox.request[0]
-    lane = Lane(memory, 0, [Counting(), Counting()], actor=0)
-    memory.board.lane_logged[0] = memory.board.lane_done[0] = 30
-    lane.begin()
+    memory.mailbox.reply.publish(0, memory.mailbox.request.values[0])
+    lane = Lane(memory.lane(0), memory.plan, [Counting(), Counting()], actor=0)
+    memory.board.lane_logged.publish(0, 30)
+    memory.board.lane_done.publish(0, 30)
+    lane.start()
     assert lane.tick == 30
     assert not lane.ready
 
 
 def test_a_batch_asks_when_all_of_its_lanes_do() -> None:
     memory = memory_of_lane()
-    first, second = (Lane(memory, index, [Counting(), Counting()], actor=0) for index in (0, 1))
-    first.begin()
+    first, second = (Lane(memory.lane(index), memory.plan, [Counting(), Counting()], actor=0) for index in (0, 1))
+    first.start()
     assert not first.batch_asks
-    second.begin()
+    second.start()
     assert first.batch_asks
     assert second.batch_asks
-    memory.mailbox.answer(np.array([0]), memory.mailbox.request[:1].copy(), np.zeros((1, 2), np.uint8))
+    memory.mailbox.answer(np.array([0]), memory.mailbox.request.values[:1].copy(), np.zeros((1, 2), np.uint8))
     assert not second.batch_asks
 
 
@@ -147,20 +151,20 @@ def test_a_sampled_action_is_played_as_it_is_and_logged_with_its_probability(mon
     """A tick played again leaves both in the ring as they were, whatever inference would answer then."""
     sampled_method.register(monkeypatch)
     memory = memory_of_lane(method="sampled", batch_size=20, snapshot_every_steps=400, epsilon_end=1.0)
-    lane = Lane(memory, 0, [Counting(), Counting()], actor=0)
-    lane.begin()
+    lane = Lane(memory.lane(0), memory.plan, [Counting(), Counting()], actor=0)
+    lane.start()
     for tick in range(8):
         actions, log_prob = np.array([[tick % 4, 3]], np.uint8), np.array([[-0.5 * tick, -1.5]], np.float32)
-        memory.mailbox.answer(np.array([0]), memory.mailbox.request[:1].copy(), actions, {"log_prob": log_prob})
-        lane.advance()
+        memory.mailbox.answer(np.array([0]), memory.mailbox.request.values[:1].copy(), actions, {"log_prob": log_prob})
+        lane.step()
     logged = {name: memory.ring.field[name][0, :8].copy() for name in ("action", "log_prob")}
     assert logged["action"].tolist() == [[tick % 4, 3] for tick in range(8)]
     assert logged["log_prob"].tolist() == [[-0.5 * tick, -1.5] for tick in range(8)]
     memory.mailbox.declared["log_prob"][:] = 99.0
-    again = Lane(memory, 0, [Counting(), Counting()], actor=0)
-    again.begin()
+    again = Lane(memory.lane(0), memory.plan, [Counting(), Counting()], actor=0)
+    again.start()
     for _ in range(8):
         assert again.replaying
-        again.advance()
+        again.step()
     for name, values in logged.items():
         assert np.array_equal(memory.ring.field[name][0, :8], values)

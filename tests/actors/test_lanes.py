@@ -16,6 +16,7 @@ import pytest
 from actors.lanes import Lanes
 from shared.config.settings import Config
 from shared.memory.run_memory import Memory, Plan
+from shared.memory.sequence import Sequence
 from shared.memory.wait import Bell
 from tests.support.counting_env import Counting
 
@@ -35,12 +36,29 @@ class Fragile(np.ndarray):
     """Called after the next write of a lane's owner, as if the writer were slow from there on."""
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        Fragile.count_write()
+        super().__setitem__(key, value)
+
+    @staticmethod
+    def count_write() -> None:
+        """Raise `Killed` in the place of the write that is not done any more."""
         if Fragile.left is not None:
             Fragile.left -= 1
             if Fragile.left < 0:
                 Fragile.left = None
                 raise Killed
-        super().__setitem__(key, value)
+
+
+@pytest.fixture(autouse=True)
+def fragile_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Count what is published among the writes."""
+    publish = Sequence.publish
+
+    def counted(self: Sequence, value: int) -> None:
+        Fragile.count_write()
+        publish(self, value)
+
+    monkeypatch.setattr(Sequence, "publish", counted)
 
 
 class Owners(Fragile):
@@ -76,13 +94,10 @@ class World:
         self.ticks = memory.run_schedule.rounds * memory.run_schedule.round_ticks
         board, snapshots = memory.board, memory.lane_snapshots
         board.lane_owner = board.lane_owner.view(Owners)
-        for name in ("lane_life", "lane_logged", "lane_done", "lane_finished"):
-            setattr(board, name, getattr(board, name).view(Fragile))
-        for name in ("_data", "_length", "_number"):
-            setattr(snapshots, name, getattr(snapshots, name).view(Fragile))
-        memory.mailbox.request = memory.mailbox.request.view(Fragile)
+        board.lane_life = board.lane_life.view(Fragile)
+        snapshots.data, snapshots.length = snapshots.data.view(Fragile), snapshots.length.view(Fragile)
         memory.ring.field = {name: view.view(Fragile) for name, view in memory.ring.field.items()}
-        board.committed = 0
+        board.commits.publish(0)
         self.bells = [Bell.create() for _ in range(actors)]
         self.actors = [self._born(actor) for actor in range(actors)]
         for lanes in self.actors:
@@ -100,7 +115,7 @@ class World:
             lanes.adopt()
             for lane in tuple(lanes.played):
                 if lane.ready:
-                    lanes.advance(lane)
+                    lanes.step(lane)
             lanes.prefetch_env()
         except Killed:
             self.actors[actor] = self._born(actor)
@@ -114,15 +129,15 @@ class World:
     def others(self) -> None:
         """Inference answers, the learner commits."""
         memory, board = self.memory, self.memory.board
-        if board.lane_finished.min() > board.committed:
-            board.committed = int(board.lane_finished.min())
-        numbers = np.array(memory.mailbox.request)
+        if board.lane_finished.values.min() > board.committed:
+            board.commits.publish(int(board.lane_finished.values.min()))
+        numbers = memory.mailbox.request.values.copy()
         ticks = memory.mailbox.tick_of(numbers)
         rounds = ticks // memory.run_schedule.round_ticks
         servable = (rounds < board.committed + memory.run_schedule.max_rounds_ahead) & (
             rounds < memory.run_schedule.rounds
         )
-        lanes = np.flatnonzero((numbers != memory.mailbox.reply) & servable)
+        lanes = np.flatnonzero((numbers != memory.mailbox.reply.values) & servable)
         actions = (ticks[lanes, None] + lanes[:, None] + np.arange(LANE_ENVS)) % 4
         memory.mailbox.answer(lanes, numbers[lanes], actions.astype(np.uint8))
 
@@ -138,7 +153,7 @@ class World:
 
     def until(self, tick: int) -> None:
         """Go on until every lane has played the ticks before `tick`."""
-        while self.memory.board.lane_done.min() < tick:
+        while self.memory.board.lane_done.values.min() < tick:
             self.others()
             for actor, lanes in enumerate(self.actors):
                 if lanes.has_new_lanes or any(lane.ready and lane.tick < tick for lane in lanes.played):
@@ -251,7 +266,7 @@ def test_the_word_is_the_last_that_the_giver_writes() -> None:
     (lane,) = (lane for lane in world.actors[0].played if lane.index == 1)
     Fragile.after = lambda: setattr(Fragile, "left", 0)
     try:
-        lane.advance()
+        lane.step()
         assert Fragile.left == 0
     finally:
         Fragile.left = Fragile.after = None

@@ -57,22 +57,22 @@ def _preparing(storm: Storm) -> bool:
 
 def _lanes_wait_for_replies(storm: Storm) -> bool:
     mailbox = storm.memory.mailbox
-    return bool(storm.board.committed >= 2 and (mailbox.request != mailbox.reply).any())
+    return bool(storm.board.committed >= 2 and (mailbox.request.values != mailbox.reply.values).any())
 
 
 def _lanes_wait_for_the_commit(storm: Storm) -> bool:
-    return bool(storm.board.committed >= 2 and storm.board.lane_finished.min() > storm.board.committed)
+    return bool(storm.board.committed >= 2 and storm.board.lane_finished.values.min() > storm.board.committed)
 
 
 def _the_learner_waits_for_lanes(storm: Storm) -> bool:
     run_schedule, round_ = storm.memory.run_schedule, storm.board.committed
     done = round_ >= 3 and storm.board.updates[0] >= run_schedule.updates_before(round_ + 1)
-    return bool(done and storm.board.lane_finished.min() <= round_)
+    return bool(done and storm.board.lane_finished.values.min() <= round_)
 
 
 def _in_mid_round(storm: Storm) -> bool:
     run_schedule, round_ = storm.memory.run_schedule, storm.board.committed
-    return bool(round_ >= 2 and storm.board.lane_done.min() >= round_ * run_schedule.round_ticks + 10)
+    return bool(round_ >= 2 and storm.board.lane_done.values.min() >= round_ * run_schedule.round_ticks + 10)
 
 
 def _the_evaluator_asks(storm: Storm) -> bool:

@@ -144,14 +144,14 @@ def test_in_the_first_second_of_a_life(undisturbed: Undisturbed, tmp_path: Path,
 def _at_the_end_of_a_round(storm: Storm) -> bool:
     """True if all ticks and updates of the present round are done and the commit is due."""
     run_schedule, round_ = storm.memory.run_schedule, storm.board.committed
-    ticks = storm.board.lane_done.min() >= (round_ + 1) * run_schedule.round_ticks - 1
+    ticks = storm.board.lane_done.values.min() >= (round_ + 1) * run_schedule.round_ticks - 1
     return bool(round_ >= 0 and ticks and storm.board.updates[0] >= run_schedule.updates_before(round_ + 1))
 
 
 def _within_a_snapshot(storm: Storm) -> bool:
     """True if a lane has done the ticks of a round and its snapshot of the next boundary is not whole."""
-    ended = storm.board.lane_done // storm.memory.run_schedule.round_ticks
-    return bool((ended > storm.board.lane_finished).any())
+    ended = storm.board.lane_done.values // storm.memory.run_schedule.round_ticks
+    return bool((ended > storm.board.lane_finished.values).any())
 
 
 def _within_a_checkpoint(storm: Storm) -> bool:

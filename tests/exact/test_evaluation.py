@@ -33,7 +33,7 @@ def test_evaluations_do_not_depend_on_who_plays_or_dies(tmp_path: Path) -> None:
 
     process = start(tmp_path / "killed", actors="2", **FLAGS)
     memory = memory_of(process, tmp_path / "killed", actions=3)
-    wait_until(process, lambda: memory.evaluations.queued[0] > 0)
+    wait_until(process, lambda: memory.evaluations.queued.read() > 0)
     kill(process, "evaluator")
     finish(process)
     assert evaluations(tmp_path / "killed") == expected

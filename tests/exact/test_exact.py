@@ -83,7 +83,7 @@ def test_killed_processes_come_back_and_change_nothing(undisturbed: Path, tmp_pa
         # In mid-round, when both sides have work behind them that is not committed.
         lane_ticks = round_ * run_schedule.round_ticks + 20
         updates = run_schedule.updates_before(round_) + (20 if run_schedule.updates_in(round_) else 0)
-        wait_until(process, lambda t=lane_ticks, u=updates: board.lane_done.min() >= t and board.updates[0] >= u)
+        wait_until(process, lambda t=lane_ticks, u=updates: board.lane_done.values.min() >= t and board.updates[0] >= u)
         kill(process, role)
     finish(process)
     last = summary(run_dir)

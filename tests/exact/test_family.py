@@ -77,7 +77,8 @@ def test_nothing_that_happens_to_a_run_changes_its_weights(
     run_schedule, board = memory.run_schedule, memory.board
     learns, rounds = run_schedule.first_learning_round, run_schedule.rounds
     wait_until(
-        process, lambda: board.lane_done.min() >= learns * run_schedule.round_ticks + run_schedule.round_ticks // 2
+        process,
+        lambda: board.lane_done.values.min() >= learns * run_schedule.round_ticks + run_schedule.round_ticks // 2,
     )
     kill(process, "actor 0")
     later = learns + (rounds - learns) // 4

@@ -92,8 +92,8 @@ def test_giver_and_taker_die_around_a_move(undisturbed: str, tmp_path: Path) -> 
     moved()
     kill(process, "actor 0")  # it makes emulators, or has just begun
     want(1)
-    finished = int(board.lane_finished[1])
-    wait_until(process, lambda: board.lane_finished[1] > finished)
+    finished = int(board.lane_finished.values[1])
+    wait_until(process, lambda: board.lane_finished.values[1] > finished)
     kill(process, "actor 0")
     kill(process, "actor 1")
     moved()

@@ -162,7 +162,7 @@ def _of_memory(memory: Memory, boundary: int) -> list[str]:
         *(f"{name} {_digest(values)}" for name, values in state.items()),
         *(f"lane {_digest(np.frombuffer(lane, np.uint8))}" for lane in lanes),
         f"ring {' '.join(window)}",
-        f"queue {queue.queued[0]} {queue.done[0]} {_digest(queue.step)}",
+        f"queue {queue.queued.read()} {queue.done.read()} {_digest(queue.step)}",
     ]
 
 

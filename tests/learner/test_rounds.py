@@ -13,6 +13,7 @@ from learner.learner import SLICE_SECONDS, SLICE_UPDATES, SLICES_AHEAD, SLICES_L
 from learner.replay.replay_source import CHUNK_UPDATES
 from shared.errors import DeviceFault
 from shared.memory.board import METRIC_SPANS
+from shared.memory.sequence import SequenceArray
 
 
 @pytest.fixture
@@ -138,7 +139,7 @@ def test_the_next_round_is_drawn_while_the_gpu_has_work_for_some_looks(
     gpu.slices_begun = begun
     rounds, signs = rounds_of(gpu.run)
     rounds._engine, rounds._waiter.bell = gpu, gpu
-    rounds._board.lane_finished = np.array([5, 5])
+    rounds._board.lane_finished = SequenceArray(np.array([5, 5]))
     drawn = list[int]()
     rounds._prefetch = drawn.append
     rounds._wait_for_gpu(5)

@@ -49,7 +49,7 @@ class PlayedRing:
         """`both`: some ticks are truncated and lose a life."""
         self._both = both
         self.run_schedule: RunSchedule = make_run_schedule(config)
-        self.ring = Ring(Arena.create(Layout(ring_fields(self.run_schedule))), self.run_schedule)
+        self.ring = Ring(Arena.create(Layout(ring_fields(self.run_schedule).values())), self.run_schedule)
         self.ticks = 0
         self._random = np.random.default_rng(seed)
         self._frames: list[NDArray[np.uint8]] = []  # by tick: [envs, 84, 84]

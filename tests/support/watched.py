@@ -48,16 +48,17 @@ class Pretended:
         memory, run_schedule = self.memory, self.memory.run_schedule
         for lane in range(run_schedule.lanes):
             field = {name: view[lane] for name, view in memory.ring.field.items()}
-            for tick in range(int(memory.board.lane_done[lane]), int(memory.board.lane_done[lane]) + ticks):
+            done = int(memory.board.lane_done.values[lane])
+            for tick in range(done, done + ticks):
                 slot, following = tick % run_schedule.capacity, (tick + 1) % run_schedule.capacity
                 if tick == 0:
                     field["frame"][0] = self.random.integers(0, 256, field["frame"][0].shape)
                     field["start"][0] = field["valid"][0] = 1
                 values = self.random.normal(size=(2, len(NAMES))).astype(np.float32)
                 memory.mailbox.values[lane] = values
-                memory.mailbox.reply[lane] = request_number(0, tick)
+                memory.mailbox.reply.publish(lane, request_number(0, tick))
                 field["action"][slot] = values.argmax(axis=1)
-                memory.board.lane_logged[lane] = tick + 1
+                memory.board.lane_logged.publish(lane, tick + 1)
                 field["raw_reward"][slot] = 1.0
                 field["episode_return"][slot] = tick % 7 + 1
                 field["episode_steps"][slot] = tick % 7 + 1
@@ -65,7 +66,7 @@ class Pretended:
                 field["frame"][following] = self.random.integers(0, 256, field["frame"][0].shape)
                 field["start"][following] = tick % 7 == 6
                 field["valid"][following] = 1
-                memory.board.lane_done[lane] = tick + 1
+                memory.board.lane_done.publish(lane, tick + 1)
 
     def end(self) -> None:
         """The run is over: its memory goes, its files stay."""

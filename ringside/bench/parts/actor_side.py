@@ -65,8 +65,9 @@ class Players:
         self.envs = [AtariEnv(game, RULES, SEED, index, training=True) for index in indices]
         self.bare = [Bare(game, SEED, index) for index in indices]
         self._memory = Memory.create(Plan(config, self.envs[0].actions))
-        self._lane = Lane(self._memory, 0, [AtariEnv(game, RULES, SEED, i, training=True) for i in indices], 0)
-        self._lane.begin()
+        envs = [AtariEnv(game, RULES, SEED, i, training=True) for i in indices]
+        self._lane = Lane(self._memory.lane(0), self._memory.plan, envs, actor=0)
+        self._lane.start()
         self._ended = [False for _ in indices]
         self._random = np.random.default_rng(SEED)
         shape = len(indices), BLOCK_TICKS, FRAME_SIDE, FRAME_SIDE
@@ -114,9 +115,9 @@ class Players:
         greedy = self._random.integers(self.envs[0].actions, size=(BLOCK_TICKS, len(self.envs)), dtype=np.uint8)
         for actions in greedy:
             mailbox.actions[0] = actions
-            mailbox.reply[0] = mailbox.request[0]
+            mailbox.reply.publish(0, mailbox.request.at(0).read())
             if lane.ready:
-                lane.advance()
+                lane.step()
 
     def _play_env(self, j: int, first: int, actions: list[int]) -> float:
         """The ticks of env `j` without a lane; returns the CPU seconds of its resets."""

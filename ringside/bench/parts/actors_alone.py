@@ -58,10 +58,10 @@ def play(lane: Lane, memory: Memory, ticks: int, random: np.random.Generator) ->
     mailbox = memory.mailbox
     for actions in random.integers(memory.plan.actions, size=(ticks, memory.run_schedule.lane_envs), dtype=np.uint8):
         mailbox.actions[0] = actions
-        mailbox.reply[0] = mailbox.request[0]
+        mailbox.reply.publish(0, mailbox.request.at(0).read())
         if not lane.ready:
             raise RuntimeError(f"The lane did not take the answer to tick {lane.tick}.")
-        lane.advance()
+        lane.step()
 
 
 def member(game: str, index: int, seconds: float) -> dict[str, Any]:
@@ -69,8 +69,8 @@ def member(game: str, index: int, seconds: float) -> dict[str, Any]:
     config = config_of(game, index)
     envs = [make_env(config.play, index, env, training=True) for env in range(config.play.envs)]
     memory = Memory.create(Plan(config, envs[0].actions))
-    lane = Lane(memory, 0, envs, actor=0)
-    lane.begin()
+    lane = Lane(memory.lane(0), memory.plan, envs, actor=0)
+    lane.start()
     random = np.random.default_rng(index)
     play(lane, memory, WARM_TICKS, random)
     print("ready", flush=True)
@@ -79,7 +79,7 @@ def member(game: str, index: int, seconds: float) -> dict[str, Any]:
     while (took := time.perf_counter() - begun) < seconds:
         play(lane, memory, BLOCK_TICKS, random)
     steps = (lane.tick - first) * len(envs)
-    logged = int(memory.board.lane_done[0])
+    logged = int(memory.board.lane_done.values[0])
     return {"steps": steps, "seconds": took, "logged": (logged - first) * len(envs)}
 
 

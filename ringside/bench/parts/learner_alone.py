@@ -86,7 +86,8 @@ class Solo:
         fill(memory.ring, plan.actions)
         self._board, self._run_schedule = memory.board, memory.run_schedule
         # It may go on beyond the end of the run, and nobody writes it down.
-        self._board.lane_finished[:] = self._board.written[:] = np.iinfo(np.int64).max
+        self._board.written[:] = np.iinfo(np.int64).max
+        self._board.lane_finished.publish_all(np.iinfo(np.int64).max)
         self.engine = make_engine(memory.plan.config, memory.plan.network, memory.ring)
         self._rounds = Rounds(memory, Waiter(self._board, Role.LEARNER, Bell.create()), self.engine, [])
         self._rounds.restore()

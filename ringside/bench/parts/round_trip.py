@@ -137,8 +137,8 @@ def _serve(pipe: Connection, plan: Plan) -> None:
             if kind == "bells":
                 mine.wait(LOOK_SECONDS)
             else:
-                waiter.wait(lambda: bool(mailbox.request[0] != mailbox.reply[0]))
-                numbers = mailbox.request[:1].copy()
+                waiter.wait(lambda: bool(mailbox.request.values[0] != mailbox.reply.values[0]))
+                numbers = mailbox.request.values[:1].copy()
                 actions = np.full(
                     (1, memory.run_schedule.lane_envs), _reply(int(Mailbox.tick_of(numbers)[0])), np.uint8
                 )

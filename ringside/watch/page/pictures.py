@@ -23,7 +23,7 @@ def mosaic(memory: Memory, first: int, count: int) -> tuple[dict[str, Any], NDAr
     """The newest frames uint8[n, 84, 84] of the envs `first ...`, at most `count`, and their returns so far."""
     run_schedule, flat = memory.run_schedule, memory.ring.flat
     envs = np.arange(first, min(first + count, run_schedule.envs))
-    ticks = memory.board.lane_done[envs // run_schedule.lane_envs]
+    ticks = memory.board.lane_done.values[envs // run_schedule.lane_envs]
     frames = flat["frame"][memory.ring.rows(envs, ticks)]
     before = memory.ring.rows(envs, np.maximum(ticks - 1, 0))
     told = {
@@ -40,7 +40,7 @@ def chosen(memory: Memory, env: int) -> tuple[dict[str, Any], NDArray[np.uint8]]
     """One env: what is known of it, and the stack that its next action is chosen by, uint8[4, 84, 84], oldest first."""
     run_schedule, flat, board = memory.run_schedule, memory.ring.flat, memory.board
     lane, place = divmod(env, run_schedule.lane_envs)
-    tick = int(board.lane_done[lane])
+    tick = int(board.lane_done.values[lane])
     rows, mask = memory.ring.stack_rows(np.array([env]), np.array([tick]))
     stack = flat["frame"][rows[0]]
     stack[~mask[0]] = 0
@@ -78,11 +78,11 @@ def _values(memory: Memory, lane: int, place: int) -> dict[str, Any]:
 
     Inference writes the values before the reply's number: they are those of this tick or, for one look, of the next.
     """
-    reply = int(memory.mailbox.reply[lane])
+    reply = int(memory.mailbox.reply.values[lane])
     values = memory.mailbox.values[lane, place].copy()
     if reply == 0 or not np.isfinite(values).all():
         return {"values": None, "values_tick": None, "taken": None}
     tick = int(Mailbox.tick_of(np.array([reply]))[0])
-    logged = int(memory.board.lane_logged[lane]) > tick
+    logged = int(memory.board.lane_logged.values[lane]) > tick
     action = memory.ring.field["action"][lane, tick % memory.run_schedule.capacity, place]
     return {"values": values.tolist(), "values_tick": tick, "taken": int(action) if logged else None}

@@ -39,7 +39,7 @@ def memory() -> Memory:
 def after_four_seconds(memory: Memory) -> Sample:
     """The learner worked all the time, the actors half of it; what inference counted ends two seconds ago."""
     board = memory.board
-    board.lane_done[:] = 25, 35  # of lanes of two envs
+    board.lane_done.publish_all([25, 35])  # of lanes of two envs
     board.updates[0] = 10
     board.heartbeat[:] = 14 * SECOND
     board.busy_ns[Role.LEARNER] = 4 * SECOND

@@ -12,6 +12,7 @@ import pytest
 from ringside.recording import scribe
 from ringside.recording.scribe import Scribe
 from shared.memory.boundary import Moved
+from shared.memory.sequence import Sequence
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def late() -> Any:
     made.done = []
     made.due_now = {"evaluation", "save", "span"}
     made._board = SimpleNamespace(written=np.array([3]), trouble=np.array([5]))
-    made._memory = SimpleNamespace(evaluations=SimpleNamespace(logged=np.zeros(1, int)))
+    made._memory = SimpleNamespace(evaluations=SimpleNamespace(logged=Sequence(np.zeros(1, np.int64))))
     made._evaluation_due = lambda: "evaluation" in made.due_now
     made._save_due = lambda: "save" in made.due_now
     made._spans_due = lambda: "span" in made.due_now

@@ -84,7 +84,7 @@ class Run:
         plan = Plan(config, 4)
         memory = Memory.create(plan)
         self.board = memory.board
-        self.board.committed = 0
+        self.board.commits.publish(0)
         self.balancer = Balancer(self.board, plan.processes)
         self.wanted: list[int] = []
         self._waiting = waiting
@@ -103,7 +103,7 @@ class Run:
             board.busy_ns[process] += int(busy * 1e9)
             board.waited_ns[process] += int((end - busy) * 1e9)
             board.furthest[process] = max(0, int(board.furthest[process])) + 100 * count
-        board.committed += 1
+        board.commits.publish(board.committed + 1)
         self.wanted.append(len(self.balancer.look()))
         board.lane_owner[:] = board.lane_wanted
         assert self.balancer.look() == []

@@ -63,12 +63,12 @@ def test_speeds_shares_and_figures(clock: Clock) -> None:
     board.heartbeat[:] = 1_000_000_000_000
     watcher.look()
     clock.now += 5.0
-    board.lane_done[:] = 5, 0  # of 4 envs in 2 lanes: 10 steps
+    board.lane_done.publish_all([5, 0])  # of 4 envs in 2 lanes: 10 steps
     board.heartbeat[:] = 1_005_000_000_000
     assert watcher.look().steps_per_second is None
     clock.now += 2.0
-    board.lane_done[:] = 35, 25
-    board.committed = 3
+    board.lane_done.publish_all([35, 25])
+    board.commits.publish(3)
     board.updates[0] = 10
     board.metrics[2] = 0.25, 1.5, 3.0, 0.5, 10.0, 1.0
     board.busy_ns[Role.LEARNER], board.waited_ns[Role.LEARNER] = 500_000_000, 1_500_000_000
@@ -95,8 +95,8 @@ def test_speeds_shares_and_figures(clock: Clock) -> None:
         "runs/pong cannot be written (No space left on device): make space on its disk. "
         "The run goes on, and writing is tried again.",
     )
-    memory.evaluations.queued[0] = 1 + len(memory.evaluations.data)
-    memory.evaluations.logged[0] = 1
+    memory.evaluations.queued.publish(1 + len(memory.evaluations.data))
+    memory.evaluations.logged.publish(1)
     assert Observer(memory).look().warnings == (
         "runs/pong cannot be written (No space left on device): make space on its disk. The run goes on until its next "
         "evaluation, which waits for former ones, and writing is tried again.",
@@ -106,7 +106,8 @@ def test_speeds_shares_and_figures(clock: Clock) -> None:
 
 def test_a_network_that_gives_all_screens_the_same_values_is_warned_of(clock: Clock) -> None:
     memory = Memory.create(Plan(CONFIG, actions=6))
-    memory.board.committed, memory.board.updates[0] = 3, 20_000
+    memory.board.commits.publish(3)
+    memory.board.updates[0] = 20_000
     memory.board.metrics[2] = 0.03, -2.42, 0.1, 0.0002, 10.0, 1.0
     (warning,) = Observer(memory).look().warnings
     assert "Q is still the same number for all screens" in warning
@@ -127,14 +128,14 @@ def test_a_lane_that_is_played_again_gives_no_negative_speed_and_old_samples_are
     watcher = Observer(memory)
     memory.board.prepared[0] = 1
     for ticks in (10, 11):
-        memory.board.lane_done[:] = ticks
+        memory.board.lane_done.publish_all(ticks)
         watcher.look()
         clock.now += 2.0
-    memory.board.lane_done[:] = 5
+    memory.board.lane_done.publish_all(5)
     assert watcher.look().steps_per_second == 0.0
     for _ in range(100):
         clock.now += 1.0
-        memory.board.lane_done[:] += 1
+        memory.board.lane_done.publish_all(memory.board.lane_done.values + 1)
         found = watcher.look()
     assert found.steps_per_second == pytest.approx(4.0)
     memory.arena.close()
@@ -146,7 +147,7 @@ def test_the_time_before_the_first_step_does_not_count_for_the_speed(clock: Cloc
     for _ in range(10):
         clock.now += 1.0
         assert watcher.look().steps_per_second in (None, 0.0)
-    memory.board.lane_done[:] = 20  # it resumes there
+    memory.board.lane_done.publish_all(20)  # it resumes there
     watcher.look()
     memory.board.prepared[0] = 1
     for _ in range(10):
@@ -154,7 +155,7 @@ def test_the_time_before_the_first_step_does_not_count_for_the_speed(clock: Cloc
         assert watcher.look().steps_per_second in (None, 0.0)
     for _ in range(5):
         clock.now += 1.0
-        memory.board.lane_done[:] += 5
+        memory.board.lane_done.publish_all(memory.board.lane_done.values + 5)
         found = watcher.look()
     assert found.steps_per_second == pytest.approx(20.0)
     memory.arena.close()
@@ -163,9 +164,9 @@ def test_the_time_before_the_first_step_does_not_count_for_the_speed(clock: Cloc
 def test_who_comes_late_knows_the_speed_since_the_newest_record(clock: Clock) -> None:
     memory = Memory.create(Plan(CONFIG, actions=6))
     memory.board.prepared[0] = 1
-    memory.board.lane_done[:] = 10
+    memory.board.lane_done.publish_all(10)
     memory.board.samples[NEWEST] = Sample.take(memory, 995_000_000_000).words
-    memory.board.lane_done[:] = 30
+    memory.board.lane_done.publish_all(30)
     assert Observer(memory).look().steps_per_second == 80 / 5
     memory.arena.close()
 
@@ -178,8 +179,8 @@ def test_until_a_whole_round_with_learning_the_time_left_is_the_least(clock: Clo
     seen = []
     for second in range(1, 8):
         clock.now += 1.0
-        board.lane_done[:] = 10 * min(second, 3) + max(0, second - 3)  # from the third round on a tenth as fast
-        board.committed = board.lane_done.min() // 10
+        board.lane_done.publish_all(10 * min(second, 3) + max(0, second - 3))  # from the third round on a tenth as fast
+        board.commits.publish(int(board.lane_done.values.min() // 10))
         board.updates[0] = make_run_schedule(CONFIG).updates_before(board.committed) + (second >= 3)
         found = watcher.look()
         seen.append((found.committed, found.time_left_at_least, found.steps_per_second))
@@ -210,10 +211,12 @@ def test_a_resumed_run_is_shown_as_it_was_before_anything_is_in_memory(clock: Cl
     assert found.epsilon == memory.run_schedule.epsilon(50, CONFIG.explore) < 1.0
     assert (found.episodes, found.mean_return_100, found.best_return) == (2, 4.0, 5.0)
     assert found.evaluation == EvaluationStatus(200, 3, 6.0, 7.0)
-    memory.board.committed, memory.board.lane_done[:] = 5, 50
+    memory.board.commits.publish(5)
+    memory.board.lane_done.publish_all(50)
     memory.board.prepared[0] = 1
     assert watcher.look().steps == 200
-    memory.board.committed, memory.board.lane_done[:] = 6, 60
+    memory.board.commits.publish(6)
+    memory.board.lane_done.publish_all(60)
     assert (watcher.look().steps, watcher.look().committed) == (240, 6)
     memory.arena.close()
 

@@ -19,7 +19,7 @@ def test_the_mosaic_shows_the_newest_frames_and_returns(run: Pretended) -> None:
     capacity = run.memory.run_schedule.capacity
     for ticks in (5, 2, capacity):  # the last one goes round the ring
         run.play(ticks)
-        done = int(run.memory.board.lane_done[0])
+        done = int(run.memory.board.lane_done.values[0])
         told, frames = mosaic(run.memory, 1, 4)
         assert (told["first"], told["envs"], told["ticks"]) == (1, 4, [done] * 4)
         assert told["returns"] == [(done - 1) % 7 + 1] * 4
@@ -58,7 +58,7 @@ def test_one_env_with_its_stack_actions_rewards_and_values(run: Pretended) -> No
 
 def test_what_was_done_is_not_told_before_it_is_known(run: Pretended) -> None:
     run.play(2)
-    run.memory.mailbox.reply[0] = request_number(0, 2)  # answered, and the actor has not read it yet
+    run.memory.mailbox.reply.publish(0, request_number(0, 2))  # answered, and the actor has not read it yet
     assert chosen(run.memory, 0)[0]["taken"] is None
 
 

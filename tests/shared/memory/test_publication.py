@@ -11,9 +11,9 @@ import pytest
 from shared.config.run_schedule import RunSchedule, make_run_schedule
 from shared.memory.arena import Arena
 from shared.memory.layout import Layout
-from shared.memory.mailbox import Mailbox, mailbox_fields, request_number
-from shared.memory.publication import PublishedWeights, weights_fields
-from shared.memory.snapshot import LaneSnapshots, LearnerSnapshots, snapshot_fields
+from shared.memory.mailbox import Mailbox, request_number
+from shared.memory.publication import PublishedWeights
+from shared.memory.snapshot import LaneSnapshots, LearnerSnapshots, state_fields
 from tests.support.played_ring import small_config
 
 PARAMETERS = 5
@@ -43,7 +43,7 @@ def killed_midway(out: Any) -> None:
 
 @pytest.fixture
 def weights() -> PublishedWeights:
-    made = PublishedWeights(Arena.create(Layout(weights_fields(PARAMETERS))))
+    made = PublishedWeights(Arena.create(Layout(PublishedWeights.fields({"parameters": PARAMETERS}))))
     made.clear()
     return made
 
@@ -94,18 +94,23 @@ def test_a_reader_that_is_overtaken_reads_again(weights: PublishedWeights) -> No
 # Mailboxes
 
 
+def mailbox_of(run_schedule: RunSchedule) -> Mailbox:
+    fields = Mailbox.fields(Mailbox.sizes(run_schedule, actions=4))
+    return Mailbox(Arena.create(Layout(fields)), run_schedule.method)
+
+
 @pytest.fixture
 def run_schedule() -> RunSchedule:
     return make_run_schedule(small_config())
 
 
 def test_a_reply_is_to_one_request_of_one_life(run_schedule: RunSchedule) -> None:
-    mailbox = Mailbox(Arena.create(Layout(mailbox_fields(run_schedule, actions=4))), run_schedule.method)
+    mailbox = mailbox_of(run_schedule)
     lane, actions = np.array([1]), np.array([[2, 3]], np.uint8)
     assert not mailbox.all_ask(slice(0, 1)), "nobody has asked yet"
     mailbox.ask(1, life=0, tick=7)
     assert not mailbox.answered(1)
-    numbers = mailbox.request[lane].copy()
+    numbers = mailbox.request.values[lane].copy()
     assert Mailbox.tick_of(numbers).tolist() == [7]
     mailbox.answer(lane, numbers, actions)
     assert mailbox.answered(1)
@@ -122,7 +127,7 @@ def test_a_first_request_is_no_empty_mailbox() -> None:
 
 
 def test_all_of_some_lanes_ask_when_each_does(run_schedule: RunSchedule) -> None:
-    mailbox = Mailbox(Arena.create(Layout(mailbox_fields(run_schedule, actions=4))), run_schedule.method)
+    mailbox = mailbox_of(run_schedule)
     mailbox.ask(0, life=0, tick=3)
     assert not mailbox.all_ask(slice(0, 2))
     mailbox.ask(1, life=0, tick=2)
@@ -132,8 +137,17 @@ def test_all_of_some_lanes_ask_when_each_does(run_schedule: RunSchedule) -> None
 # Snapshots
 
 
+def lane_snapshots_of(run_schedule: RunSchedule) -> LaneSnapshots:
+    return LaneSnapshots(Arena.create(Layout(LaneSnapshots.fields(LaneSnapshots.sizes(run_schedule)))), run_schedule)
+
+
+def learner_snapshots_of(run_schedule: RunSchedule) -> LearnerSnapshots:
+    fields = [*state_fields(run_schedule, PARAMETERS).values(), *LearnerSnapshots.fields({})]
+    return LearnerSnapshots(Arena.create(Layout(fields)), run_schedule)
+
+
 def test_a_lane_goes_on_from_its_newest_whole_snapshot(run_schedule: RunSchedule) -> None:
-    snapshots = LaneSnapshots(Arena.create(Layout(snapshot_fields(run_schedule, PARAMETERS))), run_schedule)
+    snapshots = lane_snapshots_of(run_schedule)
     snapshots.clear()
     assert snapshots.newest(0) == -1
     assert snapshots.read(0, 0) is None
@@ -149,7 +163,7 @@ def test_a_lane_goes_on_from_its_newest_whole_snapshot(run_schedule: RunSchedule
 
 
 def test_a_lane_that_is_killed_at_its_snapshot_has_the_one_before(run_schedule: RunSchedule) -> None:
-    snapshots = LaneSnapshots(Arena.create(Layout(snapshot_fields(run_schedule, PARAMETERS))), run_schedule)
+    snapshots = lane_snapshots_of(run_schedule)
     snapshots.clear()
     snapshots.write(0, 0, b"zero")
     snapshots.write(0, 1, b"one")
@@ -161,7 +175,7 @@ def test_a_lane_that_is_killed_at_its_snapshot_has_the_one_before(run_schedule: 
 
 def test_free_lanes_keep_a_snapshot_more() -> None:
     run_schedule = make_run_schedule(small_config().with_settings(schedule="free"))
-    snapshots = LaneSnapshots(Arena.create(Layout(snapshot_fields(run_schedule, PARAMETERS))), run_schedule)
+    snapshots = lane_snapshots_of(run_schedule)
     snapshots.clear()
     for boundary in range(4):
         snapshots.write(0, boundary, b"%d" % boundary)
@@ -169,7 +183,7 @@ def test_free_lanes_keep_a_snapshot_more() -> None:
 
 
 def test_a_learner_that_is_killed_at_its_snapshot_has_the_one_before(run_schedule: RunSchedule) -> None:
-    snapshots = LearnerSnapshots(Arena.create(Layout(snapshot_fields(run_schedule, PARAMETERS))), run_schedule)
+    snapshots = learner_snapshots_of(run_schedule)
     snapshots.clear()
 
     def store(value: float) -> Callable[[dict[str, Any]], None]:

@@ -16,7 +16,7 @@ from shared.memory.ring import Ring, ring_fields
 def ring() -> Ring:
     config = Config().with_settings(envs=6, lane_envs=2, round_steps=60, total_steps=300, replay_size=180)
     run_schedule = make_run_schedule(config)
-    return Ring(Arena.create(Layout(ring_fields(run_schedule))), run_schedule)
+    return Ring(Arena.create(Layout(ring_fields(run_schedule).values())), run_schedule)
 
 
 def test_rows_address_the_flat_fields(ring: Ring) -> None:

@@ -1,0 +1,96 @@
+"""One lane's part of the shared memory: all that its owner reads and writes while it plays the lane."""
+
+from __future__ import annotations
+
+from shared.memory.board import Board
+from shared.memory.mailbox import Mailbox, request_number
+from shared.memory.ring import Ring
+from shared.memory.snapshot import LaneSnapshots
+
+
+class LaneMemory:
+    """Ring slots, mailbox, counters and snapshots of one lane.
+
+    A region holds the lanes from `first_lane` on, so groups of lanes can lie in different regions. Lanes and envs are
+    numbered over the whole run.
+
+    Attributes:
+        index: number of the lane.
+        slot: the ring's fields of this lane, [capacity, lane_envs, ...], by name.
+        actions: uint8[lane_envs], of the reply.
+        declared: the fields of the reply that the method declares, [lane_envs, ...], by name.
+        logged: ticks whose actions are in the ring.
+        done: ticks whose results are in the ring.
+        finished: rounds that are whole, with their snapshots.
+    """
+
+    def __init__(
+        self,
+        lane: int,
+        *,
+        board: Board,
+        mailbox: Mailbox,
+        ring: Ring,
+        snapshots: LaneSnapshots,
+        batch: slice,
+        first_lane: int = 0,
+    ) -> None:
+        """`batch` are the lanes of the region that inference answers together with this one."""
+        self.index = lane
+        place = lane - first_lane
+        self.slot = {name: view[place] for name, view in ring.field.items()}
+        self.actions = mailbox.actions[place]
+        self.declared = {name: view[place] for name, view in mailbox.declared.items()}
+        self.logged = board.lane_logged.at(place)
+        self.done = board.lane_done.at(place)
+        self.finished = board.lane_finished.at(place)
+        self._request = mailbox.request.at(place)
+        self._reply = mailbox.reply.at(place)
+        self._place, self._batch = place, batch
+        self._board, self._mailbox, self._snapshots = board, mailbox, snapshots
+
+    # --- owners
+
+    def begin_life(self) -> int:
+        """Count the life of the lane up, and return its number: requests of former lives are not answered to it."""
+        self._board.lane_life[self._place] += 1
+        return int(self._board.lane_life[self._place])
+
+    @property
+    def wanted_owner(self) -> int:
+        """The actor that should own the lane."""
+        return int(self._board.lane_wanted[self._place])
+
+    def hand_over(self, actor: int) -> None:
+        """Make another actor the owner. This is the last write of an owner: from here on the lane is the other's."""
+        self._board.lane_owner[self._place] = actor
+
+    # --- requests
+
+    def ask(self, life: int, tick: int) -> None:
+        """Ask for the actions of `tick`, whose frames are in the ring."""
+        self._request.publish(request_number(life, tick))
+
+    @property
+    def answered(self) -> bool:
+        """True if the reply to the newest request is there."""
+        return self._reply.read() == self._request.read()
+
+    @property
+    def batch_asks(self) -> bool:
+        """True if all lanes that inference answers together with this one have asked, as far as can be seen here."""
+        return self._mailbox.all_ask(self._batch)
+
+    # --- snapshots
+
+    def newest_snapshot(self) -> int:
+        """Boundary of the newest whole snapshot; -1: none."""
+        return self._snapshots.newest(self._place)
+
+    def read_snapshot(self, boundary: int) -> bytes | None:
+        """The snapshot at `boundary`, or None when it is not (or no longer) there."""
+        return self._snapshots.read(self._place, boundary)
+
+    def write_snapshot(self, boundary: int, data: bytes) -> None:
+        """Keep the snapshot at `boundary`."""
+        self._snapshots.write(self._place, boundary, data)
