@@ -52,7 +52,7 @@ def test_twelve_actors_play_breakout(tmp_path: Path, monkeypatch: pytest.MonkeyP
     wait_until(process, lambda: any(tmp_path.glob("runs/breakout-*/config.json")))
     (run_dir,) = tmp_path.glob("runs/breakout-*")
     board = memory_of(process, run_dir).board
-    wait_until(process, lambda: bool((board.lane_done > 2).all()), seconds=120)
+    wait_until(process, lambda: bool((board.lane_done.values > 2).all()), seconds=120)
     table = ProcessTable.make({Role.ACTOR: 12})
     assert len(board.phase) == len(table)
     assert (board.phase[table.slice_of(Role.ACTOR)] != Phase.STARTING).all()
