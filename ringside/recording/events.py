@@ -14,8 +14,8 @@ from tensorboard.plugins.hparams import metadata
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionStartInfo
 from tensorboard.summary.writer.record_writer import RecordWriter
 
+from ringside.recording.metric_names import Scalars, episode_scalars, evaluation_scalars, round_scalars
 from ringside.recording.metrics import Episode, Values
-from ringside.recording.tags import Scalars, episode_scalars, evaluation_scalars, round_scalars
 from shared.files.atomic import make_directory
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ringside.recording.follow import Follower
-from ringside.recording.tags import episode_scalars, evaluation_scalars, round_scalars
+from ringside.recording.metric_names import episode_scalars, evaluation_scalars, round_scalars
 from shared.config.settings import CONFIG_FILE, LOGS, METRICS_FILE, SUMMARY_FILE, Run, flat_of
 from shared.errors import FileError
 from shared.files.atomic import PRIVATE_UMASK, make_directory, open_to_write, read_bytes, read_object, write_atomic

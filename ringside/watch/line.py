@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ringside.recording.metric_names import label_of
 from ringside.watch.status import CheckpointStatus, Status
 from shared.text import count
 
@@ -80,8 +81,7 @@ def line(status: Status) -> str:
         f"epsilon {number(status.epsilon, 3)}",
         f"return {number(status.mean_return_100)} (best {number(status.best_return, 0)}, "
         f"{whole(status.episodes)} episodes)",
-        f"loss {figure(status.loss)}",
-        f"Q {figure(status.mean_q)}",
+        *(f"{label_of(name).removeprefix('mean ')} {figure(value)}" for name, value in status.metrics.items()),
     ]
     if status.evaluation:
         parts.append(f"evaluation {number(status.evaluation.mean_return)} at {short(status.evaluation.steps)}")

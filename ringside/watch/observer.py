@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ringside.recording.evaluation_status import EvaluationStatus
 from ringside.recording.load import NEWEST, Sample, load_between
+from ringside.recording.metric_names import displayed
 from ringside.recording.totals import Totals
 from ringside.watch.health import returns_outside, screens_alike
 from ringside.watch.status import CheckpointStatus, Status
@@ -114,8 +115,7 @@ class Observer:
             episodes=told.episodes,
             mean_return_100=told.mean_return_100,
             best_return=told.best_return,
-            loss=known["loss"],
-            mean_q=known["mean_q"],
+            metrics={name: known[name] for name in displayed(self._memory.plan.method.metrics)},
             evaluation=told.evaluation,
             checkpoint=self._checkpoint(),
             roles=load.roles,
@@ -187,7 +187,7 @@ class Observer:
             )
         algorithm = self._config.algorithm
         judged = (
-            screens_alike(known["mean_q"], known["q_spread"], updates, self._config.learn.batch_size),
+            screens_alike(known.get("mean_q"), known.get("q_spread"), updates, self._config.learn.batch_size),
             returns_outside(
                 _known(board.outside_support[0]),
                 algorithm.v_min,

@@ -7,7 +7,7 @@ is also a word.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import RenderableType
 from rich.progress_bar import ProgressBar
@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ringside.recording.bottleneck import RoleStatus
+from ringside.recording.metric_names import label_of
 from ringside.watch.line import UNKNOWN, clock, figure, left, number, pace, saved, share, short, taken, whole
 from ringside.watch.status import Status
 
@@ -88,7 +89,7 @@ def _figures(status: Status, width: int) -> Table:
         ("learning", _learning(status)),
         ("episodes", f"{whole(status.episodes)} (best {number(status.best_return, 0)})"),
         ("samples", f"{number(status.samples_per_step, 2)} a step of {number(status.samples_asked, 2)} asked"),
-        ("loss", f"{figure(status.loss)}, mean Q {figure(status.mean_q)}"),
+        *_metrics(status.metrics),
         ("epsilon", number(status.epsilon, 3)),
         ("evaluated", evaluated),
         ("saved", saved(status.checkpoint) if status.checkpoint else UNKNOWN),
@@ -102,6 +103,16 @@ def _figures(status: Status, width: int) -> Table:
     for start in range(0, len(cells), pairs):
         table.add_row(*(word for cell in cells[start : start + pairs] for word in cell))
     return table
+
+
+def _metrics(metrics: Mapping[str, float | None]) -> list[tuple[str, str]]:
+    """Cells of the method's metrics, two metrics in each."""
+    items = list(metrics.items())
+    cells = []
+    for first, *second in zip(items[::2], [*items[1::2], None], strict=False):
+        more = "".join(f", {label_of(each[0])} {figure(each[1])}" for each in second if each is not None)
+        cells.append((label_of(first[0]), f"{figure(first[1])}{more}"))
+    return cells
 
 
 def _learning(status: Status) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ringside.recording.bottleneck import Bottleneck, RoleStatus
@@ -62,8 +63,8 @@ class Status:
     episodes: int = 0
     mean_return_100: float | None = None
     best_return: float | None = None
-    loss: float | None = None
-    mean_q: float | None = None
+    metrics: Mapping[str, float | None] = field(default_factory=dict)
+    """The method's metrics that screens show, by name, in the order of its declaration."""
     evaluation: EvaluationStatus | None = None
     checkpoint: CheckpointStatus | None = None
     roles: tuple[RoleStatus, ...] = ()

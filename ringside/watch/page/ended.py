@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from ringside.watch.page.live_curves import finite
+from ringside.watch.page.live_curves import finite, metric_rows
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Config
 
@@ -20,13 +21,16 @@ _PLAIN = (
 _OF_ROLES = ("busy", "cores", "restarts")
 
 
-def status_of(config: Config, summary: dict[str, Any], last: dict[str, float | None]) -> dict[str, Any]:
+def status_of(
+    config: Config, summary: dict[str, Any], last: dict[str, float | None], metrics: Sequence[str]
+) -> dict[str, Any]:
     """The fields of `ringside.watch.status.Status` that files know, as JSON values.
 
     Args:
         config: of the run.
         summary: its `summary.json`; empty where there is none.
         last: the newest record of a round, by name: all that a killed run has left.
+        metrics: names of the method's metrics in that record.
     """
     run_schedule = make_run_schedule(config)
     limit, roles = summary.get("limit"), summary.get("roles")
@@ -34,8 +38,7 @@ def status_of(config: Config, summary: dict[str, Any], last: dict[str, float | N
         "total_steps": run_schedule.rounds * run_schedule.round_steps,
         "elapsed": finite(summary.get("seconds")),
         "time_left": None,
-        "loss": last.get("loss"),
-        "mean_q": last.get("mean_q"),
+        "metrics": metric_rows({name: last[name] for name in metrics}),
         "epsilon": last.get("epsilon"),
         "evaluation": None,
         "verdict": {"sentence": str(limit.get("sentence", ""))} if isinstance(limit, dict) else None,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ringside.recording.metric_names import displayed, label_of, metrics_of
 from ringside.recording.metrics import parse_record
 from shared.errors import FileError
 from shared.files.atomic import open_to_read
@@ -20,8 +21,6 @@ READ_BYTES = 4 << 20
 SERIES: dict[str, tuple[str, ...]] = {
     "round": (
         "mean_return_100",
-        "loss",
-        "mean_q",
         "epsilon",
         "steps_per_second",
         "learner_busy",
@@ -31,7 +30,9 @@ SERIES: dict[str, tuple[str, ...]] = {
     "episode": ("return",),
     "evaluation": ("mean_return",),
 }
-"""What is drawn of each kind of record, over its `steps`."""
+"""Values drawn of each kind of record, over its `steps`; the method's metrics follow those of a round."""
+MOST_METRICS = 24
+"""Metrics that are drawn; a damaged file may name any number."""
 
 
 class Series:
@@ -62,17 +63,21 @@ class Curves:
     """The series of a metrics.jsonl.
 
     Attributes:
-        edition: changes when what was told before must be told anew: thinned, or the file cut back by a resume.
+        edition: changes when viewers must get all rows again: thinned, with another metric, or cut back by a resume.
+        metrics: names of the method's metrics that the file holds and screens show.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, metrics: Sequence[str] = ()) -> None:
+        """Read `path`; `metrics` are drawn from the beginning, others from their first record."""
         self._path = path
+        self._declared = displayed(metrics)
         self.edition = 0
         self._begin(0)
 
     def _begin(self, inode: int) -> None:
         self._inode, self._offset = inode, 0
         self.series = {kind: Series() for kind in SERIES}
+        self.metrics = list(self._declared)
         self.edition += 1
 
     def read(self) -> bool:
@@ -103,8 +108,20 @@ class Curves:
 
     def _take(self, record: dict[str, Any]) -> None:
         names = SERIES[record["kind"]]
+        if record["kind"] == "round":
+            self._add_metrics(displayed(metrics_of(record)))
+            names = (*names, *self.metrics)
         row = [finite(record.get(name)) for name in ("steps", *names)]
         if row[0] is not None and self.series[record["kind"]].add(row):
+            self.edition += 1
+
+    def _add_metrics(self, names: Iterable[str]) -> None:
+        """Draw metrics that no record before has named; the rows so far get None for them."""
+        new = [name for name in names if name not in self.metrics][: MOST_METRICS - len(self.metrics)]
+        if new:
+            self.metrics += new
+            for row in self.series["round"].rows:
+                row += [None] * len(new)
             self.edition += 1
 
     def since(self, edition: int, known: Sequence[int]) -> dict[str, Any]:
@@ -114,8 +131,14 @@ class Curves:
         return {
             "edition": self.edition,
             "fresh": not same,
+            "metrics": [{"name": name, "label": label_of(name)} for name in self.metrics],
             **{kind: series.rows[max(0, begin[kind]) :] for kind, series in self.series.items()},
         }
+
+
+def metric_rows(metrics: Mapping[str, float | None]) -> list[dict[str, Any]]:
+    """Metrics as the page gets them: in order, with the labels that screens show."""
+    return [{"name": name, "label": label_of(name), "value": value} for name, value in metrics.items()]
 
 
 def finite(value: Any) -> float | None:

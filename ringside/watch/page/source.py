@@ -14,8 +14,9 @@ from ringside.recording.summary import counters_of
 from ringside.watch.attach import attach, read_config
 from ringside.watch.observer import Observer
 from ringside.watch.page.ended import status_of
-from ringside.watch.page.live_curves import SERIES, Curves
+from ringside.watch.page.live_curves import SERIES, Curves, metric_rows
 from ringside.watch.page.pictures import chosen, mosaic
+from shared.config.method_declaration import method_declaration, method_names
 from shared.config.settings import METRICS_FILE, SUMMARY_FILE
 from shared.errors import ConfigError
 from shared.files.atomic import read_object
@@ -33,7 +34,9 @@ class Source:
         """Attach, if the run lives. Raises `ConfigError` when there is no run, or none that can be watched."""
         self.run_dir = run_dir
         self._config = read_config(run_dir)
-        self._curves = Curves(run_dir / METRICS_FILE)
+        method = self._config.algorithm.method
+        known = method_declaration(method).metrics if method in method_names() else ()  # else its plug-in is not here
+        self._curves = Curves(run_dir / METRICS_FILE, known)
         self._live: Live | None = None
         self._memory: Memory | None = None
         self._observer: Observer | None = None
@@ -96,14 +99,16 @@ class Source:
         board = self._memory.board
         status = asdict(self._observer.look())
         del status["run_dir"], status["checkpoint"]
+        status["metrics"] = metric_rows(status["metrics"])
         status["elapsed"] = counters_of(self._memory)["seconds"] if board.begun_ns[0] else None
         return {"status": status, "finished": bool(board.finished), "prepared": bool(board.prepared[0])}
 
     def _past(self) -> dict[str, Any]:
         summary = read_object(self.run_dir / SUMMARY_FILE)
         newest = self._curves.series["round"].newest
-        last = dict(zip(("steps", *SERIES["round"]), newest, strict=True)) if newest else {}
-        status = status_of(self._config, summary, last)
+        metrics = self._curves.metrics
+        last = dict(zip(("steps", *SERIES["round"], *metrics), newest, strict=True)) if newest else {}
+        status = status_of(self._config, summary, last, metrics if newest else ())
         status["warnings"] = [self._refused] if self._refused else []
         return {"status": status, "finished": bool(summary.get("finished")), "prepared": bool(summary)}
 

@@ -288,7 +288,7 @@ def test_tensorboard_reads_the_events(tmp_path: Path) -> None:
     log = EventLog(tmp_path, steps=0, settings={})
     values = {"loss": 0.5, "mean_q": 2.0, "epsilon": 1.0, "steps_per_second": 400.0, "gradient_norm": math.nan}
     values |= {"learner_busy": 0.75, "actors_busy": None}
-    log.round(40, {**values, "unknown": 3.0}, episodes_of(0), envs=4)
+    log.round(40, {**values, "valid_steps": 3.0}, episodes_of(0), envs=4)
     log.evaluation(40, {"mean_return": 1.5, "protocol": "nature"})
     log.close()
     found = scalars(tmp_path)

@@ -35,8 +35,8 @@ def test_what_is_new_is_told_once(tmp_path: Path) -> None:
     assert not curves.read()
     told = curves.since(curves.edition, [0, 0, 0])
     assert (told["episode"], told["evaluation"], told["fresh"]) == ([[7, -3]], [], False)
-    row = dict(zip(("steps", *SERIES["round"]), told["round"][0], strict=True))
-    assert (row["steps"], row["loss"], row["epsilon"], row["mean_q"]) == (10, 0.5, 1, None)
+    row = dict(zip(("steps", *SERIES["round"], *curves.metrics), told["round"][0], strict=True))
+    assert (row["steps"], row["loss"], row["epsilon"], row["steps_per_second"]) == (10, 0.5, 1, None)
     had = known(curves)
     add(path, {"kind": "evaluation", "evaluation": 0, "round": 1, "steps": 20, "mean_return": 2.5})
     curves.read()
@@ -61,7 +61,7 @@ def test_numbers_that_are_none_are_told_as_unknown(tmp_path: Path) -> None:
     path.write_text('{"kind": "round", "round": 0, "steps": 10, "loss": null, "mean_q": true}\n')
     curves = Curves(path)
     curves.read()
-    assert curves.since(0, [])["round"][0][1:] == [None] * len(SERIES["round"])
+    assert curves.since(0, [])["round"][0][1:] == [None] * (len(SERIES["round"]) + len(curves.metrics))
 
 
 def test_a_file_that_was_cut_back_or_replaced_is_told_anew(tmp_path: Path) -> None:
@@ -105,3 +105,17 @@ def test_a_long_file_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.Monke
         looks += 1
     assert looks > 3
     assert [row[0] for row in curves.series["round"].rows] == [10 * i for i in range(20)]
+
+
+def test_a_metric_that_appears_later_gets_a_column_and_former_rows_get_none(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    curves = Curves(path)
+    add(path, round_(10, loss=0.5, gradient_norm=2.0))
+    curves.read()
+    edition = curves.edition
+    add(path, round_(20, loss=0.25, entropy=1.5))
+    curves.read()
+    told = curves.since(edition, [1, 0, 0])
+    assert told["fresh"]
+    assert [each["label"] for each in told["metrics"]] == ["loss", "entropy"]
+    assert [row[-2:] for row in told["round"]] == [[0.5, None], [0.25, 1.5]]

@@ -63,8 +63,7 @@ def status(actors: int = 12) -> Status:
         episodes=31_234,
         mean_return_100=812.34,
         best_return=2_140.0,
-        loss=0.012345,
-        mean_q=3.4567,
+        metrics={"loss": 0.012345, "mean_q": 3.4567},
         evaluation=EvaluationStatus(6_000_000, 30, 901.2, 940.3),
         checkpoint=CheckpointStatus(6_100_000, 812_345_678, 12.34),
         roles=who,
@@ -351,3 +350,11 @@ def test_the_terminal_is_as_before_afterwards(end: str) -> None:
     assert "\x1b[2J" not in text  # no clearing of the whole screen, which would flicker
     assert re.search(r"actor 3 was killed by SIGKILL", text)
     assert "100.0%" in text
+
+
+def test_the_metrics_of_another_method_have_their_names() -> None:
+    what = replace(status(2), metrics={"loss": 0.5, "entropy": 1.25, "explained_variance": None})
+    assert "loss 0.5  entropy 1.25  explained variance –  evaluation" in line(what)
+    shown = picture(what, 120)
+    assert "0.5, entropy 1.25" in shown
+    assert "explained variance" in shown

@@ -46,7 +46,8 @@ def test_a_run_that_has_not_begun(clock: Clock) -> None:
     memory = Memory.create(Plan(CONFIG, actions=6))
     found = Observer(memory).look()
     assert (found.steps, found.committed, found.total_steps, found.rounds) == (0, 0, 400, 10)
-    assert found.mean_return_100 is found.loss is found.steps_per_second is found.evaluation is None
+    assert found.mean_return_100 is found.steps_per_second is found.evaluation is None
+    assert set(found.metrics.values()) == {None}
     assert found.verdict is not None
     assert found.verdict.limit == "starting"
     assert [role.name for role in found.roles] == ["inference", "learner", "scribe", "actor 0", "actor 1"]
@@ -85,7 +86,7 @@ def test_speeds_shares_and_figures(clock: Clock) -> None:
     assert found.can_be_saved
     assert found.time_left == pytest.approx(280 / 55)
     assert found.samples_per_step == 10 * 32 / (120 - 80)
-    assert (found.loss, found.mean_q) == (0.25, 1.5)
+    assert found.metrics == {"loss": 0.25, "mean_q": 1.5}
     assert (found.mean_return_100, found.best_return, found.episodes) == (-20.5, -19.0, 7)
     inference, learner = found.roles[:2]
     assert (inference.state, inference.busy) == ("working", 1.0)  # two seconds of work, not counted yet

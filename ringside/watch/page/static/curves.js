@@ -4,7 +4,9 @@ import { Chart } from "./charts.js";
 import { say } from "./words.js";
 
 // In the order of ringside/watch/page/live_curves.py.
-const [RETURN, LOSS, MEAN_Q, EPSILON, SPEED, LEARNER, INFERENCE, ACTORS] = [1, 2, 3, 4, 5, 6, 7, 8];
+const [RETURN, EPSILON, SPEED, LEARNER, INFERENCE, ACTORS, FIRST_METRIC] = [1, 2, 3, 4, 5, 6, 7];
+// Colors of the charts of metrics, in turn.
+const LOOKS = ["c2", "c4", "c3", "c1"];
 
 export class Curves {
   constructor(box) {
@@ -15,14 +17,25 @@ export class Curves {
     this.steps = new Chart(box, "Steps a second", [
       { name: "inference alone", look: "c4", dash: "1.5 3.5" }, { name: "learner alone", look: "c3", dash: "9 3 2 3" },
       { name: "actors alone", look: "c2", dash: "5 3" }, { name: "the run", look: "c1", main: true }], { log: true });
-    const learning = { nothing: "learning has not begun" };
-    this.loss = new Chart(box, "Loss", [{ name: "loss", look: "c2", main: true }], learning);
-    this.meanQ = new Chart(box, "Mean Q", [{ name: "mean Q", look: "c4", main: true }], learning);
+    this.box = box;
+    this.metrics = [];
     this.epsilon = new Chart(box, "Epsilon", [{ name: "epsilon", look: "c1", main: true }], { floor: 0 });
   }
 
+  // A chart for each metric of the method, before that of epsilon.
+  prepare(metrics) {
+    for (const { label } of metrics.slice(this.metrics.length)) {
+      const title = label[0].toUpperCase() + label.slice(1);
+      const look = LOOKS[this.metrics.length % LOOKS.length];
+      const chart = new Chart(this.box, title, [{ name: label, look, main: true }], { nothing: "learning has not begun" });
+      this.epsilon.card.before(chart.card);
+      this.metrics.push(chart);
+    }
+  }
+
   // rows: records by kind; the state of a living run adds the present moment.
-  show({ status, living, evaluates }, rows) {
+  show({ status, living, evaluates, curves }, rows) {
+    this.prepare(curves.metrics);
     const last = Math.max(status.steps ?? 0, rows.round.at(-1)?.[0] ?? 0, rows.evaluation.at(-1)?.[0] ?? 0);
     const upToNow = (place, now) => {
       const points = rows.round.map((row) => [row[0], row[place]]);
@@ -30,13 +43,14 @@ export class Curves {
     };
     // A role that is busy for the share b of the time would alone allow 1/b of the speed (ringside/watch/status.py); before
     // learning begins, the learner waits by design.
-    const works = (row, place) => row[place] > 0.005 && (place !== LEARNER || row[LOSS] !== null);
+    const works = (row, place) => row[place] > 0.005 && (place !== LEARNER || row[FIRST_METRIC] !== null);
     const alone = (place) => rows.round.map((row) => [row[0], works(row, place) ? row[SPEED] / row[place] : null]);
     this.returns.show([rows.episode, upToNow(RETURN, status.mean_return_100)], last);
     this.evaluation.show([rows.evaluation], last);
     this.steps.show([alone(INFERENCE), alone(LEARNER), alone(ACTORS), upToNow(SPEED, status.steps_per_second || null)], last);
-    this.loss.show([upToNow(LOSS, status.loss)], last);
-    this.meanQ.show([upToNow(MEAN_Q, status.mean_q)], last);
+    curves.metrics.forEach(({ name }, i) => {
+      this.metrics[i].show([upToNow(FIRST_METRIC + i, status.metrics.find((each) => each.name === name)?.value)], last);
+    });
     this.epsilon.show([upToNow(EPSILON, status.epsilon)], last);
     if (!evaluates) say(this.evaluation.empty, "none beside training (--eval-every-steps)");
   }

@@ -117,8 +117,7 @@ function showFigures(status) {
     ["steps/s", count(status.steps_per_second)],
     ["updates", count(status.updates)],
     ["epsilon", figure(status.epsilon)],
-    ["loss", figure(status.loss)],
-    ["mean Q", figure(status.mean_q)],
+    ...status.metrics.map(({ label, value }) => [label, figure(value)]),
   ];
   if (evaluation !== undefined) said.splice(2, 0, ["evaluation", score(evaluation)]);
   const box = find("figures");
