@@ -1,7 +1,10 @@
-"""The actor process: its lanes in turn, one stepping while another waits for its reply. Readable top to bottom."""
+"""The actor process: steps the lanes that are ready. Housekeeping stands beside the loop."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from actors.lane import Lane
 from actors.lanes import Lanes
 from actors.make_env import make_env
 from shared.memory.board import Phase
@@ -12,51 +15,92 @@ from shared.process.child import ChildSpec, enter
 
 def main(child_spec: ChildSpec) -> None:
     """Play the lanes of one actor until the last round is committed or the run stops."""
-    memory, waiter = enter(child_spec)
-    board, config = memory.board, memory.plan.config
-    inference, learner = child_spec.bells.of(Role.INFERENCE), child_spec.bells.of(Role.LEARNER)
-    lanes = Lanes(
-        memory,
-        child_spec.number,
-        lambda index: make_env(config.play, config.run.seed, index, training=True),
-        child_spec.bells.actors,
-        waiter.beat,
-    )
-    redone, progress = int(board.redone[child_spec.process]), max(0, int(board.furthest[child_spec.process]))
-    try:
-        while lanes.prefetch_env():
-            waiter.beat()
-        waiter.wait(lambda: bool(board.prepared[0]))
-        while lanes.adopt():
-            waiter.beat()
-        learner.ring()
-        inference.ring()
-        while not board.finished:
-            worked = lanes.adopt()
-            if worked:
-                inference.ring()
-                waiter.beat()
-            board.phase[child_spec.process] = (
-                Phase.REPLAYING if any(lane.replaying for lane in lanes.played) else Phase.WORKING
-            )
-            for lane in tuple(lanes.played):
-                if not lane.ready:
-                    continue
+    housekeeping = Housekeeping(child_spec)
+    lanes = housekeeping.lanes
+    with suppress(Stopped):
+        housekeeping.start()
+        while not housekeeping.finished:
+            worked = housekeeping.adopt_lanes()
+            for lane in lanes.ready():
+                ended_round = lanes.step(lane)
+                housekeeping.after_step(lane, ended_round)
                 worked = True
-                if lanes.step(lane):
-                    learner.ring()
-                if lane.batch_asks:
-                    inference.ring()
-                waiter.beat()
-            board.redone[child_spec.process] = redone + lanes.redone
-            waiter.furthest(progress + lanes.ticks - lanes.redone)
-            if worked:
-                continue
-            if lanes.prefetch_env():
-                waiter.beat()
-            else:
-                inference.ring()  # two actors that ask for a batch's last lanes at once may each miss the other's
-                waiter.wait(lambda: board.finished or lanes.due)
-        board.phase[child_spec.process] = Phase.DONE
-    except Stopped:
-        pass
+            if not worked:
+                housekeeping.wait()
+        housekeeping.end()
+
+
+class Housekeeping:
+    """Phase, heartbeat, doorbells, counters and new lanes of one actor.
+
+    Attributes:
+        lanes: the lanes that the actor plays.
+    """
+
+    def __init__(self, child_spec: ChildSpec) -> None:
+        """Attach the memory; no lane is played yet."""
+        memory, self._waiter = enter(child_spec)
+        play, seed = memory.plan.config.play, memory.plan.config.run.seed
+        self._board, self._process = memory.board, child_spec.process
+        self._inference = child_spec.doorbells[Role.INFERENCE]
+        self._learner = child_spec.doorbells[Role.LEARNER]
+        self._redone_before = int(self._board.redone[self._process])
+        self._progress_before = max(0, int(self._board.furthest[self._process]))
+        self.lanes = Lanes(
+            memory,
+            child_spec.number,
+            lambda index: make_env(play, seed, index, training=True),
+            child_spec.doorbells.actors,
+            self._waiter.heartbeat,
+        )
+
+    def start(self) -> None:
+        """Make the envs, wait until the memory is prepared, and start the lanes."""
+        while self.lanes.prefetch_env():
+            self._waiter.heartbeat()
+        self._waiter.wait(lambda: bool(self._board.prepared[0]))
+        while self.lanes.adopt():
+            self._waiter.heartbeat()
+        self._learner.ring()
+        self._inference.ring()
+        self._set_phase()
+
+    @property
+    def finished(self) -> bool:
+        """True if the last round is committed."""
+        return self._board.finished
+
+    def adopt_lanes(self) -> bool:
+        """Start a lane that became this actor's, or make an env for it. Return True if there was one."""
+        adopted = self.lanes.adopt()
+        if adopted:
+            self._inference.ring()
+            self._waiter.heartbeat()
+        self._set_phase()
+        return adopted
+
+    def after_step(self, lane: Lane, ended_round: bool) -> None:
+        """Ring the processes that may wait for the step, count it, and send a heartbeat."""
+        if ended_round:
+            self._learner.ring()
+        if lane.batch_asks:
+            self._inference.ring()
+        self._board.redone[self._process] = self._redone_before + self.lanes.redone
+        self._waiter.note_progress(self._progress_before + self.lanes.ticks - self.lanes.redone)
+        self._waiter.heartbeat()
+
+    def wait(self) -> None:
+        """Use the time to make an env that will be needed; else wait until there is something to do."""
+        if self.lanes.prefetch_env():
+            self._waiter.heartbeat()
+        else:
+            self._inference.ring()  # two actors that ask for a batch's last lanes at once may each miss the other's
+            self._waiter.wait(lambda: self.finished or self.lanes.due)
+
+    def end(self) -> None:
+        """Say that the work is done."""
+        self._board.phase[self._process] = Phase.DONE
+
+    def _set_phase(self) -> None:
+        replaying = any(lane.replaying for lane in self.lanes.played)
+        self._board.phase[self._process] = Phase.REPLAYING if replaying else Phase.WORKING

@@ -60,10 +60,10 @@ class Env(ABC):
         """At most `shared.memory.snapshot.SNAPSHOT_BYTES`, from which `restore` continues this episode bit for bit."""
 
     @abstractmethod
-    def restore(self, data: bytes, beat: Callable[[], None] = lambda: None) -> None:
+    def restore(self, data: bytes, heartbeat: Callable[[], None] = lambda: None) -> None:
         """Continue where `snapshot` was taken, in this or another process. Raises `EnvError` for foreign bytes.
 
-        Some envs play the episode again for it, and call `beat` after every step: a sign of life.
+        Some envs play the episode again for it, and call `heartbeat` after every step: a sign of life.
         """
 
     def close(self) -> None:  # noqa: B027  (most hold nothing)

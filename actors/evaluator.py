@@ -17,7 +17,7 @@ def main(child_spec: ChildSpec) -> None:
     """Evaluate until the last round is committed and the queue is empty, or the run stops."""
     memory, waiter = enter(child_spec)
     board, queue, config = memory.board, memory.evaluations, memory.plan.config
-    inference, scribe = child_spec.bells.of(Role.INFERENCE), child_spec.bells.of(Role.SCRIBE)
+    inference, scribe = child_spec.doorbells[Role.INFERENCE], child_spec.doorbells[Role.SCRIBE]
     rules = eval_rules(config.play, config.evaluate)
     asked = 0
 
@@ -27,7 +27,7 @@ def main(child_spec: ChildSpec) -> None:
         queue.ask(child_spec.incarnation, asked)
         inference.ring()
         waiter.wait(lambda: queue.asked is None)
-        waiter.furthest((queue.done.read() << 32) + asked)
+        waiter.note_progress((queue.done.read() << 32) + asked)
         return np.asarray(queue.actions)
 
     try:

@@ -1,109 +1,134 @@
-"""Which lanes an actor plays: those that it owns. They come and go at boundaries (actors/lane.py)."""
+"""The lanes of an actor: those that it owns. They come and go at boundaries (actors/lane.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from actors.env import Env
 from actors.lane import Lane
 from shared.memory.run_memory import Memory
-from shared.memory.wait import Bell
+from shared.memory.wait import Doorbell
 
 
 class Lanes:
     """The lanes of one actor, and the envs that it makes for lanes that come to it.
 
-    Envs are made one at a time (about 0.1 s each), so that the other lanes are not kept waiting for long.
+    Envs are made one at a time (about 0.1 s each), so that the other lanes do not wait for long.
 
     Attributes:
-        played: the lanes that were begun and not handed over.
-        ticks: ticks played by this life of the actor.
-        redone: those among them that were in the ring already.
+        played: the lanes that were started and not handed over.
+        ticks: ticks played by this incarnation of the actor.
+        redone: those among them whose results were in the ring.
     """
 
     def __init__(
-        self, memory: Memory, actor: int, make: Callable[[int], Env], bells: Sequence[Bell], beat: Callable[[], None]
+        self,
+        memory: Memory,
+        actor: int,
+        make: Callable[[int], Env],
+        doorbells: Sequence[Doorbell],
+        heartbeat: Callable[[], None],
     ) -> None:
-        """`make(e)` makes the env of global index `e`; `bells` are those of all actors; `beat` gives a sign of life."""
+        """`make(e)` makes the env of global index `e`; `doorbells` are those of all actors.
+
+        `heartbeat` is called during long work.
+        """
         self.played: list[Lane] = []
         self.ticks = 0
         self.redone = 0
         self._memory = memory
-        self._owner = memory.board.lane_owner
-        self._wanted = memory.board.lane_wanted
+        self._lane_envs = memory.run_schedule.lane_envs
         self._actor = actor
         self._make = make
-        self._bells = bells
-        self._beat = beat
+        self._doorbells = doorbells
+        self._heartbeat = heartbeat
         self._envs: dict[int, list[Env]] = {}
 
     @property
     def has_new_lanes(self) -> bool:
-        """Whether a lane became this actor's that it does not play yet. It has no lane but those it owns."""
-        return bool(np.count_nonzero(self._owner == self._actor) != len(self.played))
+        """True if this actor owns a lane that it does not play yet."""
+        return bool(np.count_nonzero(self._memory.board.lane_owner == self._actor) != len(self.played))
 
     @property
     def due(self) -> bool:
-        """Whether there is anything to do: a tick to be played, a lane to be begun, an env to be made."""
+        """True if there is a tick to play, a lane to start or an env to make."""
         return any(lane.ready for lane in self.played) or self.has_new_lanes or self._lane_missing_envs() is not None
 
-    def prefetch_env(self) -> bool:
-        """Make one env for the lanes that are to be this actor's. Returns False when none is missing."""
-        coming = np.flatnonzero((self._wanted == self._actor) | (self._owner == self._actor))
-        for index in self._envs.keys() - set(coming.tolist()):
-            _close(self._envs.pop(index))
-        lacking = self._lane_missing_envs()
-        if lacking is not None:
-            self._make_one(lacking)
-        return lacking is not None
-
-    def adopt(self) -> bool:
-        """Begin the lanes that became this actor's, or make the next env that is needed for one.
-
-        Returns False when there was nothing to do.
-        """
-        if not self.has_new_lanes:
-            return False
-        played = {lane.index for lane in self.played}
-        index = next(int(index) for index in np.flatnonzero(self._owner == self._actor) if index not in played)
-        if len(self._envs.get(index, ())) < self._memory.run_schedule.lane_envs:
-            self._make_one(index)
-            return True
-        lane = Lane(self._memory.lane(index), self._memory.plan, self._envs.pop(index), self._actor)
-        self.played.append(lane)
-        lane.start(self._beat)
-        self._release(lane)
-        return True
+    def ready(self) -> Iterator[Lane]:
+        """The lanes whose next tick can be played; each is looked at when its turn comes."""
+        for lane in tuple(self.played):
+            if lane.ready:
+                yield lane
 
     def step(self, lane: Lane) -> bool:
-        """Play a tick of a lane that is `ready`. Returns whether it ended a round."""
+        """Play a tick of a lane that is `ready`. Return True if it ended a round."""
         redone = lane.redone
         ended = lane.step()
         self.redone += lane.redone - redone
         self.ticks += 1
-        self._release(lane)
+        self._close_if_handed_over(lane)
         return ended
 
-    def _release(self, lane: Lane) -> None:
-        """Let go of a lane that was handed over, envs and all, and wake whose it is."""
+    def prefetch_env(self) -> bool:
+        """Make one env for the lanes that are to be this actor's. Return False when none is missing."""
+        coming = {*self._wanted_lanes(), *self._owned_lanes()}
+        for index in self._envs.keys() - coming:
+            _close(self._envs.pop(index))
+        missing = self._lane_missing_envs()
+        if missing is not None:
+            self._make_one(missing)
+        return missing is not None
+
+    def adopt(self) -> bool:
+        """Start a lane that became this actor's, or make the next env that it needs.
+
+        Return False when there was nothing to do.
+        """
+        if not self.has_new_lanes:
+            return False
+        played = {lane.index for lane in self.played}
+        index = next(index for index in self._owned_lanes() if index not in played)
+        if len(self._envs.get(index, ())) < self._lane_envs:
+            self._make_one(index)
+            return True
+        lane = Lane(self._memory.lane(index), self._memory.plan, self._envs.pop(index), self._actor)
+        self.played.append(lane)
+        lane.start(self._heartbeat)
+        self._close_if_handed_over(lane)
+        return True
+
+    def _close_if_handed_over(self, lane: Lane) -> None:
+        """Close the envs of a lane that was handed over, and wake its next owner."""
         if lane.next_owner is not None:
             self.played.remove(lane)
-            self._bells[lane.next_owner].ring()
+            self._doorbells[lane.next_owner].ring()
             _close(lane.envs)
+
+    def _owned_lanes(self) -> list[int]:
+        """Lanes that this actor owns."""
+        return self._lanes_where(self._memory.board.lane_owner)
+
+    def _wanted_lanes(self) -> list[int]:
+        """Lanes that this actor should own."""
+        return self._lanes_where(self._memory.board.lane_wanted)
+
+    def _lanes_where(self, actors: np.ndarray) -> list[int]:
+        """Numbers of the region's lanes for which the field of actors names this one."""
+        return (self._memory.first_lane + np.flatnonzero(actors == self._actor)).tolist()
 
     def _lane_missing_envs(self) -> int | None:
         """The first lane that is to be this actor's and has not all of its envs."""
         played = {lane.index for lane in self.played}
-        for index in np.flatnonzero(self._wanted == self._actor):
-            if index not in played and len(self._envs.get(int(index), ())) < self._memory.run_schedule.lane_envs:
-                return int(index)
+        for index in self._wanted_lanes():
+            if index not in played and len(self._envs.get(index, ())) < self._lane_envs:
+                return index
         return None
 
     def _make_one(self, index: int) -> None:
         envs = self._envs.setdefault(index, [])
-        envs.append(self._make(index * self._memory.run_schedule.lane_envs + len(envs)))
+        envs.append(self._make(index * self._lane_envs + len(envs)))
 
 
 def _close(envs: Sequence[Env]) -> None:

@@ -123,7 +123,7 @@ def _serve(child_spec: ChildSpec) -> None:
     evaluates = memory.plan.evaluation_episodes > 0
     evaluation = EvaluationServer(memory, policy(len(memory.evaluations.stacks))) if evaluates else None
     server.served = max(0, int(board.furthest[child_spec.process]))
-    actors, evaluator = child_spec.bells.actors, child_spec.bells.of(Role.EVALUATOR)
+    actors, evaluator = child_spec.doorbells.actors, child_spec.doorbells[Role.EVALUATOR]
 
     def asked() -> EvaluationServer | None:
         return evaluation if evaluation is not None and evaluation.due() else None
@@ -138,8 +138,8 @@ def _serve(child_spec: ChildSpec) -> None:
             server.answer(lanes, numbers)
             for actor in np.unique(board.lane_owner[lanes]):
                 actors[actor].ring()
-            waiter.beat()
-        waiter.furthest(server.served)
+            waiter.heartbeat()
+        waiter.note_progress(server.served)
         if judge := asked():
             judge.answer()
             evaluator.ring()

@@ -26,7 +26,7 @@ from shared.memory.board import METRIC_SPANS, Phase
 from shared.memory.boundary import newest_boundary
 from shared.memory.evaluation_queue import evaluations_until
 from shared.memory.run_memory import Memory
-from shared.memory.wait import Bell, Stopped, Waiter
+from shared.memory.wait import Doorbell, Stopped, Waiter
 from shared.process.child import ChildSpec, enter
 
 SLICE_UPDATES = 16
@@ -49,7 +49,7 @@ LOOK_SECONDS = 0.001
 class Rounds:
     """The learner's part in every round."""
 
-    def __init__(self, memory: Memory, waiter: Waiter, engine: Engine, followers: list[Bell]) -> None:
+    def __init__(self, memory: Memory, waiter: Waiter, engine: Engine, followers: list[Doorbell]) -> None:
         self._memory = memory
         self._board = memory.board
         self._run_schedule = memory.run_schedule
@@ -84,7 +84,7 @@ class Rounds:
         if count:
             # A life's first, with which its start ends, also fills a GPU's window with all of its frames.
             self._engine.begin_round(round_, self._run_schedule.window_end(round_))
-        self._waiter.beat()  # what a life did before its first slice tells nothing of the pace of work
+        self._waiter.heartbeat()  # what a life did before its first slice tells nothing of the pace of work
         self._board.phase[self._waiter.process] = Phase.REPLAYING if again else Phase.WORKING
         if count:
             self._run(round_, count)
@@ -115,8 +115,8 @@ class Rounds:
             if done <= board.updates[0]:
                 board.redone[self._waiter.process] += part if round_ >= board.committed else 0
             board.updates[0] = max(board.updates[0], done)
-            self._waiter.furthest((round_ << 24) + first + part)
-            self._waiter.beat()
+            self._waiter.note_progress((round_ << 24) + first + part)
+            self._waiter.heartbeat()
             if free and first + part - published >= self._learn.publish_every_updates and first + part < count:
                 self._wait_for_slices(SLICES_LEFT)
                 self._memory.weights.publish(done, self._engine.online_into)
@@ -148,8 +148,8 @@ class Rounds:
                     "kernel log (dmesg, lines with Xid) may say why."
                 )
             meanwhile()
-            self._waiter.beat()
-            self._waiter.bell.wait(LOOK_SECONDS)
+            self._waiter.heartbeat()
+            self._waiter.doorbell.wait(LOOK_SECONDS)
 
     def _prefetch(self, round_: int) -> None:
         """Prefetch a round, if it has updates; all ticks of its window are there."""
@@ -205,9 +205,9 @@ class Rounds:
         self._memory.weights.publish(updates, self._engine.online_into)
         self._queue_evaluation(boundary)
         self._board.commits.publish(boundary)
-        self._waiter.furthest(boundary << 24)
-        for bell in self._followers:
-            bell.ring()
+        self._waiter.note_progress(boundary << 24)
+        for doorbell in self._followers:
+            doorbell.ring()
 
     def _queue_evaluation(self, boundary: int) -> None:
         """Queue this version when the round before `boundary` reached a multiple of `eval_every_steps`."""
@@ -248,7 +248,9 @@ def main(child_spec: ChildSpec) -> None:
     """
     memory, waiter = enter(child_spec)
     followers = [
-        child_spec.bells.of(process) for process in range(len(child_spec.bells.fds)) if process != child_spec.process
+        child_spec.doorbells[process]
+        for process in range(len(child_spec.doorbells.fds))
+        if process != child_spec.process
     ]
     with suppress(Stopped), device_faults_named():
         prepare(memory.plan.config)

@@ -43,15 +43,15 @@ class ActionLog:
         self.actions.append(action)
 
 
-def replay(env: Env, reset_tick: int, first_tick: int, actions: bytes, beat: Callable[[], None]) -> None:
+def replay(env: Env, reset_tick: int, first_tick: int, actions: bytes, heartbeat: Callable[[], None]) -> None:
     """Have an env play an episode again.
 
     Args:
         reset_tick, first_tick, actions: as in `ActionLog`.
-        beat: called after every step.
+        heartbeat: called after every step.
     """
     frame = np.empty((FRAME_SIDE, FRAME_SIDE), np.uint8)
     env.reset(reset_tick, frame)
     for tick, action in enumerate(actions, start=first_tick):
         env.step(tick, action, frame)
-        beat()
+        heartbeat()

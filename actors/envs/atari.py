@@ -309,10 +309,10 @@ class AtariEnv(Env):
         head = _STATE.pack(_STATE_MAGIC, self._repeated, self._lives)
         return head + self._pooled_gray().tobytes() + self._ale.cloneState(include_rng=True).serialize()
 
-    def restore(self, data: bytes, beat: Callable[[], None] = lambda: None) -> None:
+    def restore(self, data: bytes, heartbeat: Callable[[], None] = lambda: None) -> None:
         """Go on from a snapshot. A replayed game takes as long as the episode took, 0.5 ms a step."""
         if self._log is not None:
-            self._replay(data, beat)
+            self._replay(data, heartbeat)
             return
         pixels = self._third.size
         if len(data) <= _STATE.size + pixels or data[:4] != _STATE_MAGIC:
@@ -322,8 +322,8 @@ class AtariEnv(Env):
         self._pooled = np.frombuffer(data[_STATE.size : state], np.uint8).reshape(self._third.shape)
         self._ale.restoreState(ALEState(data[state:]))
 
-    def _replay(self, data: bytes, beat: Callable[[], None]) -> None:
+    def _replay(self, data: bytes, heartbeat: Callable[[], None]) -> None:
         if len(data) < _REPLAY.size or data[:4] != _REPLAY_MAGIC:
             raise EnvError(f"The {len(data)} bytes to restore are not a snapshot of {self.game}.")
         _, reset_tick, first_tick = _REPLAY.unpack_from(data)
-        replay(self, reset_tick, first_tick, data[_REPLAY.size :], beat)
+        replay(self, reset_tick, first_tick, data[_REPLAY.size :], heartbeat)

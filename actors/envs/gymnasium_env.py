@@ -170,12 +170,12 @@ class GymnasiumEnv(Env):
         """The tick of the reset, the actions since, and a sum over the newest frame that the replay must meet."""
         return _HEAD.pack(_MAGIC, self._log.reset_tick, self._log.first_tick, self._check) + self._log.actions
 
-    def restore(self, data: bytes, beat: Callable[[], None] = lambda: None) -> None:
+    def restore(self, data: bytes, heartbeat: Callable[[], None] = lambda: None) -> None:
         """Play the episode again. Raises `EnvError` for foreign bytes and when the replay ends in another frame."""
         if len(data) < _HEAD.size or data[:4] != _MAGIC:
             raise EnvError(f"The {len(data)} bytes to restore are not a snapshot of {self._name}.")
         _, reset_tick, first_tick, check = _HEAD.unpack_from(data)
-        replay(self, reset_tick, first_tick, data[_HEAD.size :], beat)
+        replay(self, reset_tick, first_tick, data[_HEAD.size :], heartbeat)
         if self._check != check:
             raise EnvError(
                 f"{self._name} did not repeat its episode: the same seed and actions gave another frame. "

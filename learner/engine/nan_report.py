@@ -85,7 +85,7 @@ def _do_again(memory: Memory, waiter: Waiter, engine: Engine, last: int) -> tupl
         for update in range(engine.begin_round(round_, run_schedule.window_end(round_))):
             engine.store({"online": before})
             engine.run(1)
-            waiter.beat()
+            waiter.heartbeat()
             try:
                 engine.check()
             except NonFiniteError:

@@ -31,7 +31,7 @@ MB, GB = 10**6, 10**9
 TIGHT = 0.9
 """Share of the free memory from which a run counts as tight."""
 DESCRIPTORS, DESCRIPTORS_OF_A_PROCESS = 64, 4
-"""Open files of the launcher: some of its own, and for every process bell, handle, pipe and claimed core."""
+"""Open files of the launcher: some of its own, and for every process doorbell, handle, pipe and claimed core."""
 TASKS, TASKS_OF_AN_ACTOR = 64, 2
 """Threads beside the actors and the learner's and inference's own (CUDA starts some thirty), and of every actor."""
 LEAST_DISK = 100 * MB

@@ -147,7 +147,7 @@ class Scribe:
 
     def _alive(self) -> None:
         """A sign of life from the middle of work that takes long."""
-        self._board.beat(Role.SCRIBE)
+        self._board.record_heartbeat(Role.SCRIBE)
 
     # --- looking
 
@@ -349,8 +349,8 @@ def main(child_spec: ChildSpec) -> None:
     memory, waiter = enter(child_spec)
     board, evaluations = memory.board, memory.evaluations
     scribe = Scribe(memory, child_spec.run_dir)
-    for process in range(len(child_spec.bells.fds)):
-        child_spec.bells.of(process).ring()
+    for process in range(len(child_spec.doorbells.fds)):
+        child_spec.doorbells[process].ring()
     board.phase[child_spec.process] = Phase.WORKING
 
     def finished() -> bool:
@@ -362,8 +362,8 @@ def main(child_spec: ChildSpec) -> None:
         while not finished():
             waiter.wait(lambda: scribe.due() or finished())
             scribe.work()
-            waiter.furthest(int(board.written[0]))
-            child_spec.bells.of(Role.LEARNER).ring()  # which may wait for a place in the queue of evaluations
+            waiter.note_progress(int(board.written[0]))
+            child_spec.doorbells[Role.LEARNER].ring()  # which may wait for a place in the queue of evaluations
     except Stopped:
         pass
     _close(scribe, waiter, child_spec.run_dir)

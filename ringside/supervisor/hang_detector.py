@@ -72,25 +72,25 @@ class HangDetector:
 
     def begin(self) -> None:
         """A new life begins. The pace of the former ones is remembered."""
-        self._beat: int | None = None
+        self._heartbeat: int | None = None
         self._worked = False  # since its newest sign of life
         self._reset()
 
-    def look(self, beat: int, phase: Phase, seconds: float, see: Callable[[], ProcessState | None]) -> str | None:
+    def look(self, heartbeat: int, phase: Phase, seconds: float, see: Callable[[], ProcessState | None]) -> str | None:
         """Look at a process again, and return in words why it hangs, if it does.
 
         Args:
-            beat: its heartbeat.
+            heartbeat: the newest of the process.
             phase: what it says that it does.
             seconds: since the last look.
             see: looks at its threads; asked only when it is silent.
         """
         seconds = min(seconds, LATE_SECONDS)
-        if beat != self._beat:
+        if heartbeat != self._heartbeat:
             if self._worked:
                 self._longest = max(self._longest, self._silent)
                 self._signs += 1
-            self._beat, self._worked = beat, phase == Phase.WORKING
+            self._heartbeat, self._worked = heartbeat, phase == Phase.WORKING
             self._reset()
             return None
         self._worked = self._worked or phase == Phase.WORKING

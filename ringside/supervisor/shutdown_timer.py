@@ -19,19 +19,19 @@ class ShutdownTimer:
 
     def __init__(self) -> None:
         self._leaving = self._saving = 0.0
-        self._beat = -1
+        self._heartbeat = -1
 
-    def look(self, seconds: float, beat: int) -> None:
+    def look(self, seconds: float, heartbeat: int) -> None:
         """Count the time since the last look.
 
         Args:
             seconds: since then.
-            beat: the scribe's heartbeat.
+            heartbeat: the newest of the scribe.
         """
         seconds = min(seconds, LATE_SECONDS)
         self._leaving += seconds
-        self._saving = self._saving + seconds if beat == self._beat else 0.0
-        self._beat = beat
+        self._saving = self._saving + seconds if heartbeat == self._heartbeat else 0.0
+        self._heartbeat = heartbeat
 
     @property
     def over(self) -> bool:

@@ -32,9 +32,9 @@ from shared.machine.subprocesses import REAP_SECONDS, ended
 from shared.memory.board import Phase, Stop
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory, Plan
-from shared.memory.wait import Bell
+from shared.memory.wait import Doorbell
 from shared.process import mps
-from shared.process.child import DEVICE_FAULT, FATAL, Bells, ChildSpec, log_path, run_role
+from shared.process.child import DEVICE_FAULT, FATAL, ChildSpec, Doorbells, log_path, run_role
 from shared.process.cublas import choose_workspace
 from shared.process.signals import STOP_SIGNALS, Requests, handle_stop_signals
 from shared.process.stack_dumps import TELL_STACKS
@@ -105,8 +105,8 @@ class Supervisor:
         self._board = self._memory.board
         self._balancer = Balancer(self._board, plan.processes) if plan.config.machine.balance == "auto" else None
         self._processes = plan.processes
-        self._bells = [Bell.create() for _ in range(len(self._processes))]
-        self._asked = Bell.create()
+        self._doorbells = [Doorbell.create() for _ in range(len(self._processes))]
+        self._asked = Doorbell.create()
         """Rung by a request: it is answered at once, not when the next look is due."""
         self._children: dict[int, _Child] = {}
         self._contention = Contention()
@@ -185,7 +185,7 @@ class Supervisor:
         if self._balancer is not None and not self._board.stopping:
             for move in self._balancer.look():
                 taker = self._processes.index_of(Role.ACTOR, move.taker)
-                self._bells[taker].ring()  # it makes emulators while it waits for the others
+                self._doorbells[taker].ring()  # it makes emulators while it waits for the others
         if time.monotonic_ns() - self._contention.at >= CONTENTION_NS:
             self._read_contention()
         self._notify()
@@ -216,7 +216,7 @@ class Supervisor:
         child_spec = ChildSpec(
             plan=self._plan,
             memory_fd=_Inherited(self._memory.arena.fd),
-            bells=Bells(tuple(_Inherited(bell.fd) for bell in self._bells), self._processes),
+            doorbells=Doorbells(tuple(_Inherited(doorbell.fd) for doorbell in self._doorbells), self._processes),
             role=role,
             number=self._processes.number_of(number),
             process=int(number),
@@ -230,7 +230,7 @@ class Supervisor:
             log = log_path(self._run_dir, name)
             self._logged[number] = log.stat().st_size if os.path.exists(log) else 0
         self._board.phase[number] = Phase.STARTING
-        self._board.beat(number)
+        self._board.record_heartbeat(number)
         process = ChildProcess(target=run_role, args=(MODULES[role], child_spec), name=name, daemon=True)
         try:
             self._spawn(process, AGAIN_SECONDS if incarnation else 0.0)
@@ -376,8 +376,8 @@ class Supervisor:
     def _stop(self) -> None:
         """Ask everybody to leave; the scribe leaves last, after the checkpoint."""
         self._board.stop[0] = Stop.ABANDON
-        for bell in self._bells:
-            bell.ring()
+        for doorbell in self._doorbells:
+            doorbell.ring()
 
     def _kill_late(self) -> None:
         """Who has not left by now is killed; the scribe has longer, unless the user asked twice."""
@@ -413,8 +413,8 @@ class Supervisor:
         try:
             self._notify()
         finally:
-            for bell in self._bells:
-                os.close(bell.fd)
+            for doorbell in self._doorbells:
+                os.close(doorbell.fd)
             self._memory.arena.close()
             self._claims.close()
 

@@ -1,8 +1,8 @@
 """Looking on from outside: which run, what it is, and its memory, mapped for reading alone.
 
 Nobody in a run knows of a looker-on: it opens the region through the launcher's entry in /proc, which the kernel grants
-to the same user (and root) only, and maps it without the right to write. It rings no bell and takes no lock, so it may
-be slow, stopped or killed, and the run does not notice.
+to the same user (and root) only, and maps it without the right to write. It rings no doorbell and takes no lock, so it
+may be slow, stopped or killed, and the run does not notice.
 """
 
 from __future__ import annotations

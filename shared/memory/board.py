@@ -149,6 +149,6 @@ class Board(SharedFields):
         """True if the last round is committed."""
         return self.committed >= self.run_schedule.rounds
 
-    def beat(self, process: int) -> None:
+    def record_heartbeat(self, process: int) -> None:
         """Record a heartbeat. CLOCK_MONOTONIC is one clock for all processes and stands still in suspend."""
         self.heartbeat[process] = time.monotonic_ns()

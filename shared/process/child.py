@@ -1,4 +1,4 @@
-"""What every child process does first, and what it is told."""
+"""The first steps of a child process, and the specification it is started with."""
 
 from __future__ import annotations
 
@@ -21,40 +21,40 @@ from shared.machine.subprocesses import die_with
 from shared.memory.board import Phase
 from shared.memory.process_table import ProcessTable, Role, process_name
 from shared.memory.run_memory import Memory, Plan
-from shared.memory.wait import Bell, Waiter
+from shared.memory.wait import Doorbell, Waiter
 from shared.process.signals import STOP_SIGNALS, ignore_requests
 from shared.process.stack_dumps import enable_stack_dumps
 
 FATAL = 3
-"""Exit code of a child whose trouble a restart cannot mend; its last line of log is the sentence for the user."""
+"""Exit code of a child that a restart cannot help; the last line of its log is the sentence for the user."""
 DEVICE_FAULT = 4
-"""Exit code of a child that the GPU has failed; its last line of log is the sentence for the user."""
+"""Exit code of a child after a fault of the GPU; the last line of its log is the sentence for the user."""
 
 
 @dataclass(frozen=True)
-class Bells:
-    """Descriptors of the bells of all processes, by position on the board."""
+class Doorbells:
+    """Descriptors of the doorbells of all processes, by position on the board."""
 
     fds: tuple[int, ...]
     processes: ProcessTable
 
-    def of(self, process: int) -> Bell:
-        """The bell of a process."""
-        return Bell(self.fds[process])
+    def __getitem__(self, process: int) -> Doorbell:
+        """The doorbell of a process, by its position."""
+        return Doorbell(self.fds[process])
 
     @property
-    def actors(self) -> list[Bell]:
-        """The bells of the actors."""
-        return [Bell(fd) for fd in self.fds[self.processes.slice_of(Role.ACTOR)]]
+    def actors(self) -> list[Doorbell]:
+        """The doorbells of the actors."""
+        return [Doorbell(fd) for fd in self.fds[self.processes.slice_of(Role.ACTOR)]]
 
 
 @dataclass(frozen=True)
 class ChildSpec:
-    """What a child is given: plan, descriptors, and who it is."""
+    """Plan, descriptors and identity of a child process."""
 
     plan: Plan
     memory_fd: int
-    bells: Bells
+    doorbells: Doorbells
     role: Role
     number: int
     """Among the processes of its role."""
@@ -82,10 +82,10 @@ def run_role(module: str, child_spec: ChildSpec) -> None:
     """Become the child: signals, death with the parent, title, log, stacks, cores; then run `module.main(child_spec)`.
 
     Ctrl-C reaches the whole foreground group, and systemd and batch systems ask every process to end; only the
-    supervisor decides what it means. The module is named, not passed, so that whoever starts it need not import it.
+    supervisor decides what it means. The module is named, not passed, so that the supervisor need not import it.
     """
     ignore_requests()
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # as it began: what it starts may want to heed them
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # as at its start: programs that it starts may handle them
     die_with(child_spec.parent)
     setproctitle(f"ringside {child_spec.name}")
     os.umask(PRIVATE_UMASK)
@@ -95,31 +95,31 @@ def run_role(module: str, child_spec: ChildSpec) -> None:
     os.close(log)
     enable_stack_dumps()
     with suppress(OSError):  # without /proc
-        _keep_to_oneself()
+        _stop_inheritance()
     os.environ.update(child_spec.environment)
     if child_spec.role not in (Role.LEARNER, Role.INFERENCE):
         os.nice(NICENESS)
     if child_spec.cores:
-        with suppress(OSError):  # they were taken from the group meanwhile: a core is a gain, not a need
+        with suppress(OSError):  # the group lost them meanwhile; the process runs without
             os.sched_setaffinity(0, child_spec.cores)
     try:
         importlib.import_module(module).main(child_spec)
     except FatalError as error:
-        _say(str(error))
+        _log(str(error))
         sys.exit(FATAL)
     except DeviceFault as error:
-        _say(traceback.format_exc() + str(error))
-        os._exit(DEVICE_FAULT)  # to give back what lies on a faulty device would fail, and end with another code
+        _log(traceback.format_exc() + str(error))
+        os._exit(DEVICE_FAULT)  # freeing memory of a faulty device would fail and change the code
 
 
-def _say(words: str) -> None:
-    """Write to the log; that its disk takes nothing must not hide how this process ends."""
+def _log(text: str) -> None:
+    """Write to the log. A full disk must not change the exit code."""
     with suppress(OSError):
-        print(words, file=sys.stderr, flush=True)
+        print(text, file=sys.stderr, flush=True)
 
 
-def _keep_to_oneself() -> None:
-    """Hand no descriptor on to programs that this process starts: the shared memory would live as long as they do."""
+def _stop_inheritance() -> None:
+    """Hand no descriptor on to programs that this process starts: they would keep the shared memory alive."""
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2:
             with suppress(OSError):  # the one by which they are listed has been closed
@@ -127,7 +127,7 @@ def _keep_to_oneself() -> None:
 
 
 def _open_log(path: Path) -> int:
-    """A descriptor for the output of a process; of nowhere when there can be no log: that must not end a run."""
+    """A descriptor for the output of a process; of /dev/null when there can be no log, which must not end a run."""
     try:
         return open_to_write(path, os.O_WRONLY | os.O_APPEND)
     except OSError:
@@ -135,9 +135,9 @@ def _open_log(path: Path) -> int:
 
 
 def enter(child_spec: ChildSpec) -> tuple[Memory, Waiter]:
-    """Attach the memory and give the first sign of life."""
+    """Attach the memory and record the first heartbeat."""
     memory = Memory.attach(child_spec.memory_fd, child_spec.plan)
-    waiter = Waiter(memory.board, child_spec.process, child_spec.bells.of(child_spec.process))
+    waiter = Waiter(memory.board, child_spec.process, child_spec.doorbells[child_spec.process])
     memory.board.phase[child_spec.process] = Phase.STARTING
-    memory.board.beat(child_spec.process)
+    memory.board.record_heartbeat(child_spec.process)
     return memory, waiter

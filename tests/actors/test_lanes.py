@@ -17,7 +17,7 @@ from actors.lanes import Lanes
 from shared.config.settings import Config
 from shared.memory.run_memory import Memory, Plan
 from shared.memory.sequence import Sequence
-from shared.memory.wait import Bell
+from shared.memory.wait import Doorbell
 from tests.support.counting_env import Counting
 
 ENVS, LANE_ENVS, ROUND_TICKS, ROUNDS = 8, 2, 6, 6
@@ -98,7 +98,7 @@ class World:
         snapshots.data, snapshots.length = snapshots.data.view(Fragile), snapshots.length.view(Fragile)
         memory.ring.field = {name: view.view(Fragile) for name, view in memory.ring.field.items()}
         board.commits.publish(0)
-        self.bells = [Bell.create() for _ in range(actors)]
+        self.bells = [Doorbell.create() for _ in range(actors)]
         self.actors = [self._born(actor) for actor in range(actors)]
         for lanes in self.actors:
             while lanes.prefetch_env():

@@ -34,7 +34,7 @@ def rounds_of(run: Any) -> tuple[Any, list[int]]:
     rounds._slice = 1
     signs = list[int]()
     rounds._waiter = SimpleNamespace(
-        process=0, furthest=lambda progress: None, beat=lambda: signs.append(int(rounds._board.updates[0]))
+        process=0, note_progress=lambda progress: None, heartbeat=lambda: signs.append(int(rounds._board.updates[0]))
     )
     return rounds, signs
 
@@ -97,7 +97,7 @@ class Gpu:
 def test_a_gpu_is_asked_for_some_slices_ahead_and_no_more(clock: list[float]) -> None:
     gpu = Gpu()
     rounds, signs = rounds_of(gpu.run)
-    rounds._engine, rounds._waiter.bell = gpu, gpu
+    rounds._engine, rounds._waiter.doorbell = gpu, gpu
     rounds._run(0, 20 * SLICE_UPDATES)
     assert gpu.most == SLICES_AHEAD + 1
     assert gpu.slices_begun == SLICES_AHEAD, "they are waited for elsewhere, with something to do meanwhile"
@@ -111,7 +111,7 @@ def test_a_gpu_that_does_not_go_on_is_a_fault(clock: list[float]) -> None:
     def wait(seconds: float) -> None:
         clock[0] += STUCK_SECONDS / 4
 
-    rounds._engine, rounds._waiter.bell = gpu, SimpleNamespace(wait=wait)
+    rounds._engine, rounds._waiter.doorbell = gpu, SimpleNamespace(wait=wait)
     gpu.slices_begun = 9
     with pytest.raises(DeviceFault, match="did not finish a slice of up to 16 updates in 300 s"):
         rounds._wait_for_slices(SLICES_LEFT)
@@ -121,7 +121,7 @@ def test_a_gpu_that_does_not_go_on_is_a_fault(clock: list[float]) -> None:
 def test_updates_are_done_before_they_are_published_in_mid_round(clock: list[float]) -> None:
     gpu = Gpu()
     rounds, _ = rounds_of(gpu.run)
-    rounds._engine, rounds._waiter.bell = gpu, gpu
+    rounds._engine, rounds._waiter.doorbell = gpu, gpu
     rounds._learn = SimpleNamespace(schedule="free", publish_every_updates=2 * SLICE_UPDATES)
     gpu.online_into, left = None, list[int]()  # type: ignore[attr-defined]
     rounds._memory = SimpleNamespace(
@@ -138,7 +138,7 @@ def test_the_next_round_is_drawn_while_the_gpu_has_work_for_some_looks(
     gpu = Gpu()
     gpu.slices_begun = begun
     rounds, signs = rounds_of(gpu.run)
-    rounds._engine, rounds._waiter.bell = gpu, gpu
+    rounds._engine, rounds._waiter.doorbell = gpu, gpu
     rounds._board.lane_finished = SequenceArray(np.array([5, 5]))
     drawn = list[int]()
     rounds._prefetch = drawn.append

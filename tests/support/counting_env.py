@@ -38,7 +38,7 @@ class Counting(Env):
     def snapshot(self) -> bytes:
         return struct.pack("<q", self.count)
 
-    def restore(self, data: bytes, beat: Callable[[], None] = lambda: None) -> None:
+    def restore(self, data: bytes, heartbeat: Callable[[], None] = lambda: None) -> None:
         (self.count,) = struct.unpack("<q", data)
 
     def film(self) -> list[Shot]:

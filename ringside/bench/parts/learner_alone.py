@@ -18,7 +18,7 @@ from ringside.bench.harness.child_process import Child
 from ringside.bench.harness.tables import WrongResult
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory, Plan
-from shared.memory.wait import Bell, Waiter
+from shared.memory.wait import Doorbell, Waiter
 
 if TYPE_CHECKING:
     import torch
@@ -89,7 +89,7 @@ class Solo:
         self._board.written[:] = np.iinfo(np.int64).max
         self._board.lane_finished.publish_all(np.iinfo(np.int64).max)
         self.engine = make_engine(memory.plan.config, memory.plan.network, memory.ring)
-        self._rounds = Rounds(memory, Waiter(self._board, Role.LEARNER, Bell.create()), self.engine, [])
+        self._rounds = Rounds(memory, Waiter(self._board, Role.LEARNER, Doorbell.create()), self.engine, [])
         self._rounds.restore()
         self._round = (
             self._run_schedule.first_learning_round + self._run_schedule.window_ticks // self._run_schedule.round_ticks

@@ -1,8 +1,8 @@
-"""The mailbox between two real processes: a request and its reply, and what the bells alone take.
+"""The mailbox between two real processes: a request and its reply, and the cost of the doorbells alone.
 
 The other process is a stub of inference: it waits as every process of a run waits, and answers with a function of the
-tick, which is checked. Against it stand the same two processes that only ring each other's bell. Where the two run is
-left to the kernel, as in a run on few cores.
+tick, which is checked. Against it stand the same two processes that only ring each other's doorbell. The kernel chooses
+their cores, as in a run on few cores.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from shared.machine.subprocesses import REAP_SECONDS
 from shared.memory.mailbox import Mailbox
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory, Plan
-from shared.memory.wait import LOOK_SECONDS, Bell, Waiter
+from shared.memory.wait import LOOK_SECONDS, Doorbell, Waiter
 from shared.process.stack_dumps import enable_stack_dumps
 
 ACTIONS = 18
@@ -38,9 +38,9 @@ TRIPS = 500
 def measure(options: Options, report: Report) -> None:
     """The part `mailbox` of `launch.py bench limits`."""
     with report.measuring("mailbox"), _asker() as asker:
-        times = [seconds_per_call((asker.bells, asker.mailbox), options.seconds) for _ in range(options.repeats)]
-        bells, mailbox = np.array(times).T / TRIPS
-        report.add("two bells", "trips/s", (1 / bells).tolist(), note=f"{1e6 * np.median(bells):.1f} us")
+        times = [seconds_per_call((asker.doorbells, asker.mailbox), options.seconds) for _ in range(options.repeats)]
+        doorbells, mailbox = np.array(times).T / TRIPS
+        report.add("two bells", "trips/s", (1 / doorbells).tolist(), note=f"{1e6 * np.median(doorbells):.1f} us")
         note = f"{1e6 * np.median(mailbox):.1f} us"
         report.add("request and reply", "trips/s", (1 / mailbox).tolist(), limit="two bells", note=note)
 
@@ -48,9 +48,9 @@ def measure(options: Options, report: Report) -> None:
 class Asker:
     """The side of the actor."""
 
-    def __init__(self, memory: Memory, bells: tuple[Bell, Bell], pipe: Connection) -> None:
+    def __init__(self, memory: Memory, doorbells: tuple[Doorbell, Doorbell], pipe: Connection) -> None:
         self._memory, self._pipe = memory, pipe
-        self._mine, self._other = bells
+        self._mine, self._other = doorbells
         self._waiter = Waiter(memory.board, memory.plan.processes.index_of(Role.ACTOR), self._mine)
         self._tick = 0
 
@@ -69,9 +69,9 @@ class Asker:
         self.heard()
         self._mine.wait(0.0)
 
-    def bells(self) -> None:
+    def doorbells(self) -> None:
         """`TRIPS` times there and back."""
-        self._begin("bells")
+        self._begin("doorbells")
         for _ in range(TRIPS):
             self._other.ring()
             self._mine.wait(LOOK_SECONDS)
@@ -100,14 +100,14 @@ def _asker() -> Iterator[Asker]:
     """The two sides, ready; the other process ends with the block."""
     config = Config().with_settings(envs=2, actors=1, round_steps=100, replay_size=100, network="small", run_dir=Path())
     memory = Memory.create(Plan(config, ACTIONS))
-    bells = Bell.create(), Bell.create()
+    doorbells = Doorbell.create(), Doorbell.create()
     pipe, theirs = Pipe()
     child = ChildProcess(target=_serve, args=(theirs, memory.plan), daemon=True)
     child.start()
     theirs.close()
-    asker = Asker(memory, bells, pipe)
+    asker = Asker(memory, doorbells, pipe)
     try:
-        for fd in (memory.arena.fd, bells[1].fd, bells[0].fd):
+        for fd in (memory.arena.fd, doorbells[1].fd, doorbells[0].fd):
             reduction.send_handle(pipe, fd, child.pid)
         asker.heard()
         yield asker
@@ -115,8 +115,8 @@ def _asker() -> Iterator[Asker]:
         child.kill()
         child.join(REAP_SECONDS)
         pipe.close()
-        for bell in bells:
-            os.close(bell.fd)
+        for doorbell in doorbells:
+            os.close(doorbell.fd)
         memory.arena.close()
 
 
@@ -125,7 +125,7 @@ def _serve(pipe: Connection, plan: Plan) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the benchmark decides what it means
     enable_stack_dumps()
     memory = Memory.attach(reduction.recv_handle(pipe), plan)
-    mine, other = (Bell(reduction.recv_handle(pipe)) for _ in range(2))
+    mine, other = (Doorbell(reduction.recv_handle(pipe)) for _ in range(2))
     waiter, mailbox = Waiter(memory.board, Role.INFERENCE, mine), memory.mailbox
     lanes = np.zeros(1, np.int64)
     pipe.send("ready")
@@ -134,7 +134,7 @@ def _serve(pipe: Connection, plan: Plan) -> None:
         mine.wait(0.0)  # as in `Asker._begin`
         pipe.send(kind)
         for _ in range(TRIPS):
-            if kind == "bells":
+            if kind == "doorbells":
                 mine.wait(LOOK_SECONDS)
             else:
                 waiter.wait(lambda: bool(mailbox.request.values[0] != mailbox.reply.values[0]))

@@ -16,7 +16,7 @@ from shared.config.settings import Config, Learn, Machine, Play, Run
 from shared.memory.board import Phase
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory, Plan
-from shared.memory.wait import TELL_NS, Bell, Waiter
+from shared.memory.wait import REPORT_NS, Doorbell, Waiter
 
 SECOND = 1_000_000_000
 CONFIG = Config(
@@ -159,15 +159,15 @@ def work(waiter: Waiter) -> None:
     deadline = time.monotonic() + 30
     while waiter.board.cpu_ns[waiter.process] == told:
         assert time.monotonic() < deadline
-        waiter.beat()
+        waiter.heartbeat()
 
 
 def test_cpu_time_adds_up_over_incarnations_and_memory_is_told(memory: Memory) -> None:
     board = memory.board
-    bell = Bell.create()
+    doorbell = Doorbell.create()
     board.cpu_ns[ACTOR] = 1_000 * SECOND  # of a former life
     before = time.process_time_ns()
-    waiter = Waiter(board, ACTOR, bell)
+    waiter = Waiter(board, ACTOR, doorbell)
     work(waiter)
     first = int(board.cpu_ns[ACTOR])
     assert 0 < first - 1_000 * SECOND <= time.process_time_ns() - before
@@ -181,7 +181,7 @@ def test_cpu_time_adds_up_over_incarnations_and_memory_is_told(memory: Memory) -
     assert board.cpu_ns[ACTOR] > first
     assert board.private_bytes[ACTOR] - size > 0.9 * ballast.nbytes
     assert not board.cpu_ns[Role.LEARNER]
-    os.close(bell.fd)
+    os.close(doorbell.fd)
 
 
 def test_telling_is_no_system_call_at_every_tick(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,13 +192,13 @@ def test_telling_is_no_system_call_at_every_tick(memory: Memory, monkeypatch: py
         asked += 1
         return 0
 
-    bell = Bell.create()
+    doorbell = Doorbell.create()
     monkeypatch.setattr(time, "monotonic_ns", lambda: now)
     monkeypatch.setattr(time, "process_time_ns", ask)
-    waiter = Waiter(memory.board, ACTOR, bell)
+    waiter = Waiter(memory.board, ACTOR, doorbell)
     asked = 0
-    while now < 10 * TELL_NS:
-        now += TELL_NS // 100
-        waiter.beat()
+    while now < 10 * REPORT_NS:
+        now += REPORT_NS // 100
+        waiter.heartbeat()
     assert asked == 10
-    os.close(bell.fd)
+    os.close(doorbell.fd)

@@ -280,8 +280,8 @@ import os, pathlib, sys
 from shared.memory.process_table import Role
 from shared.process.child import ChildSpec, run_role
 sys.path.append({str(tmp_path)!r})
-run_role("tells", ChildSpec(plan=None, memory_fd=0, bells=None, role=Role.LEARNER, number=0, process=1, incarnation=0,
-    parent=os.getppid(), run_dir=pathlib.Path({str(tmp_path)!r}), cores=None,
+run_role("tells", ChildSpec(plan=None, memory_fd=0, doorbells=None, role=Role.LEARNER, number=0, process=1,
+    incarnation=0, parent=os.getppid(), run_dir=pathlib.Path({str(tmp_path)!r}), cores=None,
     environment={{"CUDA_MPS_PIPE_DIRECTORY": "/there"}}))
 """
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=30)

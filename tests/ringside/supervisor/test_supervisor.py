@@ -23,7 +23,7 @@ from shared.config.settings import Config, Run
 from shared.machine.subprocesses import REAP_SECONDS, ended
 from shared.memory.board import Phase, Stop
 from shared.memory.process_table import ProcessTable, Role
-from shared.memory.wait import Bell
+from shared.memory.wait import Doorbell
 from shared.process.signals import Requests, handle_stop_signals
 
 SLEEPER = (
@@ -47,7 +47,7 @@ def stopping() -> Supervisor:
 def lose_patience(stopping: Supervisor) -> None:
     """The scribe is silent for too long."""
     for _ in range(int(SAVE_SECONDS) + 2):
-        stopping._patience.look(1.0, beat=0)
+        stopping._patience.look(1.0, heartbeat=0)
 
 
 class Process:
@@ -97,20 +97,20 @@ def test_who_asks_twice_does_not_wait_for_the_scribe(stopping: Supervisor) -> No
 def test_time_in_which_nobody_could_leave_does_not_count() -> None:
     """The supervisor was stopped (Ctrl-Z) or the machine slept; or the scribe saves much, and gives signs of life."""
     patience = ShutdownTimer()
-    patience.look(3_600.0, beat=0)
+    patience.look(3_600.0, heartbeat=0)
     assert not patience.over
     for look in range(10 * int(SAVE_SECONDS)):
-        patience.look(1.0, beat=look // 100)
+        patience.look(1.0, heartbeat=look // 100)
     assert patience.over
     assert not patience.scribe_timed_out
     for _ in range(int(SAVE_SECONDS) + 2):
-        patience.look(1.0, beat=0)
+        patience.look(1.0, heartbeat=0)
     assert patience.scribe_timed_out
 
 
 def test_a_lack_that_passes_ends_no_run(stopping: Supervisor) -> None:
     made: Any = stopping
-    made._asked, tried = Bell.create(), list[int]()
+    made._asked, tried = Doorbell.create(), list[int]()
 
     def start() -> None:
         tried.append(1)
@@ -127,7 +127,7 @@ def test_a_lack_that_passes_ends_no_run(stopping: Supervisor) -> None:
 
 def test_a_request_is_heard_between_two_tries(stopping: Supervisor) -> None:
     made: Any = stopping
-    made._asked, heard, tried = Bell.create(), list[int](), list[int]()
+    made._asked, heard, tried = Doorbell.create(), list[int](), list[int]()
 
     def start() -> None:
         tried.append(1)
@@ -150,7 +150,7 @@ def test_whose_pipe_is_held_by_its_own_children_is_found_dead(
 ) -> None:
     read, write = os.pipe()  # nobody lets go of it
     made: Any = stopping
-    made._board.stopping, made._asked = False, Bell.create()
+    made._board.stopping, made._asked = False, Doorbell.create()
     made._balancer, made._looked_at = None, time.monotonic()
     made._children = {Role.LEARNER: _Child(cast(Any, SimpleNamespace(sentinel=read, exitcode=-signal.SIGKILL)))}
     buried: list[int] = []

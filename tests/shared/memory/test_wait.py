@@ -12,7 +12,7 @@ import pytest
 
 from shared.memory import wait
 from shared.memory.board import Phase
-from shared.memory.wait import Bell, Stopped, Waiter
+from shared.memory.wait import Doorbell, Stopped, Waiter
 
 ME = 1
 SECOND = 1_000_000_000
@@ -29,7 +29,7 @@ class Clock:
 
 
 class Ears:
-    """A bell that is heard after so many looks, in half a second each; `then` is what the others do meanwhile."""
+    """A doorbell that is heard after so many looks, in half a second each; `then` is what the others do meanwhile."""
 
     def __init__(self, clock: Clock, then: Any = lambda look: None) -> None:
         self._clock, self._then, self.looks = clock, then, 0
@@ -71,7 +71,7 @@ def test_work_and_waiting_are_counted_apart(board: Any, clock: Clock) -> None:
     assert board.waited_ns.tolist() == [0, 3 * SECOND // 2, 0]
     assert board.heartbeat[ME] == clock.now, "who waits gives signs of life"
     clock.now += SECOND
-    waiter.beat()
+    waiter.heartbeat()
     assert board.busy_ns[ME] == 3 * SECOND
     assert board.private_bytes[ME] > 1_000_000
 
@@ -102,13 +102,13 @@ def test_a_run_that_ends_ends_every_wait_and_every_piece_of_work(board: Any, clo
         waiter.wait(lambda: False)
     assert ears.looks == 2
     with pytest.raises(Stopped):
-        waiter.beat()
+        waiter.heartbeat()
 
 
 def test_the_furthest_point_never_goes_back(board: Any, clock: Clock) -> None:
     waiter = waiter_of(board, Ears(clock))
     for point in (3, 7, 5):
-        waiter.furthest(point)
+        waiter.note_progress(point)
     assert board.furthest.tolist() == [-1, 7, -1]
 
 
@@ -117,21 +117,21 @@ def test_time_on_a_processor_is_added_to_that_of_former_lives(board: Any, clock:
     waiter = waiter_of(board, Ears(clock))
     waiter.device_bytes = lambda: 12_345
     clock.now += SECOND
-    waiter.beat()
+    waiter.heartbeat()
     assert board.cpu_ns[ME] == 100 + SECOND
     assert board.device_bytes[ME] == 12_345
 
 
 def test_a_ring_wakes_once_and_a_ring_too_early_is_kept() -> None:
-    bell = Bell.create()
+    doorbell = Doorbell.create()
     try:
-        bell.ring()
-        bell.ring()
-        bell.wait(60.0)  # or this test is too late
+        doorbell.ring()
+        doorbell.ring()
+        doorbell.wait(60.0)  # or this test is too late
         with pytest.raises(BlockingIOError):
-            os.eventfd_read(bell.fd)
-        threading.Timer(0.05, bell.ring).start()
-        bell.wait(60.0)
-        bell.wait(0.0)
+            os.eventfd_read(doorbell.fd)
+        threading.Timer(0.05, doorbell.ring).start()
+        doorbell.wait(60.0)
+        doorbell.wait(0.0)
     finally:
-        os.close(bell.fd)
+        os.close(doorbell.fd)
