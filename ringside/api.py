@@ -77,8 +77,8 @@ def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], 
     from actors.pixels.compilation import compile_kernels
     from ringside.doctor import checks
     from ringside.recording.metrics import totals_before
-    from ringside.recording.wandb_track import tracking
     from ringside.supervisor import supervisor
+    from ringside.tracking.wandb_track import tracking
     from ringside.watch.observer import Observer, Restored
 
     run_dir = ready.config.run.run_dir

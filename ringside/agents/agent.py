@@ -149,8 +149,7 @@ def evaluation_of(
 
     `eval_steps`: the steps that the episodes were to fill; None: a number of episodes was played.
     """
-    from ringside.recording.episode_scores import summarize
-    from ringside.recording.reference_scores import SOURCE
+    from ringside.recording.scores import SOURCE, summarize
     from shared.machine import facts
 
     return {

@@ -33,7 +33,8 @@ BENCHMARKS = {
 MODULES = {
     "balance": "lane_moves",
     "checkpoint": "checkpoints",
-    "peers": "peer_comparison",
+    "ladder": "ladder.rungs",
+    "peers": "peers.peer_comparison",
     "presets": "preset_costs",
     "watch": "viewers",
 }

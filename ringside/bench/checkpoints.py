@@ -18,7 +18,7 @@ from ringside.bench.harness.measured_runs import Throughput, plan_of, rounds_tha
 from ringside.bench.harness.measured_runs import measure as run
 from ringside.bench.harness.tables import Report, WrongResult
 from ringside.bench.harness.turns import Contender, in_turn
-from ringside.bench.parts import segment_files
+from ringside.bench.system_parts import segment_files
 from shared.checkpoint.segments import SegmentShape
 from shared.errors import ConfigError
 

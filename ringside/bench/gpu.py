@@ -20,7 +20,7 @@ from typing import Any
 from ringside.bench.bench_command import Common
 from ringside.bench.harness.tables import CannotRun, Report
 from ringside.bench.harness.turns import Contender, chosen, in_turn
-from ringside.bench.parts.beside import Answers, Beside, Updates, answers, updates
+from ringside.bench.network_parts.beside import Answers, Beside, Updates, answers, updates
 from shared.config.resolve import check_device_name, device_of, resolve
 from shared.config.settings import Config
 from shared.errors import ConfigError

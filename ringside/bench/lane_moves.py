@@ -28,7 +28,7 @@ from ringside.bench.harness.measured_runs import Throughput, plan_of
 from ringside.bench.harness.measured_runs import measure as run
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
 from ringside.bench.harness.turns import Contender, in_turn
-from ringside.bench.parts.emulator import bare_speeds
+from ringside.bench.system_parts.emulator import bare_speeds
 from shared.machine.facts import usable_cores
 from shared.machine.subprocesses import killed
 

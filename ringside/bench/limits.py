@@ -25,13 +25,13 @@ from ringside.bench.harness.turns import chosen
 from shared.errors import ConfigError
 
 PARTS = {
-    "emulator": "ringside.bench.parts.emulator",
-    "actors": "ringside.bench.parts.actor_side",
-    "memory": "ringside.bench.parts.memory_paths",
-    "mailbox": "ringside.bench.parts.round_trip",
-    "inference": "ringside.bench.parts.inference_alone",
-    "priorities": "ringside.bench.parts.draws",
-    "update": "ringside.bench.parts.update",
+    "emulator": "ringside.bench.system_parts.emulator",
+    "actors": "ringside.bench.system_parts.actor_side",
+    "memory": "ringside.bench.system_parts.memory_paths",
+    "mailbox": "ringside.bench.system_parts.round_trip",
+    "inference": "ringside.bench.network_parts.inference_alone",
+    "priorities": "ringside.bench.network_parts.draws",
+    "update": "ringside.bench.network_parts.update",
 }
 """The module of each part; its `measure` takes `Options` and a report. Loaded only when it is asked for."""
 

@@ -26,9 +26,9 @@ from ringside.bench.harness.measured_runs import PROBE_SHARE, ROUNDS, Throughput
 from ringside.bench.harness.measured_runs import measure as run
 from ringside.bench.harness.tables import Report
 from ringside.bench.harness.turns import Contender, chosen, in_turn
-from ringside.bench.parts.emulator import bare_speeds
-from ringside.bench.parts.learner_alone import Solo, learner_pace
-from ringside.bench.parts.shares import BESIDE, REST, Shares
+from ringside.bench.network_parts.learner_alone import Solo, learner_pace
+from ringside.bench.network_parts.shares import BESIDE, REST, Shares
+from ringside.bench.system_parts.emulator import bare_speeds
 from shared.config.presets import PRESETS
 from shared.config.settings import PresetName
 from shared.errors import ConfigError
@@ -71,7 +71,7 @@ class Cost(NamedTuple):
 
     updates_per_second: float
     shares: dict[str, float]
-    """Of the time, by part (ringside/bench/parts/shares.py)."""
+    """Of the time, by part (ringside/bench/network_parts/shares.py)."""
 
 
 class Case(NamedTuple):

@@ -31,8 +31,8 @@ from ringside.bench.harness.measured_runs import (
 from ringside.bench.harness.measured_runs import measure as run
 from ringside.bench.harness.tables import CannotRun, Report
 from ringside.bench.harness.turns import Contender, doublings, in_turn
-from ringside.bench.parts.emulator import bare_speed, bare_speeds
-from ringside.bench.parts.learner_alone import learner_pace
+from ringside.bench.network_parts.learner_alone import learner_pace
+from ringside.bench.system_parts.emulator import bare_speed, bare_speeds
 from shared.errors import ConfigError
 from shared.machine.facts import usable_cores
 from shared.memory.run_memory import Plan

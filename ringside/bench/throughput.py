@@ -40,8 +40,8 @@ from ringside.bench.harness.measured_runs import (
 from ringside.bench.harness.measured_runs import measure as run
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
 from ringside.bench.harness.turns import Contender, chosen, in_turn
-from ringside.bench.parts.emulator import bare_speeds
-from ringside.bench.parts.learner_alone import bound_of, learner_alone, learner_pace
+from ringside.bench.network_parts.learner_alone import bound_of, learner_alone, learner_pace
+from ringside.bench.system_parts.emulator import bare_speeds
 from shared.machine.facts import usable_cores
 from shared.memory.run_memory import Plan
 

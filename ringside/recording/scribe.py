@@ -23,11 +23,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.recording.episode_scores import summarize
-from ringside.recording.load import LEARNING, NEWEST, Sample
+from ringside.load.board_samples import LEARNING, NEWEST, Sample
 from ringside.recording.metrics import Episode, MetricsLog, cut_metrics, episodes_in
-from ringside.recording.rounds import values_of
 from ringside.recording.run_files import RunFiles
+from ringside.recording.scores import summarize
+from ringside.recording.span_values import values_of
 from ringside.recording.summary import INEXACT_SINCE, counters_of, summary_of
 from shared.checkpoint.manifest import (
     BEST_FILE,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.recording.load import LEARNING, NEWEST, Sample, load_between
+from ringside.load.board_samples import LEARNING, NEWEST, Sample, load_between
 from ringside.recording.metrics import MetricsLog
 from shared.machine import facts
 from shared.memory.board import BEFORE, CHECKPOINT, Board

@@ -5,12 +5,23 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
-
-from ringside.recording.evaluation_status import EvaluationStatus
 
 MEAN_OVER = 100
 """Episodes in the rolling mean of returns."""
+
+
+@dataclass(frozen=True)
+class EvaluationStatus:
+    """The newest evaluation."""
+
+    steps: int
+    """Step of the version that was evaluated."""
+    episodes: int
+    mean_return: float
+    best_mean: float
+    """The best mean so far."""
 
 
 class Totals:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.recording.reference_scores import REFERENCE, human_normalised
+from ringside.recording.scores import REFERENCE, human_normalised
 from ringside.recording.totals import MEAN_OVER
 from ringside.report.aggregate import STATISTICS, Estimate, estimate
 from ringside.report.figures import setting

@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
-from ringside.recording.reference_scores import REFERENCE, human_normalised
+from ringside.recording.scores import REFERENCE, human_normalised
 from ringside.report.aggregate import STATISTICS
 from ringside.report.comparison import Arm, Comparison
 from ringside.report.published import comparable

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.recording.reference_scores import REFERENCE
+from ringside.recording.scores import REFERENCE
 from shared.config.settings import FRAME_SKIP
 from shared.files.atomic import read_json
 

@@ -16,7 +16,7 @@ from typing import Any
 import jinja2
 import numpy as np
 
-from ringside.recording.reference_scores import REFERENCE, SOURCE, human_normalised
+from ringside.recording.scores import REFERENCE, SOURCE, human_normalised
 from ringside.report.aggregate import CONFIDENCE, REPLICATES
 from ringside.report.comparison import ASIDE, Arm, Comparison, differences
 from ringside.report.figures import amount, duration, file_name, score, setting

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ringside.recording.reference_scores import REFERENCE
+from ringside.recording.scores import REFERENCE
 
 SUITES: dict[str, tuple[str, ...]] = {
     "atari5": ("battle_zone", "double_dunk", "name_this_game", "phoenix", "qbert"),

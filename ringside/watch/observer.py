@@ -11,10 +11,9 @@ from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ringside.recording.evaluation_status import EvaluationStatus
-from ringside.recording.load import NEWEST, Sample, load_between
+from ringside.load.board_samples import NEWEST, Sample, load_between
 from ringside.recording.metric_names import displayed
-from ringside.recording.totals import Totals
+from ringside.recording.totals import EvaluationStatus, Totals
 from ringside.watch.health import returns_outside, screens_alike
 from ringside.watch.status import CheckpointStatus, Status
 from shared.files import disk_trouble

@@ -15,7 +15,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from ringside.recording.bottleneck import RoleStatus
+from ringside.load.bottleneck import RoleStatus
 from ringside.recording.metric_names import label_of
 from ringside.watch.line import UNKNOWN, clock, figure, left, number, pace, saved, share, short, taken, whole
 from ringside.watch.status import Status

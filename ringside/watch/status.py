@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ringside.recording.bottleneck import Bottleneck, RoleStatus
-from ringside.recording.evaluation_status import EvaluationStatus
+from ringside.load.bottleneck import Bottleneck, RoleStatus
+from ringside.recording.totals import EvaluationStatus
 from shared.config.settings import Schedule
 
 

@@ -37,7 +37,7 @@ taken until then (`shared.machine.contention`). All are 0 where the kernel does 
 SAMPLES = 2
 """Samples of the growing words that the scribe keeps: at the beginning of learning, and at the newest record."""
 MOMENT_WORDS, COUNTED_WORDS = 7, 3
-"""Words of a sample (ringside/recording/load.py): for the moment, and for each process."""
+"""Words of a sample (ringside/load/board_samples.py): for the moment, and for each process."""
 
 
 class Phase(IntEnum):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -15,6 +16,10 @@ ROOT = Path(__file__).resolve().parents[2]
 TOP = ("actors", "learner", "shared", "ringside")
 """The packages; `launch.py`, `examples` and `tests` stand beside them."""
 EXAMPLES = "examples"
+FILES = 12
+"""Most files of a folder, `__init__` not counted."""
+LARGER = {"ringside/tasks": 13, "shared/memory": 15}
+"""Folders that may hold more, and how many: a file for each command, and one for each part of the shared region."""
 
 SHARED_MAY = {"numpy", "safetensors", "zstandard", "setproctitle"}
 """Packages that shared/ may load beside the standard library; setproctitle names a process and imports nothing."""
@@ -24,7 +29,7 @@ _FACTS = _WORDS | {"shared.machine", "shared.files"}
 _SETTINGS = _FACTS | {"shared.config", "shared.network_spec"}
 _MEMORY = _SETTINGS | {"shared.memory", "shared.prng"}
 _ALL_SHARED = {"shared"}
-_NO_TORCH = _ALL_SHARED | {"ringside.recording", "ringside.watch", "ringside.supervisor"}
+_NO_TORCH = _ALL_SHARED | {f"ringside.{room}" for room in ("load", "recording", "supervisor", "tracking", "watch")}
 
 MAY_IMPORT = {
     "shared": _WORDS | {"shared.config"},
@@ -39,8 +44,10 @@ MAY_IMPORT = {
     "ringside.cgroup": _ALL_SHARED,
     "ringside.zoo": _ALL_SHARED,
     "ringside.supervisor": _ALL_SHARED,
-    "ringside.recording": _ALL_SHARED,
-    "ringside.watch": _ALL_SHARED | {"ringside.recording"},
+    "ringside.load": _ALL_SHARED,
+    "ringside.recording": _ALL_SHARED | {"ringside.load"},
+    "ringside.tracking": _ALL_SHARED | {"ringside.recording"},
+    "ringside.watch": _ALL_SHARED | {"ringside.load", "ringside.recording"},
     "ringside.report": _ALL_SHARED | {"ringside.recording"},
     "ringside.agents": _ALL_SHARED | {"actors", "learner", "ringside.recording", "ringside.zoo"},
     "ringside": _NO_TORCH
@@ -57,7 +64,9 @@ MAY_IMPORT = {
 NEVER = {
     "actors": {"torch"},
     "learner": {"ale_py", "gymnasium"},
+    "ringside.load": {"torch", "ale_py"},
     "ringside.recording": {"torch", "ale_py"},
+    "ringside.tracking": {"torch", "ale_py"},
     "ringside.watch": {"torch", "ale_py"},
     "ringside.report": {"torch", "ale_py"},
     "ringside.supervisor": {"torch", "ale_py"},
@@ -156,6 +165,11 @@ def test_rooms_import_only_what_they_may(room: str) -> None:
         ("shared.checkpoint.manifest", "from shared.process import child"),
         ("ringside.recording.scribe", "import torch.nn"),
         ("ringside.recording.scribe", "from ringside.watch import status"),
+        ("ringside.load.bottleneck", "from ringside.recording import scribe"),
+        ("ringside.load.board_samples", "import torch"),
+        ("ringside.recording.scribe", "from ringside.tracking import wandb_track"),
+        ("ringside.tracking.wandb_track", "from ringside.watch import status"),
+        ("ringside.tracking.follow", "import ale_py"),
         ("ringside.watch.page.server", "from ringside.supervisor import supervisor"),
         ("ringside.report.plots", "from ringside.watch import status"),
         ("ringside.supervisor.supervisor", "from ringside.recording import scribe"),
@@ -172,6 +186,12 @@ def test_a_broken_law_is_seen(module: str, line: str) -> None:
 def test_no_two_files_have_one_name() -> None:
     names = [path.name for path in ours() if path.name != "__init__.py" and EXAMPLES not in path.parts]
     assert sorted(names) == sorted(set(names))
+
+
+def test_a_folder_holds_a_dozen_files_at_most() -> None:
+    files = Counter(path.parent for path in ours() if path.name != "__init__.py")
+    found = {str(folder.relative_to(ROOT)): count for folder, count in files.items()}
+    assert {folder: count for folder, count in found.items() if count > LARGER.get(folder, FILES)} == {}
 
 
 def test_no_files_import_each_other_in_a_circle() -> None:

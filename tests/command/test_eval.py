@@ -13,7 +13,7 @@ import pytest
 import ringside
 from launch import main
 from ringside import api
-from ringside.recording.reference_scores import REFERENCE, human_normalised
+from ringside.recording.scores import REFERENCE, human_normalised
 from shared.config.protocols import PROTOCOLS
 from shared.config.settings import ProtocolName
 from tests.conftest import Launch, Refused

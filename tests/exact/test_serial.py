@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from learner.learner import prepare
 from learner.networks.policy import Policy
 from ringside import api
-from ringside.bench.serial import Serial
+from ringside.bench.ladder.serial import Serial
 from shared.config.settings import CONFIG_FILE, Config
 from tests.support.runs import finish, start, summary
 

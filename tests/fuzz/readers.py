@@ -224,8 +224,8 @@ def read_report(workspace: Workspace, whole: str) -> list[str]:
 
 def read_metrics_file(workspace: Workspace, whole: str) -> list[str]:
     """All that follow a file of metrics, and the writer that takes it up again."""
-    from ringside.recording.follow import Follower
     from ringside.recording.metrics import MetricsLog, cut_metrics, read_metrics
+    from ringside.tracking.follow import Follower
     from ringside.watch.page.live_curves import Curves
 
     path = workspace.run / "metrics.jsonl"

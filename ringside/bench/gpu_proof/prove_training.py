@@ -135,8 +135,8 @@ def _play(stage: Stage, run_dir: Path, words: str, seconds: float, look: Callabl
 
 
 def _draw(stage: Stage, name: str, *words: str) -> None:
-    """NAME.png: a picture of the runs that `words` tell `ringside.bench.curve`."""
-    stage.run(["-m", "ringside.bench.curve", *words, "--out", str(stage.out / f"{name}.png")], 60)
+    """NAME.png: a picture of the runs that `words` tell `ringside.report.curve`."""
+    stage.run(["-m", "ringside.report.curve", *words, "--out", str(stage.out / f"{name}.png")], 60)
 
 
 def reached(run_dir: Path, goal: float) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ import pytest
 
 from ringside.bench import bench_command
 from ringside.bench.harness.tables import WrongResult
-from ringside.bench.parts.beside import Beside, Updates, answers, updates
+from ringside.bench.network_parts.beside import Beside, Updates, answers, updates
 from shared.config.resolve import resolve
 from shared.config.settings import Config
 from shared.machine.facts import cuda_devices

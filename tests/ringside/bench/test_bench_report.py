@@ -13,7 +13,7 @@ from rich.console import Console
 from ringside.bench.bench_command import Benchmark, Common, find, run
 from ringside.bench.harness.tables import ROOT, CannotRun, Report, WrongResult
 from ringside.bench.limits import Options
-from ringside.bench.parts.emulator import Bare
+from ringside.bench.system_parts.emulator import Bare
 from shared.errors import ConfigError
 
 QUICK = Options(repeats=1, seconds=0.001, window_steps=2_000)
@@ -114,7 +114,7 @@ def test_an_emulator_that_stands_still_is_seen() -> None:
 
 
 def test_frames_of_another_way_are_seen(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ringside.bench.parts import actor_side
+    from ringside.bench.system_parts import actor_side
 
     right = actor_side.slow_step
     monkeypatch.setattr(actor_side, "slow_step", lambda ale, number: (right(ale, number)[0] ^ 1, 0.0))
@@ -124,7 +124,7 @@ def test_frames_of_another_way_are_seen(report: Report, monkeypatch: pytest.Monk
 
 
 def test_a_gather_of_other_frames_is_seen(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ringside.bench.parts import memory_paths
+    from ringside.bench.system_parts import memory_paths
 
     monkeypatch.setattr(memory_paths.HostFrames, "select", lambda self, batch, out: out.fill_(1))
     memory_paths.measure(QUICK, report)
@@ -133,7 +133,7 @@ def test_a_gather_of_other_frames_is_seen(report: Report, monkeypatch: pytest.Mo
 
 
 def test_wrong_products_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ringside.bench.parts.products import Products
+    from ringside.bench.network_parts.products import Products
 
     products = Products("small", 4, 2, torch.zeros(()), backward=True)
     products.check()
@@ -144,7 +144,7 @@ def test_wrong_products_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_operations_are_those_of_the_layers() -> None:
-    from ringside.bench.parts.products import Products, layer_sizes
+    from ringside.bench.network_parts.products import Products, layer_sizes
 
     sizes = layer_sizes("nature", 4)
     assert sizes == [(400, 256, 32), (81, 512, 64), (49, 576, 64), (1, 3136, 512), (1, 512, 4)]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from ringside.bench.curve import curve_in, draw, draw_published, main, published_beside
+from ringside.report.curve import curve_in, draw, draw_published, main, published_beside
 from ringside.report.published_curves import curves_of
 from tests.support.runs import ROOT
 from tests.support.written_runs import write_run
@@ -36,7 +36,7 @@ def test_a_run_alone_has_its_episodes(tmp_path: Path) -> None:
 
 def test_the_command_writes_a_picture(tmp_path: Path) -> None:
     runs = [f"{name}={write_run(tmp_path / name)}" for name in ("one", "two")]
-    words = [sys.executable, "-m", "ringside.bench.curve", *runs, "--out", str(tmp_path / "out.png")]
+    words = [sys.executable, "-m", "ringside.report.curve", *runs, "--out", str(tmp_path / "out.png")]
     subprocess.run(words, cwd=ROOT, check=True, timeout=60)
     assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from ringside import api
-from ringside.bench import ladder
-from ringside.bench.harness.solve import Learnt, solve_run
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
-from ringside.bench.ladder import Options, Rung
+from ringside.bench.ladder import rungs as ladder
+from ringside.bench.ladder.rungs import Options, Rung
+from ringside.bench.ladder.solve import Learnt, solve_run
 from ringside.tasks.train import configuration
 from shared.config.settings import Config
 from shared.errors import ConfigError

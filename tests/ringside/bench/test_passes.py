@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from ringside.bench.parts.passes import Passes
+from ringside.bench.network_parts.passes import Passes
 from shared.config.settings import Algorithm
 from shared.memory.run_memory import Plan
 from shared.network_spec import parameters_of

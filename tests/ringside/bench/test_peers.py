@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from ringside.bench import bench_command, peer_comparison
+from ringside.bench import bench_command
 from ringside.bench.harness import programs
 from ringside.bench.harness.programs import last_line
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
 from ringside.bench.harness.turns import Contender, chosen, in_turn
-from ringside.bench.peers import peer_environment
+from ringside.bench.peers import peer_comparison, peer_environment
 from ringside.bench.peers.peer_environment import Environment
 from shared.errors import ConfigError
 

@@ -290,7 +290,7 @@ def test_curves_train_all_and_another_call_goes_on(tmp_path: Path, monkeypatch: 
     assert " ".join(first).startswith(told)
     assert first[-4:] == ["--mps", "off", "--run-dir", str(tmp_path / "out-runs" / "prove-gpu" / "pong-nature")]
     assert picture == [
-        *("-m", "ringside.bench.curve", f"nature={tmp_path / 'out-runs' / 'prove-gpu' / 'pong-nature'}"),
+        *("-m", "ringside.report.curve", f"nature={tmp_path / 'out-runs' / 'prove-gpu' / 'pong-nature'}"),
         *("--published", "--out", str(out / "curves-pong.png")),
     ]
     pictures = [words for words in commands if words[0] == "-m"]

@@ -16,7 +16,7 @@ from actors.make_env import make_env
 from learner.learner import prepare
 from ringside import api
 from ringside.bench.harness.tables import WrongResult
-from ringside.bench.serial import Layers, Serial, measure, solve
+from ringside.bench.ladder.serial import Layers, Serial, measure, solve
 from shared.config.settings import FRAME_SIDE, STACK, Config
 from shared.errors import ConfigError
 from shared.memory.run_memory import Plan

@@ -16,7 +16,6 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.plugins.hparams import metadata
 
 from ringside.recording import metrics
-from ringside.recording.evaluation_status import EvaluationStatus
 from ringside.recording.events import EventLog
 from ringside.recording.metrics import (
     Episode,
@@ -27,6 +26,7 @@ from ringside.recording.metrics import (
     read_metrics,
     totals_before,
 )
+from ringside.recording.totals import EvaluationStatus
 from shared.memory.ring import SLOT_FIELDS
 
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from ringside.recording.reference_scores import REFERENCE, human_normalised
+from ringside.recording.scores import REFERENCE, human_normalised
 from ringside.report.published import comparable, published
 from ringside.tasks.game_lists import SUITES
 from shared.config.protocols import PROTOCOLS

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ringside.recording.episode_scores import summarize
-from ringside.recording.reference_scores import REFERENCE, SOURCE, human_normalised
+from ringside.recording.scores import REFERENCE, SOURCE, human_normalised, summarize
 
 
 def test_random_play_is_zero_and_the_human_is_one_on_all_57_games() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringside.recording.reference_scores import human_normalised
+from ringside.recording.scores import human_normalised
 from ringside.report.comparison import Comparison, compare, differences
 from ringside.report.notes import notes
 from ringside.report.records import RecordsError, load

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringside.recording.reference_scores import REFERENCE
+from ringside.recording.scores import REFERENCE
 from ringside.report.published_curves import MOST_POINTS, PATH, curves_of, published_curves
 from shared.config.settings import FRAME_SKIP
 

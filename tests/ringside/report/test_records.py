@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ringside.recording.follow import Follower
 from ringside.recording.metrics import Episode, MetricsLog, cut_metrics
 from ringside.report.records import RecordsError, load, newest
+from ringside.tracking.follow import Follower
 from tests.support.written_runs import write_run
 
 

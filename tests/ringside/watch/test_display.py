@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from ringside.recording.bottleneck import RoleStatus, verdict
-from ringside.recording.evaluation_status import EvaluationStatus
+from ringside.load.bottleneck import RoleStatus, verdict
+from ringside.recording.totals import EvaluationStatus
 from ringside.watch.display import LiveDisplay, PlainDisplay, open_display
 from ringside.watch.line import clock, figure, line, short
 from ringside.watch.outlet import Outlet

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ringside.recording.evaluation_status import EvaluationStatus
-from ringside.recording.load import NEWEST, Sample
-from ringside.recording.totals import Totals
+from ringside.load.board_samples import NEWEST, Sample
+from ringside.recording.totals import EvaluationStatus, Totals
 from ringside.watch import observer
 from ringside.watch.line import line
 from ringside.watch.observer import Observer, Restored

@@ -12,7 +12,7 @@ import pytest
 import ringside
 from launch import main
 from ringside.agents.agent import play_of, rules_of, weights_at
-from ringside.recording.episode_scores import summarize
+from ringside.recording.scores import summarize
 from ringside.tasks.train import configuration
 from ringside.tasks.zoo import command_of
 from ringside.zoo import catalogue

@@ -16,7 +16,6 @@ import launch
 import ringside
 from ringside import api
 from ringside.doctor import run_directories
-from ringside.recording.follow import Follower
 from ringside.recording.metrics import (
     MetricsLog,
     cut_metrics,
@@ -29,6 +28,7 @@ from ringside.report.comparison import compare
 from ringside.report.notes import notes
 from ringside.report.records import RecordsError, load
 from ringside.tasks import report, suite
+from ringside.tracking.follow import Follower
 from ringside.watch.attach import newest_run, read_config
 from ringside.watch.page.live_curves import Curves
 from ringside.zoo.catalogue import find
@@ -403,7 +403,7 @@ def test_a_run_whose_file_of_metrics_is_too_large_is_not_continued(tmp_path: Pat
 def test_records_are_followed_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     records = write_records(tmp_path / "run") / "metrics.jsonl"
     whole = Follower(records).new()
-    monkeypatch.setattr("ringside.recording.follow.READ_BYTES", 500)
+    monkeypatch.setattr("ringside.tracking.follow.READ_BYTES", 500)
     assert Follower(records).new() == whole
     assert records.stat().st_size > 1_000
 

@@ -1,6 +1,6 @@
 """Actors without inference and learner: a lane in each of several processes, answered at once and at random.
 
-    python -m ringside.bench.parts.actors_alone --game breakout --processes 2 --seconds 5
+    python -m ringside.bench.system_parts.actors_alone --game breakout --processes 2 --seconds 5
 
 All that a lane does is counted in: frames into the ring, slots, snapshots at the end of every round, resets. The last
 line of the output is the result, as JSON.
@@ -88,7 +88,7 @@ def crew(game: str, processes: int, seconds: float) -> list[dict[str, Any]]:
     command = [
         sys.executable,
         "-m",
-        "ringside.bench.parts.actors_alone",
+        "ringside.bench.system_parts.actors_alone",
         "--game",
         game,
         "--seconds",

@@ -10,7 +10,7 @@ from learner.losses.method import make_method
 from learner.losses.td_learning import TDLearning
 from learner.networks.models import make_model
 from learner.replay.replay_source import CHUNK_UPDATES
-from ringside.bench.parts.memory_paths import SEED
+from ringside.bench.system_parts.memory_paths import SEED
 from shared.memory.run_memory import Plan
 
 

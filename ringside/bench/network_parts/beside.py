@@ -97,7 +97,7 @@ def _learn(connection: Connection, config: Config, seconds: float) -> None:
     """Rounds of updates on a filled window, for ever if `seconds` is infinite; commits and lanes are left away."""
     from learner.learner import SLICE_UPDATES, prepare
     from learner.make_engine import make_engine
-    from ringside.bench.parts.memory_paths import fill
+    from ringside.bench.system_parts.memory_paths import fill
 
     prepare(config)
     memory = Memory.create(Plan(config, ACTIONS))

@@ -17,7 +17,7 @@ and of fast-dqn's two-by-two (Daley & Amato, arXiv:2111.01264), N being 1, 2, 4 
   concurrent-N       steps beside updates, acting with the target network; each env answered on its own
   concurrent-sync-N  the same, all envs answered in one batch
 
-Rungs in one process are ringside/bench/serial.py, whose network is made of PyTorch's layers; the others are runs of
+Rungs in one process are serial.py of this folder, whose network consists of PyTorch's layers. The others are runs of
 launch.py, `parallel` with --schedule free. All sample 8 transitions for a step and train plain DQN with preset quick's
 other settings. Lapan trains after every step, 32 transitions each, and leaves gradients on for the target network, too;
 our updates are the engine's in every rung, and their parameters are handed to inference after each, as in a run.
@@ -42,9 +42,9 @@ from actors.envs.atari import game_name
 from ringside.bench.bench_command import Common
 from ringside.bench.harness.measured_runs import measure as measure_run
 from ringside.bench.harness.programs import last_line
-from ringside.bench.harness.solve import Learnt, solve_run
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
 from ringside.bench.harness.turns import INTERRUPTED, Contender, chosen, in_turn
+from ringside.bench.ladder.solve import Learnt, solve_run
 from shared.config.presets import QUICK
 from shared.config.resolve import check_device_name
 from shared.machine import facts
@@ -166,9 +166,9 @@ def _speed(rung: Rung, options: Options, game: str) -> float:
 
 
 def _serial(rung: Rung, flags: Sequence[str], words: Sequence[str], seconds: float) -> dict[str, Any]:
-    """What ringside/bench/serial.py says."""
+    """What ringside/bench/ladder/serial.py says."""
     gradients = ["--gradients"] if rung.gradients else []
-    command = [sys.executable, "-m", "ringside.bench.serial", *flags, *gradients, "--", *words]
+    command = [sys.executable, "-m", "ringside.bench.ladder.serial", *flags, *gradients, "--", *words]
     told = last_line(command, seconds + START_SECONDS)
     if "wrong" in told:
         raise WrongResult(told["wrong"])
@@ -189,7 +189,7 @@ def _words(rung: Rung, options: Options, game: str) -> list[str]:
         train_every=every,
         batch_size=batch,
     )
-    return [*shared, *rung.words, *(["--env", f"ringside.bench.parts.wrapped:{game}"] if rung.wrapped else [])]
+    return [*shared, *rung.words, *(["--env", f"ringside.bench.ladder.wrapped:{game}"] if rung.wrapped else [])]
 
 
 def _game(rung: Rung, game: str) -> list[str]:

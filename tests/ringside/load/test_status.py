@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ringside.recording.bottleneck import Bottleneck, RoleStatus, busy_by_group, verdict
+from ringside.load.bottleneck import Bottleneck, RoleStatus, busy_by_group, verdict
 
 
 def roles(

@@ -1,8 +1,8 @@
 """Learning curves as a picture: returns over steps and over wall-clock time, of one run or of several side by side.
 
-    python -m ringside.bench.curve runs/pong --out docs/pictures/pong.png
-    python -m ringside.bench.curve quick=runs/pong rainbow=runs/pong-rainbow --out docs/pictures/pong-family.png
-    python -m ringside.bench.curve rainbow=runs/pong-rainbow --published --out pong.png
+    python -m ringside.report.curve runs/pong --out docs/pictures/pong.png
+    python -m ringside.report.curve quick=runs/pong rainbow=runs/pong-rainbow --out docs/pictures/pong-family.png
+    python -m ringside.report.curve rainbow=runs/pong-rainbow --published --out pong.png
 
 A run alone is shown with its training episodes; several with the mean of their last hundred, and their evaluations.
 `--published` draws beside them, over steps alone and as far as the runs came, what published agents reached on their

@@ -77,7 +77,7 @@ class Solo:
         """Everything in this process, which has not computed anything yet; the first round warms up."""
         from learner.learner import Rounds, prepare
         from learner.make_engine import make_engine
-        from ringside.bench.parts.memory_paths import fill
+        from ringside.bench.system_parts.memory_paths import fill
 
         config = plan.config.with_settings(eval_every_steps=0)  # nobody here would take the versions
         prepare(config)
@@ -128,7 +128,7 @@ def _bound(plan: Plan, seconds: float) -> float:
     from learner.replay.replay_source import CHUNK_UPDATES
     from ringside.bench.harness.devices import Device
     from ringside.bench.harness.timing import seconds_per_call
-    from ringside.bench.parts.passes import Passes
+    from ringside.bench.network_parts.passes import Passes
 
     at, precision = torch.device(plan.config.machine.device), plan.config.machine.precision
     device = Device(at, [precision])
@@ -142,7 +142,7 @@ def _products(plan: Plan, device: torch.device) -> Callable[[], None]:
     import torch
 
     from learner.engine.device import compute_dtype
-    from ringside.bench.parts.products import ChunkProducts
+    from ringside.bench.network_parts.products import ChunkProducts
 
     learn = plan.config.learn
     outputs, double = plan.actions * plan.network.atoms, plan.config.algorithm.double

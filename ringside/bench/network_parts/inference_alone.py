@@ -1,7 +1,7 @@
 """Inference alone: from stacks in memory to values of actions, by batch and precision.
 
-The limit above it are the matrix products of the same batch (ringside/bench/parts/products.py). Values are compared
-with those of PyTorch's plain layers in float32.
+Its limit are the matrix products of the same batch (`products.py`). Values are compared with those of PyTorch's plain
+layers in float32.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from ringside.bench.harness.devices import Device, devices
 from ringside.bench.harness.tables import Report, WrongResult
 from ringside.bench.harness.timing import seconds_per_call
 from ringside.bench.limits import Options
-from ringside.bench.parts.plain_update import AGREEMENT, plain_values
-from ringside.bench.parts.products import Products
+from ringside.bench.network_parts.plain_update import AGREEMENT, plain_values
+from ringside.bench.network_parts.products import Products
 from shared.config.settings import FRAME_SIDE, STACK, Config
 from shared.network_spec import Network
 

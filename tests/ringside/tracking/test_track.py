@@ -10,9 +10,9 @@ from typing import Any
 import psutil
 import pytest
 
-from ringside.recording import wandb_track
 from ringside.recording.metrics import Episode, MetricsLog
-from ringside.recording.wandb_track import Tracker, tracking
+from ringside.tracking import wandb_track
+from ringside.tracking.wandb_track import Tracker, tracking
 from shared.config.settings import Config, Run
 from shared.config.validate import settings
 from shared.errors import ConfigError

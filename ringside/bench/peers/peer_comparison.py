@@ -206,7 +206,7 @@ def _peer_envs(environment: Environment, kind: str, game: str, envs: int, thread
 def _actors_alone(game: str, processes: int, seconds: float) -> float:
     """Steps/s of Ringside's actors."""
     words = ["--game", game, "--processes", str(processes), "--seconds", str(seconds)]
-    told = last_line([sys.executable, "-m", "ringside.bench.parts.actors_alone", *words], 60.0 + 2 * seconds)
+    told = last_line([sys.executable, "-m", "ringside.bench.system_parts.actors_alone", *words], 60.0 + 2 * seconds)
     if told["steps"] != told["logged"]:
         raise WrongResult(f"Actors played {told['steps']} steps, and {told['logged']} are in their rings.")
     return float(told["steps_per_second"])

@@ -4,7 +4,7 @@ Above it stand its *passes*: the target network's over a chunk, and the online n
 right shapes, with nothing gathered, no loss and no optimizer; above these the matrix *products* in them, one after the
 other. On a CPU a run prepares targets in a second thread and moves weights in a third: where cores are free, an update
 can be faster than its passes, and these than their products. Below stands the *plain* form
-(ringside/bench/parts/plain_update.py), whose losses must agree with the engine's.
+(ringside/bench/network_parts/plain_update.py), whose losses must agree with the engine's.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from ringside.bench.harness.devices import Device, devices
 from ringside.bench.harness.tables import Report, WrongResult
 from ringside.bench.harness.timing import seconds_per_call
 from ringside.bench.limits import Options
-from ringside.bench.parts.memory_paths import ACTIONS, SEED, filled_memory
-from ringside.bench.parts.passes import Passes
-from ringside.bench.parts.plain_update import AGREEMENT, PlainEngine
-from ringside.bench.parts.products import ChunkProducts
+from ringside.bench.network_parts.passes import Passes
+from ringside.bench.network_parts.plain_update import AGREEMENT, PlainEngine
+from ringside.bench.network_parts.products import ChunkProducts
+from ringside.bench.system_parts.memory_paths import ACTIONS, SEED, filled_memory
 from shared.config.resolve import learner_threads_of
 from shared.machine.facts import usable_cores
 from shared.memory.run_memory import Memory

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ringside.recording.load import LEARNING, NEWEST, Sample, load_between
+from ringside.load.board_samples import LEARNING, NEWEST, Sample, load_between
 from ringside.recording.metrics import MetricsLog
 from ringside.recording.summary import _load_of, summary_of
 from shared.config.settings import Config, Learn, Machine, Play, Run

@@ -1,6 +1,6 @@
 """The whole of DQN in one process, made of the parts of a run: lanes, ring, network, engine; nothing at once.
 
-    python -m ringside.bench.serial --seconds 10 -- --game pong --schedule alternate --envs 1 --lane-envs 1 --actors 1
+    python -m ringside.bench.ladder.serial --seconds 10 -- --schedule alternate --envs 1 --lane-envs 1 --actors 1
 
 What follows `--` is said as to launch.py and must have `--schedule alternate` and one actor: this is the same order of
 steps and updates, and with the network of `learner/networks/fused.py` the same weights, bit for bit. By default the

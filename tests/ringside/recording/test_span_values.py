@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ringside.recording.support import outside_support
+from ringside.recording.span_values import outside_support
 from shared.config.settings import Config
 
 CAPACITY = 16

@@ -27,7 +27,7 @@ from actors.envs.atari import AtariEnv
 from actors.lane import Lane
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
 from ringside.bench.limits import Options
-from ringside.bench.parts.emulator import BLOCK_TICKS, RULES, Bare
+from ringside.bench.system_parts.emulator import BLOCK_TICKS, RULES, Bare
 from shared.config.settings import FRAME_SIDE, FRAME_SKIP, Config
 from shared.memory.run_memory import Memory, Plan
 

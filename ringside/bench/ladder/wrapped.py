@@ -1,4 +1,4 @@
-"""Games behind Gymnasium's own preprocessing (`--env ringside.bench.parts.wrapped:pong`), the measure of ours.
+"""Games behind Gymnasium's own preprocessing (`--env ringside.bench.ladder.wrapped:pong`), the measure of ours.
 
 A step asks the emulator for two gray screens, takes their maximum and shrinks it with OpenCV. The name behind the colon
 is any game, as in ale-py. Lost lives are not told, since an `--env` has no word for them.

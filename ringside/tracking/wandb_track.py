@@ -1,7 +1,7 @@
 """`--track wandb`: a process that reads a run's records and sends them to Weights & Biases.
 
 It reads files and nothing else, so whatever the service does, or the network does not, the run cannot be disturbed; and
-it ends with the run. `python -m ringside.recording.wandb_track RUN` is started by `Tracker`; closing its standard input
+it ends with the run. `python -m ringside.tracking.wandb_track RUN` is started by `Tracker`; closing its standard input
 says that the run is over.
 """
 
@@ -20,8 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ringside.recording.follow import Follower
 from ringside.recording.metric_names import episode_scalars, evaluation_scalars, round_scalars
+from ringside.tracking.follow import Follower
 from shared.config.settings import CONFIG_FILE, LOGS, METRICS_FILE, SUMMARY_FILE, Run, flat_of
 from shared.errors import FileError
 from shared.files.atomic import PRIVATE_UMASK, make_directory, open_to_write, read_bytes, read_object, write_atomic
@@ -52,7 +52,7 @@ class Tracker:
         make_directory(self._log.parent)
         with open(open_to_write(self._log, os.O_WRONLY | os.O_APPEND), "ab") as log, stack_dumps_held_back():
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "ringside.recording.wandb_track", str(run_dir.absolute())],
+                [sys.executable, "-m", "ringside.tracking.wandb_track", str(run_dir.absolute())],
                 cwd=Path(__file__).parents[2],
                 stdin=subprocess.PIPE,
                 stdout=log,

@@ -19,7 +19,7 @@ from learner.replay.sum_tree import EPSILON, QUANTUM
 from ringside.bench.harness.tables import Report, WrongResult
 from ringside.bench.harness.timing import seconds_per_call
 from ringside.bench.limits import Options
-from ringside.bench.parts.memory_paths import SEED
+from ringside.bench.system_parts.memory_paths import SEED
 from shared.config.settings import Learn
 
 WINDOW_TICKS, ENVS = 125_000, 8

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.recording.bottleneck import Bottleneck, RoleStatus, verdict
+from ringside.load.bottleneck import Bottleneck, RoleStatus, verdict
 from shared.memory.board import COUNTED_WORDS, MOMENT_WORDS, SAMPLES, Phase
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory

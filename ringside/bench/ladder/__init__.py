@@ -1,0 +1,1 @@
+"""The classical tables of faster DQN. Read rungs first; serial is the whole of DQN in one process."""

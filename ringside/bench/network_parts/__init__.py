@@ -1,0 +1,1 @@
+"""Benchmarks of updates and inference, each against its limit. Read update first."""

@@ -1,1 +1,0 @@
-"""Benchmarks of single parts, each against the limit above it."""

@@ -1,0 +1,1 @@
+"""`--track wandb`: a process that sends the records of a run to Weights & Biases."""
