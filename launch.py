@@ -86,7 +86,7 @@ def _have_streams() -> None:
 def cli() -> NoReturn:
     """Run the words of this process; the console script `ringside` calls it."""
     _have_streams()
-    from shared.process.stack_dumps import enable_stack_dumps
+    from shared.process.signals import enable_stack_dumps
 
     enable_stack_dumps()
     sys.exit(main(sys.argv[1:]))

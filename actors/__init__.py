@@ -2,6 +2,6 @@
 
 from pathlib import Path
 
-from shared.process import kernel_cache
+from shared.process.library_env import choose_kernel_cache
 
-kernel_cache.prepare(Path(__file__).parent)
+choose_kernel_cache(Path(__file__).parent)

@@ -28,7 +28,7 @@ from shared.config.trust import require_env
 from shared.errors import ConfigError, RunFailed
 from shared.files.atomic import PRIVATE_UMASK, read_json, read_object, remove_temporaries, write_atomic
 from shared.files.lock import locked
-from shared.memory.arena import ArenaError
+from shared.memory.region.arena import ArenaError
 from shared.process.live import LIVE_FILE, Live, withdraw
 from shared.process.ownership import LOCK_FILE, require_writable_run
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import launch as launch_py
-from shared.process.cublas import choose_workspace
+from shared.process.library_env import choose_workspace
 from tests.support.runs import ROOT, STARTED, finish, start
 
 Launch = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -10,7 +10,7 @@ from functools import partial
 import torch
 
 from shared.errors import ConfigError
-from shared.process.cublas import SAME_BITS, WORKSPACE
+from shared.process.library_env import SAME_BITS, WORKSPACE
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _LARGEST_HEAP_BLOCK = 32 << 20
@@ -21,7 +21,7 @@ def prepare_torch(device: torch.device, precision: str, threads: int, *, determi
     """Make this process compute the same bits every time. Call it before the first tensor operation.
 
     `threads` is part of the result: sums are split by it, so it is never left to the library. On CUDA the
-    environment must hold a workspace of `shared.process.cublas` already when the process starts. Without
+    environment must hold a workspace of `shared.process.library_env` already when the process starts. Without
     `deterministic` the libraries take whichever kernels they prefer, or find fastest by trying.
 
     Raises:

@@ -15,7 +15,7 @@ from shared.config.protocols import EvalRules, eval_rules
 from shared.config.settings import FRAME_SIDE, STACK, Config, Evaluate, Play
 from shared.config.trust import compare_env, require_env
 from shared.errors import ConfigError
-from shared.process.cublas import choose_workspace
+from shared.process.library_env import choose_workspace
 
 if TYPE_CHECKING:
     import gymnasium

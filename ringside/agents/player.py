@@ -219,7 +219,7 @@ def stop_heard() -> Iterator[Requests]:
     requests = Requests()
 
     def hear(number: int) -> None:
-        requests.hear(number)
+        requests.count_signal(number)
         if requests.count > 1:
             raise KeyboardInterrupt
 

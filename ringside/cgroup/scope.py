@@ -24,7 +24,7 @@ from pathlib import Path
 from shared.errors import ConfigError
 from shared.machine.control_groups import InForce
 from shared.machine.proc_files import ROOT
-from shared.process.stack_dumps import TELL_STACKS
+from shared.process.signals import TELL_STACKS
 
 TASKS = 4096
 """Processes and threads: many times what a run needs, and a bound to what may go wrong."""

@@ -23,7 +23,7 @@ from shared.config.settings import SUMMARY_FILE
 from shared.files.atomic import read_json
 from shared.machine.subprocesses import die_with, killed
 from shared.memory.run_memory import Plan
-from shared.process.stack_dumps import stack_dumps_held_back
+from shared.process.signals import stack_dumps_held_back
 from shared.text import words_of
 
 ROUNDS = 4

@@ -1,7 +1,7 @@
-"""How often a role may die: whose fault a death was, and how many in a row, without progress between them, end a run.
+"""Deaths of a role: their causes, the number in a row that ends the run, and the sentence that the user reads then.
 
-Progress is work that no life of the role did before (`furthest` on the board). What a role does again does not count: a
-death that comes at the same place every time is to end the run.
+Progress is work beyond that of all former incarnations (`furthest` on the board). Repeated work does not count, so a
+death that comes at the same place every time ends the run.
 """
 
 from __future__ import annotations
@@ -9,29 +9,34 @@ from __future__ import annotations
 import signal
 from collections import Counter
 from enum import Enum
+from pathlib import Path
+
+from shared.errors import FileError
+from shared.files.atomic import open_to_read
+from shared.process.child import FATAL
 
 
 class Cause(Enum):
-    """Whose fault a death was; the value is how many in a row end the run."""
+    """Cause of a death; the value is the number in a row that ends the run."""
 
     OWN = 5
     """The role's own: an exception, a signal such as SIGSEGV, a lack of memory, a hang."""
     DEVICE = 2
-    """The GPU's: one clean restart. A card that fails again fails for good, and every life leaves it less memory."""
+    """The GPU's: one clean restart. A card that fails again fails for good, and each time has less memory."""
     OUTSIDE = 100
-    """SIGKILL from outside says nothing about the program. It is bounded all the same, or whoever kills a role as soon
-    as it lives would keep the run from ever ending."""
+    """SIGKILL from outside says nothing about the program. It has a bound all the same, so that a program that kills a
+    role again and again cannot keep the run from ending."""
 
 
 class Deaths:
-    """Those of one role."""
+    """Deaths of one role."""
 
     def __init__(self) -> None:
         self._furthest = -1
         self._counts: Counter[Cause] = Counter()
 
     def add(self, cause: Cause, furthest: int) -> int:
-        """Note a death, with the furthest point that the role has come to; returns how many of the cause in a row."""
+        """Count a death at the furthest point of the role's work; return the number in a row with this cause."""
         if furthest > self._furthest:
             self._counts.clear()
         self._furthest = furthest
@@ -40,10 +45,48 @@ class Deaths:
 
     @property
     def by_fault(self) -> int:
-        """Deaths in a row without progress that somebody outside is not to blame for."""
+        """Deaths in a row without progress, those from outside not included."""
         return self._counts[Cause.OWN] + self._counts[Cause.DEVICE]
 
 
 def signal_name(number: int) -> str:
     """SIGKILL of 9; real-time signals have no names."""
     return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+
+
+def crash_report(name: str, how: str, count: int, code: int, log: Path, begin: int) -> str:
+    """The sentence that ends a run when a role may not restart.
+
+    Args:
+        name: of the role.
+        how: the kind of its end.
+        count: the number of such ends in a row.
+        code: its exit code; below 0: the signal that ended it.
+        log: its log.
+        begin: length of the log when this run began.
+    """
+    last = (_behind(log, begin).strip().splitlines() or ["it left no message"])[-1]
+    if code == FATAL:
+        return last
+    where = (
+        f"The last line of its log: {last} (traceback in {log})" if code >= 0 else f"Its stacks, if any, are in {log}"
+    )
+    return f"{name} {how}, {count} times in a row without progress. {where}"
+
+
+def unkillable_message(name: str) -> str:
+    """The same sentence for a process that was killed and does not end."""
+    return (
+        f"{name} was killed and does not end: it waits in the kernel for a disk or a driver that does not answer. The "
+        "kernel log may say which."
+    )
+
+
+def _behind(log: Path, begin: int) -> str:
+    """The text of a log from a byte on; empty when it cannot be read."""
+    try:
+        with open_to_read(log) as file:
+            file.seek(begin)
+            return file.read().decode(errors="replace")
+    except (OSError, FileError):
+        return ""

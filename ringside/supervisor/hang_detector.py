@@ -1,17 +1,17 @@
-"""Which processes hang: what the supervisor makes of a process that gives no sign of life.
+"""Detection of processes that hang, or that take too long to leave.
 
-A sign of life is a heartbeat that has changed since the last look; what clock it was taken from does not matter.
-Silence is not counted by a clock either, but look by look, in time that the process could have used:
+A process is alive when its heartbeat has changed since the last poll; the clock behind it does not matter. Silence is
+not measured by a clock either, but poll by poll, in time that the process could have used:
 
 | the process | counts | because |
 |---|---|---|
-| sleeps | in full | every wait gives signs of life (shared/memory/wait.py), so this one has no bound |
-| runs | as much processor time as it got | an overloaded machine makes slow, not hung; an endless loop gets its time |
-| is stopped (SIGSTOP) | in full, and to a short bound | it does nothing, whatever it was about to do |
-| waits for a disk or a driver, or a debugger holds it | to a long bound | that is not in its hands |
+| sleeps | in full | every wait sends heartbeats (shared/memory/wait.py), so this wait has no bound |
+| runs | its CPU time | on an overloaded machine it is slow and does not hang; an endless loop gets CPU time |
+| is stopped (SIGSTOP) | in full, with a short bound | it does nothing |
+| waits for a disk or a driver, or is traced by a debugger | with a long bound | it cannot go on by itself |
 
-A look that comes late counts as one second at most: then the supervisor itself was stopped (Ctrl-Z), or the machine
-was suspended, and so was everybody.
+A late poll counts as one second at most. The supervisor itself was stopped then (Ctrl-Z), or the machine was suspended,
+and so were all processes.
 """
 
 from __future__ import annotations
@@ -26,23 +26,27 @@ from shared.machine.proc_files import stat_fields
 from shared.memory.board import Phase
 
 STOPPED_SECONDS = 3.0
-"""How long a process may be stopped."""
+"""Longest stop of a process."""
 BLOCKED_SECONDS = 300.0
-"""How long it may wait for what does not lie in its hands."""
+"""Longest wait of a process for a disk, a driver or a debugger."""
 MULTIPLE = 5.0
-"""A process at work hangs when it is silent for so many times the longest silence that ended with a sign of life."""
+"""A process at work hangs when its silence exceeds this multiple of the longest silence that ended by itself."""
 FLOOR_SECONDS, CEILING_SECONDS = 5.0, 180.0
-"""Least and greatest of these bounds. The greatest also holds while a process starts, or does again what a former life
-did: libraries are loaded, files are read."""
-KNOWN_LOOKS = 40
-"""Signs of life at work until the pace of a role counts as known; the ceiling is its bound until then. Waiting tells
-nothing of it: a learner that waits while the first rounds are only played may need seconds for an update."""
+"""Least and greatest of these bounds. The greatest also holds while a process starts or replays: it loads libraries and
+reads files."""
+KNOWN_HEARTBEATS = 40
+"""Heartbeats at work after which the pace of a role is known; until then its bound is the ceiling. Waits do not
+count: a learner that waits while the first rounds are only played may need seconds for an update."""
 LATE_SECONDS = 1.0
-"""What a look counts at most; a silence that is shorter needs no second glance."""
+"""Most time that a poll counts; a shorter silence is not examined."""
+GRACE_SECONDS = 8.0
+"""Longest time that a process may take to leave when asked."""
+SAVE_SECONDS = 120.0
+"""Longest silence of the scribe while it writes the last checkpoint."""
 
 
 class ProcessState(NamedTuple):
-    """What the kernel tells of a process at one moment."""
+    """State of a process at one moment, from the kernel."""
 
     state: str
     """R: one of its threads has a processor or wants one. Else D, t (traced), T (stopped) or S (sleeps)."""
@@ -51,7 +55,7 @@ class ProcessState(NamedTuple):
 
 
 def process_state(process: int, root: Path = Path("/")) -> ProcessState | None:
-    """Look at a process by its id; None when it is gone."""
+    """Return the state of a process by its id; None when it is gone."""
     states, ticks = "", 0
     with suppress(OSError):
         for thread in (root / "proc" / str(process) / "task").iterdir():
@@ -63,33 +67,35 @@ def process_state(process: int, root: Path = Path("/")) -> ProcessState | None:
 
 
 class HangDetector:
-    """The signs of life of one role, through all its lives."""
+    """Heartbeats of one role, over all its incarnations."""
 
     def __init__(self) -> None:
-        self._longest = 0.0  # silence that ended with a sign of life, at work
-        self._signs = 0
-        self.begin()
+        self._longest = 0.0  # silence that ended with a heartbeat, at work
+        self._heartbeats = 0
+        self.restart()
 
-    def begin(self) -> None:
-        """A new life begins. The pace of the former ones is remembered."""
+    def restart(self) -> None:
+        """Begin with a new incarnation. The pace of the former ones is kept."""
         self._heartbeat: int | None = None
-        self._worked = False  # since its newest sign of life
+        self._worked = False  # since its newest heartbeat
         self._reset()
 
-    def look(self, heartbeat: int, phase: Phase, seconds: float, see: Callable[[], ProcessState | None]) -> str | None:
-        """Look at a process again, and return in words why it hangs, if it does.
+    def check(
+        self, heartbeat: int, phase: Phase, seconds: float, read_state: Callable[[], ProcessState | None]
+    ) -> str | None:
+        """Return the reason in words why the process hangs; None: it does not.
 
         Args:
             heartbeat: the newest of the process.
-            phase: what it says that it does.
-            seconds: since the last look.
-            see: looks at its threads; asked only when it is silent.
+            phase: its phase, from the board.
+            seconds: since the last check.
+            read_state: reads the state of its threads; called only when it is silent.
         """
         seconds = min(seconds, LATE_SECONDS)
         if heartbeat != self._heartbeat:
             if self._worked:
                 self._longest = max(self._longest, self._silent)
-                self._signs += 1
+                self._heartbeats += 1
             self._heartbeat, self._worked = heartbeat, phase == Phase.WORKING
             self._reset()
             return None
@@ -97,7 +103,7 @@ class HangDetector:
         if self._silent + seconds < LATE_SECONDS:
             self._silent += seconds
             return None
-        seen = see()
+        seen = read_state()
         if seen is None:
             return None
         self._count(seen, seconds)
@@ -106,24 +112,24 @@ class HangDetector:
         if self._blocked > BLOCKED_SECONDS:
             return f"has waited {self._blocked:.0f} s for a disk or a driver (state {seen.state})"
         if self._silent > self.bound(phase):
-            # Were it merely slower than ever, its next life has more time.
+            # If it is only slower than ever, its next incarnation has more time.
             self._longest = max(self._longest, self._silent)
             return f"gave no sign of life for {self._silent:.0f} s, not counting time without a processor"
         return None
 
     def bound(self, phase: Phase) -> float:
-        """Seconds of silence from which on a process hangs, be it neither stopped nor blocked."""
-        if phase in (Phase.STARTING, Phase.REPLAYING) or self._signs < KNOWN_LOOKS:
+        """Seconds of silence after which a process hangs that is neither stopped nor blocked."""
+        if phase in (Phase.STARTING, Phase.REPLAYING) or self._heartbeats < KNOWN_HEARTBEATS:
             return CEILING_SECONDS
         return min(max(MULTIPLE * self._longest, FLOOR_SECONDS), CEILING_SECONDS)
 
     def _reset(self) -> None:
-        """Silence begins anew."""
+        """Start to count silence from 0."""
         self._silent = self._stopped = self._blocked = 0.0
         self._cpu_seconds: float | None = None
 
     def _count(self, seen: ProcessState, seconds: float) -> None:
-        """Add the time since the last look to that silence to which it belongs."""
+        """Add the time since the last check to the kind of silence to which it belongs."""
         used = 0.0 if self._cpu_seconds is None else seen.cpu_seconds - self._cpu_seconds
         self._cpu_seconds = seen.cpu_seconds
         self._stopped = self._stopped + seconds if seen.state == "T" else 0.0
@@ -133,3 +139,28 @@ class HangDetector:
             self._blocked += seconds
         elif seen.state == "S":
             self._silent += seconds
+
+
+class ShutdownTimer:
+    """Time since the supervisor asked all processes to leave, counted poll by poll."""
+
+    def __init__(self) -> None:
+        self._leaving = self._saving = 0.0
+        self._heartbeat = -1
+
+    def count(self, seconds: float, heartbeat: int) -> None:
+        """Count the seconds since the last poll; `heartbeat` is the scribe's newest."""
+        seconds = min(seconds, LATE_SECONDS)
+        self._leaving += seconds
+        self._saving = self._saving + seconds if heartbeat == self._heartbeat else 0.0
+        self._heartbeat = heartbeat
+
+    @property
+    def timed_out(self) -> bool:
+        """True if all processes but the scribe should have left."""
+        return self._leaving > GRACE_SECONDS
+
+    @property
+    def scribe_timed_out(self) -> bool:
+        """True if the scribe has been silent for too long."""
+        return self._saving > SAVE_SECONDS

@@ -82,7 +82,7 @@ class Balancer:
         self._suspect: int | None = None  # the slowest actor of the last measurement, if it should have given lanes
         self._seconds = FIRST_SECONDS
 
-    def look(self) -> list[Move]:
+    def measure(self) -> list[Move]:
         """Measure, and now and then want lanes elsewhere; returns the moves that are wanted from this look on."""
         board = self._board
         owners = board.lane_owner.copy()

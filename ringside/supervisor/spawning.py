@@ -17,7 +17,7 @@ import multiprocess
 from multiprocess import popen_spawn_posix, resource_tracker, util
 
 from shared.machine.subprocesses import die_with
-from shared.process.stack_dumps import stack_dumps_held_back
+from shared.process.signals import stack_dumps_held_back
 
 
 class _Popen(popen_spawn_posix.Popen):

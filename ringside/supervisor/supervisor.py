@@ -1,6 +1,6 @@
 """The supervisor: starts, watches, restarts and ends the processes of a run. It reads and writes the board alone.
 
-It follows PostgreSQL's postmaster: it never touches what its children work on, so nothing that kills a child can hurt
+It follows PostgreSQL's postmaster: it never touches the data of its children, so nothing that kills a child can hurt
 it. Start it from the main thread: children die with the thread that made them (parent-death signal).
 """
 
@@ -10,75 +10,39 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import multiprocess
-from multiprocess import reduction
 from multiprocess.connection import wait as wait_for
 
-from ringside.supervisor.crash_report import crash_report, unkillable_message
-from ringside.supervisor.deaths import Cause, Deaths, signal_name
-from ringside.supervisor.hang_detector import HangDetector, process_state
+from ringside.supervisor.children import GPU_ROLES, Child, ChildMaker
+from ringside.supervisor.deaths import Cause, signal_name, unkillable_message
+from ringside.supervisor.hang_detector import ShutdownTimer, process_state
 from ringside.supervisor.lane_balance import Balancer
-from ringside.supervisor.shutdown_timer import ShutdownTimer
-from ringside.supervisor.spawning import ChildProcess
 from shared.config.settings import LOGS
 from shared.errors import RunFailed
-from shared.files import disk_trouble
 from shared.machine.contention import Contention, cpu_time_of
 from shared.machine.control_groups import OomKills
-from shared.machine.cores import Claims, cores_of_actors
 from shared.machine.subprocesses import REAP_SECONDS, ended
 from shared.memory.board import Phase, Stop
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory, Plan
 from shared.memory.wait import Doorbell
 from shared.process import mps
-from shared.process.child import DEVICE_FAULT, FATAL, ChildSpec, Doorbells, log_path, run_role
-from shared.process.cublas import choose_workspace
-from shared.process.signals import STOP_SIGNALS, Requests, handle_stop_signals
-from shared.process.stack_dumps import TELL_STACKS
-from shared.process.thread_env import pinned_thread_env
+from shared.process.child import DEVICE_FAULT, FATAL
+from shared.process.library_env import choose_workspace, pinned_thread_env
+from shared.process.signals import STOP_SIGNALS, TELL_STACKS, Requests, handle_stop_signals
 
 STACKS_SECONDS = 0.5
-"""How long a process that hangs has to say where its threads are, before it is killed."""
+"""Time for a process that hangs to write its stacks, before it is killed."""
 LOOK_SECONDS = 0.25
+"""Between two polls."""
 CONTENTION_NS = 1_000_000_000
-"""Between two readings of what others take from the run."""
-AGAIN_SECONDS = 10.0
-"""How long it is tried to start a process again that has died."""
+"""Between two readings of the CPU time that others take from the run."""
+RETRY_SECONDS = 10.0
+"""Longest time of tries to restart a process that has died."""
 
-MODULES = {
-    Role.INFERENCE: "learner.inference",
-    Role.LEARNER: "learner.learner",
-    Role.SCRIBE: "ringside.recording.scribe",
-    Role.EVALUATOR: "actors.evaluator",
-    Role.ACTOR: "actors.actor",
-}
-
-GPU_ROLES = (Role.LEARNER, Role.INFERENCE)
-"""Clients of MPS, where there is one: they share the faults of the GPU, so they live and die together."""
 GIVE_UP_MPS = 2
-"""Deaths in a row without progress, through no fault from outside, after which `--mps auto` goes on without."""
-
-
-class _Inherited(int):
-    """A descriptor that a spawned child gets under the same number."""
-
-    def __reduce__(self) -> tuple[type[int], tuple[int]]:
-        return int, (reduction.DupFd(int(self)).detach(),)
-
-
-@dataclass
-class _Child:
-    """One role's process, and what is known of its former lives."""
-
-    process: multiprocess.Process
-    incarnation: int = 0
-    deaths: Deaths = field(default_factory=Deaths)
-    vigil: HangDetector = field(default_factory=HangDetector)
-    killed_at: float | None = None
-    """When it was killed because it hung, or did not leave."""
+"""Deaths in a row without progress, those from outside not included, after which `--mps auto` continues without."""
 
 
 class Supervisor:
@@ -89,34 +53,28 @@ class Supervisor:
     ) -> None:
         assert plan.config.run.run_dir is not None, "the configuration is not resolved"
         self._plan = plan
-        self._run_dir = plan.config.run.run_dir
         self._on_look = on_look
         self._note = note
         self._gpu = gpu
         self._requests = Requests()
-        self._looked_at = time.monotonic()
+        self._polled_at = time.monotonic()
         self._failure: str | None = None
         self._refusal: Exception | None = None
-        """What `on_look` raised, which ends the run as a signal does."""
+        """Exception of `on_look`, which ends the run as a signal does."""
         self._killed_scribe = False
-        self._patience = ShutdownTimer()
+        self._shutdown = ShutdownTimer()
         self._oom_kills = OomKills()
         self._memory = Memory.create(plan)
         self._board = self._memory.board
         self._balancer = Balancer(self._board, plan.processes) if plan.config.machine.balance == "auto" else None
         self._processes = plan.processes
         self._doorbells = [Doorbell.create() for _ in range(len(self._processes))]
-        self._asked = Doorbell.create()
-        """Rung by a request: it is answered at once, not when the next look is due."""
-        self._children: dict[int, _Child] = {}
+        self._wakeup = Doorbell.create()
+        """Rung by a stop signal, so that it is answered at once, not at the next poll."""
+        self._children: dict[int, Child] = {}
         self._contention = Contention()
         self._read_contention()
-        self._logged: dict[int, int] = {}
-        """Bytes that were in a process's log when this run began."""
-        self._claims = Claims()
-        self._cores: list[frozenset[int] | None] = [None] * plan.actors
-        if plan.config.machine.pin == "auto":
-            self._cores = cores_of_actors(plan.actors, self._claims)
+        self._maker = ChildMaker(self._memory, self._doorbells, plan.config.run.run_dir)
         self._roles = [Role.SCRIBE, Role.LEARNER, Role.INFERENCE]
         if plan.evaluation_episodes:
             self._roles.append(Role.EVALUATOR)
@@ -124,18 +82,18 @@ class Supervisor:
     # --- the life of a run
 
     def run(self) -> bool:
-        """Run to the end. Returns whether the last round was committed (False: stopped by a signal).
+        """Run to the end. Return True if the last round was committed, False if a signal stopped the run.
 
         Raises:
-            RunFailed: a role died again and again, or said that a restart cannot help.
+            RunFailed: a role died again and again, or a restart cannot help.
         """
-        if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:  # as inherited: nobody would learn how a child ended
+        if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:  # inherited: exit codes of children would be lost
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         try:
-            with handle_stop_signals(self._reset):
-                self._do()
+            with handle_stop_signals(self._on_signal):
+                self._supervise()
         finally:
-            os.close(self._asked.fd)  # when nobody hears any more
+            os.close(self._wakeup.fd)
         if self._failure:
             raise RunFailed(self._failure) from self._refusal
         if self._refusal is not None:
@@ -144,46 +102,46 @@ class Supervisor:
             raise RunFailed("The run ended without a last checkpoint.")
         return self._board.finished
 
-    def _do(self) -> None:
-        """Start everybody, and look after them until the last has gone."""
+    def _supervise(self) -> None:
+        """Start all processes, and poll until the last has ended."""
         try:
-            for process in [*self._roles, *self._processes.indexes_of(Role.ACTOR)]:
+            for index in [*self._roles, *self._processes.indexes_of(Role.ACTOR)]:
                 if self._board.stopping:  # one could not be started
                     break
-                self._start(process, incarnation=0)
+                self._start(index, incarnation=0)
             while self._children:
                 self._poll()
         finally:
             self._end_all()
 
-    def _reset(self, number: int) -> None:
-        """A signal came."""
-        self._requests.hear(number)
-        self._asked.ring()
+    def _on_signal(self, number: int) -> None:
+        """Count a signal, and wake the supervisor."""
+        self._requests.count_signal(number)
+        self._wakeup.ring()
 
     def _poll(self) -> None:
-        """Wait a moment for deaths and signals, and answer them."""
+        """Wait a moment for deaths and signals, and handle them."""
         now = time.monotonic()
-        since, self._looked_at = now - self._looked_at, now
-        dead = wait_for([self._asked.fd, *(child.process.sentinel for child in self._children.values())], LOOK_SECONDS)
-        self._asked.wait(0)
-        for number, child in list(self._children.items()):
-            if self._children.get(number) is not child:
-                continue  # it was started again together with another
-            # A pipe may tell nothing of an end: what the child has started may hold it, too.
+        since, self._polled_at = now - self._polled_at, now
+        dead = wait_for([self._wakeup.fd, *(child.process.sentinel for child in self._children.values())], LOOK_SECONDS)
+        self._wakeup.wait(0)
+        for index, child in list(self._children.items()):
+            if self._children.get(index) is not child:
+                continue  # it was restarted together with another
+            # Its pipe may stay open after its end: a program that the child started may hold it, too.
             if child.process.sentinel in dead or child.process.exitcode is not None:
-                self._handle_exit(number, child)
-            elif not self._board.stopping or number == Role.SCRIBE:  # who may not go on is not waited for
-                self._watch(number, child, since)
+                self._handle_exit(index, child)
+            elif not self._board.stopping or index == Role.SCRIBE:  # after a stop only the scribe may take its time
+                self._watch(index, child, since)
         if self._requests.count and not self._board.stopping:
             self._note(f"Stopping: {self._to_be_saved} Ctrl-C once more ends at once, without saving.")
             self._stop()
         if self._board.stopping:
-            self._patience.look(since, int(self._board.heartbeat[Role.SCRIBE]))
-            if self._force_exit or self._patience.over:
+            self._shutdown.count(since, int(self._board.heartbeat[Role.SCRIBE]))
+            if self._force_exit or self._shutdown.timed_out:
                 self._kill_late()
         if self._balancer is not None and not self._board.stopping:
-            for move in self._balancer.look():
+            for move in self._balancer.measure():
                 taker = self._processes.index_of(Role.ACTOR, move.taker)
                 self._doorbells[taker].ring()  # it makes emulators while it waits for the others
         if time.monotonic_ns() - self._contention.at >= CONTENTION_NS:
@@ -191,7 +149,7 @@ class Supervisor:
         self._notify()
 
     def _read_contention(self) -> None:
-        """Put on the board what others take from the run."""
+        """Write the CPU time that others take from the run to the board."""
         times = os.times()
         own = time.process_time_ns() + round(1e9 * (times.children_user + times.children_system))
         own += cpu_time_of(child.process.pid for child in self._children.values())
@@ -200,7 +158,7 @@ class Supervisor:
         self._board.contention[:] = found.at, found.others, found.stolen
 
     def _notify(self) -> None:
-        """Let whoever looks on look; nobody's mistake there may cost what was not saved yet."""
+        """Call `on_look`. An exception of it stops the run, but may not cost what was not saved yet."""
         if self._refusal is not None:
             return
         try:
@@ -208,52 +166,33 @@ class Supervisor:
         except Exception as error:  # noqa: BLE001  (somebody else's function; raised again at the end)
             self._refusal = error
             if self._children and not self._board.stopping:
-                self._note(f"Stopping: the function that looks on failed; {self._to_be_saved}")
+                self._note(f"Stopping: the function `on_look` failed; {self._to_be_saved}")
                 self._stop()
 
-    def _start(self, number: int, incarnation: int) -> None:
-        role, name = self._processes.role_of(number), self._processes.name_of(number)
-        child_spec = ChildSpec(
-            plan=self._plan,
-            memory_fd=_Inherited(self._memory.arena.fd),
-            doorbells=Doorbells(tuple(_Inherited(doorbell.fd) for doorbell in self._doorbells), self._processes),
-            role=role,
-            number=self._processes.number_of(number),
-            process=int(number),
-            incarnation=incarnation,
-            parent=os.getpid(),
-            run_dir=self._run_dir,
-            cores=self._cores[self._processes.number_of(number)] if role is Role.ACTOR else None,
-            environment=self._gpu.environment if number in GPU_ROLES else {},
-        )
-        if number not in self._logged:
-            log = log_path(self._run_dir, name)
-            self._logged[number] = log.stat().st_size if os.path.exists(log) else 0
-        self._board.phase[number] = Phase.STARTING
-        self._board.record_heartbeat(number)
-        process = ChildProcess(target=run_role, args=(MODULES[role], child_spec), name=name, daemon=True)
+    def _start(self, index: int, incarnation: int) -> None:
+        """Start the process at a position, or end the run where that is impossible."""
+        process = self._maker.make(index, incarnation, self._gpu.environment)
+        self._board.phase[index] = Phase.STARTING
+        self._board.record_heartbeat(index)
         try:
-            self._spawn(process, AGAIN_SECONDS if incarnation else 0.0)
+            self._spawn(process, RETRY_SECONDS if incarnation else 0.0)
         except OSError as error:
-            self._children.pop(number, None)
-            self._fail(f"{name} could not be started: {error.strerror}. Fewer --actors need less.")
+            self._children.pop(index, None)
+            self._fail(f"{self._name(index)} could not be started: {error.strerror}. Fewer --actors need less.")
             return
-        former = self._children.get(number)
-        self._children[number] = _Child(process, incarnation)
-        if former:
-            self._children[number].deaths, self._children[number].vigil = former.deaths, former.vigil
-            former.vigil.begin()
+        former = self._children.get(index)
+        self._children[index] = former.restarted_as(process, incarnation) if former else Child(process, incarnation)
 
     def _spawn(self, process: multiprocess.Process, seconds: float) -> None:
-        """Start a process; for so many seconds again and again, since what is lacking may soon be there again.
+        """Start a process; retry for `seconds`, since a resource that is missing may soon be free.
 
         Raises:
             OSError: there are too many processes or descriptors, or there is too little memory.
         """
         deadline = time.monotonic() + seconds
         while True:
-            # Neither Ctrl-C nor `systemctl stop`, which reach every process, may end a child that has not yet said that
-            # it ignores them: it starts with these signals blocked.
+            # Ctrl-C and `systemctl stop` reach every process, and may not end a child before it ignores them: it starts
+            # with these signals blocked.
             mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
             try:
                 with pinned_thread_env():
@@ -264,24 +203,24 @@ class Supervisor:
                     raise
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            self._asked.wait(LOOK_SECONDS)
+            self._wakeup.wait(LOOK_SECONDS)
 
-    def _handle_exit(self, number: int, child: _Child) -> None:
-        """A process has ended: let it go, start it again, or end the run."""
+    def _handle_exit(self, index: int, child: Child) -> None:
+        """Handle the end of a process: drop it, restart it, or end the run."""
         if not ended(child.process, REAP_SECONDS):  # its descriptors are closed, but a driver holds it
             child.process.kill()
-            self._forget(number)
+            self._forget(index)
             return
         code = child.process.exitcode
         if code == 0 and (self._board.stopping or self._board.finished):
-            del self._children[number]
+            del self._children[index]
             return
-        if self._did_all(number):  # and broke in taking leave, as a GPU's libraries may
-            self._note(f"{self._processes.name_of(number)} did all of its work, but did not exit cleanly.")
-            del self._children[number]
+        if self._did_all(index):  # and crashed at its exit, as a GPU's libraries may
+            self._note(f"{self._name(index)} did all of its work, but did not exit cleanly.")
+            del self._children[index]
             return
-        if self._board.stopping and (number != Role.SCRIBE or self._force_exit):
-            del self._children[number]
+        if self._board.stopping and (index != Role.SCRIBE or self._force_exit):
+            del self._children[index]
             return
         how = f"was killed by {signal_name(-code)}" if code < 0 else f"ended with code {code}"
         cause = Cause.OWN
@@ -292,27 +231,27 @@ class Supervisor:
         elif code == -signal.SIGKILL:
             starved = self._oom_kills.explain()
             how, cause = (starved, cause) if starved else (how, Cause.OUTSIDE)
-        count = child.deaths.add(cause, int(self._board.furthest[number]))
-        if code == FATAL or (count >= cause.value and not (cause is Cause.DEVICE and self._may_give_up_mps(number))):
-            del self._children[number]
-            self._fail(self._crash_report(number, how, count, code))
+        count = child.deaths.add(cause, int(self._board.furthest[index]))
+        if code == FATAL or (count >= cause.value and not (cause is Cause.DEVICE and self._may_give_up_mps(index))):
+            del self._children[index]
+            self._fail(self._maker.crash_report(index, how, count, code))
             return
-        self._note(f"{self._processes.name_of(number)} {how}; it starts again from its snapshot.")
-        self._restart(number, child)
+        self._note(f"{self._name(index)} {how}; it starts again from its snapshot.")
+        self._restart(index, child)
 
-    def _did_all(self, number: int) -> bool:
-        """Whether a role has nothing left to do."""
-        return bool(self._board.finished and self._board.phase[number] == Phase.DONE)
+    def _did_all(self, index: int) -> bool:
+        """True if a role has nothing left to do."""
+        return bool(self._board.finished and self._board.phase[index] == Phase.DONE)
 
-    def _restart(self, number: int, child: _Child) -> None:
-        """Start a process again; under MPS both of those that use the GPU.
+    def _restart(self, index: int, child: Child) -> None:
+        """Restart a process; under MPS both of those that use the GPU.
 
-        A fault of one may have hit the other, and the server takes nobody new until both are gone.
+        A fault of one may have hit the other, and the server accepts no client until both have ended.
         """
-        together, given_up, shared = [number], False, number in GPU_ROLES and bool(self._gpu.environment)
+        together, given_up, shared = [index], False, index in GPU_ROLES and bool(self._gpu.environment)
         if shared:
             together = [role for role in GPU_ROLES if role in self._children]
-            if child.deaths.by_fault >= GIVE_UP_MPS and self._may_give_up_mps(number):
+            if child.deaths.by_fault >= GIVE_UP_MPS and self._may_give_up_mps(index):
                 self._note("From here on the GPU is shared in turns, without MPS.")
                 given_up = True
         for each in together:
@@ -327,46 +266,42 @@ class Supervisor:
             self._board.restarts[each] += 1
             self._start(each, self._children[each].incarnation + 1)
 
-    def _may_give_up_mps(self, number: int) -> bool:
-        """Whether a role uses the GPU through MPS and may do so without."""
-        return number in GPU_ROLES and bool(self._gpu.environment) and self._plan.config.machine.mps == "auto"
+    def _may_give_up_mps(self, index: int) -> bool:
+        """True if a role uses the GPU through MPS and may use it without."""
+        return index in GPU_ROLES and bool(self._gpu.environment) and self._plan.config.machine.mps == "auto"
 
-    def _crash_report(self, number: int, how: str, count: int, code: int) -> str:
-        if code == FATAL and number == Role.SCRIBE and self._board.trouble[0]:
-            # Its log lies on the disk that is in trouble.
-            return disk_trouble.without_checkpoint(int(self._board.trouble[0]), self._run_dir)
-        name = self._processes.name_of(number)
-        log = log_path(self._run_dir, name)
-        return crash_report(name, how, count, code, log, self._logged[number])
-
-    def _watch(self, number: int, child: _Child, since: float) -> None:
-        """Kill a process that hangs; whoever finds it dead starts the next. `since`: seconds since the last look."""
+    def _watch(self, index: int, child: Child, since: float) -> None:
+        """Kill a process that hangs; the poll that finds it dead restarts it. `since`: seconds since the last poll."""
         if child.killed_at is not None:
-            self._give_up(number, child)
+            self._give_up(index, child)
             return
-        phase, beat = Phase(int(self._board.phase[number])), int(self._board.heartbeat[number])
-        why = child.vigil.look(beat, phase, since, lambda: process_state(child.process.pid))
+        phase, heartbeat = Phase(int(self._board.phase[index])), int(self._board.heartbeat[index])
+        why = child.hang_detector.check(heartbeat, phase, since, lambda: process_state(child.process.pid))
         if why:
-            name, replaced = self._processes.name_of(number), "" if self._did_all(number) else " and replaced"
+            name, replaced = self._name(index), "" if self._did_all(index) else " and replaced"
             self._note(f"{name} {why}; it is killed{replaced}.")
             child.killed_at = time.monotonic()
             os.kill(child.process.pid, TELL_STACKS)
             ended(child.process, STACKS_SECONDS)
             child.process.kill()
 
+    def _name(self, index: int) -> str:
+        """Name of the process at a position."""
+        return self._processes.name_of(index)
+
     # --- endings
 
     @property
     def _to_be_saved(self) -> str:
-        """What becomes of the run when it stops now: half a sentence."""
+        """Effect of a stop on the run, as half a sentence."""
         if self._board.committed >= 0:
             return "the last finished round is saved."
         return f"there is nothing {'to save yet' if self._plan.config.run.resume is None else 'new to save'}."
 
     @property
     def _force_exit(self) -> bool:
-        """Whether nobody, not even the scribe, may go on: the user asked twice, or it does not save any more."""
-        return self._requests.count > 1 or self._patience.scribe_timed_out
+        """True if even the scribe may not continue: the user asked twice, or it no longer saves."""
+        return self._requests.count > 1 or self._shutdown.scribe_timed_out
 
     def _fail(self, sentence: str) -> None:
         self._failure = self._failure or sentence
@@ -374,38 +309,38 @@ class Supervisor:
             self._stop()
 
     def _stop(self) -> None:
-        """Ask everybody to leave; the scribe leaves last, after the checkpoint."""
+        """Ask all processes to leave; the scribe leaves last, after the checkpoint."""
         self._board.stop[0] = Stop.ABANDON
         for doorbell in self._doorbells:
             doorbell.ring()
 
     def _kill_late(self) -> None:
-        """Who has not left by now is killed; the scribe has longer, unless the user asked twice."""
-        for number, child in list(self._children.items()):
-            if number == Role.SCRIBE and not self._force_exit:
+        """Kill the processes that have not left; the scribe has longer, unless the user asked twice."""
+        for index, child in list(self._children.items()):
+            if index == Role.SCRIBE and not self._force_exit:
                 continue
-            self._killed_scribe |= number == Role.SCRIBE
+            self._killed_scribe |= index == Role.SCRIBE
             if child.killed_at is None:
                 child.killed_at = time.monotonic()
                 child.process.kill()
             else:
-                self._give_up(number, child)
+                self._give_up(index, child)
 
-    def _give_up(self, number: int, child: _Child) -> None:
-        """Wait for a killed process no longer than is reasonable."""
-        assert child.killed_at is not None, "only who was killed is given up"
+    def _give_up(self, index: int, child: Child) -> None:
+        """Stop waiting for a killed process after `REAP_SECONDS`."""
+        assert child.killed_at is not None, "only a killed process is given up"
         if child.process.exitcode is None and time.monotonic() - child.killed_at > REAP_SECONDS:
-            self._forget(number)
+            self._forget(index)
 
-    def _forget(self, number: int) -> None:
-        """Leave a killed process that does not end to the kernel, and end the run."""
-        child = self._children.pop(number)
+    def _forget(self, index: int) -> None:
+        """Drop a killed process that does not end, and end the run."""
+        child = self._children.pop(index)
         # multiprocess would wait for it, without bound, when this program exits.
         multiprocess.process._children.discard(child.process)
-        self._fail(unkillable_message(self._processes.name_of(number)))
+        self._fail(unkillable_message(self._name(index)))
 
     def _end_all(self) -> None:
-        """Whatever happened: no process is left, the memory is given back."""
+        """Leave no process behind, and give the memory back."""
         for child in self._children.values():
             child.process.kill()
         for child in self._children.values():
@@ -416,11 +351,11 @@ class Supervisor:
             for doorbell in self._doorbells:
                 os.close(doorbell.fd)
             self._memory.arena.close()
-            self._claims.close()
+            self._maker.close()
 
 
 def _end(process: multiprocess.Process) -> bool:
-    """Kill a process, if it lives, and reap it; False: it does not end."""
+    """Kill a process, if it lives, and reap it. Return False if it does not end."""
     process.kill()
     return ended(process, REAP_SECONDS)
 
@@ -429,11 +364,11 @@ def train(plan: Plan, on_look: Callable[[Memory], None], note: Callable[[str], N
     """Train in the run directory of a resolved, validated plan, which must exist.
 
     Args:
-        on_look: called several times a second with the shared memory, to be read only.
-        note: called with a sentence whenever something happened that a person should know.
+        on_look: called several times a second with the shared memory, which it may only read.
+        note: called with a sentence at every event that a user should know.
 
     Returns:
-        Whether the last round was committed; False when a signal stopped the run before.
+        True if the last round was committed, False if a signal stopped the run.
 
     Raises:
         ArenaError: there is too little memory. RunFailed: the run ended early through a fault, or MPS was asked for

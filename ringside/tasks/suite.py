@@ -26,8 +26,7 @@ from shared.files.atomic import read_object
 from shared.files.lock import locked
 from shared.machine.subprocesses import die_with
 from shared.process.ownership import PART, REPORT, SUITE_LOCK_FILE, require_writable_run
-from shared.process.signals import handle_stop_signals
-from shared.process.stack_dumps import stack_dumps_held_back
+from shared.process.signals import handle_stop_signals, stack_dumps_held_back
 from shared.text import command, flag_in, flag_of, nearest, words_of
 
 NOT_HERE = {"--game": "--games", "--env": "--games", "--seed": "--seeds", "--run-dir": "--out", "--resume": "--out"}

@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
     from ringside.watch.display import open_display
     from ringside.watch.status import Status
     from shared.errors import RunFailed
-    from shared.memory.arena import ArenaError
+    from shared.memory.region.arena import ArenaError
 
     begun = False
 

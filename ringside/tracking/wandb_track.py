@@ -28,8 +28,7 @@ from shared.files.atomic import PRIVATE_UMASK, make_directory, open_to_write, re
 from shared.machine.cores import NICENESS
 from shared.machine.subprocesses import die_with, killed
 from shared.process.ownership import TRACK_FILE
-from shared.process.signals import ignore_requests
-from shared.process.stack_dumps import enable_stack_dumps, stack_dumps_held_back
+from shared.process.signals import enable_stack_dumps, ignore_requests, stack_dumps_held_back
 
 LOOK_SECONDS = 2.0
 """Between two looks at the records."""

@@ -16,7 +16,7 @@ from shared.config import validate
 from shared.config.settings import CONFIG_FILE, Config
 from shared.errors import ConfigError, FileError
 from shared.files.atomic import read_json
-from shared.memory.layout import LayoutError
+from shared.memory.region.layout import LayoutError
 from shared.memory.run_memory import Memory, Plan
 from shared.process.live import LIVE_FILE, Live, LiveError
 from shared.text import nearest

@@ -13,7 +13,7 @@ import time
 from enum import IntEnum
 
 from shared.config.run_schedule import RunSchedule
-from shared.memory.layout import ONE, SharedFields, Views, float64, int64, sequence, sequence_array
+from shared.memory.region.layout import ONE, SharedFields, Views, float64, int64, sequence, sequence_array
 
 METRIC_SPANS = 256
 """How many spans (rounds between two snapshots) of learner metrics the board remembers for a scribe that is late."""

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.config.settings import FRAME_SIDE, STACK
-from shared.memory.layout import SharedFields, float32, float64, int64, sequence, uint8
 from shared.memory.mailbox import request_number
+from shared.memory.region.layout import SharedFields, float32, float64, int64, sequence, uint8
 
 EVALUATION_QUEUE = 4
 

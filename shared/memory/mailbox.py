@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from shared.config.method_declaration import MethodDeclaration
 from shared.config.run_schedule import RunSchedule
-from shared.memory.layout import Field, SharedFields, Views, float32, sequence_array, uint8
+from shared.memory.region.layout import Field, SharedFields, Views, float32, sequence_array, uint8
 
 _TICK_BITS = 40
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.memory.layout import ONE, SharedFields, float32, int64, sequence
+from shared.memory.region.layout import ONE, SharedFields, float32, int64, sequence
 
 
 class PublishedWeights(SharedFields):

@@ -17,7 +17,7 @@ from shared.config.method_declaration import MethodDeclaration, SlotField
 from shared.config.run_schedule import RunSchedule
 from shared.config.settings import FRAME_SIDE, STACK
 from shared.errors import ConfigError
-from shared.memory.layout import Field, Views
+from shared.memory.region.layout import Field, Views
 
 SLOT_FIELDS: tuple[SlotField, ...] = (
     ("frame", "u1", (FRAME_SIDE, FRAME_SIDE)),  # o_t, uint8 gray

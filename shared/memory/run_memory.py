@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from shared.config.method_declaration import MethodDeclaration, method_declaration
 from shared.config.run_schedule import RunSchedule, make_run_schedule
 from shared.config.settings import Config
-from shared.memory.arena import Arena
 from shared.memory.board import Board
 from shared.memory.evaluation_queue import Evaluations
 from shared.memory.lane_memory import LaneMemory
-from shared.memory.layout import Layout
 from shared.memory.mailbox import Mailbox
 from shared.memory.process_table import ProcessTable, Role
 from shared.memory.publication import PublishedWeights
+from shared.memory.region.arena import Arena
+from shared.memory.region.layout import Layout
 from shared.memory.ring import Ring, ring_fields
 from shared.memory.snapshot import LaneSnapshots, LearnerSnapshots, state_fields
 from shared.network_spec import Network, ParameterSpec, network_of, parameters_of

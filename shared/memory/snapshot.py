@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.config.run_schedule import RunSchedule
-from shared.memory.layout import Field, SharedFields, Views, int64, sequence_array, uint8
+from shared.memory.region.layout import Field, SharedFields, Views, int64, sequence_array, uint8
 
 SNAPSHOT_BYTES = 57_344
 """Most bytes of an env's own snapshot."""

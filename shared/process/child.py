@@ -22,8 +22,7 @@ from shared.memory.board import Phase
 from shared.memory.process_table import ProcessTable, Role, process_name
 from shared.memory.run_memory import Memory, Plan
 from shared.memory.wait import Doorbell, Waiter
-from shared.process.signals import STOP_SIGNALS, ignore_requests
-from shared.process.stack_dumps import enable_stack_dumps
+from shared.process.signals import STOP_SIGNALS, enable_stack_dumps, ignore_requests
 
 FATAL = 3
 """Exit code of a child that a restart cannot help; the last line of its log is the sentence for the user."""

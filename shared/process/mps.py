@@ -29,8 +29,7 @@ from pathlib import Path
 
 from shared.machine.proc_files import stat_fields
 from shared.machine.subprocesses import die_with, killed, output_of
-from shared.process.signals import STOP_SIGNALS, ignore_requests
-from shared.process.stack_dumps import enable_stack_dumps, stack_dumps_held_back
+from shared.process.signals import STOP_SIGNALS, enable_stack_dumps, ignore_requests, stack_dumps_held_back
 
 CONTROL = "nvidia-cuda-mps-control"
 DRIVER_FOLDER = "/usr/local/nvidia/bin"

@@ -1,8 +1,10 @@
-"""Requests to stop: SIGINT, SIGTERM and SIGHUP, which are answered instead of died of."""
+"""Signals of a run's processes: requests to stop (SIGINT, SIGTERM and SIGHUP), and requests for stacks (SIGUSR1)."""
 
 from __future__ import annotations
 
+import faulthandler
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,15 +12,18 @@ from types import FrameType
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SECOND_AFTER_SECONDS = 1.0
-"""From when on a second signal counts as asking again: terminals and `timeout` send one twice."""
+"""A second signal counts from then on: terminals and `timeout` send one twice."""
+
+TELL_STACKS = signal.SIGUSR1
+"""Asks a process of a run to write its stacks to its standard error, a role's log. The process continues."""
 
 
 @contextmanager
-def handle_stop_signals(hear: Callable[[int], None]) -> Iterator[None]:
-    """Within, have `hear` called with the number of each; who is told to ignore one (nohup) ignores it."""
+def handle_stop_signals(on_signal: Callable[[int], None]) -> Iterator[None]:
+    """Within this context call `on_signal` with the number of each signal; an ignored one (nohup) stays ignored."""
 
     def handle(number: int, frame: FrameType | None) -> None:
-        hear(number)
+        on_signal(number)
 
     former = {
         number: signal.signal(number, handle) for number in STOP_SIGNALS if signal.getsignal(number) != signal.SIG_IGN
@@ -31,22 +36,42 @@ def handle_stop_signals(hear: Callable[[int], None]) -> Iterator[None]:
 
 
 def ignore_requests() -> None:
-    """From here on none changes anything: for a program that has done its work and only has to go."""
+    """Ignore all requests to stop from here on, for a program that has done its work."""
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
 
 class Requests:
-    """How often a user asked for the end."""
+    """Number of times that a user asked the run to stop."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._first_at = 0.0
         self.count = 0
 
-    def hear(self, number: int) -> None:
-        """A signal came. A closed terminal asks once, whatever was asked before."""
+    def count_signal(self, number: int) -> None:
+        """Count a signal. A closed terminal counts only if it is the first."""
         now = self._clock()
         if not self.count or (number != signal.SIGHUP and now - self._first_at > SECOND_AFTER_SECONDS):
             self.count += 1
             self._first_at = now
+
+
+def enable_stack_dumps() -> None:
+    """Have this process write its stacks on `TELL_STACKS`, and when it dies of a fault (SIGSEGV and the like)."""
+    if sys.stderr is None:  # started with it closed
+        signal.signal(TELL_STACKS, signal.SIG_IGN)
+    else:
+        faulthandler.enable()
+        faulthandler.register(TELL_STACKS)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {TELL_STACKS})
+
+
+@contextmanager
+def stack_dumps_held_back() -> Iterator[None]:
+    """Start processes within this context: a request for stacks waits until they have called `enable_stack_dumps`."""
+    former = signal.pthread_sigmask(signal.SIG_BLOCK, {TELL_STACKS})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, former)

@@ -15,8 +15,8 @@ import pytest
 
 from actors.lanes import Lanes
 from shared.config.settings import Config
+from shared.memory.region.sequence import Sequence
 from shared.memory.run_memory import Memory, Plan
-from shared.memory.sequence import Sequence
 from shared.memory.wait import Doorbell
 from tests.support.counting_env import Counting
 

@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 import launch
-from ringside.supervisor import supervisor
+from ringside.supervisor import children
 from shared.memory.process_table import Role
 from shared.process.child import ChildSpec
 
@@ -58,5 +58,5 @@ def main(child_spec: ChildSpec) -> None:
 
 
 if __name__ == "__main__":
-    supervisor.MODULES[Role[os.environ["FAULT"].split()[0].upper()]] = "tests.crash.failing_device"
+    children.MODULES[Role[os.environ["FAULT"].split()[0].upper()]] = "tests.crash.failing_device"
     sys.exit(launch.main(sys.argv[1:]))

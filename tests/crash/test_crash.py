@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from ringside.doctor import selftest
-from shared.process.stack_dumps import TELL_STACKS
+from shared.process.signals import TELL_STACKS
 from tests.crash.storm import FLAGS, Undisturbed, result_of
 from tests.support.runs import child, finish, gone, memory_of, spawning, start, summary, wait_until
 

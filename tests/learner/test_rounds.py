@@ -13,7 +13,7 @@ from learner.learner import SLICE_SECONDS, SLICE_UPDATES, SLICES_AHEAD, SLICES_L
 from learner.replay.replay_source import CHUNK_UPDATES
 from shared.errors import DeviceFault
 from shared.memory.board import METRIC_SPANS
-from shared.memory.sequence import SequenceArray
+from shared.memory.region.sequence import SequenceArray
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from learner.engine.engine import Engine
 from learner.make_engine import make_engine
 from shared.config.run_schedule import RunSchedule, make_run_schedule
 from shared.config.settings import FRAME_SIDE, STACK, Algorithm, Config, Learn, Play
-from shared.memory.arena import Arena
-from shared.memory.layout import Layout
+from shared.memory.region.arena import Arena
+from shared.memory.region.layout import Layout
 from shared.memory.ring import Ring, ring_fields
 from shared.network_spec import network_of
 

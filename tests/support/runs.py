@@ -16,7 +16,7 @@ import psutil
 from multiprocess import spawn
 
 from shared.config.settings import Config
-from shared.memory.layout import LayoutError
+from shared.memory.region.layout import LayoutError
 from shared.memory.run_memory import Memory, Plan
 from tests.support.waiting import until
 

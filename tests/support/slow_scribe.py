@@ -6,7 +6,7 @@ import sys
 
 import launch
 from ringside.recording import scribe
-from ringside.supervisor import supervisor
+from ringside.supervisor import children
 from shared.memory.process_table import Role
 from shared.process.child import ChildSpec
 from tests.support.slowed import compute
@@ -30,5 +30,5 @@ def main(child_spec: ChildSpec) -> None:
 
 
 if __name__ == "__main__":
-    supervisor.MODULES[Role.SCRIBE] = "tests.support.slow_scribe"
+    children.MODULES[Role.SCRIBE] = "tests.support.slow_scribe"
     sys.exit(launch.main(sys.argv[1:]))

@@ -12,7 +12,7 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2]))
     from launch import main
-    from shared.process.stack_dumps import enable_stack_dumps
+    from shared.process.signals import enable_stack_dumps
 
     enable_stack_dumps()
     sys.exit(main(sys.argv[1:]))

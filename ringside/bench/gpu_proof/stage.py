@@ -21,7 +21,7 @@ from ringside.bench.harness.tables import ROOT
 from shared.files.atomic import write_atomic
 from shared.machine import facts
 from shared.machine.subprocesses import die_with, killed
-from shared.process.stack_dumps import TELL_STACKS, stack_dumps_held_back
+from shared.process.signals import TELL_STACKS, stack_dumps_held_back
 
 STAGE_SECONDS = 560.0
 """Of a stage with all its commands."""

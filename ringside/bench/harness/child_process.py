@@ -16,10 +16,9 @@ from ringside.bench.harness.tables import CannotRun, WrongResult
 from ringside.supervisor.spawning import ChildProcess
 from shared.errors import DeviceFault
 from shared.machine.subprocesses import REAP_SECONDS
-from shared.memory.arena import ArenaError
-from shared.process.cublas import choose_workspace
-from shared.process.stack_dumps import enable_stack_dumps
-from shared.process.thread_env import pinned_thread_env
+from shared.memory.region.arena import ArenaError
+from shared.process.library_env import choose_workspace, pinned_thread_env
+from shared.process.signals import enable_stack_dumps
 
 START_SECONDS = 120.0
 """Most that a process may take beyond the time that it was given."""

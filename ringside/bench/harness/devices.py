@@ -14,7 +14,7 @@ from ringside.bench.harness.tables import Report
 from shared.config.resolve import precision_of
 from shared.config.settings import Precision
 from shared.machine import facts
-from shared.process.cublas import choose_workspace
+from shared.process.library_env import choose_workspace
 
 
 @dataclass(frozen=True)

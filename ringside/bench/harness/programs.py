@@ -16,7 +16,7 @@ from typing import Any
 from ringside.bench.harness.tables import ROOT, CannotRun, WrongResult
 from shared.config.settings import LOGS
 from shared.machine.subprocesses import die_with, killed, output_of
-from shared.process.stack_dumps import stack_dumps_held_back
+from shared.process.signals import stack_dumps_held_back
 
 END_SECONDS = 300.0
 """Longest time from asking a run to stop to its end."""

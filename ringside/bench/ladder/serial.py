@@ -34,11 +34,11 @@ from ringside.recording.metrics import episodes_in
 from ringside.recording.totals import MEAN_OVER
 from shared.config.settings import FRAME_SIDE, STACK
 from shared.errors import ConfigError
-from shared.memory.arena import ArenaError
 from shared.memory.mailbox import Mailbox
+from shared.memory.region.arena import ArenaError
 from shared.memory.run_memory import Memory, Plan
 from shared.network_spec import CONVOLUTIONS
-from shared.process.cublas import choose_workspace
+from shared.process.library_env import choose_workspace
 
 WARM_UPDATES = 32
 """Updates before the clock starts."""

@@ -24,7 +24,7 @@ from shared.config.settings import FRAME_SKIP
 from shared.machine.facts import usable_cores
 from shared.machine.subprocesses import REAP_SECONDS
 from shared.prng import Stream, randint
-from shared.process.stack_dumps import enable_stack_dumps
+from shared.process.signals import enable_stack_dumps
 
 RULES = PROTOCOLS["nature"]
 BLOCK_TICKS = 250

@@ -28,8 +28,8 @@ from ringside.bench.harness.timing import seconds_per_call
 from ringside.bench.limits import Options
 from shared.config.settings import FRAME_SIDE, STACK, Config
 from shared.machine.facts import usable_memory
-from shared.memory.arena import ArenaError
 from shared.memory.mailbox import request_number
+from shared.memory.region.arena import ArenaError
 from shared.memory.ring import SLOT_FIELDS, Ring
 from shared.memory.run_memory import Memory, Plan
 

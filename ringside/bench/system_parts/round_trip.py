@@ -27,7 +27,7 @@ from shared.memory.mailbox import Mailbox
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory, Plan
 from shared.memory.wait import LOOK_SECONDS, Doorbell, Waiter
-from shared.process.stack_dumps import enable_stack_dumps
+from shared.process.signals import enable_stack_dumps
 
 ACTIONS = 18
 START_SECONDS = 60.0

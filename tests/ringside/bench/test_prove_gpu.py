@@ -120,7 +120,7 @@ def test_a_late_command_and_all_that_it_started_end(tmp_path: Path, monkeypatch:
 def test_a_late_launch_says_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ringside.bench.gpu_proof.stage.LAUNCH", "-c")
     there = tmp_path / "there"
-    program = "import signal; from pathlib import Path; from shared.process.stack_dumps import enable_stack_dumps; "
+    program = "import signal; from pathlib import Path; from shared.process.signals import enable_stack_dumps; "
     program += "enable_stack_dumps(); "
     program += f"Path({str(there)!r}).touch(); signal.pause()"
     monkeypatch.setattr(

@@ -12,7 +12,7 @@ import pytest
 from ringside.recording import scribe
 from ringside.recording.scribe import Scribe
 from shared.memory.boundary import Moved
-from shared.memory.sequence import Sequence
+from shared.memory.region.sequence import Sequence
 
 
 @pytest.fixture

@@ -104,9 +104,9 @@ class Run:
             board.waited_ns[process] += int((end - busy) * 1e9)
             board.furthest[process] = max(0, int(board.furthest[process])) + 100 * count
         board.commits.publish(board.committed + 1)
-        self.wanted.append(len(self.balancer.look()))
+        self.wanted.append(len(self.balancer.measure()))
         board.lane_owner[:] = board.lane_wanted
-        assert self.balancer.look() == []
+        assert self.balancer.measure() == []
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -31,14 +31,14 @@ class _Process:
         """It gives a sign of life `every` so many seconds."""
         for look in range(round(seconds / LOOK)):
             self.beat += look % round(every / LOOK) == 0
-            assert self.watch.look(self.beat, phase, LOOK, self._see("S", 0.0)) is None
+            assert self.watch.check(self.beat, phase, LOOK, self._see("S", 0.0)) is None
 
     def silent(
         self, seconds: float, state: str = "S", share: float = 0.0, phase: Phase = Phase.WORKING, late: float = LOOK
     ) -> str | None:
         """It gives none; it gets a `share` of a processor. Why it hangs, and `self.seconds` when that is said."""
         for look in range(1, round(seconds / late) + 1):
-            why = self.watch.look(self.beat, phase, late, self._see(state, share * late))
+            why = self.watch.check(self.beat, phase, late, self._see(state, share * late))
             if why:
                 self.seconds = look * late
                 return why
@@ -52,7 +52,7 @@ class _Process:
 def _known(every: float = LOOK) -> _Process:
     """A process whose pace is known."""
     process = _Process()
-    process.lives(every * (hang_detector.KNOWN_LOOKS + 2), every)
+    process.lives(every * (hang_detector.KNOWN_HEARTBEATS + 2), every)
     process.lives(LOOK)
     return process
 
@@ -109,7 +109,7 @@ def test_until_the_pace_is_known_the_bound_is_the_ceiling() -> None:
     process = _Process()
     process.lives(2.0)
     assert process.watch.bound(Phase.WORKING) == hang_detector.CEILING_SECONDS
-    process.lives(hang_detector.KNOWN_LOOKS * LOOK)
+    process.lives(hang_detector.KNOWN_HEARTBEATS * LOOK)
     assert process.watch.bound(Phase.WORKING) == hang_detector.FLOOR_SECONDS
     slow = _known(every=40.0)
     assert slow.watch.bound(Phase.WORKING) == hang_detector.CEILING_SECONDS
@@ -117,10 +117,10 @@ def test_until_the_pace_is_known_the_bound_is_the_ceiling() -> None:
 
 def test_waiting_tells_nothing_of_the_pace_of_work() -> None:
     process = _Process()
-    process.lives(10 * hang_detector.KNOWN_LOOKS * LOOK, phase=Phase.WAITING)
+    process.lives(10 * hang_detector.KNOWN_HEARTBEATS * LOOK, phase=Phase.WAITING)
     assert process.watch.bound(Phase.WORKING) == hang_detector.CEILING_SECONDS
     process.lives(LOOK, phase=Phase.WAITING)
-    for _ in range(hang_detector.KNOWN_LOOKS):
+    for _ in range(hang_detector.KNOWN_HEARTBEATS):
         assert not process.silent(4.0)  # the wait was over without a sign of life
         process.lives(LOOK, phase=Phase.WAITING)
     assert process.watch.bound(Phase.WORKING) == pytest.approx(4.0 * hang_detector.MULTIPLE)
@@ -149,15 +149,15 @@ def test_who_was_called_hung_in_vain_has_longer_in_its_next_life() -> None:
         assert process.silent(1_000)
         assert process.seconds > lived[-1]
         lived.append(process.seconds)
-        process.watch.begin()
+        process.watch.restart()
         process.lives(1.0)
     assert lived[-1] <= hang_detector.CEILING_SECONDS + 2 * LOOK
 
 
 def test_a_process_that_is_gone_does_not_hang() -> None:
     watch = HangDetector()
-    watch.look(1, Phase.WORKING, LOOK, lambda: None)
-    assert not any(watch.look(1, Phase.WORKING, 1.0, lambda: None) for _ in range(1_000))
+    watch.check(1, Phase.WORKING, LOOK, lambda: None)
+    assert not any(watch.check(1, Phase.WORKING, 1.0, lambda: None) for _ in range(1_000))
 
 
 def _seen(process: int, state: str) -> ProcessState:

@@ -15,8 +15,9 @@ from typing import Any, cast
 
 import pytest
 
+from ringside.supervisor.children import Child
 from ringside.supervisor.deaths import Cause
-from ringside.supervisor.supervisor import Supervisor, _Child
+from ringside.supervisor.supervisor import Supervisor
 from shared.memory.process_table import Role
 from shared.process import mps
 from tests.support.played_ring import small_config
@@ -232,7 +233,7 @@ class _Gpu:
 def _restarted(asked: str, dead: Role, deaths: int, *, there: bool) -> tuple[list[int], bool]:
     """Restarts by a supervisor after a death, with and without MPS."""
     config = small_config().with_settings(mps=asked, actors=1)
-    children = {role: _Child(cast(Any, _Process())) for role in (Role.SCRIBE, Role.LEARNER, Role.INFERENCE)}
+    children = {role: Child(cast(Any, _Process())) for role in (Role.SCRIBE, Role.LEARNER, Role.INFERENCE)}
     for _ in range(deaths):
         children[dead].deaths.add(Cause.OWN, -1)
     gpu, started = _Gpu(there=there), []

@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 
 from ringside.supervisor import supervisor
-from ringside.supervisor.crash_report import unkillable_message
-from ringside.supervisor.shutdown_timer import SAVE_SECONDS, ShutdownTimer
-from ringside.supervisor.supervisor import Supervisor, _Child
+from ringside.supervisor.children import Child
+from ringside.supervisor.deaths import unkillable_message
+from ringside.supervisor.hang_detector import SAVE_SECONDS, ShutdownTimer
+from ringside.supervisor.supervisor import Supervisor
 from shared.config.settings import Config, Run
 from shared.machine.subprocesses import REAP_SECONDS, ended
 from shared.memory.board import Phase, Stop
@@ -26,9 +27,7 @@ from shared.memory.process_table import ProcessTable, Role
 from shared.memory.wait import Doorbell
 from shared.process.signals import Requests, handle_stop_signals
 
-SLEEPER = (
-    "import time; from shared.process.stack_dumps import *; enable_stack_dumps(); print(flush=True); time.sleep(60)"
-)
+SLEEPER = "import time; from shared.process.signals import *; enable_stack_dumps(); print(flush=True); time.sleep(60)"
 
 
 @pytest.fixture
@@ -36,10 +35,10 @@ def stopping() -> Supervisor:
     """A supervisor whose patience with everybody but the scribe is over."""
     made: Any = object.__new__(Supervisor)
     made._board = SimpleNamespace(stop=np.array([Stop.ABANDON]), stopping=True, finished=False)
-    made._children = {number: _Child(Process()) for number in (Role.SCRIBE, Role.LEARNER)}
+    made._children = {number: Child(Process()) for number in (Role.SCRIBE, Role.LEARNER)}
     made._processes = ProcessTable.make({Role.ACTOR: 1})
     made._requests, made._failure, made._killed_scribe = Requests(), None, False
-    made._patience = ShutdownTimer()
+    made._shutdown = ShutdownTimer()
     made._contention = SimpleNamespace(at=time.monotonic_ns() + 10**12)
     return made  # type: ignore[no-any-return]
 
@@ -47,7 +46,7 @@ def stopping() -> Supervisor:
 def lose_patience(stopping: Supervisor) -> None:
     """The scribe is silent for too long."""
     for _ in range(int(SAVE_SECONDS) + 2):
-        stopping._patience.look(1.0, heartbeat=0)
+        stopping._shutdown.count(1.0, heartbeat=0)
 
 
 class Process:
@@ -96,21 +95,21 @@ def test_who_asks_twice_does_not_wait_for_the_scribe(stopping: Supervisor) -> No
 
 def test_time_in_which_nobody_could_leave_does_not_count() -> None:
     """The supervisor was stopped (Ctrl-Z) or the machine slept; or the scribe saves much, and gives signs of life."""
-    patience = ShutdownTimer()
-    patience.look(3_600.0, heartbeat=0)
-    assert not patience.over
+    timer = ShutdownTimer()
+    timer.count(3_600.0, heartbeat=0)
+    assert not timer.timed_out
     for look in range(10 * int(SAVE_SECONDS)):
-        patience.look(1.0, heartbeat=look // 100)
-    assert patience.over
-    assert not patience.scribe_timed_out
+        timer.count(1.0, heartbeat=look // 100)
+    assert timer.timed_out
+    assert not timer.scribe_timed_out
     for _ in range(int(SAVE_SECONDS) + 2):
-        patience.look(1.0, heartbeat=0)
-    assert patience.scribe_timed_out
+        timer.count(1.0, heartbeat=0)
+    assert timer.scribe_timed_out
 
 
 def test_a_lack_that_passes_ends_no_run(stopping: Supervisor) -> None:
     made: Any = stopping
-    made._asked, tried = Doorbell.create(), list[int]()
+    made._wakeup, tried = Doorbell.create(), list[int]()
 
     def start() -> None:
         tried.append(1)
@@ -122,12 +121,12 @@ def test_a_lack_that_passes_ends_no_run(stopping: Supervisor) -> None:
     tried.clear()
     with pytest.raises(BlockingIOError):
         stopping._spawn(SimpleNamespace(start=start), seconds=0.0)
-    os.close(made._asked.fd)
+    os.close(made._wakeup.fd)
 
 
 def test_a_request_is_heard_between_two_tries(stopping: Supervisor) -> None:
     made: Any = stopping
-    made._asked, heard, tried = Doorbell.create(), list[int](), list[int]()
+    made._wakeup, heard, tried = Doorbell.create(), list[int](), list[int]()
 
     def start() -> None:
         tried.append(1)
@@ -142,7 +141,7 @@ def test_a_request_is_heard_between_two_tries(stopping: Supervisor) -> None:
     with handle_stop_signals(hear), pytest.raises(BlockingIOError):
         stopping._spawn(SimpleNamespace(start=start), seconds=60.0)
     assert len(tried) == 3, "who asks twice does not wait for it"
-    os.close(made._asked.fd)
+    os.close(made._wakeup.fd)
 
 
 def test_whose_pipe_is_held_by_its_own_children_is_found_dead(
@@ -150,16 +149,16 @@ def test_whose_pipe_is_held_by_its_own_children_is_found_dead(
 ) -> None:
     read, write = os.pipe()  # nobody lets go of it
     made: Any = stopping
-    made._board.stopping, made._asked = False, Doorbell.create()
-    made._balancer, made._looked_at = None, time.monotonic()
-    made._children = {Role.LEARNER: _Child(cast(Any, SimpleNamespace(sentinel=read, exitcode=-signal.SIGKILL)))}
+    made._board.stopping, made._wakeup = False, Doorbell.create()
+    made._balancer, made._polled_at = None, time.monotonic()
+    made._children = {Role.LEARNER: Child(cast(Any, SimpleNamespace(sentinel=read, exitcode=-signal.SIGKILL)))}
     buried: list[int] = []
     monkeypatch.setattr(stopping, "_handle_exit", lambda number, child: buried.append(number))
     monkeypatch.setattr(stopping, "_notify", lambda: None)
     stopping._poll()
     os.close(read)
     os.close(write)
-    os.close(made._asked.fd)
+    os.close(made._wakeup.fd)
     assert buried == [Role.LEARNER]
 
 
@@ -183,7 +182,7 @@ def test_who_breaks_in_taking_leave_is_not_started_again(
     made._note = notes.append
     monkeypatch.setattr(stopping, "_restart", lambda number, child: again.append(number))
     broken: Any = SimpleNamespace(exitcode=-signal.SIGSEGV)
-    stopping._handle_exit(Role.LEARNER, _Child(broken))
+    stopping._handle_exit(Role.LEARNER, Child(broken))
     assert again == ([] if phase == Phase.DONE else [Role.LEARNER])
     assert (Role.LEARNER in stopping._children) == bool(again)
     assert notes == [
@@ -266,8 +265,8 @@ def test_who_hangs_says_where_before_it_is_killed(stopping: Supervisor, monkeypa
     made._board.phase, made._board.heartbeat = np.zeros(1, np.int64), np.zeros(1, np.int64)
     notes: list[str] = []
     made._note = notes.append
-    child = _Child(process)
-    monkeypatch.setattr(child.vigil, "look", lambda *_: "hangs")
+    child = Child(process)
+    monkeypatch.setattr(child.hang_detector, "check", lambda *_: "hangs")
     stopping._watch(0, child, 0.25)
     assert child.killed_at is not None
     said = hung.communicate(timeout=20)[1]

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from shared.config.run_schedule import RunSchedule, make_run_schedule
-from shared.memory.arena import Arena
-from shared.memory.layout import Layout
 from shared.memory.mailbox import Mailbox, request_number
 from shared.memory.publication import PublishedWeights
+from shared.memory.region.arena import Arena
+from shared.memory.region.layout import Layout
 from shared.memory.snapshot import LaneSnapshots, LearnerSnapshots, state_fields
 from tests.support.played_ring import small_config
 

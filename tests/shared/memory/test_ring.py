@@ -7,8 +7,8 @@ import pytest
 
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import STACK, Config
-from shared.memory.arena import Arena
-from shared.memory.layout import Field, Layout, LayoutError
+from shared.memory.region.arena import Arena
+from shared.memory.region.layout import Field, Layout, LayoutError
 from shared.memory.ring import Ring, ring_fields
 
 

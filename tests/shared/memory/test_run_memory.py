@@ -11,7 +11,7 @@ from shared.config.method_declaration import MethodDeclaration
 from shared.config.presets import PRESETS
 from shared.config.settings import Config
 from shared.errors import ConfigError
-from shared.memory.layout import Layout
+from shared.memory.region.layout import Layout
 from shared.memory.ring import SLOT_FIELDS, slot_fields
 from shared.memory.run_memory import Plan
 from tests.support import sampled_method

@@ -11,12 +11,12 @@ from shared.process.signals import SECOND_AFTER_SECONDS, STOP_SIGNALS, Requests,
 def test_a_signal_sent_twice_at_once_is_one_request_and_a_later_one_another() -> None:
     now = [100.0]
     requests = Requests(lambda: now[0])
-    requests.hear(signal.SIGINT)
+    requests.count_signal(signal.SIGINT)
     now[0] += SECOND_AFTER_SECONDS / 2
-    requests.hear(signal.SIGTERM)
+    requests.count_signal(signal.SIGTERM)
     assert requests.count == 1
     now[0] += SECOND_AFTER_SECONDS
-    requests.hear(signal.SIGINT)
+    requests.count_signal(signal.SIGINT)
     assert requests.count == 2
 
 
@@ -24,7 +24,7 @@ def test_a_closed_terminal_never_asks_again() -> None:
     now = [100.0]
     requests = Requests(lambda: now[0])
     for _ in range(3):
-        requests.hear(signal.SIGHUP)
+        requests.count_signal(signal.SIGHUP)
         now[0] += 60.0
     assert requests.count == 1
 

@@ -14,7 +14,7 @@ from multiprocess import Pipe
 from multiprocess.connection import Connection
 
 from ringside.supervisor.spawning import ChildProcess
-from shared.process.stack_dumps import TELL_STACKS, enable_stack_dumps
+from shared.process.signals import TELL_STACKS, enable_stack_dumps
 from tests.support.runs import ROOT
 
 PARENT = """
@@ -82,7 +82,7 @@ def test_who_is_asked_for_stacks_while_it_starts_goes_on() -> None:
 
 
 def test_who_can_write_no_stacks_goes_on() -> None:
-    program = "import os, signal; from shared.process.stack_dumps import *; enable_stack_dumps(); "
+    program = "import os, signal; from shared.process.signals import *; enable_stack_dumps(); "
     program += "os.kill(os.getpid(), TELL_STACKS)"
     subprocess.run(["sh", "-c", f"{sys.executable} -c '{program}' 2>&-"], cwd=ROOT, check=True, timeout=60)
 

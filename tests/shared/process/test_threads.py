@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from shared.process.thread_env import IGNORED_ENV, ONE_THREAD, pinned_thread_env
+from shared.process.library_env import IGNORED_ENV, ONE_THREAD, pinned_thread_env
 
 COUNT = "import os, numpy; print(len(os.listdir('/proc/self/task')), os.environ.get('OMP_PLACES'))"
 

@@ -8,8 +8,18 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from shared.memory.arena import Arena
-from shared.memory.layout import ONE, Layout, SharedFields, float32, float64, int64, sequence, sequence_array, uint8
+from shared.memory.region.arena import Arena
+from shared.memory.region.layout import (
+    ONE,
+    Layout,
+    SharedFields,
+    float32,
+    float64,
+    int64,
+    sequence,
+    sequence_array,
+    uint8,
+)
 
 
 class Base(SharedFields):

@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.memory.sequence import Sequence, SequenceArray
+from shared.memory.region.sequence import Sequence, SequenceArray
 
 MAGIC = b"RINGSIDE"
 FORMAT = 1

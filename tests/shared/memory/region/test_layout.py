@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from shared.memory.arena import Arena, ArenaError
-from shared.memory.layout import Field, Layout, LayoutError
+from shared.memory.region.arena import Arena, ArenaError
+from shared.memory.region.layout import Field, Layout, LayoutError
 
 FIELDS = [Field("bytes", "u1", (3, 7), "me"), Field("word", "i8", (1,), "me"), Field("none", "f4", (0, 5), "me")]
 LINE = 64

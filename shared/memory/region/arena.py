@@ -12,7 +12,7 @@ import os
 
 import numpy as np
 
-from shared.memory.layout import Layout, LayoutError
+from shared.memory.region.layout import Layout, LayoutError
 
 
 class ArenaError(RuntimeError):

@@ -1,0 +1,106 @@
+"""Child processes of a run: the facts that the supervisor keeps about each, and what it takes to make one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import multiprocess
+from multiprocess import reduction
+
+from ringside.supervisor.deaths import Deaths, crash_report
+from ringside.supervisor.hang_detector import HangDetector
+from ringside.supervisor.spawning import ChildProcess
+from shared.files import disk_trouble
+from shared.machine.cores import Claims, cores_of_actors
+from shared.memory.process_table import Role
+from shared.memory.run_memory import Memory
+from shared.memory.wait import Doorbell
+from shared.process.child import FATAL, ChildSpec, Doorbells, log_path, run_role
+
+MODULES = {
+    Role.INFERENCE: "learner.inference",
+    Role.LEARNER: "learner.learner",
+    Role.SCRIBE: "ringside.recording.scribe",
+    Role.EVALUATOR: "actors.evaluator",
+    Role.ACTOR: "actors.actor",
+}
+GPU_ROLES = (Role.LEARNER, Role.INFERENCE)
+"""Clients of MPS, where there is one: they share the faults of the GPU, so they end and restart together."""
+
+
+class _Inherited(int):
+    """A descriptor that a spawned child gets under the same number."""
+
+    def __reduce__(self) -> tuple[type[int], tuple[int]]:
+        return int, (reduction.DupFd(int(self)).detach(),)
+
+
+@dataclass
+class Child:
+    """The process at one position, and the record of its former incarnations."""
+
+    process: multiprocess.Process
+    incarnation: int = 0
+    deaths: Deaths = field(default_factory=Deaths)
+    hang_detector: HangDetector = field(default_factory=HangDetector)
+    killed_at: float | None = None
+    """Time at which it was killed because it hung, or did not leave; None: it was not."""
+
+    def restarted_as(self, process: multiprocess.Process, incarnation: int) -> Child:
+        """The next incarnation, with the same record."""
+        self.hang_detector.restart()
+        return Child(process, incarnation, self.deaths, self.hang_detector)
+
+
+class ChildMaker:
+    """Makes the processes of a run, and reports the last one of a role that ended for good."""
+
+    def __init__(self, memory: Memory, doorbells: Sequence[Doorbell], run_dir: Path) -> None:
+        """Choose the cores of the actors. `doorbells` are those of all processes, by position."""
+        plan = memory.plan
+        self._memory, self._plan, self._run_dir = memory, plan, run_dir
+        self._doorbells = doorbells
+        self._processes = plan.processes
+        self._log_starts: dict[int, int] = {}
+        """Lengths of the logs when this run began."""
+        self._claims = Claims()
+        self._cores: Sequence[frozenset[int] | None] = [None] * plan.actors
+        if plan.config.machine.pin == "auto":
+            self._cores = cores_of_actors(plan.actors, self._claims)
+
+    def make(self, index: int, incarnation: int, environment: Mapping[str, str]) -> ChildProcess:
+        """Return the process at a position, not yet started; `environment` is for clients of MPS."""
+        role, number = self._processes.role_of(index), self._processes.number_of(index)
+        doorbells = tuple(_Inherited(doorbell.fd) for doorbell in self._doorbells)
+        child_spec = ChildSpec(
+            plan=self._plan,
+            memory_fd=_Inherited(self._memory.arena.fd),
+            doorbells=Doorbells(doorbells, self._processes),
+            role=role,
+            number=number,
+            process=int(index),
+            incarnation=incarnation,
+            parent=os.getpid(),
+            run_dir=self._run_dir,
+            cores=self._cores[number] if role is Role.ACTOR else None,
+            environment=dict(environment) if role in GPU_ROLES else {},
+        )
+        if index not in self._log_starts:
+            log = log_path(self._run_dir, child_spec.name)
+            self._log_starts[index] = log.stat().st_size if os.path.exists(log) else 0
+        return ChildProcess(target=run_role, args=(MODULES[role], child_spec), name=child_spec.name, daemon=True)
+
+    def crash_report(self, index: int, how: str, count: int, code: int) -> str:
+        """The sentence that ends the run when the process at a position may not restart."""
+        trouble = int(self._memory.board.trouble[0])
+        if code == FATAL and index == Role.SCRIBE and trouble:  # its log lies on the disk that is in trouble
+            return disk_trouble.without_checkpoint(trouble, self._run_dir)
+        name = self._processes.name_of(index)
+        return crash_report(name, how, count, code, log_path(self._run_dir, name), self._log_starts[index])
+
+    def close(self) -> None:
+        """Give back the claims to cores."""
+        self._claims.close()

@@ -1,0 +1,1 @@
+"""The mapped region: its table of fields, its views and its publishing counters. Read layout, sequence, then arena."""
