@@ -33,9 +33,8 @@ ROOT = Path(__file__).resolve().parent
 def main(arguments: Sequence[str]) -> int:
     """Run one task; returns the exit code: 2 for a mistake in the arguments."""
     from ringside.tasks import TASKS
-    from ringside.tasks.arguments import PROGRAM
     from shared.errors import ConfigError, FatalError
-    from shared.text import printable
+    from shared.text import PROGRAM, printable
 
     task, rest = "train", list(arguments)
     if rest and not rest[0].startswith("-"):

@@ -106,8 +106,6 @@ def main(child_spec: ChildSpec) -> None:
 def _serve(child_spec: ChildSpec) -> None:
     memory, waiter = enter(child_spec)
     board, config, machine = memory.board, memory.plan.config, memory.plan.config.machine
-    assert machine.inference_threads is not None
-    assert machine.inference_batch is not None
     device = torch.device(machine.device)
     waiter.device_bytes = device_bytes_reader(device)
     deterministic = machine.deterministic == "on"

@@ -20,7 +20,7 @@ from learner.engine.nan_report import report
 from learner.engine.round_means import RoundMetrics
 from learner.make_engine import make_engine
 from learner.replay.replay_source import CHUNK_UPDATES
-from shared.config.settings import Config
+from shared.config.settings import ResolvedConfig
 from shared.errors import DeviceFault, FatalError
 from shared.memory.board import METRIC_SPANS, Phase
 from shared.memory.boundary import newest_boundary
@@ -232,10 +232,9 @@ class Rounds:
         queue.queued.publish(queued + 1)
 
 
-def prepare(config: Config) -> None:
+def prepare(config: ResolvedConfig) -> None:
     """Have this process compute as configured. Call it before the first tensor operation."""
     machine = config.machine
-    assert machine.learner_threads is not None, "the configuration is not resolved"
     deterministic = machine.deterministic == "on"
     prepare_torch(torch.device(machine.device), machine.precision, machine.learner_threads, deterministic=deterministic)
 

@@ -82,7 +82,6 @@ def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], 
     from ringside.watch.observer import Observer, Restored
 
     run_dir = ready.config.run.run_dir
-    assert run_dir is not None
     observer: Observer | None = None
     restored: Restored | None = None
 
@@ -131,7 +130,6 @@ def _announce(ready: Plan, memory: Memory, note: Callable[[str], None]) -> None:
     """Say in the run directory where the run can be looked on. That it cannot be said ends no run."""
     from actors.make_env import action_names
 
-    assert ready.config.run.run_dir is not None
     try:
         live = Live.of_this_process(memory.arena.fd, action_names(ready.config.play))
         with _private():
@@ -252,7 +250,6 @@ def continues(ready: Plan) -> bool:
     from shared.errors import CheckpointError, FileError
 
     config, run = ready.config, ready.config.run
-    assert run.run_dir is not None
     own = False
     try:
         if run.resume is not None:

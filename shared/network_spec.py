@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.config.settings import FRAME_SIDE, STACK, Algorithm, Config
+from shared.config.method_declaration import MOST_ATOMS
+from shared.config.settings import FRAME_SIDE, MOST_WIDTH, STACK, Config
 
 Shapes = Iterator[tuple[str, tuple[int, ...]]]
 
@@ -39,14 +40,6 @@ COSINES = 64
 RESCALING = 1e-3
 """epsilon of the scale h of rescaled values (R2D2: Kapturowski et al. 2019, section 2.3)."""
 
-METHOD_ATOMS = {"c51": 51, "qr-dqn": 200}
-"""Outputs for each action, as published (Bellemare et al. 2017; Dabney et al. 2018a); of other methods one."""
-
-MOST_ATOMS = 4096
-"""Outputs for each action, and fractions of an implicit network."""
-MOST_WIDTH = 64
-MOST_RETURN = 1e6
-"""Amount of the least and of the greatest that atoms stand for."""
 _LIMITS = {"actions": 4096, "atoms": MOST_ATOMS, "width": MOST_WIDTH}
 _METHOD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 """One file of learner/methods, and never a path of modules."""
@@ -153,30 +146,21 @@ class Network:
 _EXAMPLE = Network("nature", 1)
 
 
-def atoms_of(algorithm: Algorithm) -> int:
-    """Outputs for each action: what was said, or what was published."""
-    return algorithm.atoms or METHOD_ATOMS.get(algorithm.method, 1)
-
-
 def network_of(config: Config, actions: int) -> Network:
     """The network of a configuration."""
     learn, algorithm = config.learn, config.algorithm
-    support = (algorithm.v_min, algorithm.v_max) if algorithm.method == "c51" else (0.0, 0.0)
     return Network(
         name=learn.network,
         actions=actions,
         method=algorithm.method,
-        atoms=atoms_of(algorithm),
-        v_min=support[0],
-        v_max=support[1],
         dueling=algorithm.dueling,
         noisy=algorithm.noisy_std if algorithm.noisy else 0.0,
         width=algorithm.width,
         pooling=algorithm.pooling,
         spectral_norm=algorithm.spectral_norm,
         layer_norm=algorithm.layer_norm,
-        fractions=algorithm.iqn_policy_samples if algorithm.method == "iqn" else 0,
         rescaled=algorithm.value_rescaling,
+        **algorithm.settings.network_fields(),
     )
 
 

@@ -7,10 +7,15 @@ import re
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 PLAIN_NAME = re.compile(r"[\w.:/-]{1,200}")
 """What an env, a game or a protocol may be called: letters, digits and the marks of `module:Name-v0`."""
+
+
+PROGRAM = "ringside" if Path(sys.argv[0]).name == "ringside" else "launch.py"
+"""This program as it was typed: the console script, or the file."""
 
 
 def flag_of(name: str) -> str:

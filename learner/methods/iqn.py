@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 
 from learner.methods.qr_dqn import Quantiles
+from shared.config.method_declaration import IqnSettings
 from shared.config.settings import Algorithm
 from shared.network_spec import Network
 
@@ -19,4 +20,6 @@ class ImplicitQuantiles(Quantiles):
 
     def __init__(self, network: Network, algorithm: Algorithm, device: torch.device) -> None:
         super().__init__(network, algorithm, device)
-        self.samples, self.policy_samples = algorithm.iqn_samples, network.fractions
+        settings = algorithm.settings
+        assert isinstance(settings, IqnSettings), "the declaration of iqn says so"
+        self.samples, self.policy_samples = settings.iqn_samples, network.fractions

@@ -44,7 +44,7 @@ class Policy:
         """
         check_arithmetic(network, device, precision, batch, learns=False)
         self._model = make_model(network, device, precision)
-        self._method = make_method(network, Algorithm(), device)
+        self._method = make_method(network, Algorithm(method=network.method), device)
         self._rescaled = network.rescaled
         self._fractions = self._method.policy_fractions(batch)
         self._acting_noise: ActingNoise | None = None

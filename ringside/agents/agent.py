@@ -71,13 +71,13 @@ def rules_of(
 
     Raises `ConfigError` for a number out of its range.
     """
-    from shared.config import validate
+    from shared.config.field_checks import check_ranges
 
     given = Evaluate(
         eval_epsilon=weights.eval_epsilon if eval_epsilon is None else eval_epsilon,
         eval_max_frames=weights.eval_max_frames if eval_max_frames is None else eval_max_frames,
     )
-    validate.ranges(given)
+    check_ranges(given)
     return eval_rules(play, given)
 
 

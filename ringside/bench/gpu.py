@@ -22,7 +22,7 @@ from ringside.bench.harness.tables import CannotRun, Report
 from ringside.bench.harness.turns import Contender, chosen, in_turn
 from ringside.bench.network_parts.beside import Answers, Beside, Updates, answers, updates
 from shared.config.resolve import check_device_name, device_of, resolve
-from shared.config.settings import Config
+from shared.config.settings import Config, ResolvedConfig
 from shared.errors import ConfigError
 from shared.process import mps
 
@@ -69,7 +69,7 @@ def measure(options: Options, report: Report) -> None:
             bodies[part](options, report, _config(options))
 
 
-def _config(options: Options) -> Config:
+def _config(options: Options) -> ResolvedConfig:
     """The configuration of a run on the GPU. Raises `CannotRun` where there is none."""
     try:
         device = device_of(options.device)
@@ -81,7 +81,7 @@ def _config(options: Options) -> Config:
     return resolve(Config().with_settings(device=device, envs=options.envs, actors=1, learning_starts=1_000, **window))
 
 
-def _learner(options: Options, report: Report, config: Config) -> None:
+def _learner(options: Options, report: Report, config: ResolvedConfig) -> None:
     """Updates a second of each case, and that those which may not differ do not."""
     first: dict[tuple[Any, ...], str] = {}
 
@@ -102,7 +102,7 @@ def _row(name: str | None) -> str | None:
     return f"learner, {name}" if name else None
 
 
-def _latency(options: Options, report: Report, config: Config) -> None:
+def _latency(options: Options, report: Report, config: ResolvedConfig) -> None:
     """Median and 99th percentile of an answer's time, and what the learner beside it reaches."""
 
     def beside(length: int, environment: Callable[[], dict[str, str]]) -> Answers:

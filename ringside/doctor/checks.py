@@ -67,7 +67,6 @@ def before_start(plan: Plan, *, continues: bool) -> list[Check]:
         continues: whether the run directory's own run is continued.
     """
     run_dir = plan.config.run.run_dir
-    assert run_dir is not None, "the configuration is not resolved"
     directory = run_directory(run_dir, continues=continues, env=plan.config.play.env)
     answers = [
         *settings(config_warnings(plan.config)),
@@ -180,7 +179,6 @@ def contention(others: float | None, stolen: float | None, usable: int) -> Check
 def threads(plan: Plan, usable: int) -> list[Check]:
     """A warning where a learner's threads, which wait for each other spinning, are more than the cores."""
     settings = plan.config.machine
-    assert settings.learner_threads is not None, "a checked configuration is resolved"
     on_cpu = settings.device == "cpu"
     busy, advised = busy_threads(settings.learner_threads, on_cpu=on_cpu), learner_threads_of(usable, on_cpu=on_cpu)
     if settings.learner_threads == 1 or busy < usable:

@@ -82,7 +82,6 @@ def diagnose(config: Config, words: Sequence[str]) -> tuple[list[Check], str]:
         config = config.with_settings(device="cpu", precision="auto", replay_on="auto", mps="auto")
     plan = api.check(config)
     run_dir = plan.config.run.run_dir
-    assert run_dir is not None, "a checked configuration is resolved"
     answers = [
         checks.python(platform.python_version(), requirements()[0]),
         _packages(),
@@ -174,8 +173,6 @@ def suggestion(plan: Plan, words: Sequence[str]) -> str:
         parser.add_argument(flag)
     typed, kept = parser.parse_known_args(as_spelt(words))
     settings = plan.config.machine
-    assert settings.learner_threads is not None, "a checked configuration is resolved"
-    assert settings.inference_threads is not None, "a checked configuration is resolved"
     on_cpu = settings.device == "cpu"
     spare = spare_cores(facts.usable_cores(), settings.learner_threads, settings.inference_threads, on_cpu=on_cpu)
     suggested = ["--actors", str(actors_of(plan.config.play, spare))]

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ringside.load.board_samples import NEWEST, Sample, roles_between
 from ringside.load.bottleneck import busy_by_group
+from shared.config.method_declaration import C51Settings
 from shared.config.settings import Config
 from shared.memory.board import METRIC_SPANS
 from shared.memory.run_memory import Memory
@@ -73,6 +74,8 @@ def outside_support(ring: Mapping[str, NDArray[np.generic]], first_tick: int, st
         first_tick, stop_tick: the span, [first_tick, stop_tick).
         config: its discount, clipping and support.
     """
+    support = config.algorithm.settings
+    assert isinstance(support, C51Settings), "only c51 has a support"
     slots = np.arange(first_tick, stop_tick) % ring["valid"].shape[1]
     reward = ring["raw_reward"][:, slots].astype(np.float64)
     if config.learn.clip_rewards:
@@ -84,5 +87,5 @@ def outside_support(ring: Mapping[str, NDArray[np.generic]], first_tick: int, st
     for tick in reversed(range(len(slots))):
         later = np.where(ends[:, tick], 0.0, config.learn.discount * value)
         value = np.where(valid[:, tick], reward[:, tick] + later, 0.0)
-        outside += int(np.count_nonzero((value < config.algorithm.v_min) | (config.algorithm.v_max < value)))
+        outside += int(np.count_nonzero((value < support.v_min) | (support.v_max < value)))
     return outside / max(1, int(valid.sum()))

@@ -51,7 +51,6 @@ class Supervisor:
     def __init__(
         self, plan: Plan, on_look: Callable[[Memory], None], note: Callable[[str], None], gpu: mps.Service
     ) -> None:
-        assert plan.config.run.run_dir is not None, "the configuration is not resolved"
         self._plan = plan
         self._on_look = on_look
         self._note = note
@@ -374,7 +373,6 @@ def train(plan: Plan, on_look: Callable[[Memory], None], note: Callable[[str], N
         ArenaError: there is too little memory. RunFailed: the run ended early through a fault, or MPS was asked for
             and cannot be had.
     """
-    assert plan.config.run.run_dir is not None, "the configuration is not resolved"
     (plan.config.run.run_dir / LOGS).mkdir(mode=0o700, exist_ok=True)
     choose_workspace()  # before any child could initialize CUDA
     machine = plan.config.machine

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, make_dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, get_args
 
+from shared.config.field_checks import range_hint, ranges_of, types_of
+from shared.config.method_declaration import method_names, methods_with
 from shared.config.renamed_settings import current_words
-from shared.config.settings import Config, PresetName
+from shared.config.settings import Algorithm, Config, PresetName, foreign_setting
+from shared.errors import ConfigError
+from shared.text import PROGRAM, flag_in
 
-PROGRAM = "launch.py"
-LAUNCHER = Path(__file__).resolve().parents[2] / PROGRAM
+LAUNCHER = Path(__file__).resolve().parents[2] / "launch.py"
 """The program itself, for tasks that start it again."""
 UNSET = "unset"
 """What stands for no value, in --help and as an argument."""
+PLACEHOLDERS = {int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH"}
+"""Stands in --help for the value of an option, by its type."""
+_PLAIN = "plain_section"
+"""Class attribute with which `with_ranges` says what it was made of."""
 _Options = TypeVar("_Options")
 _Choices = TypeVar("_Choices", bound="Choices")
 
@@ -29,7 +36,9 @@ class Choices(Config):
 
 def config_of(options: Choices) -> Config:
     """The configuration that the options say, unchecked."""
-    return Config(**{item.name: getattr(options, item.name) for item in fields(Config)})
+    sections = {item.name: _plain(getattr(options, item.name)) for item in fields(Config)}
+    sections["algorithm"] = replace(sections["algorithm"], settings=_plain(options.algorithm.settings))
+    return Config(**sections)
 
 
 def parse_choices(kind: type[_Choices], arguments: Sequence[str], program: str, description: str) -> _Choices:
@@ -37,13 +46,49 @@ def parse_choices(kind: type[_Choices], arguments: Sequence[str], program: str, 
     from ringside import api
 
     arguments = current_words(arguments)
-    preset, resume, env = _ahead(arguments)
+    preset, resume, env, method = _ahead(arguments)
     start = api.starting_point(preset, resume, env)
-    sections = {item.name: getattr(start, item.name) for item in fields(Config)}
+    if method in method_names():
+        start = start.with_settings(method=method)
+    _require_own(arguments, start.algorithm)
+    sections = {item.name: with_ranges(getattr(start, item.name)) for item in fields(Config)}
+    own = with_ranges(start.algorithm.settings)
+    sections["algorithm"] = replace(sections["algorithm"], settings=own)
     return parse(kind, arguments, program, description, kind(**sections, preset=preset or "nature"))
 
 
-def _ahead(arguments: Sequence[str]) -> tuple[PresetName | None, str | None, str | None]:
+def _require_own(arguments: Sequence[str], algorithm: Algorithm) -> None:
+    """Raise `ConfigError` for an option that only other methods have."""
+    for word in arguments:
+        name = flag_in(word).removeprefix("--").replace("-", "_")
+        if word.startswith("--") and methods_with(name) and not hasattr(algorithm.settings, name):
+            raise ConfigError(foreign_setting(name, algorithm.method))
+
+
+def with_ranges(section: Any) -> Any:
+    """The same section, of a subclass with which --help shows the ranges of its fields."""
+    import tyro
+
+    kind = type(section)
+    hints, ranges = types_of(kind), ranges_of(kind)
+    body: list[tuple[str, Any, Any]] = []
+    for name, meta in ranges.items():
+        number = int if int in (hints[name], *get_args(hints[name])) else float
+        shown = tyro.conf.arg(metavar=f"{PLACEHOLDERS[number]} {range_hint(meta)}")
+        body.append((name, Annotated[hints[name], shown], field(default=getattr(section, name))))
+    if not body:
+        return section
+    shown_kind = make_dataclass(kind.__name__, body, bases=(kind,), frozen=True, namespace={_PLAIN: kind})
+    return shown_kind(**vars(section))
+
+
+def _plain(section: Any) -> Any:
+    """The inverse of `with_ranges`."""
+    kind = getattr(section, _PLAIN, None)
+    return section if kind is None else kind(**vars(section))
+
+
+def _ahead(arguments: Sequence[str]) -> tuple[PresetName | None, str | None, str | None, str | None]:
     """The options that choose what all others default to, and --env. Their mistakes are left to the full parser."""
     import argparse
 
@@ -51,8 +96,9 @@ def _ahead(arguments: Sequence[str]) -> tuple[PresetName | None, str | None, str
     parser.add_argument("--preset", nargs="?")
     parser.add_argument("--resume", nargs="?")
     parser.add_argument("--env", nargs="?")
+    parser.add_argument("--method", nargs="?")
     found = parser.parse_known_args(arguments)[0]
-    return found.preset if found.preset in get_args(PresetName) else None, found.resume, found.env
+    return found.preset if found.preset in get_args(PresetName) else None, found.resume, found.env, found.method
 
 
 def parse(
@@ -62,13 +108,12 @@ def parse(
     import tyro
 
     registry = tyro.constructors.ConstructorRegistry()
-    names = {int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH"}
 
     @registry.primitive_rule
     def number_or_unset(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec | None:
         """Whole numbers are shown with underscores, and `int | None` is a number that may be left away."""
         inner = [kind for kind in get_args(info.type) or (info.type,) if kind is not type(None)]
-        if len(inner) != 1 or inner[0] not in names or (inner[0] is not int and not get_args(info.type)):
+        if len(inner) != 1 or inner[0] not in PLACEHOLDERS or (inner[0] is not int and not get_args(info.type)):
             return None
         may_be_unset = type(None) in get_args(info.type)
 
@@ -79,7 +124,7 @@ def parse(
 
         return tyro.constructors.PrimitiveConstructorSpec(
             nargs=1,
-            metavar=names[inner[0]],
+            metavar=PLACEHOLDERS[inner[0]],
             instance_from_str=lambda words: read(words[0]),
             is_instance=lambda value: value is None or isinstance(value, inner[0]),
             str_from_instance=lambda value: [

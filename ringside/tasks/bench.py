@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ringside.tasks.arguments import PROGRAM, parse
+from ringside.tasks.arguments import parse
+from shared.text import PROGRAM
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -6,12 +6,15 @@ The script knows all options by itself and never starts Ringside. It completes `
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, make_dataclass
+from dataclasses import dataclass, field, fields, make_dataclass
 from functools import reduce
 from operator import or_
 from typing import Annotated, Any, Literal
 
-from ringside.tasks.arguments import PROGRAM, parse
+from ringside.tasks.arguments import parse
+from shared.config.field_checks import types_of
+from shared.config.method_declaration import method_declaration, method_names
+from shared.text import PROGRAM
 
 _FUNCTION = "_tyro_launch_py"
 """What tyro calls the function that completes the command."""
@@ -28,7 +31,7 @@ _ringside_python() {
   fi
 }
 complete -o filenames -o bashdefault -o default -F _ringside_python python python3
-complete -o filenames -F _tyro_launch_py launch.py
+complete -o filenames -F _tyro_launch_py launch.py ringside
 """
 
 _ZSH = """
@@ -44,7 +47,7 @@ _ringside_python() {
     _files
   fi
 }
-compdef _tyro_launch_py launch.py
+compdef _tyro_launch_py launch.py ringside
 compdef _ringside_python python python3
 """
 
@@ -79,7 +82,7 @@ def script(shell: Literal["bash", "zsh"]) -> str:
 
     printed = io.StringIO()
     with redirect_stdout(printed), suppress(SystemExit):
-        parse(_command(), ["--tyro-print-completion", shell], PROGRAM, "")
+        parse(_command(), ["--tyro-print-completion", shell], "launch.py", "")
     text = printed.getvalue()
     if shell == "bash":
         return text + _BASH
@@ -104,8 +107,16 @@ def _command() -> type[Any]:
         for task in TASKS
         if task != "train"
     ]
-    whole = _choice("Command", tasks, Training)
+    whole = _choice("Command", tasks, _method_options(), Training)
     return tyro.conf.configure(tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes)(whole)
+
+
+def _method_options() -> type[Any]:
+    """The options that only some methods have, together."""
+    kinds = [method_declaration(name).settings for name in method_names()]
+    own = {item.name: (item.name, types_of(kind)[item.name], item) for kind in kinds for item in fields(kind)}
+    body = [(name, kind, field(default=item.default)) for name, kind, item in own.values()]
+    return make_dataclass("MethodOptions", body, frozen=True, kw_only=True)
 
 
 def _choice(name: str, kinds: Sequence[tuple[str, type[Any]]], *bases: type[Any]) -> type[Any]:

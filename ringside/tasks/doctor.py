@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringside.tasks.arguments import PROGRAM, Choices, config_of, parse_choices
+from ringside.tasks.arguments import Choices, config_of, parse_choices
+from shared.text import PROGRAM
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ringside.tasks.arguments import PROGRAM, parse
+from ringside.tasks.arguments import parse
 from shared.config.settings import FRAME_SKIP
 from shared.files.result_files import require_writable, write_result
-from shared.text import count
+from shared.text import PROGRAM, count
 
 
 @dataclass(frozen=True)

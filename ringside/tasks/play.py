@@ -10,10 +10,11 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ringside.tasks.arguments import PROGRAM, parse
+from ringside.tasks.arguments import parse
 from shared.config import validate
 from shared.errors import ConfigError
 from shared.files.result_files import require_writable
+from shared.text import PROGRAM
 
 if TYPE_CHECKING:
     from ringside.agents.player import Player

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ringside.tasks.arguments import PROGRAM, parse
+from ringside.tasks.arguments import parse
 from shared.config import validate
 from shared.errors import ConfigError
 from shared.files.result_files import write_result
-from shared.text import count
+from shared.text import PROGRAM, count
 
 if TYPE_CHECKING:
     import numpy as np

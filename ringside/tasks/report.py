@@ -11,12 +11,12 @@ from pathlib import Path
 
 import tyro
 
-from ringside.tasks.arguments import PROGRAM, parse
+from ringside.tasks.arguments import parse
 from shared.config.settings import Play
 from shared.config.trust import compare_env
 from shared.errors import ConfigError
 from shared.process.ownership import REPORT, require_writable_run
-from shared.text import printable
+from shared.text import PROGRAM, printable
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from ringside.tasks.arguments import LAUNCHER, PROGRAM, Choices, config_of, parse_choices
+from ringside.tasks.arguments import LAUNCHER, Choices, config_of, parse_choices
 from ringside.tasks.game_lists import SUITES
 from shared.checkpoint.manifest import BEST_FILE, CHECKPOINTS
 from shared.config.run_schedule import make_run_schedule
@@ -27,7 +27,7 @@ from shared.files.lock import locked
 from shared.machine.subprocesses import die_with
 from shared.process.ownership import PART, REPORT, SUITE_LOCK_FILE, require_writable_run
 from shared.process.signals import handle_stop_signals, stack_dumps_held_back
-from shared.text import command, flag_in, flag_of, nearest, words_of
+from shared.text import PROGRAM, command, flag_in, flag_of, nearest, words_of
 
 NOT_HERE = {"--game": "--games", "--env": "--games", "--seed": "--seeds", "--run-dir": "--out", "--resume": "--out"}
 """Options of training that a suite sets itself, and by which of its own."""
@@ -219,7 +219,7 @@ class _Steward:
         given = config_of(self._options).to_flat()
         words = ["--resume", str(job.directory)] if job.begun else ["--preset", self._options.preset]
         own = {"game", "seed", "run_dir", "resume", *(["init_from"] if job.begun else [])}
-        chosen = {name: value for name, value in given.items() if value != defaults[name] and name not in own}
+        chosen = {name: value for name, value in given.items() if value != defaults.get(name) and name not in own}
         words += words_of(**chosen)
         play, run = job.config.play, job.config.run
         if job.begun:  # it keeps its own number of steps, unless told otherwise

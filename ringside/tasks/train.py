@@ -6,12 +6,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ringside.tasks.arguments import PROGRAM, Choices, config_of, parse_choices
-from shared.config.settings import Config
+from ringside.tasks.arguments import Choices, config_of, parse_choices
+from shared.config.settings import Config, ResolvedConfig
 from shared.config.trust import resume_words
 from shared.errors import ConfigError
 from shared.process.signals import handle_stop_signals, ignore_requests
-from shared.text import command, printable
+from shared.text import PROGRAM, command, printable
 
 
 @dataclass(frozen=True)
@@ -85,13 +85,12 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def how_to_continue(config: Config) -> str:
+def how_to_continue(config: ResolvedConfig) -> str:
     """The sentence that says what to type after a run that did not come to its end, by what its directory holds."""
     from shared.checkpoint.manifest import CHECKPOINTS, manifests_in, newest_usable
     from shared.errors import CheckpointError
 
     run_dir = config.run.run_dir
-    assert run_dir is not None, "the configuration is not resolved"
     checkpoints = run_dir / CHECKPOINTS
     if not checkpoints.is_dir() or not manifests_in(checkpoints):
         return "Nothing was saved: the run ended before its first checkpoint. The same command starts it again."

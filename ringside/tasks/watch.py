@@ -14,9 +14,9 @@ from threading import Thread
 
 from tyro.conf import Positional
 
-from ringside.tasks.arguments import PROGRAM, parse
+from ringside.tasks.arguments import parse
 from shared.process.signals import handle_stop_signals, ignore_requests
-from shared.text import printable
+from shared.text import PROGRAM, printable
 
 LEAST_URGENT = 19
 """Niceness of the page's process: everything in a run goes before it."""

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringside.tasks.arguments import PROGRAM, parse
+from ringside.tasks.arguments import parse
 from shared.config.settings import FRAME_SKIP
 from shared.errors import ConfigError
+from shared.text import PROGRAM
 
 if TYPE_CHECKING:
     from shared.checkpoint.weights_file import StoredWeights
@@ -136,27 +137,27 @@ def command_of(settings: dict[str, Any], total_steps: int) -> str:
     from shared.config.presets import PRESETS
     from shared.config.protocols import PROTOCOLS, eval_rules
     from shared.config.settings import MAY_CHANGE_ON_RESUME, Config
-    from shared.network_spec import atoms_of
     from shared.text import words_of
 
     if settings.get("init_from") is not None:
         raise ConfigError("The run began with the weights of another (--init-from); one command does not train it.")
     wanted = {name: value for name, value in settings.items() if name not in MAY_CHANGE_ON_RESUME}
     wanted["total_steps"] = total_steps
-    if not wanted.keys() <= Config().to_flat().keys():
-        raise ConfigError("The run was configured by another version of Ringside.")
-    # Whatever answers these the same way everywhere need not be said.
-    told = Config().with_settings(**(wanted | {"atoms": None, "eval_epsilon": None, "eval_max_frames": None}))
+    try:
+        # Whatever answers these the same way everywhere need not be said.
+        told = Config().with_settings(**(wanted | {"eval_epsilon": None, "eval_max_frames": None}))
+    except ConfigError as error:
+        raise ConfigError(f"The run was configured by another version of Ringside: {error}") from error
     rules = eval_rules(told.play, told.evaluate)
     answers = {
-        "atoms": atoms_of(told.algorithm),
         "eval_episodes": PROTOCOLS[wanted["protocol"]].eval_episodes,
         "eval_epsilon": rules.epsilon,
         "eval_max_frames": rules.max_frames,
     }
     choices = []
     for preset, config in PRESETS.items():
-        known = {name: answers.get(name) if value is None else value for name, value in config.to_flat().items()}
+        near = config.with_settings(method=wanted["method"]).to_flat() | {"method": config.algorithm.method}
+        known = {name: answers.get(name) if value is None else value for name, value in near.items()}
         different = {name: value for name, value in wanted.items() if value not in (None, known[name])}
         choices.append((len(different), preset, different))
     _, preset, different = min(choices)

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from ringside.recording.metric_names import episode_scalars, evaluation_scalars, round_scalars
 from ringside.tracking.follow import Follower
-from shared.config.settings import CONFIG_FILE, LOGS, METRICS_FILE, SUMMARY_FILE, Run, flat_of
+from shared.config.settings import CONFIG_FILE, LOGS, METRICS_FILE, SUMMARY_FILE, ResolvedRun, flat_of
 from shared.errors import FileError
 from shared.files.atomic import PRIVATE_UMASK, make_directory, open_to_write, read_bytes, read_object, write_atomic
 from shared.machine.cores import NICENESS
@@ -97,7 +97,7 @@ class Tracker:
 
 
 @contextmanager
-def tracking(run: Run, look: Callable[[T], None], note: Callable[[str], None]) -> Iterator[Callable[[T], None]]:
+def tracking(run: ResolvedRun, look: Callable[[T], None], note: Callable[[str], None]) -> Iterator[Callable[[T], None]]:
     """Track a run while this lasts, if its settings say so.
 
     Args:
@@ -109,7 +109,6 @@ def tracking(run: Run, look: Callable[[T], None], note: Callable[[str], None]) -
     if run.track == "off":
         yield look
         return
-    assert run.run_dir is not None, "the configuration is not resolved"
     if run.resume is None:
         (run.run_dir / TRACK_FILE).unlink(missing_ok=True)  # of a former run in this directory
     tracker = Tracker(run.run_dir, note)

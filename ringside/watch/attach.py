@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from shared.config import validate
-from shared.config.settings import CONFIG_FILE, Config
+from shared.config.settings import CONFIG_FILE, Config, ResolvedConfig
 from shared.errors import ConfigError, FileError
 from shared.files.atomic import read_json
 from shared.memory.region.layout import LayoutError
@@ -112,16 +112,17 @@ def _map(config: Config, live: Live) -> Memory:
 
 def _plan(config: Config, actions: int) -> Plan:
     """The plan that a launcher made of this configuration. Raises `LayoutError` when it cannot have been one."""
-    machine = config.machine
-    answers = [machine.actors, machine.inference_batch, config.algorithm.atoms, config.run.run_dir]
-    answers += [config.evaluate.eval_episodes] if config.evaluate.eval_every_steps else []
-    if None in answers or not actions:
-        raise LayoutError(f"Its {CONFIG_FILE} leaves open what a launcher fills in.")
     try:
-        validate.resolved(config)
+        resolved = ResolvedConfig.from_config(config)
+    except ConfigError as error:
+        raise LayoutError(f"Its {CONFIG_FILE} leaves open what a launcher fills in.") from error
+    if not actions:
+        raise LayoutError(f"Its {LIVE_FILE} names no actions.")
+    try:
+        validate.resolved(resolved)
     except ConfigError as error:
         raise LayoutError(f"Its {CONFIG_FILE} is not the configuration of a run: {error}") from error
-    return Plan(config, actions)
+    return Plan(resolved, actions)
 
 
 def _not_yours(path: Path) -> str:

@@ -16,6 +16,7 @@ from ringside.recording.metric_names import displayed
 from ringside.recording.totals import EvaluationStatus, Totals
 from ringside.watch.health import returns_outside, screens_alike
 from ringside.watch.status import CheckpointStatus, Status
+from shared.config.method_declaration import C51Settings
 from shared.files import disk_trouble
 from shared.machine.facts import usable_cores
 from shared.memory.board import METRIC_SPANS
@@ -85,7 +86,6 @@ class Observer:
         learning = updates > 0
         frames = config.play.frames_per_step
         known = self._figures(committed)
-        assert config.run.run_dir is not None, "the configuration is not resolved"
         return Status(
             game=config.play.env or config.play.game,
             protocol=config.play.protocol,
@@ -174,7 +174,6 @@ class Observer:
 
     def _warnings(self, known: dict[str, float | None], updates: int) -> tuple[str, ...]:
         board, run_dir = self._memory.board, self._config.run.run_dir
-        assert run_dir is not None, "the configuration is not resolved"
         found = []
         if board.trouble[0]:
             queue_full = self._memory.evaluations.full
@@ -184,16 +183,13 @@ class Observer:
                 f"Since step {int(board.inexact_since[0]):,} this run computes on another device, or with another "
                 "precision or number of threads, than before: it goes on, but not to the same last bit."
             )
-        algorithm = self._config.algorithm
-        judged = (
+        support = self._config.algorithm.settings
+        judged = [
             screens_alike(known.get("mean_q"), known.get("q_spread"), updates, self._config.learn.batch_size),
-            returns_outside(
-                _known(board.outside_support[0]),
-                algorithm.v_min,
-                algorithm.v_max,
-                clipped=self._config.learn.clip_rewards,
-            ),
-        )
+        ]
+        if isinstance(support, C51Settings):
+            outside, clipped = _known(board.outside_support[0]), self._config.learn.clip_rewards
+            judged.append(returns_outside(outside, support.v_min, support.v_max, clipped=clipped))
         return (*found, *filter(None, judged))
 
 

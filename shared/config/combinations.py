@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
+from shared.config.method_declaration import C51Settings, IqnSettings, QrDqnSettings
 from shared.config.run_schedule import WEIGHT_QUANTUM, largest_weight, make_run_schedule
 from shared.config.settings import Algorithm, Config, Explore
 from shared.errors import ConfigError
-from shared.network_spec import MOST_ATOMS, RESCALING, atoms_of
-from shared.text import shown
+from shared.network_spec import RESCALING
 
 MOST_RAW_ERROR = 1e7
 """An error of this size is taken for possible where rewards are not clipped: ten times the greatest score of
@@ -51,28 +51,20 @@ def _check_munchausen(algorithm: Algorithm) -> None:
 
 
 def _check_distribution(algorithm: Algorithm) -> None:
-    """Outputs of an action, and what c51's support must hold."""
-    if algorithm.method in ("c51", "qr-dqn") and algorithm.atoms is not None and not 2 <= algorithm.atoms <= MOST_ATOMS:
-        raise ConfigError(
-            f"--atoms {shown(algorithm.atoms)} must be 2 to {MOST_ATOMS:_} with --method {algorithm.method}."
-        )
-    if algorithm.method in ("dqn", "iqn") and algorithm.atoms not in (None, 1):
-        raise ConfigError(
-            f"--atoms {shown(algorithm.atoms)} is for --method c51 and qr-dqn; {algorithm.method} has one output an "
-            "action."
-        )
-    if algorithm.method != "c51":
+    """Refuse a support of c51 that cannot hold returns."""
+    support = algorithm.settings
+    if not isinstance(support, C51Settings):
         return
     if algorithm.value_rescaling:
         raise ConfigError(
             "--value-rescaling changes the scale of returns, and c51 has fixed atoms: choose --v-min and --v-max, or "
             "say --method dqn, qr-dqn or iqn."
         )
-    if not algorithm.v_min < algorithm.v_max:
-        raise ConfigError(f"--v-min {algorithm.v_min} must be below --v-max {algorithm.v_max}.")
-    if not algorithm.v_min <= 0 <= algorithm.v_max:
+    if not support.v_min < support.v_max:
+        raise ConfigError(f"--v-min {support.v_min} must be below --v-max {support.v_max}.")
+    if not support.v_min <= 0 <= support.v_max:
         raise ConfigError(
-            f"--v-min {algorithm.v_min} to --v-max {algorithm.v_max} must hold 0, the return after an episode's end."
+            f"--v-min {support.v_min} to --v-max {support.v_max} must hold 0, the return after an episode's end."
         )
 
 
@@ -103,8 +95,10 @@ def _greatest_error(config: Config) -> float:
         error = min(error, 2 * reward / (1 - learn.discount))
     if algorithm.value_rescaling:
         error = math.sqrt(error + 1) - 1 + RESCALING * error
-    outputs = {"qr-dqn": atoms_of(algorithm), "iqn": algorithm.iqn_samples}
-    return error * outputs.get(algorithm.method, 1)
+    settings = algorithm.settings
+    if isinstance(settings, QrDqnSettings):
+        return error * settings.atoms
+    return error * settings.iqn_samples if isinstance(settings, IqnSettings) else error
 
 
 def _check_exploration(explore: Explore, *, noisy: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shared.config.method_declaration import C51Settings
 from shared.config.presets import PRESETS
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Algorithm, Config
@@ -12,19 +13,19 @@ _PARTS = {
     "noisy": ("noisy_std",),
     "munchausen": ("munchausen_alpha", "munchausen_temperature", "munchausen_floor"),
 }
-_METHODS = {"c51": ("v_min", "v_max"), "iqn": ("iqn_samples", "iqn_policy_samples")}
 _KNOWN = [Algorithm(), *(preset.algorithm for preset in PRESETS.values())]
+_PUBLISHED_SUPPORTS = {(-10.0, 10.0)}
+"""Ends of the support in papers, for clipped rewards."""
 
 
 def config_warnings(config: Config) -> list[str]:
     """What a user may not have meant."""
     algorithm = config.algorithm
     found = []
-    parts = [(f"--{part}", getattr(algorithm, part), names) for part, names in _PARTS.items()]
-    parts += [(f"--method {method}", algorithm.method == method, names) for method, names in _METHODS.items()]
-    for words, there, names in parts:
-        if not there:
-            found += [f"{_said(algorithm, name)} has no effect without {words}." for name in _changed(algorithm, names)]
+    for part, names in _PARTS.items():
+        if not getattr(algorithm, part):
+            said = [_said(algorithm, name) for name in _changed(algorithm, names)]
+            found += [f"{words} has no effect without --{part}." for words in said]
     run_schedule = make_run_schedule(config)
     if not run_schedule.updates_before(run_schedule.rounds):
         found.append(
@@ -50,20 +51,22 @@ def config_warnings(config: Config) -> list[str]:
         found += _short_exploration(config)
     if config.explore.epsilon_ladder and config.play.envs == 1:
         found.append(f"--epsilon-ladder {config.explore.epsilon_ladder:g} has no effect with one emulator.")
-    if algorithm.method == "c51" and not config.learn.clip_rewards and not _changed(algorithm, ("v_min", "v_max")):
+    if isinstance(algorithm.settings, C51Settings):
+        found += _narrow_support(config, algorithm.settings)
+    return found
+
+
+def _narrow_support(config: Config, support: C51Settings) -> list[str]:
+    """A support of c51 that returns may leave."""
+    ends = f"--v-min {support.v_min:g} or --v-max {support.v_max:g}"
+    found = []
+    if not config.learn.clip_rewards and (support.v_min, support.v_max) in _PUBLISHED_SUPPORTS:
+        found.append(f"Rewards are not clipped: returns beyond {ends} would count as the support's end.")
+    reach = sum(config.learn.discount**i for i in range(config.algorithm.n_step))
+    if config.learn.clip_rewards and not (support.v_min <= -reach and reach <= support.v_max):
         found.append(
-            f"Rewards are not clipped: returns beyond --v-min {algorithm.v_min:g} or --v-max {algorithm.v_max:g} would "
-            "count as the support's end."
-        )
-    reach = sum(config.learn.discount**i for i in range(algorithm.n_step))
-    if (
-        config.learn.clip_rewards
-        and algorithm.method == "c51"
-        and not (algorithm.v_min <= -reach and reach <= algorithm.v_max)
-    ):
-        found.append(
-            f"The clipped rewards of one transition alone reach from {-reach:.4g} to {reach:.4g}, beyond --v-min "
-            f"{algorithm.v_min:g} or --v-max {algorithm.v_max:g}; what is beyond counts as the support's end."
+            f"The clipped rewards of one transition alone reach from {-reach:.4g} to {reach:.4g}, beyond {ends}; what "
+            "is beyond counts as the support's end."
         )
     return found
 

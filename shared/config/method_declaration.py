@@ -1,4 +1,4 @@
-"""Declarations of methods: what a method needs of the engine, said without torch.
+"""Declarations of methods, with their settings: what a method needs of the engine, said without torch.
 
 The plan of a run carries the declaration of its method. Memory, lanes, scribe and observers read it; learner and
 inference alone load the class that it names.
@@ -7,17 +7,75 @@ inference alone load the class that it names.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
 
 from shared.errors import ConfigError
 from shared.text import nearest
+
+MOST_ATOMS = 4096
+"""Outputs for each action, and fractions of an implicit network."""
+MOST_RETURN = 1e6
+"""Amount of the least and of the greatest return that atoms stand for."""
 
 SlotField = tuple[str, str, tuple[int, ...]]
 """Name, dtype and shape of a field of a ring's slot, as in `shared.memory.ring.SLOT_FIELDS`."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _IMPLEMENTATION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True)
+class MethodSettings:
+    """Settings that one method alone has: the base class, and the settings of a method without any."""
+
+    def network_fields(self) -> dict[str, Any]:
+        """Return the fields of `shared.network_spec.Network` that these settings decide."""
+        return {}
+
+
+@dataclass(frozen=True)
+class C51Settings(MethodSettings):
+    """Support of C51 (Bellemare et al. 2017)."""
+
+    atoms: Annotated[int, Meta(ge=2, le=MOST_ATOMS)] = 51
+    """Atoms of the distribution; 51, as published."""
+    v_min: Annotated[float, Meta(ge=-MOST_RETURN, le=MOST_RETURN)] = -10.0
+    """Least return that an atom stands for."""
+    v_max: Annotated[float, Meta(ge=-MOST_RETURN, le=MOST_RETURN)] = 10.0
+    """Greatest return that an atom stands for."""
+
+    def network_fields(self) -> dict[str, Any]:
+        """Outputs for each action, and the ends of the support."""
+        return {"atoms": self.atoms, "v_min": self.v_min, "v_max": self.v_max}
+
+
+@dataclass(frozen=True)
+class QrDqnSettings(MethodSettings):
+    """Quantiles of QR-DQN (Dabney et al. 2018a)."""
+
+    atoms: Annotated[int, Meta(ge=2, le=MOST_ATOMS)] = 200
+    """Quantiles of the distribution; 200, as published."""
+
+    def network_fields(self) -> dict[str, Any]:
+        """Outputs for each action."""
+        return {"atoms": self.atoms}
+
+
+@dataclass(frozen=True)
+class IqnSettings(MethodSettings):
+    """Quantile fractions of IQN (Dabney et al. 2018b)."""
+
+    iqn_samples: Annotated[int, Meta(ge=1, le=MOST_ATOMS)] = 64
+    """Quantile fractions sampled for a transition, of the return and of its target each (N, N')."""
+    iqn_policy_samples: Annotated[int, Meta(ge=1, le=MOST_ATOMS)] = 32
+    """Quantile fractions of which the mean chooses the action (K); they are evenly spaced."""
+
+    def network_fields(self) -> dict[str, Any]:
+        """Fractions at which the network acts."""
+        return {"fractions": self.iqn_policy_samples}
 
 
 @dataclass(frozen=True)
@@ -28,8 +86,9 @@ class MethodDeclaration:
     """Value of --method that chooses it: lower-case letters, digits and hyphens."""
     implementation: str
     """Its class as "module:Class"; only learner and inference import it."""
-    settings: type | None = None
-    """Frozen dataclass of the settings that no other method has; every field has a default. None: it has none."""
+    settings: type[MethodSettings] = MethodSettings
+    """Frozen dataclass of its own settings, as `C51Settings`; every field has a default and a docstring
+    for --help. The learner finds an instance at `config.algorithm.settings`."""
     slot_fields: tuple[SlotField, ...] = ()
     """Fields of a ring's slot beside those of every method; a categorical action rule needs `log_prob`."""
     states: tuple[str, ...] = ("online", "target", "moment1", "moment2")
@@ -59,9 +118,9 @@ class MethodDeclaration:
 
 
 DQN = MethodDeclaration("dqn", "learner.methods.dqn:Dqn")
-C51 = MethodDeclaration("c51", "learner.methods.c51:C51")
-QR_DQN = MethodDeclaration("qr-dqn", "learner.methods.qr_dqn:Quantiles")
-IQN = MethodDeclaration("iqn", "learner.methods.iqn:ImplicitQuantiles")
+C51 = MethodDeclaration("c51", "learner.methods.c51:C51", C51Settings)
+QR_DQN = MethodDeclaration("qr-dqn", "learner.methods.qr_dqn:Quantiles", QrDqnSettings)
+IQN = MethodDeclaration("iqn", "learner.methods.iqn:ImplicitQuantiles", IqnSettings)
 
 _REGISTRY = {declaration.name: declaration for declaration in (C51, DQN, IQN, QR_DQN)}
 
@@ -92,3 +151,8 @@ def method_declaration(name: str) -> MethodDeclaration:
             f"--method {name:.40} is not one of {', '.join(method_names())}{nearest(name, method_names())}"
         )
     return _REGISTRY[name]
+
+
+def methods_with(setting: str) -> list[str]:
+    """Names of the methods that have a setting of their own of this name."""
+    return [name for name in method_names() if setting in (item.name for item in fields(_REGISTRY[name].settings))]

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from shared.config.method_declaration import C51Settings, IqnSettings, QrDqnSettings
 from shared.config.settings import Algorithm, Config, Evaluate, Explore, Learn, Play, PresetName
 
 NATURE = Config()
@@ -62,7 +63,7 @@ evaluation. Left out: the gradient that enters the convolutions is not scaled by
 C51 = replace(
     NATURE,
     learn=replace(NATURE.learn, optimizer="adam", optimizer_decay=0.999, optimizer_epsilon=0.01 / 32),
-    algorithm=Algorithm(method="c51", v_min=-10.0, v_max=10.0),
+    algorithm=Algorithm(method="c51", settings=C51Settings(atoms=51, v_min=-10.0, v_max=10.0)),
     explore=replace(NATURE.explore, epsilon_end=0.01),
     evaluate=Evaluate(eval_epsilon=0.001, eval_max_frames=108_000),
 )
@@ -83,8 +84,7 @@ RAINBOW = Config(
     ),
     algorithm=Algorithm(
         method="c51",
-        v_min=-10.0,
-        v_max=10.0,
+        settings=C51Settings(atoms=51, v_min=-10.0, v_max=10.0),
         double=True,
         dueling=True,
         noisy=True,
@@ -122,7 +122,7 @@ QR_DQN = replace(
     learn=replace(
         NATURE.learn, optimizer="adam", learning_rate=5e-5, optimizer_decay=0.999, optimizer_epsilon=0.01 / 32
     ),
-    algorithm=Algorithm(method="qr-dqn"),
+    algorithm=Algorithm(method="qr-dqn", settings=QrDqnSettings(atoms=200)),
     explore=replace(NATURE.explore, epsilon_end=0.01),
     evaluate=Evaluate(eval_epsilon=0.001, eval_max_frames=108_000),
 )
@@ -130,7 +130,7 @@ QR_DQN = replace(
 0.01/32, epsilon-greedy down to 0.01. dqn_zoo's qrdqn has 201 quantiles and gradient norms clipped to 10, else the
 same, and evaluates with epsilon 0.001 and 108,000 frames."""
 
-IQN = replace(QR_DQN, algorithm=Algorithm(method="iqn", iqn_samples=64, iqn_policy_samples=32))
+IQN = replace(QR_DQN, algorithm=Algorithm(method="iqn", settings=IqnSettings(iqn_samples=64, iqn_policy_samples=32)))
 """Dabney et al. 2018b, section 4: N = N' = 64, K = 32, 64 cosines, the rest as QR-DQN; Dopamine's
 implicit_quantile_icml.gin has the same numbers, and evaluates with epsilon 0.001 and 108,000 frames, as dqn_zoo's iqn
 does, which has K = 64 and learns from 80,000 frames on.
@@ -159,8 +159,7 @@ BTR = Config(
     algorithm=Algorithm(
         # main.py: --taus 8, which are N, N' and K; --dueling 1, --noisy 1; networks.py: sigma_0=0.5; Agent.py: n = 3.
         method="iqn",
-        iqn_samples=8,
-        iqn_policy_samples=8,
+        settings=IqnSettings(iqn_samples=8, iqn_policy_samples=8),
         dueling=True,
         noisy=True,
         noisy_std=0.5,

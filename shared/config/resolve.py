@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import replace
 from pathlib import Path
 
 from shared.config.protocols import PROTOCOLS, eval_rules
-from shared.config.settings import Config, Play, Precision
+from shared.config.settings import Config, Play, Precision, ResolvedConfig
 from shared.errors import ConfigError
 from shared.machine import facts
-from shared.network_spec import atoms_of
 
 TEAMS = 3
 """Threads of a learner that each compute with `--learner-threads`: updates, gradients aside, what is prepared ahead."""
 
 
-def resolve(config: Config) -> Config:
+def resolve(config: Config) -> ResolvedConfig:
     """The same configuration with an answer wherever the weights depend on it. Idempotent.
 
     Raises `ConfigError` when the device is not there.
@@ -29,31 +27,23 @@ def resolve(config: Config) -> Config:
     device = device_of(config.machine.device)
     cores = facts.usable_cores()
     on_cpu = device == "cpu"
-    precision = precision_of(config.machine.precision, device)
     learner_threads = config.machine.learner_threads or learner_threads_of(cores, on_cpu=on_cpu)
     rules = eval_rules(config.play, config.evaluate)
     inference_threads = config.machine.inference_threads or 1
-    return replace(
-        config,
-        evaluate=replace(
-            config.evaluate,
-            eval_episodes=config.evaluate.eval_episodes or PROTOCOLS[config.play.protocol].eval_episodes,
-            eval_epsilon=rules.epsilon,
-            eval_max_frames=rules.max_frames,
-        ),
-        algorithm=replace(config.algorithm, atoms=atoms_of(config.algorithm)),
-        machine=replace(
-            config.machine,
-            device=device,
-            precision=precision,
-            learner_threads=learner_threads,
-            inference_threads=inference_threads,
-            inference_batch=config.machine.inference_batch or inference_batch_of(config.play, on_cpu=on_cpu),
-            actors=config.machine.actors
-            or actors_of(config.play, spare_cores(cores, learner_threads, inference_threads, on_cpu=on_cpu)),
-        ),
-        run=replace(config.run, run_dir=config.run.run_dir or run_directory_of(config.play)),
-    )
+    answers = {
+        "eval_episodes": config.evaluate.eval_episodes or PROTOCOLS[config.play.protocol].eval_episodes,
+        "eval_epsilon": rules.epsilon,
+        "eval_max_frames": rules.max_frames,
+        "device": device,
+        "precision": precision_of(config.machine.precision, device),
+        "learner_threads": learner_threads,
+        "inference_threads": inference_threads,
+        "inference_batch": config.machine.inference_batch or inference_batch_of(config.play, on_cpu=on_cpu),
+        "actors": config.machine.actors
+        or actors_of(config.play, spare_cores(cores, learner_threads, inference_threads, on_cpu=on_cpu)),
+        "run_dir": config.run.run_dir or run_directory_of(config.play),
+    }
+    return ResolvedConfig.from_config(config.with_settings(**answers))
 
 
 def check_device_name(asked: str) -> None:

@@ -1,7 +1,7 @@
-"""The configuration of a run: one frozen `Config`, in sections, and what follows from it.
+"""The configuration of a run in sections: `Config`, what a user says, and `ResolvedConfig`, what will run.
 
 Flags count *steps*: one agent action, `FRAME_SKIP` emulator frames. The field docstrings below are the
-text of `--help`.
+text of `--help`; the range of a number stands in its type.
 """
 
 from __future__ import annotations
@@ -13,11 +13,15 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Self
 
+from msgspec import Meta
+
+from shared.config.field_checks import convert
+from shared.config.method_declaration import MethodSettings, method_declaration, methods_with
 from shared.config.renamed_settings import current_name
 from shared.errors import ConfigError
-from shared.text import nearest
+from shared.text import flag_of, nearest
 
 FRAME_SKIP = 4
 STACK = 4
@@ -37,6 +41,18 @@ Schedule = Literal["concurrent", "alternate", "free"]
 Precision = Literal["auto", "fp32", "tf32", "bf16"]
 PresetName = Literal["nature", "quick", "double", "dueling", "c51", "rainbow", "qr-dqn", "iqn", "btr"]
 
+Count = Annotated[int, Meta(ge=1)]
+Amount = Annotated[int, Meta(ge=0)]
+NotNegative = Annotated[float, Meta(ge=0)]
+Positive = Annotated[float, Meta(gt=0)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+MOST_EVAL_FRAMES = 4_000_000
+"""Of an episode of an evaluation, which has 2^20 ticks for its draws (actors/evaluation.py)."""
+Frames = Annotated[int, Meta(ge=1, le=MOST_EVAL_FRAMES)]
+MOST_WIDTH = 64
+OF_METHOD = MethodSettings()
+"""Stands for the default settings of whichever method is configured."""
+
 
 @dataclass(frozen=True)
 class Play:
@@ -48,9 +64,9 @@ class Play:
     """Instead of a game: a Gymnasium id with image observations; module:Id-v0 or module:factory, also to --resume."""
     protocol: ProtocolName = "nature"
     """Rules of preprocessing and episodes (docs/protocols.md)."""
-    envs: int = 96
+    envs: Count = 96
     """Emulators played together; part of the experiment, unlike --actors."""
-    lane_envs: int = 2
+    lane_envs: Count = 2
     """Emulators that step together as one request (a lane)."""
 
     @property
@@ -63,37 +79,37 @@ class Play:
 class Learn:
     """How the network learns. Defaults: Mnih et al. 2015, Extended Data Table 1."""
 
-    total_steps: int = 50_000_000
+    total_steps: Count = 50_000_000
     """Steps to play, rounded up to whole rounds (with alternate, to whole rounds between snapshots)."""
     schedule: Schedule = "concurrent"
     """concurrent: play and learn at once, exactly; alternate: in turns, as in 2015; free: no barrier."""
-    round_steps: int = 10_000
+    round_steps: Count = 10_000
     """Steps between two changes of the target network; with concurrent and free, one round."""
-    train_every: int = 4
+    train_every: Count = 4
     """Steps played for each update."""
-    batch_size: int = 32
+    batch_size: Count = 32
     """Transitions in one update."""
-    replay_size: int = 1_000_000
+    replay_size: Count = 1_000_000
     """Most recent steps that are sampled from."""
-    learning_starts: int = 50_000
+    learning_starts: Count = 50_000
     """Steps before learning may begin; it begins with the next whole round, and the run says at which step."""
-    discount: float = 0.99
+    discount: Share = 0.99
     """Discount factor gamma."""
     clip_rewards: bool = True
     """Learn from the sign of each reward (Mnih et al. 2015, Methods), or from its amount."""
     optimizer: Literal["rmsprop", "adam"] = "rmsprop"
     """rmsprop: centered, as in 2015; adam: Kingma & Ba."""
-    learning_rate: float = 2.5e-4
+    learning_rate: Positive = 2.5e-4
     """Step size of the optimizer."""
-    optimizer_decay: float = 0.95
+    optimizer_decay: Annotated[float, Meta(ge=0, lt=1)] = 0.95
     """Decay of RMSProp's moments, or Adam's beta2."""
-    optimizer_epsilon: float = 0.01
+    optimizer_epsilon: Positive = 0.01
     """Smoothing term: under the root for rmsprop, beside it for adam."""
     network: Literal["nature", "small", "impala"] = "nature"
     """nature: Mnih et al. 2015; impala: residual, Espeholt et al. 2018; small: a light network for 84x84 toy games."""
-    publish_every_updates: int = 250
+    publish_every_updates: Count = 250
     """With --schedule free: updates between two publications of the weights."""
-    snapshot_every_steps: int = 10_000
+    snapshot_every_steps: Count = 10_000
     """With --schedule alternate: steps between two snapshots, which bound what a restart does again."""
 
 
@@ -102,51 +118,44 @@ class Algorithm:
     """What came after the DQN of 2015. Most parts combine; docs/algorithms.md says which do not."""
 
     method: str = "dqn"
-    """What is learnt of the return: dqn, its mean; c51, qr-dqn or iqn, its distribution."""
-    atoms: int | None = None
-    """Outputs for each action: atoms of c51, quantiles of qr-dqn; default: 51 and 200, as published."""
-    v_min: float = -10.0
-    """With c51: the least return that an atom stands for."""
-    v_max: float = 10.0
-    """With c51: the greatest return that an atom stands for."""
-    iqn_samples: int = 64
-    """With iqn: quantile fractions sampled for a transition, of the return and of its target each (N, N')."""
-    iqn_policy_samples: int = 32
-    """With iqn: quantile fractions of which the mean chooses the action (K); they are evenly spaced."""
+    """What is learned of the return: dqn, its mean; c51, qr-dqn or iqn, its distribution. A method has options of its
+    own: --method c51 --help shows those of c51."""
+    settings: MethodSettings = OF_METHOD
+    """Settings that the method alone has; unless given, its defaults."""
     double: bool = False
     """The online network chooses the action whose target value is learnt (van Hasselt et al. 2016)."""
     dueling: bool = False
     """A stream for the state's value and one for the actions' advantages (Wang et al. 2016)."""
     noisy: bool = False
     """Explore by factorized noise on the weights of the linear layers (Fortunato et al. 2018)."""
-    noisy_std: float = 0.5
+    noisy_std: Annotated[float, Meta(gt=0, le=100)] = 0.5
     """With --noisy: sigma_0, how strong the noise begins; Hessel et al. 2018: 0.5; dqn_zoo and Dopamine: 0.1."""
-    n_step: int = 1
+    n_step: Count = 1
     """Rewards that are added up before the target network's value follows."""
     prioritized: bool = False
     """Sample in proportion to the last error (Schaul et al. 2016)."""
-    priority_exponent: float = 0.5
+    priority_exponent: Share = 0.5
     """With --prioritized: the power of the error (alpha or omega)."""
-    importance_start: float = 0.4
+    importance_start: Share = 0.4
     """With --prioritized: how far importance weights correct the loss at first (beta)."""
-    importance_end: float = 1.0
+    importance_end: Share = 1.0
     """With --prioritized: how far they correct it after --importance-steps."""
-    importance_steps: int = 50_000_000
+    importance_steps: Count = 50_000_000
     """With --prioritized: steps over which beta goes from the one to the other, in a straight line, whatever the run's
     --total-steps."""
     munchausen: bool = False
     """Add the policy's scaled logarithm to the reward (Vieillard et al. 2020)."""
-    munchausen_alpha: float = 0.9
+    munchausen_alpha: Share = 0.9
     """With --munchausen: what the logarithm is scaled with."""
-    munchausen_temperature: float = 0.03
+    munchausen_temperature: Positive = 0.03
     """With --munchausen: temperature of the policy."""
-    munchausen_floor: float = -1.0
+    munchausen_floor: Annotated[float, Meta(lt=0)] = -1.0
     """With --munchausen: the least that is added to a reward, before the scaling."""
     value_rescaling: bool = False
     """Learn values on a scale like that of their square root (Pohlen et al. 2018; R2D2)."""
-    clip_gradient: float | None = None
+    clip_gradient: Positive | None = None
     """Greatest norm of the gradient of the batch's mean; default: unbounded."""
-    width: int = 1
+    width: Annotated[int, Meta(ge=1, le=MOST_WIDTH)] = 1
     """With --network impala: what the numbers of its channels are multiplied with."""
     pooling: bool = False
     """With --network impala: features pooled to 6x6 by their maximum (BTR)."""
@@ -154,6 +163,11 @@ class Algorithm:
     """With --network impala: residual weights divided by their largest singular value (BTR)."""
     layer_norm: bool = False
     """Hidden units normalized over the layer (Ba et al. 2016)."""
+
+    def __post_init__(self) -> None:
+        """Take the method's default settings unless some were given."""
+        if self.settings is OF_METHOD:
+            object.__setattr__(self, "settings", method_declaration(self.method).settings())
 
     def importance_at(self, steps: int) -> float:
         """The exponent of importance weights after so many steps of the run."""
@@ -165,13 +179,13 @@ class Algorithm:
 class Explore:
     """Epsilon-greedy exploration, by the clock of steps."""
 
-    epsilon_start: float = 1.0
+    epsilon_start: Share = 1.0
     """Chance of a random action until learning starts."""
-    epsilon_end: float = 0.1
+    epsilon_end: Share = 0.1
     """Chance of a random action in the end."""
-    epsilon_steps: int = 1_000_000
+    epsilon_steps: Amount = 1_000_000
     """Steps from the first to the last epsilon, counted from --learning-starts."""
-    epsilon_ladder: float = 0.0
+    epsilon_ladder: NotNegative = 0.0
     """Env i of N plays with epsilon^(1 + ladder * i/(N - 1)); Ape-X has 7 with a constant epsilon of 0.4."""
 
 
@@ -179,15 +193,15 @@ class Explore:
 class Evaluate:
     """Evaluation beside training."""
 
-    eval_every_steps: int = 0
+    eval_every_steps: Amount = 0
     """Steps between two evaluations beside training; 0: none."""
-    eval_episodes: int | None = None
+    eval_episodes: Count | None = None
     """Episodes of one evaluation; default: as the protocol says."""
-    eval_epsilon: float | None = None
+    eval_epsilon: Share | None = None
     """Chance of a random action in evaluation; default: as the preset, or else the protocol, says."""
-    eval_max_frames: int | None = None
+    eval_max_frames: Frames | None = None
     """Emulator frames after which an evaluation cuts an episode, no-ops not counted; default: as for --eval-epsilon."""
-    eval_envs: int = 8
+    eval_envs: Count = 8
     """Emulators of the evaluation actor."""
 
 
@@ -195,24 +209,24 @@ class Evaluate:
 class Machine:
     """Where things run. Of this --device, --precision, --deterministic, --inference-batch and threads touch weights."""
 
-    actors: int | None = None
+    actors: Count | None = None
     """Actor processes; default: what the cores this process may use allow."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     precision: Precision = "auto"
     """Arithmetic of the networks; auto: bf16 on a CPU with AMX, tf32 on CUDA, else fp32."""
-    learner_threads: int | None = None
+    learner_threads: Count | None = None
     """Threads of each of a CPU learner's three teams: updates, gradients aside, what comes next. Recorded, because they
     touch the last bits."""
-    inference_threads: int | None = None
+    inference_threads: Count | None = None
     """CPU threads of the inference server; recorded, because they touch the last bits."""
-    inference_batch: int | None = None
+    inference_batch: Count | None = None
     """Emulators answered in one forward pass; default: at most 32 and half of --envs on a CPU, all of them on a GPU."""
     deterministic: Literal["on", "off"] = "on"
     """on: kernels that give the same bits every time; off: whichever is fastest here, which gives up exactness."""
     replay_on: Literal["auto", "device", "host"] = "auto"
     """Where frames are sampled: from a copy on the GPU (auto: when it fits into free memory) or from shared memory."""
-    graph_updates: int = 8
+    graph_updates: Amount = 8
     """On CUDA: most updates in one launch, 8 or fewer; with fewer, inference gets in sooner; 0: no graphs."""
     mps: Literal["auto", "on", "off"] = "auto"
     """Have NVIDIA's Multi-Process Service run learner and inference at once; auto: where it can be started."""
@@ -226,7 +240,7 @@ class Machine:
 class Run:
     """Files, display, beginnings and ends."""
 
-    seed: int = 1
+    seed: Amount = 1
     """Seed of everything random."""
     run_dir: Path | None = None
     """Directory of the run's files; default: runs/GAME-TIME."""
@@ -234,7 +248,7 @@ class Run:
     """Continue this run directory or checkpoint exactly, with its settings (docs/reliability.md: which may change)."""
     init_from: Path | None = None
     """Begin a new run with the weights of this run directory, checkpoint, file of weights or agent of the zoo."""
-    checkpoint_every_minutes: float = 10.0
+    checkpoint_every_minutes: NotNegative = 10.0
     """Minutes between two checkpoints; one is written at the end in any case."""
     checkpoint_replay: bool = True
     """Keep the replay in checkpoints, which makes --resume exact."""
@@ -246,7 +260,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Config:
-    """Everything that a run is told. Frozen; change it with `dataclasses.replace`."""
+    """What a user says of a run. Frozen; change it with `with_settings` or `dataclasses.replace`."""
 
     play: Play = field(default_factory=Play)
     learn: Learn = field(default_factory=Learn)
@@ -269,55 +283,118 @@ class Config:
     def from_json(cls, sections: dict[str, Any]) -> Config:
         """The inverse of `to_json`.
 
-        Raises `ConfigError` unless the names are exactly those of this version, and every value is of its kind.
+        Raises `ConfigError` unless the names are exactly those of this version, and every value is of its type.
         """
-        known = cls().to_json()
-        if sections.keys() != known.keys():
-            raise ConfigError(_OTHER_VERSION)
-        for section, values in sections.items():
-            if not isinstance(values, dict):
-                raise ConfigError(f"The configuration is damaged: {section} is {values!r:.80}.")
-            if values.keys() != known[section].keys():
-                raise ConfigError(_OTHER_VERSION)
-            kinds = get_type_hints(type(getattr(cls(), section)))
-            for name, value in values.items():
-                if not _suits(value, kinds[name]):
-                    raise ConfigError(f"The configuration is damaged: {name} is {value!r:.80}.")
-        return cls().with_settings(**flat_of(sections))
+        if not isinstance(sections.get("algorithm", {}), dict):
+            raise ConfigError(f"The configuration is damaged: algorithm is {sections['algorithm']!r:.80}.")
+        method = sections.get("algorithm", {}).get("method")
+        if sections.keys() == Config().to_json().keys() and not isinstance(method, str):
+            raise ConfigError(_OTHER_VERSION if method is None else f"The configuration is damaged: {method!r:.80}.")
+        start = Config(algorithm=Algorithm(method=method)) if method else Config()
+        _require_names(sections, start.to_json())
+        values = flat_of(sections)
+        for name, value in values.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ConfigError(f"The configuration is damaged: {name} is {value!r:.80}.")
+        try:
+            return start.with_settings(**values)
+        except ConfigError as error:
+            raise ConfigError(f"The configuration is damaged: {error}") from error
 
-    def with_settings(self, **settings: Any) -> Config:
+    def with_settings(self, **settings: Any) -> Self:
         """A copy with some settings changed, by the flat names of the flags (`total_steps=1_000`).
 
-        Paths may be strings. Raises `ConfigError` for a name that is no setting, or a value of another kind.
+        Another method has its default settings unless they are given, too. Paths may be strings.
+
+        Raises `ConfigError` for a name that is no setting, or a value of another type.
         """
-        sections = {item.name: dict[str, Any]() for item in dataclasses.fields(self)}
-        owner = {item.name: name for name in sections for item in dataclasses.fields(getattr(self, name))}
-        for name, value in ((current_name(name), value) for name, value in settings.items()):
+        given = {current_name(name): value for name, value in settings.items()}
+        changed = self._with_method(convert(Algorithm, "method", given.get("method", self.algorithm.method)))
+        sections = {item.name: getattr(changed, item.name) for item in dataclasses.fields(changed)}
+        sections |= {_OWN: changed.algorithm.settings}
+        owner = {item.name: name for name, section in sections.items() for item in dataclasses.fields(section)}
+        del owner[_OWN]
+        values: dict[str, dict[str, Any]] = {name: {} for name in sections}
+        for name, value in given.items():
+            if name not in owner and methods_with(name):
+                raise ConfigError(foreign_setting(name, changed.algorithm.method))
             if name not in owner:
                 raise ConfigError(f"There is no setting {name!r}{nearest(name, owner)}")
-            value = Path(value) if name in _PATHS and isinstance(value, str) else value
-            kind = get_type_hints(type(getattr(self, owner[name])))[name]
-            if not _suits(0.0 if isinstance(value, float) else value, kind):  # whether it is finite is looked at later
-                raise ConfigError(f"{name} {value!r:.80} is not {_kind_in_words(kind)}.")
-            # A whole number is written otherwise than the same float, and so gives another digest.
-            if type(value) is int and float in (kind, *get_args(kind)):
-                value = float(value)
-            sections[owner[name]][name] = value
-        changed = {name: dataclasses.replace(getattr(self, name), **values) for name, values in sections.items()}
-        return dataclasses.replace(self, **changed)
+            values[owner[name]][name] = convert(type(sections[owner[name]]), name, value)
+        values["algorithm"][_OWN] = dataclasses.replace(sections.pop(_OWN), **values.pop(_OWN))
+        replaced = {name: dataclasses.replace(section, **values[name]) for name, section in sections.items()}
+        return dataclasses.replace(changed, **replaced)
+
+    def _with_method(self, method: str) -> Self:
+        """A copy with another method and its default settings; the same configuration where it is that method."""
+        if method == self.algorithm.method:
+            return self
+        return dataclasses.replace(
+            self, algorithm=dataclasses.replace(self.algorithm, method=method, settings=OF_METHOD)
+        )
 
     def digest(self) -> str:
         """SHA-256 (hex) of every setting that the trained weights depend on."""
         return digest_of(self.to_json())
 
     def experiment(self) -> str:
-        """SHA-256 (hex) of what is played and learnt, on whatever machine: what all checkpoints of a run share."""
+        """SHA-256 (hex) of what is played and learned, on whatever machine: what all checkpoints of a run share."""
         return digest_of(self.to_json(), ARITHMETIC)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedEvaluate(Evaluate):
+    """`Evaluate` with every default filled in."""
+
+    eval_episodes: Count
+    eval_epsilon: Share
+    eval_max_frames: Frames
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedMachine(Machine):
+    """`Machine` with every default filled in."""
+
+    actors: Count
+    learner_threads: Count
+    inference_threads: Count
+    inference_batch: Count
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedRun(Run):
+    """`Run` with its directory."""
+
+    run_dir: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedConfig(Config):
+    """What will run: the same sections, and nothing left open that depends on the machine."""
+
+    evaluate: ResolvedEvaluate
+    machine: ResolvedMachine
+    run: ResolvedRun
+
+    @classmethod
+    def from_config(cls, config: Config) -> ResolvedConfig:
+        """A configuration that says everything, as a run directory holds it.
+
+        Raises `ConfigError` when it leaves something open that `shared.config.resolve` fills in.
+        """
+        kinds = {"evaluate": ResolvedEvaluate, "machine": ResolvedMachine, "run": ResolvedRun}
+        sections = {item.name: getattr(config, item.name) for item in dataclasses.fields(config)}
+        for name, kind in kinds.items():
+            values = vars(sections[name])
+            sections[name] = kind(**{each: convert(kind, each, value) for each, value in values.items()})
+        return cls(**sections)
 
 
 def flat_of(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """The values of a `Config.to_json` by the flat names of the flags."""
-    return {name: value for values in sections.values() for name, value in values.items()}
+    flat = {name: value for values in sections.values() for name, value in values.items()}
+    own = flat.pop(_OWN, {})
+    return flat | own if isinstance(own, dict) else flat
 
 
 def digest_of(sections: dict[str, Any], without: frozenset[str] = frozenset()) -> str:
@@ -332,27 +409,24 @@ def digest_of(sections: dict[str, Any], without: frozenset[str] = frozenset()) -
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 
-def _kind_in_words(kind: Any) -> str:
-    """What a value of a field of type `kind` is."""
-    kinds = [each for each in get_args(kind) if each is not type(None)]
-    if get_origin(kind) is Literal:
-        return f"one of {', '.join(kinds)}"
-    words = {bool: "True or False", int: "a whole number", float: "a finite number", str: "a text", Path: "a path"}
-    return words[kinds[0] if kinds else kind] + (" or None" if type(None) in get_args(kind) else "")
+def _require_names(sections: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    """Raise `ConfigError` unless the sections have the names of `known`, and are objects where those are."""
+    if sections.keys() != known.keys():
+        raise ConfigError(_OTHER_VERSION)
+    for name, value in known.items():
+        if isinstance(value, dict):
+            if not isinstance(sections[name], dict):
+                raise ConfigError(f"The configuration is damaged: {name} is {sections[name]!r:.80}.")
+            _require_names(sections[name], value)
 
 
-def _suits(value: Any, kind: Any) -> bool:
-    """Whether a value from JSON is one of a field of type `kind`: exactly, since its true and false are ints here."""
-    if get_origin(kind) is Literal:
-        return value in get_args(kind) and isinstance(value, str)
-    if get_args(kind):
-        return any(_suits(value, each) for each in get_args(kind))
-    if kind is float:
-        return abs(value) < 1 << 62 if type(value) is int else type(value) is float and math.isfinite(value)
-    return isinstance(value, str | Path) if kind is Path else type(value) is kind
+def foreign_setting(name: str, method: str) -> str:
+    """The sentence about a setting that other methods have, and `method` has not."""
+    return f"{flag_of(name)} is for --method {' and '.join(methods_with(name))}; omit it with --method {method}."
 
 
-_PATHS = frozenset({"run_dir", "resume", "init_from"})
+_OWN = "settings"
+"""Name of the method's own settings in `Algorithm`; no flag has it."""
 
 _OTHER_VERSION = "The configuration was written by another version of Ringside; use that one."
 

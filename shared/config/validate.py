@@ -7,19 +7,15 @@ without open questions (`shared.config.resolve`); `memory` and `run_directory` l
 from __future__ import annotations
 
 import importlib.util
-import math
 import os
 from dataclasses import fields, replace
 
 from shared.config import combinations
+from shared.config.field_checks import check_ranges
 from shared.config.run_schedule import MOST_PRIORITIES, make_run_schedule
-from shared.config.settings import STACK, Config
+from shared.config.settings import STACK, Config, ResolvedConfig
 from shared.errors import ConfigError
-from shared.network_spec import MOST_ATOMS, MOST_RETURN, MOST_WIDTH
-from shared.text import PLAIN_NAME, count, flag_of, shown
-
-MOST_EVAL_FRAMES = 4_000_000
-"""Of an episode of an evaluation; an episode has 2^20 ticks for its draws (actors/evaluation.py)."""
+from shared.text import PLAIN_NAME, count, flag_of
 
 
 def recorded(config: Config) -> None:
@@ -31,7 +27,8 @@ def settings(config: Config) -> None:
     """Check every number by itself and against the others, and every text."""
     _check_texts(config)
     for section in fields(config):
-        ranges(getattr(config, section.name))
+        check_ranges(getattr(config, section.name))
+    check_ranges(config.algorithm.settings)
     combinations.check(config)
     play, learn, run = config.play, config.learn, config.run
     if play.envs % play.lane_envs:
@@ -74,12 +71,10 @@ def settings(config: Config) -> None:
         raise ConfigError(f"--resume {run.resume} does not exist.")
 
 
-def resolved(config: Config) -> None:
+def resolved(config: ResolvedConfig) -> None:
     """Check what `shared.config.resolve.resolve` filled in, together with what the user said."""
     play, machine = config.play, config.machine
     lanes = play.envs // play.lane_envs
-    assert machine.actors is not None
-    assert machine.inference_batch is not None
     if machine.actors > lanes:
         raise ConfigError(
             f"--actors {machine.actors} is more than the {count(lanes, 'lane')} of "
@@ -112,39 +107,11 @@ def episodes(number: int | None, seed: int) -> None:
         raise ConfigError(f"--seed {seed} must not be negative.")
 
 
-_MOST = 1 << 62
-"""Of any setting: what is made of it must fit into 64 bits."""
-_AT_LEAST_ONE = frozenset(
-    {"envs", "lane_envs", "total_steps", "round_steps", "train_every", "batch_size", "replay_size", "learning_starts"}
-    | {"publish_every_updates", "snapshot_every_steps", "eval_envs", "eval_episodes", "eval_max_frames", "actors"}
-    | {"learner_threads", "inference_threads", "inference_batch"}
-    | {"iqn_samples", "iqn_policy_samples", "n_step", "width", "importance_steps"}
-)
 _FOR_CUDA = (
     ("precision", "tf32", "on a CPU say fp32 or bf16."),
     ("replay_on", "device", "on a CPU the learner reads shared memory anyway."),
     ("mps", "on", "on a CPU there is no GPU to share."),
 )
-_NOT_NEGATIVE = frozenset(
-    {"epsilon_steps", "eval_every_steps", "seed", "checkpoint_every_minutes", "epsilon_ladder", "graph_updates"}
-)
-_SHARE = frozenset(
-    {"discount", "epsilon_start", "epsilon_end", "importance_start", "importance_end"}
-    | {"priority_exponent", "munchausen_alpha", "eval_epsilon"}
-)
-_POSITIVE = frozenset({"learning_rate", "optimizer_epsilon", "noisy_std", "munchausen_temperature", "clip_gradient"})
-_BELOW_ONE = frozenset({"optimizer_decay"})
-_NEGATIVE = frozenset({"munchausen_floor"})
-_AT_MOST = {
-    "width": MOST_WIDTH,
-    "iqn_samples": MOST_ATOMS,
-    "iqn_policy_samples": MOST_ATOMS,
-    "noisy_std": 100.0,
-    "eval_max_frames": MOST_EVAL_FRAMES,
-    "v_min": MOST_RETURN,
-    "v_max": MOST_RETURN,
-}
-"""By amount."""
 
 
 def _check_texts(config: Config) -> None:
@@ -162,28 +129,3 @@ def _check_texts(config: Config) -> None:
                 f"{flag_of(name)} {value!r} cannot be the name of an env or a game: letters, digits and . _ : / - may "
                 "be in it."
             )
-
-
-def ranges(section: object) -> None:
-    """Check each number of a section of the configuration, alone."""
-    for name, value in vars(section).items():
-        if value is None or isinstance(value, bool) or not isinstance(value, int | float):
-            continue
-        if isinstance(value, int) and abs(value) >= _MOST:
-            raise ConfigError(f"{flag_of(name)} {shown(value):.80} must be below {_MOST:_}.")
-        if not math.isfinite(value):
-            raise ConfigError(f"{flag_of(name)} {value} must be a finite number.")
-        if name in _AT_LEAST_ONE and value < 1:
-            raise ConfigError(f"{flag_of(name)} {shown(value)} must be at least 1.")
-        if name in _NOT_NEGATIVE and value < 0:
-            raise ConfigError(f"{flag_of(name)} {shown(value)} must not be negative.")
-        if name in _SHARE and not 0 <= value <= 1:
-            raise ConfigError(f"{flag_of(name)} {shown(value)} must lie between 0 and 1.")
-        if name in _POSITIVE and value <= 0:
-            raise ConfigError(f"{flag_of(name)} {shown(value)} must be above 0.")
-        if name in _BELOW_ONE and not 0 <= value < 1:
-            raise ConfigError(f"{flag_of(name)} {shown(value)} must be at least 0 and below 1.")
-        if name in _NEGATIVE and value >= 0:
-            raise ConfigError(f"{flag_of(name)} {shown(value)} must be below 0.")
-        if name in _AT_MOST and abs(value) > _AT_MOST[name]:
-            raise ConfigError(f"{flag_of(name)} {shown(value)} is beyond {shown(_AT_MOST[name])}, the most there is.")

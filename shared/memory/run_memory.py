@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from shared.config.method_declaration import MethodDeclaration, method_declaration
 from shared.config.run_schedule import RunSchedule, make_run_schedule
-from shared.config.settings import Config
+from shared.config.settings import ResolvedConfig
 from shared.memory.board import Board
 from shared.memory.evaluation_queue import Evaluations
 from shared.memory.lane_memory import LaneMemory
@@ -24,7 +24,7 @@ from shared.network_spec import Network, ParameterSpec, network_of, parameters_o
 class Plan:
     """What every process is told: a resolved, validated configuration and the size of the action set."""
 
-    config: Config
+    config: ResolvedConfig
     actions: int
     method: MethodDeclaration = field(init=False)
     """The declaration of the configured method; a child process receives it with the plan and needs no registry."""
@@ -51,7 +51,6 @@ class Plan:
     @property
     def actors(self) -> int:
         """Number of actor processes."""
-        assert self.config.machine.actors is not None, "the configuration is not resolved"
         return self.config.machine.actors
 
     @property
@@ -64,7 +63,6 @@ class Plan:
         """Episodes of one evaluation beside training; 0: there is none."""
         if not self.config.evaluate.eval_every_steps:
             return 0
-        assert self.config.evaluate.eval_episodes is not None, "the configuration is not resolved"
         return self.config.evaluate.eval_episodes
 
     def lanes_of(self, actor: int) -> range:
@@ -79,7 +77,6 @@ class Plan:
     @property
     def batch_lanes(self) -> int:
         """Lanes that inference answers in one pass."""
-        assert self.config.machine.inference_batch is not None, "the configuration is not resolved"
         return self.config.machine.inference_batch // self.config.play.lane_envs
 
     @property

@@ -21,7 +21,7 @@ FILES = 12
 LARGER = {"ringside/tasks": 13, "shared/memory": 15}
 """Folders that may hold more, and how many: a file for each command, and one for each part of the shared region."""
 
-SHARED_MAY = {"numpy", "safetensors", "zstandard", "setproctitle"}
+SHARED_MAY = {"msgspec", "numpy", "safetensors", "zstandard", "setproctitle"}
 """Packages that shared/ may load beside the standard library; setproctitle names a process and imports nothing."""
 
 _WORDS = {"shared.errors", "shared.text"}

@@ -18,7 +18,7 @@ def run(directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_it_refuses_as_the_command_does(tmp_path: Path) -> None:
     done = run(tmp_path, "evla")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "launch.py: There is no task 'evla'; did you mean eval?\n"
+    assert done.stderr == "ringside: There is no task 'evla'; did you mean eval?\n"
 
 
 def test_its_children_are_spawned_from_any_directory(tmp_path: Path) -> None:

@@ -131,6 +131,11 @@ class PlayedRing:
         )
 
 
+def make_algorithm(**settings: object) -> Algorithm:
+    """An algorithm of flat settings, those of its method too."""
+    return Config().with_settings(**settings).algorithm
+
+
 def small_config(algorithm: Algorithm | None = None, **learn: object) -> Config:
     """Four envs in two lanes, rounds of 6 ticks, a window of 18 ticks."""
     settings: dict[str, object] = {

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from shared.config.settings import Algorithm, Config, Learn, Machine, Play, Run
+from shared.config.resolve import resolve
+from shared.config.settings import Config, Learn, Machine, Play, ResolvedConfig, Run
 from shared.memory.mailbox import request_number
 from shared.memory.run_memory import Memory, Plan
 from shared.process.live import Live
@@ -15,16 +16,21 @@ from shared.process.live import Live
 NAMES = ("NOOP", "FIRE", "LEFT")
 
 
-def watched_config(run_dir: Path, envs: int = 6) -> Config:
+def watched_config(run_dir: Path, envs: int = 6) -> ResolvedConfig:
     """Two envs a lane, rounds of 10 ticks, as a launcher resolves it."""
-    return Config(
-        play=Play(game="pong", envs=envs, lane_envs=2),
-        learn=Learn(
-            total_steps=100 * envs, round_steps=10 * envs, replay_size=30 * envs, learning_starts=64, network="small"
-        ),
-        algorithm=Algorithm(atoms=1),
-        machine=Machine(actors=2, device="cpu", precision="fp32", inference_batch=envs),
-        run=Run(run_dir=run_dir),
+    return resolve(
+        Config(
+            play=Play(game="pong", envs=envs, lane_envs=2),
+            learn=Learn(
+                total_steps=100 * envs,
+                round_steps=10 * envs,
+                replay_size=30 * envs,
+                learning_starts=64,
+                network="small",
+            ),
+            machine=Machine(actors=2, device="cpu", precision="fp32", inference_batch=envs),
+            run=Run(run_dir=run_dir),
+        )
     )
 
 

@@ -13,7 +13,7 @@ from multiprocess.connection import Connection
 
 from ringside.bench.harness.child_process import Child
 from ringside.bench.harness.tables import WrongResult
-from shared.config.settings import FRAME_SIDE, STACK, Config
+from shared.config.settings import FRAME_SIDE, STACK, ResolvedConfig
 from shared.memory.run_memory import Memory, Plan
 
 ACTIONS = 4
@@ -48,13 +48,15 @@ class Answers(NamedTuple):
     """Updates a second of the learner beside it."""
 
 
-def updates(config: Config, seconds: float) -> Updates:
+def updates(config: ResolvedConfig, seconds: float) -> Updates:
     """A learner alone for `seconds`. Raises `CannotRun` and `WrongResult`."""
     with Child(_learn, (config, seconds)) as child:
         return Updates(*child.answer(seconds))
 
 
-def answers(config: Config, seconds: float, environment: dict[str, str], learner: Beside | None = None) -> Answers:
+def answers(
+    config: ResolvedConfig, seconds: float, environment: dict[str, str], learner: Beside | None = None
+) -> Answers:
     """An inference server that answers all envs, over and over, and what a learner beside it does meanwhile.
 
     Raises `CannotRun` and `WrongResult`.
@@ -72,7 +74,7 @@ def answers(config: Config, seconds: float, environment: dict[str, str], learner
 class Beside:
     """A learner that updates without pause from `__enter__` on, as long as the block lasts."""
 
-    def __init__(self, config: Config, environment: dict[str, str]) -> None:
+    def __init__(self, config: ResolvedConfig, environment: dict[str, str]) -> None:
         self._child = Child(_learn, (config, float("inf")), environment)
 
     def per_second(self) -> float:
@@ -93,7 +95,7 @@ class Beside:
         self._child.__exit__(kind, error, trace)
 
 
-def _learn(connection: Connection, config: Config, seconds: float) -> None:
+def _learn(connection: Connection, config: ResolvedConfig, seconds: float) -> None:
     """Rounds of updates on a filled window, for ever if `seconds` is infinite; commits and lanes are left away."""
     from learner.learner import SLICE_UPDATES, prepare
     from learner.make_engine import make_engine
@@ -130,7 +132,7 @@ def _learn(connection: Connection, config: Config, seconds: float) -> None:
     connection.send((done / (time.perf_counter() - began), digest))
 
 
-def _answer(connection: Connection, config: Config, seconds: float) -> None:
+def _answer(connection: Connection, config: ResolvedConfig, seconds: float) -> None:
     """Answers, each compared with the first; once their times are told, more of them until the end is."""
     import torch
 

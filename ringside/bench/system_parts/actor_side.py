@@ -28,6 +28,7 @@ from actors.lane import Lane
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
 from ringside.bench.limits import Options
 from ringside.bench.system_parts.emulator import BLOCK_TICKS, RULES, Bare
+from shared.config.resolve import resolve
 from shared.config.settings import FRAME_SIDE, FRAME_SKIP, Config
 from shared.memory.run_memory import Memory, Plan
 
@@ -64,7 +65,7 @@ class Players:
         indices = range(config.play.lane_envs)
         self.envs = [AtariEnv(game, RULES, SEED, index, training=True) for index in indices]
         self.bare = [Bare(game, SEED, index) for index in indices]
-        self._memory = Memory.create(Plan(config, self.envs[0].actions))
+        self._memory = Memory.create(Plan(resolve(config), self.envs[0].actions))
         envs = [AtariEnv(game, RULES, SEED, i, training=True) for i in indices]
         self._lane = Lane(self._memory.lane(0), self._memory.plan, envs, actor=0)
         self._lane.start()

@@ -25,6 +25,7 @@ from actors.lane import Lane
 from actors.make_env import make_env
 from ringside.bench.harness.tables import ROOT
 from shared.config.presets import NATURE
+from shared.config.resolve import resolve
 from shared.config.settings import Config
 from shared.machine.subprocesses import die_with, killed
 from shared.memory.run_memory import Memory, Plan
@@ -68,7 +69,7 @@ def member(game: str, index: int, seconds: float) -> dict[str, Any]:
     """One process: says that it is ready, waits for a line, plays for so long."""
     config = config_of(game, index)
     envs = [make_env(config.play, index, env, training=True) for env in range(config.play.envs)]
-    memory = Memory.create(Plan(config, envs[0].actions))
+    memory = Memory.create(Plan(resolve(config), envs[0].actions))
     lane = Lane(memory.lane(0), memory.plan, envs, actor=0)
     lane.start()
     random = np.random.default_rng(index)

@@ -26,6 +26,7 @@ from learner.replay.sampling import HostFrames, Replay, frames_per_transition
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
 from ringside.bench.harness.timing import seconds_per_call
 from ringside.bench.limits import Options
+from shared.config.resolve import resolve
 from shared.config.settings import FRAME_SIDE, STACK, Config
 from shared.machine.facts import usable_memory
 from shared.memory.mailbox import request_number
@@ -51,7 +52,8 @@ def filled_memory(window_steps: int, **settings: object) -> Iterator[Memory]:
     round_steps = min(start.learn.round_steps, window_steps // 2)
     chosen = {"replay_size": window_steps, "round_steps": round_steps, "learning_starts": 1_000, **settings}
     chosen |= {"device": "cpu", "inference_batch": INFERENCE_BATCH}
-    plan = Plan(start.with_settings(actors=1, run_dir=Path(), seed=SEED, **chosen), ACTIONS)
+    config = start.with_settings(actors=1, run_dir=Path(), seed=SEED, **chosen)
+    plan = Plan(resolve(config), ACTIONS)
     needed, free = plan.layout().size + SPARE_BYTES, usable_memory()
     if needed > free:
         raise CannotRun(

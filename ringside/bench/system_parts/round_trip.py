@@ -21,6 +21,7 @@ from ringside.bench.harness.tables import CannotRun, Report, WrongResult
 from ringside.bench.harness.timing import seconds_per_call
 from ringside.bench.limits import Options
 from ringside.supervisor.spawning import ChildProcess
+from shared.config.resolve import resolve
 from shared.config.settings import Config
 from shared.machine.subprocesses import REAP_SECONDS
 from shared.memory.mailbox import Mailbox
@@ -98,8 +99,9 @@ def _reply(tick: int) -> int:
 @contextmanager
 def _asker() -> Iterator[Asker]:
     """The two sides, ready; the other process ends with the block."""
-    config = Config().with_settings(envs=2, actors=1, round_steps=100, replay_size=100, network="small", run_dir=Path())
-    memory = Memory.create(Plan(config, ACTIONS))
+    sizes = {"envs": 2, "actors": 1, "round_steps": 100, "replay_size": 100, "network": "small"}
+    config = Config().with_settings(**sizes, device="cpu", run_dir=Path())
+    memory = Memory.create(Plan(resolve(config), ACTIONS))
     doorbells = Doorbell.create(), Doorbell.create()
     pipe, theirs = Pipe()
     child = ChildProcess(target=_serve, args=(theirs, memory.plan), daemon=True)

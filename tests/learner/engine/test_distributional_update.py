@@ -26,7 +26,15 @@ from tests.learner.losses.test_distribution import _slow_projection
 from tests.learner.losses.test_targets import _softmax
 from tests.learner.methods.test_methods import _quantile_loss
 from tests.learner.networks.test_modular import Reference, _reference
-from tests.support.played_ring import ACTIONS, PlayedRing, Transition, make_test_engine, patches, small_config
+from tests.support.played_ring import (
+    ACTIONS,
+    PlayedRing,
+    Transition,
+    make_algorithm,
+    make_test_engine,
+    patches,
+    small_config,
+)
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -207,7 +215,7 @@ def _drawn(engine: Engine) -> tuple[Tensor | None, Tensor | None]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_an_update_is_that_of_the_papers(case: str) -> None:
-    algorithm = Algorithm(n_step=STEPS, **CASES[case])  # type: ignore[arg-type]
+    algorithm = make_algorithm(n_step=STEPS, **CASES[case])
     config = small_config(algorithm, batch_size=BATCH, discount=DISCOUNT)
     network = network_of(config, ACTIONS)
     spec = parameters_of(network)

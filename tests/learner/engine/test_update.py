@@ -20,7 +20,7 @@ from shared.config.presets import PRESETS
 from shared.config.settings import Algorithm, Config, Learn, PresetName
 from shared.memory.snapshot import state_lengths
 from shared.network_spec import Network, network_of, parameters_of
-from tests.support.played_ring import ACTIONS, PlayedRing, make_test_engine, small_config
+from tests.support.played_ring import ACTIONS, PlayedRing, make_algorithm, make_test_engine, small_config
 
 CPU = torch.device("cpu")
 State = dict[str, np.ndarray]
@@ -270,11 +270,11 @@ def test_a_round_that_only_plays_has_no_updates() -> None:
 
 COMBINATIONS = {
     "double": Algorithm(double=True, clip_gradient=0.5, n_step=3),
-    "rainbow": Algorithm(
+    "rainbow": make_algorithm(
         method="c51", atoms=11, double=True, dueling=True, noisy=True, n_step=3, prioritized=True, v_min=-3, v_max=3
     ),
-    "qr-dqn": Algorithm(method="qr-dqn", atoms=5, value_rescaling=True, layer_norm=True, clip_gradient=10.0),
-    "m-iqn": Algorithm(
+    "qr-dqn": make_algorithm(method="qr-dqn", atoms=5, value_rescaling=True, layer_norm=True, clip_gradient=10.0),
+    "m-iqn": make_algorithm(
         method="iqn",
         munchausen=True,
         dueling=True,

@@ -16,6 +16,7 @@ from learner.losses.td_learning import TDLearning
 from learner.networks.model import ExtraInputs, Model
 from learner.networks.models import make_model
 from learner.replay.sampling import second_stack_offset
+from shared.config.method_declaration import IqnSettings
 from shared.config.settings import Algorithm
 from shared.network_spec import RESCALING, Network
 
@@ -49,7 +50,8 @@ class Case:
     """Two networks and a chunk of random transitions."""
 
     def __init__(self, algorithm: Algorithm) -> None:
-        algorithm = replace(algorithm, iqn_samples=SAMPLES, iqn_policy_samples=K)
+        if algorithm.method == "iqn":
+            algorithm = replace(algorithm, settings=IqnSettings(SAMPLES, K))
         network = _network(algorithm)
         self.algorithm, self.n_step = algorithm, algorithm.n_step
         self.target, self.online = _model(network, 1), _model(network, 2)

@@ -14,6 +14,7 @@ from learner.methods import c51
 from shared.config.settings import Algorithm
 from shared.errors import ConfigError
 from shared.network_spec import Network
+from tests.support.played_ring import make_algorithm
 
 CPU = torch.device("cpu")
 N, A, K = 40, 4, 4
@@ -23,7 +24,7 @@ SUPPORT = [V_MIN + (V_MAX - V_MIN) * i / (ATOMS - 1) for i in range(ATOMS)]
 
 def _method(name: str, **algorithm: object) -> Method:
     atoms = {"c51": ATOMS, "qr-dqn": 5}.get(name, 1)
-    settings = Algorithm(method=name, prioritized=True, **algorithm)  # type: ignore[arg-type]
+    settings = make_algorithm(method=name, prioritized=True, **algorithm)
     return make_method(Network("small", A, name, atoms, V_MIN, V_MAX, fractions=K), settings, CPU)
 
 

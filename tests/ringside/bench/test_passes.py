@@ -10,7 +10,7 @@ from ringside.bench.network_parts.passes import Passes
 from shared.config.settings import Algorithm
 from shared.memory.run_memory import Plan
 from shared.network_spec import parameters_of
-from tests.support.played_ring import ACTIONS, small_config
+from tests.support.played_ring import ACTIONS, make_algorithm, small_config
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.usefixtures("one_thread")
     [
         Algorithm(),
         Algorithm(double=True, dueling=True, noisy=True, n_step=3),
-        Algorithm(method="iqn", iqn_samples=4, iqn_policy_samples=2, munchausen=True),
-        Algorithm(method="c51", atoms=11, v_min=-2.0, v_max=2.0, double=True),
+        make_algorithm(method="iqn", iqn_samples=4, iqn_policy_samples=2, munchausen=True),
+        make_algorithm(method="c51", atoms=11, v_min=-2.0, v_max=2.0, double=True),
     ],
     ids=["plain", "parts", "implicit", "categorical"],
 )

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ringside.watch.attach import attach, newest_run, read_config
+from shared.config.settings import Config
 from shared.errors import ConfigError
 from tests.support.watched import NAMES, Pretended
 
@@ -53,7 +54,7 @@ def test_another_action_set_is_refused(run: Pretended) -> None:
 
 def test_a_configuration_that_no_launcher_wrote_is_refused(run: Pretended) -> None:
     with pytest.raises(ConfigError, match="leaves open"):
-        attach(run.run_dir, run.config.with_settings(actors=None))
+        attach(run.run_dir, Config.from_json(run.config.to_json()).with_settings(actors=None))
     with pytest.raises(ConfigError, match="--envs 0"):
         attach(run.run_dir, run.config.with_settings(envs=0))
 

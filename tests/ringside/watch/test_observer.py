@@ -13,7 +13,7 @@ from ringside.watch import observer
 from ringside.watch.line import line
 from ringside.watch.observer import Observer, Restored
 from shared.config.run_schedule import make_run_schedule
-from shared.config.settings import Algorithm, Config, Evaluate, Learn, Machine, Play, Run
+from shared.config.settings import Config, Evaluate, Learn, Machine, Play, Run
 from shared.memory.board import Phase
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory, Plan
@@ -21,7 +21,6 @@ from shared.memory.run_memory import Memory, Plan
 CONFIG = Config(
     play=Play(game="pong", envs=4, lane_envs=2),
     learn=Learn(total_steps=400, round_steps=40, replay_size=100, learning_starts=80, network="small"),
-    algorithm=Algorithm(atoms=1),
     machine=Machine(actors=2),
     run=Run(run_dir=Path("runs/pong")),
 )
@@ -115,7 +114,7 @@ def test_a_network_that_gives_all_screens_the_same_values_is_warned_of(clock: Cl
 
 
 def test_a_support_that_returns_leave_is_warned_of(clock: Clock) -> None:
-    memory = Memory.create(Plan(CONFIG, actions=6))
+    memory = Memory.create(Plan(CONFIG.with_settings(method="c51"), actions=6))
     assert Observer(memory).look().warnings == ()  # not known before the first round is written down
     memory.board.outside_support[0] = 0.02
     (warning,) = Observer(memory).look().warnings

@@ -169,7 +169,7 @@ def test_a_command_says_what_differs_from_the_nearest_preset() -> None:
     assert command_of(quick, 1_000_000) == "python launch.py --preset quick --game pong --precision bf16"
     rainbow = PRESETS["rainbow"].with_settings(noisy=False, munchausen=True, v_max=20.0, eval_episodes=7)
     shown = command_of(rainbow.to_flat(), rainbow.learn.total_steps)
-    assert shown == "python launch.py --preset rainbow --v-max 20.0 --no-noisy --munchausen --eval-episodes 7"
+    assert shown == "python launch.py --preset rainbow --no-noisy --munchausen --eval-episodes 7 --v-max 20.0"
     assert configuration(shown.split()[2:]) == rainbow
     assert " --device 'cpu; ls' " in command_of({**quick, "device": "cpu; ls"}, 1_000_000)
     with pytest.raises(ConfigError, match="another version"):

@@ -16,6 +16,7 @@ from ringside import api
 from ringside.doctor import run_directories
 from ringside.zoo.catalogue import WEIGHTS, ZOO
 from shared.config import resolve, validate
+from shared.config.method_declaration import C51Settings, QrDqnSettings, method_declaration, method_names
 from shared.config.presets import PRESETS
 from shared.config.protocols import EvalRules, eval_rules
 from shared.config.run_schedule import make_run_schedule
@@ -25,14 +26,16 @@ from shared.machine import facts
 from shared.memory import memory_need
 from shared.memory.ring import ring_fields
 from shared.memory.run_memory import Plan
-from shared.network_spec import Network, atoms_of, network_of
+from shared.network_spec import Network, network_of
 
 ROOT = Path(__file__).resolve().parents[3]
 FIELDS = [
     (section.name, item.name)
     for section in dataclasses.fields(Config)
     for item in dataclasses.fields(getattr(Config(), section.name))
+    if item.name not in ("method", "settings")
 ]
+OWN = [(name, item.name) for name in method_names() for item in dataclasses.fields(method_declaration(name).settings)]
 
 
 def another(section: str, name: str) -> object:
@@ -51,6 +54,15 @@ def test_flat_names_are_unique() -> None:
     names = [name for _, name in FIELDS]
     assert len(names) == len(set(names))
     assert set(names) >= MAY_CHANGE_ON_RESUME
+
+
+@pytest.mark.parametrize(("method", "name"), OWN)
+def test_digest_covers_the_settings_of_a_method(method: str, name: str) -> None:
+    config = Config().with_settings(method=method)
+    assert len({Config().digest(), config.digest()}) == 1 + (method != "dqn")
+    changed = config.with_settings(**{name: getattr(config.algorithm.settings, name) + 1})
+    assert changed.digest() != config.digest()
+    assert Config.from_json(changed.to_json()) == changed
 
 
 @pytest.mark.parametrize(("section", "name"), FIELDS)
@@ -94,6 +106,25 @@ def test_unknown_setting_names_the_nearest() -> None:
         Config().with_settings(total_step=5)
 
 
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"atoms": 51}, "--atoms is for --method c51 and qr-dqn; omit it with --method dqn."),
+        ({"method": "iqn", "v_min": -1.0}, "--v-min is for --method c51; omit it with --method iqn."),
+    ],
+)
+def test_a_setting_of_another_method_is_refused(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        Config().with_settings(**given)
+
+
+def test_another_method_has_its_own_defaults() -> None:
+    config = PRESETS["rainbow"].with_settings(v_min=-3.0).with_settings(method="qr-dqn")
+    assert config.algorithm.settings == QrDqnSettings(atoms=200)
+    assert config.algorithm.n_step == 3
+    assert config.with_settings(atoms=9, method="c51").algorithm.settings == C51Settings(atoms=9)
+
+
 @pytest.mark.parametrize("name", PRESETS)
 def test_presets_are_sound(name: Any) -> None:
     config = PRESETS[name]
@@ -109,7 +140,7 @@ def test_presets_have_names_that_may_be_said() -> None:
 
 
 def test_a_whole_number_is_the_same_setting_as_that_float() -> None:
-    whole, point = (Config().with_settings(clip_gradient=value, v_max=value) for value in (10, 10.0))
+    whole, point = (Config().with_settings(method="c51", clip_gradient=value, v_max=value) for value in (10, 10.0))
     assert whole.digest() == point.digest()
     assert whole.to_json() == Config.from_json(whole.to_json()).to_json()
 
@@ -117,7 +148,8 @@ def test_a_whole_number_is_the_same_setting_as_that_float() -> None:
 @pytest.mark.parametrize("preset", ["c51", "rainbow", "qr-dqn"])
 def test_another_method_of_a_preset_has_its_own_published_atoms(preset: PresetName) -> None:
     methods = {"c51": 51, "qr-dqn": 200, "dqn": 1}
-    assert {name: atoms_of(PRESETS[preset].with_settings(method=name).algorithm) for name in methods} == methods
+    found = {name: network_of(PRESETS[preset].with_settings(method=name), 4).atoms for name in methods}
+    assert found == methods
 
 
 def test_nature_is_the_published_table() -> None:
@@ -144,17 +176,39 @@ PUBLISHED: dict[PresetName, dict[str, Any]] = {
     "dueling": {"round_steps": 30_000, "double": True, "dueling": True, "clip_gradient": 10.0, "epsilon_end": 0.01}
     | {"learning_rate": 6.25e-5, "optimizer_epsilon": 0.000625}
     | ALMOST_GREEDY,
-    "c51": {"method": "c51", "v_min": -10.0, "v_max": 10.0, "epsilon_end": 0.01, "optimizer_epsilon": 0.0003125}
+    "c51": {
+        "method": "c51",
+        "atoms": 51,
+        "v_min": -10.0,
+        "v_max": 10.0,
+        "epsilon_end": 0.01,
+        "optimizer_epsilon": 0.0003125,
+    }
     | ALMOST_GREEDY
     | ADAM,
     "rainbow": {"learning_starts": 20_000, "round_steps": 8_000, "learning_rate": 6.25e-5, "optimizer_epsilon": 1.5e-4}
-    | {"method": "c51", "v_min": -10.0, "v_max": 10.0, "double": True, "dueling": True, "noisy": True, "noisy_std": 0.5}
+    | {
+        "method": "c51",
+        "atoms": 51,
+        "v_min": -10.0,
+        "v_max": 10.0,
+        "double": True,
+        "dueling": True,
+        "noisy": True,
+        "noisy_std": 0.5,
+    }
     | {"n_step": 3, "prioritized": True, "priority_exponent": 0.5, "importance_start": 0.4, "importance_end": 1.0}
     | {"importance_steps": 50_000_000}
     | {"epsilon_start": 0.0, "epsilon_end": 0.0, "epsilon_steps": 0, "eval_epsilon": 0.0}
     | LONG
     | ADAM,
-    "qr-dqn": {"method": "qr-dqn", "learning_rate": 5e-5, "optimizer_epsilon": 0.0003125, "epsilon_end": 0.01}
+    "qr-dqn": {
+        "method": "qr-dqn",
+        "atoms": 200,
+        "learning_rate": 5e-5,
+        "optimizer_epsilon": 0.0003125,
+        "epsilon_end": 0.01,
+    }
     | ALMOST_GREEDY
     | ADAM,
     "iqn": {"method": "iqn", "iqn_samples": 64, "iqn_policy_samples": 32, "learning_rate": 5e-5, "epsilon_end": 0.01}
@@ -177,8 +231,8 @@ PUBLISHED: dict[PresetName, dict[str, Any]] = {
 @pytest.mark.parametrize("preset", PUBLISHED)
 def test_presets_are_the_published_numbers(preset: PresetName) -> None:
     settings, nature = PRESETS[preset].to_flat(), PRESETS["nature"].to_flat()
-    found = {name: value for name, value in settings.items() if value != nature[name]}
-    expected = {name: value for name, value in PUBLISHED[preset].items() if value != nature[name]}
+    found = {name: value for name, value in settings.items() if value != nature.get(name)}
+    expected = {name: value for name, value in PUBLISHED[preset].items() if value != nature.get(name)}
     assert found == pytest.approx(expected)
 
 
@@ -213,7 +267,7 @@ def assert_sentence(text: str) -> None:
         ({"epsilon_start": -0.1}, "--epsilon-start -0.1"),
         ({"epsilon_end": float("nan")}, "--epsilon-end nan"),
         ({"eval_epsilon": 1.5}, "--eval-epsilon 1.5 must lie between 0 and 1"),
-        ({"eval_max_frames": 0}, "--eval-max-frames 0 must be at least 1"),
+        ({"eval_max_frames": 0}, "--eval-max-frames 0 must lie between 1 and 4_000_000"),
         ({"epsilon_start": 0.05}, "--epsilon-end 0.1 is more than --epsilon-start 0.05"),
         ({"learning_rate": 0.0}, "--learning-rate 0.0 must be above 0"),
         ({"learning_rate": float("inf")}, "--learning-rate inf"),
@@ -221,16 +275,16 @@ def assert_sentence(text: str) -> None:
         ({"resume": "/", "init_from": "/"}, "give one of them"),
         # What came after the DQN of 2015, alone
         ({"n_step": 0}, "--n-step 0 must be at least 1"),
-        ({"width": 0}, "--width 0 must be at least 1"),
-        ({"iqn_samples": 0}, "--iqn-samples 0 must be at least 1"),
-        ({"iqn_policy_samples": 0}, "--iqn-policy-samples 0 must be at least 1"),
+        ({"width": 0}, "--width 0 must lie between 1 and 64"),
+        ({"method": "iqn", "iqn_samples": 0}, "--iqn-samples 0 must lie between 1 and 4_096"),
+        ({"method": "iqn", "iqn_policy_samples": 0}, "--iqn-policy-samples 0 must lie between 1 and 4_096"),
         ({"priority_exponent": -0.1}, "--priority-exponent -0.1 must lie between 0 and 1"),
         ({"priority_exponent": 1.1}, "--priority-exponent 1.1 must lie between 0 and 1"),
         ({"priority_exponent": float("nan")}, "--priority-exponent nan must be a finite number"),
         ({"priority_exponent": float("inf")}, "--priority-exponent inf"),
         ({"importance_start": 1.1}, "--importance-start 1.1 must lie between 0 and 1"),
         ({"importance_end": -0.1}, "--importance-end -0.1 must lie between 0 and 1"),
-        ({"noisy_std": 0.0}, "--noisy-std 0.0 must be above 0"),
+        ({"noisy_std": 0.0}, "--noisy-std 0.0 must be above 0 and at most 100"),
         ({"munchausen_temperature": 0.0}, "--munchausen-temperature 0.0 must be above 0"),
         ({"munchausen_alpha": -1.0}, "--munchausen-alpha -1.0 must lie between 0 and 1"),
         ({"munchausen_floor": 0.1}, "--munchausen-floor 0.1 must be below 0"),
@@ -239,16 +293,14 @@ def assert_sentence(text: str) -> None:
         ({"clip_gradient": float("inf")}, "--clip-gradient inf must be a finite number"),
         ({"epsilon_ladder": -1.0}, "--epsilon-ladder -1.0 must not be negative"),
         ({"v_min": float("-inf"), "method": "c51"}, "--v-min -inf must be a finite number"),
-        ({"v_max": float("nan")}, "--v-max nan must be a finite number"),
+        ({"v_max": float("nan"), "method": "c51"}, "--v-max nan must be a finite number"),
         # and together
         ({"munchausen": True, "double": True}, "--munchausen learns the soft value"),
         ({"munchausen": True, "method": "c51"}, "--munchausen averages over actions"),
         ({"value_rescaling": True, "method": "c51"}, "--value-rescaling changes the scale of returns"),
         ({"method": "c51", "v_min": 3.0, "v_max": 3.0}, "--v-min 3.0 must be below --v-max 3.0"),
-        ({"method": "c51", "atoms": 1}, "--atoms 1 must be 2 to 4_096 with --method c51"),
-        ({"method": "qr-dqn", "atoms": 5_000}, "--atoms 5_000 must be 2 to 4_096 with --method qr-dqn"),
-        ({"atoms": 51}, "--atoms 51 is for --method c51 and qr-dqn; dqn has one output an action"),
-        ({"method": "iqn", "atoms": 8}, "iqn has one output an action"),
+        ({"method": "c51", "atoms": 1}, "--atoms 1 must lie between 2 and 4_096"),
+        ({"method": "qr-dqn", "atoms": 5_000}, "--atoms 5_000 must lie between 2 and 4_096"),
         ({"width": 2}, "--width, --pooling and --spectral-norm are for --network impala"),
         ({"pooling": True}, "--width, --pooling and --spectral-norm are for --network impala"),
         ({"spectral_norm": True, "network": "small"}, "are for --network impala"),
@@ -256,10 +308,10 @@ def assert_sentence(text: str) -> None:
             {"n_step": 625},
             "--n-step 625 is more than the 624 steps that each of --envs 96 has made when learning starts",
         ),
-        ({"width": 65, "network": "impala"}, "--width 65 is beyond 64"),
-        ({"method": "iqn", "iqn_policy_samples": 5_000}, "--iqn-policy-samples 5_000 is beyond 4_096"),
-        ({"method": "c51", "v_max": 1e30}, "--v-max 1e+30 is beyond 1000000.0"),
-        ({"noisy": True, "noisy_std": 1e12}, "--noisy-std 1000000000000.0 is beyond 100.0"),
+        ({"width": 65, "network": "impala"}, "--width 65 must lie between 1 and 64"),
+        ({"method": "iqn", "iqn_policy_samples": 5_000}, "--iqn-policy-samples 5_000 must lie between 1 and 4_096"),
+        ({"method": "c51", "v_max": 1e30}, "--v-max 1e+30 must lie between -1e+06 and 1e+06"),
+        ({"noisy": True, "noisy_std": 1e12}, "--noisy-std 1000000000000.0 must be above 0 and at most 100"),
         ({"method": "c51", "v_min": 2.0}, "--v-min 2.0 to --v-max 10.0 must hold 0"),
         (
             {"prioritized": True, "clip_rewards": False, "priority_exponent": 1.0},
@@ -285,6 +337,15 @@ def test_impossible_settings_are_refused(wrong: dict[str, Any], says: str) -> No
         validate.settings(Config().with_settings(**wrong))
     assert says in str(refused.value)
     assert_sentence(str(refused.value))
+
+
+def test_zero_is_not_above_zero_where_torch_flushes_denormals() -> None:
+    code = (
+        "import torch; torch.set_flush_denormal(True); from shared.config import validate;"
+        "from shared.config.settings import Config; validate.settings(Config().with_settings(learning_rate=0.0))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert "--learning-rate 0.0 must be above 0" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -378,7 +439,7 @@ def test_memory_that_does_not_suffice_says_what_would_fit() -> None:
 
 def test_a_million_steps_take_at_most_7_2_gb() -> None:
     run_schedule = make_run_schedule(Config())
-    assert sum(item.nbytes for item in ring_fields(run_schedule)) <= 7.2e9
+    assert sum(item.nbytes for item in ring_fields(run_schedule).values()) <= 7.2e9
     assert Plan(settled(envs=96, inference_batch=32), 18).layout().size <= 7.2e9
 
 

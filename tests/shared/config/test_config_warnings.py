@@ -49,8 +49,6 @@ def test_no_preset_is_doubted(preset: Any) -> None:
         ),
         ({"noisy_std": 0.1}, "--noisy-std 0.1 has no effect without --noisy."),
         ({"munchausen_alpha": 0.5}, "--munchausen-alpha 0.5 has no effect without --munchausen."),
-        ({"iqn_samples": 9}, "--iqn-samples 9 has no effect without --method iqn."),
-        ({"v_max": 20.0}, "--v-max 20 has no effect without --method c51."),
         ({"epsilon_ladder": 7.0, "envs": 1, "lane_envs": 1}, "--epsilon-ladder 7 has no effect with one emulator."),
         (
             {"method": "c51", "v_min": -0.5, "v_max": 0.5},
