@@ -96,7 +96,7 @@ def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], 
         if answer.color == "yellow":
             note(answer.sentence)
     if ready.config.run.resume is not None:
-        from shared.checkpoint.manifest import find_checkpoint
+        from shared.checkpoint.finding import find_checkpoint
 
         checkpoint = find_checkpoint(ready.config.run.resume)
         for sentence in checkpoint.refused:
@@ -183,7 +183,8 @@ def starting_point(preset: PresetName | None, resume: str | Path | None, env: st
     if preset is not None:
         raise ConfigError("--resume keeps the settings of its run: omit --preset.")
     from actors.make_env import is_registered
-    from shared.checkpoint.manifest import CHECKPOINTS, find_checkpoint
+    from shared.checkpoint.finding import find_checkpoint
+    from shared.checkpoint.manifest import CHECKPOINTS
     from shared.config import validate
     from shared.errors import CheckpointError
 
@@ -245,7 +246,7 @@ def continues(ready: Plan) -> bool:
     Raises `ConfigError` when the checkpoint or the weights to begin with do not suit the plan, or the run is finished.
     """
     from ringside.recording.metrics import require_readable
-    from shared.checkpoint.manifest import find_checkpoint
+    from shared.checkpoint.finding import find_checkpoint
     from shared.checkpoint.weights_file import load_weights
     from shared.errors import CheckpointError, FileError
 

@@ -29,15 +29,9 @@ from ringside.recording.run_files import RunFiles
 from ringside.recording.scores import summarize
 from ringside.recording.span_values import values_of
 from ringside.recording.summary import INEXACT_SINCE, counters_of, summary_of
-from shared.checkpoint.manifest import (
-    BEST_FILE,
-    CHECKPOINTS,
-    FORMER_BEST_FILE,
-    Manifest,
-    find_checkpoint,
-    load_boundary,
-    load_segments,
-)
+from shared.checkpoint.finding import find_checkpoint
+from shared.checkpoint.loading import load_boundary, load_segments
+from shared.checkpoint.manifest import BEST_FILE, CHECKPOINTS, FORMER_BEST_FILE, Manifest
 from shared.checkpoint.segments import segment_ticks
 from shared.checkpoint.weights_file import load_weights
 from shared.config.settings import JUDGED, METRICS_FILE, SUMMARY_FILE

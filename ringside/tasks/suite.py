@@ -288,7 +288,8 @@ class _Steward:
 
 def weights_of(run_dir: Path) -> dict[str, tuple[Path, int]]:
     """What there is to evaluate of a finished run: what to load, and which version that is, by kind."""
-    from shared.checkpoint.manifest import find_checkpoint, plain_field
+    from shared.checkpoint.finding import find_checkpoint
+    from shared.checkpoint.manifest import plain_field
     from shared.checkpoint.weights_file import read_weights_metadata
     from shared.errors import CheckpointError
 

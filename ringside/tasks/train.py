@@ -87,7 +87,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def how_to_continue(config: ResolvedConfig) -> str:
     """The sentence that says what to type after a run that did not come to its end, by what its directory holds."""
-    from shared.checkpoint.manifest import CHECKPOINTS, manifests_in, newest_usable
+    from shared.checkpoint.finding import manifests_in, newest_usable
+    from shared.checkpoint.manifest import CHECKPOINTS
     from shared.errors import CheckpointError
 
     run_dir = config.run.run_dir

@@ -1,1 +1,4 @@
-"""Checkpoints: manifests over immutable pieces, and files of weights. Read manifest first."""
+"""Checkpoints: manifests over immutable pieces, and files of weights.
+
+Read checkpoint_writer first, then manifest, pieces, segments, finding and loading.
+"""

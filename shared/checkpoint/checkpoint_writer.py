@@ -10,7 +10,7 @@ In `RUN_DIR/checkpoints/`:
 
 A checkpoint exists when its manifest does, and a manifest is renamed into place after all its pieces are on the disk: a
 writer that is killed anywhere leaves the older checkpoints as they were. The newest two stay; pieces that no kept
-manifest names are deleted, after the manifest that made them needless. Readers: manifest.py, weights_file.py.
+manifest names are deleted, after the manifest that made them needless. Readers: finding.py, loading.py, weights_file.py.
 """
 
 from __future__ import annotations
@@ -32,20 +32,10 @@ from numpy.typing import NDArray
 from safetensors.numpy import save as safetensors_save
 
 from shared.checkpoint.best_weights import BestWeights
-from shared.checkpoint.manifest import (
-    CHECKPOINTS,
-    FORMAT,
-    KIND,
-    Manifest,
-    Piece,
-    boundary_name,
-    checksum_of,
-    identity_arrays,
-    manifest_name,
-    manifests_in,
-    read_manifest,
-    weights_name,
-)
+from shared.checkpoint.finding import manifests_in
+from shared.checkpoint.loading import identity_arrays
+from shared.checkpoint.manifest import CHECKPOINTS, FORMAT, KIND, Manifest, checksum_of, read_manifest
+from shared.checkpoint.pieces import Piece, boundary_name, manifest_name, weights_name
 from shared.checkpoint.segments import (
     check_segment,
     segment_name,
@@ -123,7 +113,7 @@ class CheckpointWriter:
                     # manifest that names it already counts as damaged with or without it.
                     path.unlink()
                 else:
-                    self._segments[number] = Piece.of(path)
+                    self._segments[number] = Piece.describe(path)
                     if path.name in self._named:
                         self._forced.add(number)
 
@@ -162,7 +152,7 @@ class CheckpointWriter:
             return
         path = self.directory / segment_name(index)
         write_segment(path, index, self._shape, ring, self._experiment)
-        self._segments[index] = Piece.of(path)
+        self._segments[index] = Piece.describe(path)
         # The next checkpoint may be of a boundary that is a little older than the newest segment.
         oldest = segments_needed(self._run_schedule, max(0, index - KEPT) * self._run_schedule.snapshot_rounds).start
         for old in [number for number in self._segments if number < oldest]:
@@ -277,7 +267,7 @@ class CheckpointWriter:
             source, target = manifest.directory / piece.name, self.directory / piece.name
             check_segment(source, index, self._shape, self._experiment)
             _link_or_copy(source, target)
-            self._segments[index] = Piece.of(target)
+            self._segments[index] = Piece.describe(target)
         sync(self.directory)
 
     def cut_back(self, boundary: int) -> None:

@@ -1,4 +1,4 @@
-"""Reader of checkpoints: manifests and the pieces they name. checkpoint_writer.py says what they are.
+"""Manifests of checkpoints, as they are read. checkpoint_writer.py describes the files.
 
 Nothing that is read is trusted: sizes are compared before memory is asked for, names cannot lead out of the directory,
 and no file can make the reader execute anything.
@@ -10,22 +10,17 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any
 
-import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load as safetensors_load
-
-from shared.checkpoint.segments import read_segment_into, segment_name, segment_shape, segments_needed
-from shared.config.run_schedule import RunSchedule
+from shared.checkpoint.pieces import Piece, check_piece
 from shared.config.settings import ARITHMETIC, MAY_CHANGE_ON_RESUME, Config, digest_of
 from shared.errors import CheckpointError, FileError
-from shared.files.atomic import open_to_read, read_json, sha256_of
+from shared.files.atomic import read_json
 from shared.network_spec import Network
-from shared.text import PLAIN_NAME, flag_of, printable
+from shared.text import PLAIN_NAME, flag_of
 
 KIND = "ringside-checkpoint"
 FORMAT = 2
@@ -34,52 +29,14 @@ CHECKPOINTS = "checkpoints"
 BEST_FILE = "best.safetensors"
 """In there, the weights of the best evaluation beside training."""
 FORMER_BEST_FILE = "best-former.safetensors"
-"""Those that were the best at the newest checkpoint, where better ones came after it."""
-
-MOST_REFUSALS = 3
-"""Manifests of which it is said what is wrong with them; of others, how many there are."""
-
-T = TypeVar("T")
+"""Weights that were the best at the newest checkpoint, where better ones came after it."""
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
-_MANIFEST_NAME = re.compile(r"checkpoint-(\d{8,})\.json")
 _PIECE_FIELDS: dict[str, type] = {"name": str, "bytes": int, "sha256": str}
 
-# Bytes at most: of a manifest, of any piece, of all pieces of a checkpoint; a sparse file says any size.
+# Most bytes of a manifest, and of all pieces of a checkpoint; a sparse file says any size.
 _MANIFEST_LIMIT = 64 << 20
-_PIECE_LIMIT = 16 << 30
 _TOTAL_LIMIT = 64 << 30
-
-
-def boundary_name(boundary: int) -> str:
-    """File name of what the roles need to go on from a boundary."""
-    return f"boundary-{boundary:08d}.safetensors"
-
-
-def weights_name(boundary: int) -> str:
-    """File name of the parameters of a boundary."""
-    return f"weights-{boundary:08d}.safetensors"
-
-
-def manifest_name(boundary: int) -> str:
-    """File name of a boundary's manifest."""
-    return f"checkpoint-{boundary:08d}.json"
-
-
-@dataclass(frozen=True)
-class Piece:
-    """One file of a checkpoint."""
-
-    name: str
-    bytes: int
-    sha256: str
-
-    @classmethod
-    def of(cls, path: Path) -> Piece:
-        """Describe a plain file. Raises `FileError` when it is none, or `OSError`."""
-        with open_to_read(path) as file:
-            size = os.fstat(file.fileno()).st_size
-            return cls(path.name, size, sha256_of(file, size))
 
 
 @dataclass(frozen=True)
@@ -158,151 +115,6 @@ class Manifest:
             for name, value in config.to_flat().items()
             if name not in without and theirs.get(name) != value
         ]
-
-
-def find_checkpoint(path: Path, alive: Callable[[], None] = lambda: None) -> Manifest:
-    """The newest whole checkpoint at `path`, every piece verified.
-
-    Args:
-        path: a run directory, its `checkpoints` directory, or one manifest.
-        alive: called before each piece, which may take a slow disk long.
-
-    Raises:
-        CheckpointError: there is none, or none that is whole; says what is wrong with each.
-    """
-
-    def verified(manifest: Manifest) -> Manifest:
-        manifest.verify(alive)
-        return manifest
-
-    return newest_usable(path, verified)
-
-
-def load_boundary(
-    manifest: Manifest, expected: Mapping[str, tuple[str, tuple[int, ...]]] | None = None
-) -> dict[str, np.ndarray]:
-    """The arrays that `CheckpointWriter.save` was given.
-
-    Args:
-        expected: dtype and shape by name of arrays that must be there, compared.
-
-    Raises:
-        CheckpointError: the piece is damaged, of another round or run, or does not have what is expected.
-    """
-    name = boundary_name(manifest.boundary)
-    arrays = arrays_in(read_piece(manifest.directory, manifest.piece(name)), name)
-    for key, (dtype, shape) in (expected or {}).items():
-        if key not in arrays:
-            raise CheckpointError(f"{name} does not hold {key!r}.")
-        found = arrays[key]
-        if found.dtype != np.dtype(dtype) or found.shape != tuple(shape):
-            raise CheckpointError(f"{name} has {found.dtype}{found.shape} for {key!r}; this run needs {dtype}{shape}.")
-    for key, own in identity_arrays(manifest.boundary, manifest.experiment).items():
-        if not np.array_equal(arrays.pop(key, own), own):  # older files have none
-            raise CheckpointError(
-                f"{name} is of another run or another round: its {key!r} is not that of its manifest."
-            )
-    return arrays
-
-
-def identity_arrays(boundary: int, experiment: str) -> dict[str, np.ndarray]:
-    """What a boundary's piece holds beside the arrays of the roles: the round and the run that it is of.
-
-    Args:
-        boundary: the round that is played next.
-        experiment: as of `Config.experiment`.
-    """
-    return {
-        "identity.boundary": np.array([boundary], np.int64),
-        "identity.experiment": np.frombuffer(bytes.fromhex(experiment), np.uint8),
-    }
-
-
-def load_segments(
-    manifest: Manifest,
-    run_schedule: RunSchedule,
-    ring: Mapping[str, np.ndarray],
-    alive: Callable[[], None] = lambda: None,
-) -> None:
-    """Read the replay of a checkpoint into the rings.
-
-    Args:
-        ring: the ring's fields, [lanes, capacity, lane_envs, ...]; each tick comes to its slot, `tick % capacity`.
-        alive: called before each segment.
-
-    Raises:
-        CheckpointError: a segment is damaged, of other sizes or of another run; the rings' content is undefined then.
-    """
-    if not manifest.has_replay:
-        raise CheckpointError(
-            f"{manifest.path} was made without the replay (--checkpoint-replay), which is needed here."
-        )
-    for index in segments_needed(run_schedule, manifest.boundary):
-        alive()
-        # The segment's own checksum covers its content.
-        path = check_piece(manifest.directory, manifest.piece(segment_name(index)), content=False)
-        read_segment_into(path, index, segment_shape(run_schedule), ring, manifest.experiment)
-
-
-def newest_usable(path: Path, use: Callable[[Manifest], T]) -> T:
-    """What `use` makes of the manifest at `path`, or of the newest in a directory that it does not refuse."""
-    if os.path.isfile(path):  # which raises for no path
-        return _use_one(path, use)
-    directory = path / CHECKPOINTS if os.path.isdir(path / CHECKPOINTS) else path
-    if not os.path.isdir(directory):
-        raise CheckpointError(f"There is no file or directory {path}.")
-    refused: list[str] = []
-    for _, candidate in _found_in(directory):
-        try:
-            return _use_readable(candidate, lambda manifest: use(replace(manifest, refused=_shortened(refused))))
-        except CheckpointError as error:
-            refused.append(f"{candidate.name} cannot be used: {error}")
-    if refused:
-        raise CheckpointError(f"No checkpoint in {directory} is whole. " + " ".join(_shortened(refused)))
-    raise CheckpointError(f"There is no checkpoint in {directory}: its run ended before the first one. Name another.")
-
-
-def _shortened(refused: Sequence[str]) -> tuple[str, ...]:
-    """The first refusals and the number of the others: a stranger's directory may hold thousands of manifests."""
-    more = len(refused) - MOST_REFUSALS
-    return (*refused[:MOST_REFUSALS], *([f"{more} more cannot be used."] if more > 0 else []))
-
-
-def _use_one(path: Path, use: Callable[[Manifest], T]) -> T:
-    """What `use` makes of one manifest; a refusal names the newest beside it that would do."""
-    try:
-        return _use_readable(path, use, follow=True)
-    except CheckpointError as error:
-        for _, other in _found_in(path.parent):
-            try:
-                _use_readable(other, use)
-            except CheckpointError:
-                continue
-            raise CheckpointError(f"{error} The newest whole one beside it: --resume {other}") from error
-        raise
-
-
-def _use_readable(path: Path, use: Callable[[Manifest], T], *, follow: bool = False) -> T:
-    """What `use` makes of one manifest. What cannot be read is as good as damaged: a `CheckpointError`."""
-    try:
-        return use(read_manifest(path, follow=follow))
-    except OSError as error:
-        name = os.path.basename(error.filename or path)
-        raise CheckpointError(f"{name} cannot be read: {error.strerror}.") from error
-
-
-def _found_in(directory: Path) -> list[tuple[int, Path]]:
-    """As `manifests_in`. Raises `CheckpointError` where the directory cannot be read."""
-    try:
-        return manifests_in(directory)
-    except OSError as error:
-        raise CheckpointError(f"{directory} cannot be read: {error.strerror}.") from error
-
-
-def manifests_in(directory: Path) -> list[tuple[int, Path]]:
-    """Boundary and path of everything named like a manifest, newest first."""
-    found = [(match, entry) for entry in directory.iterdir() if (match := _MANIFEST_NAME.fullmatch(entry.name))]
-    return sorted(((int(match[1]), entry) for match, entry in found), reverse=True)
 
 
 def plain_field(values: dict[str, Any], name: str, kind: type, where: str) -> Any:
@@ -399,48 +211,3 @@ def _values_of(path: Path, *, follow: bool) -> dict[str, Any]:
 def checksum_of(values: dict[str, Any]) -> str:
     """SHA-256 (hex) over a manifest without its checksum."""
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
-
-
-def check_piece(directory: Path, piece: Piece, *, content: bool = True) -> Path:
-    """Compare a file with its description; with `content`, its SHA-256 too.
-
-    Raises:
-        CheckpointError: it differs. OSError: as the system says it.
-    """
-    with _open_piece(directory, piece) as file:
-        if content and sha256_of(file, piece.bytes) != piece.sha256:
-            raise CheckpointError(f"{piece.name} is damaged: its content does not match its checksum.")
-    return directory / piece.name
-
-
-def read_piece(directory: Path, piece: Piece) -> bytes:
-    """The content of a file that is what its description says. Else as `check_piece`."""
-    with _open_piece(directory, piece) as file:
-        data = file.read(piece.bytes)
-    if hashlib.sha256(data).hexdigest() != piece.sha256:
-        raise CheckpointError(f"{piece.name} is damaged: its content does not match its checksum.")
-    return data
-
-
-def _open_piece(directory: Path, piece: Piece) -> BinaryIO:
-    """A file of the size that its description says, open to read. Else as `check_piece`."""
-    try:
-        file = open_to_read(directory / piece.name)
-    except FileNotFoundError as error:
-        raise CheckpointError(f"{piece.name} is missing.") from error
-    except FileError as error:
-        raise CheckpointError(str(error)) from error
-    size = os.fstat(file.fileno()).st_size
-    if size != piece.bytes or piece.bytes > _PIECE_LIMIT:
-        file.close()
-        raise CheckpointError(f"{piece.name} is truncated or foreign: {size} bytes, not {piece.bytes}.")
-    return file
-
-
-def arrays_in(data: bytes, where: str) -> dict[str, np.ndarray]:
-    """The arrays of a safetensors file. Raises `CheckpointError` when it is none."""
-    try:
-        return safetensors_load(data)
-    except (SafetensorError, KeyError, ValueError, TypeError) as error:
-        words = printable(f"{error}")  # the library quotes the file
-        raise CheckpointError(f"{where} is damaged: {words:.200}.") from error

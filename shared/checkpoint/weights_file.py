@@ -13,18 +13,9 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.checkpoint.manifest import (
-    FORMAT,
-    Manifest,
-    Piece,
-    arrays_in,
-    check_piece,
-    newest_usable,
-    plain_field,
-    plain_name,
-    plain_network,
-    weights_name,
-)
+from shared.checkpoint.finding import newest_usable
+from shared.checkpoint.manifest import FORMAT, Manifest, plain_field, plain_name, plain_network
+from shared.checkpoint.pieces import Piece, arrays_in, check_piece, weights_name
 from shared.errors import CheckpointError, FileError
 from shared.files.atomic import json_object, open_to_read
 from shared.network_spec import Network, parameters_of

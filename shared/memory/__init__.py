@@ -1,1 +1,1 @@
-"""The shared region of a run. Read shared/README.md first, then layout and board."""
+"""The shared region of a run. Read shared/README.md first, then region/, board and run_memory."""

@@ -1,1 +1,1 @@
-"""Processes of a run: how a child begins, signals, what its libraries find in the environment."""
+"""Processes of a run: the start of a child, signals, environment variables of its libraries. Read child first."""

@@ -11,7 +11,7 @@ import pytest
 
 from ringside.tasks.train import how_to_continue
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
-from shared.checkpoint.manifest import find_checkpoint
+from shared.checkpoint.finding import find_checkpoint
 from tests.support.checkpoints import ACTIONS, CONFIG, SIZES, rewrite, write_run
 from tests.support.runs import finish, memory_of, records, start, summary, wait_until
 

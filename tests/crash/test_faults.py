@@ -12,7 +12,8 @@ import pytest
 from safetensors.numpy import load_file
 
 from learner.engine.faults import device_faults_named
-from shared.checkpoint.manifest import find_checkpoint, load_boundary
+from shared.checkpoint.finding import find_checkpoint
+from shared.checkpoint.loading import load_boundary
 from shared.errors import DeviceFault
 from tests.crash.failing_device import faults
 from tests.crash.storm import FLAGS, Undisturbed, result_of

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.checkpoint.manifest import find_checkpoint
+from shared.checkpoint.finding import find_checkpoint
 from shared.memory.run_memory import Memory
 from tests.support.runs import child, finish, gone, memory_of, records, start, summary, wait_until
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from shared.checkpoint.manifest import find_checkpoint
+from shared.checkpoint.finding import find_checkpoint
 from tests.crash.storm import FLAGS
 from tests.support.runs import ROOT, SMALL, records, summary
 from tests.support.waiting import until

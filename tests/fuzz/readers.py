@@ -22,7 +22,8 @@ from ringside import api
 from ringside.agents import agent
 from ringside.report.records import RecordsError
 from ringside.zoo import catalogue
-from shared.checkpoint.manifest import find_checkpoint, load_boundary, load_segments
+from shared.checkpoint.finding import find_checkpoint
+from shared.checkpoint.loading import load_boundary, load_segments
 from shared.checkpoint.weights_file import StoredWeights
 from shared.config.settings import Config
 from shared.errors import CheckpointError, ConfigError, FatalError

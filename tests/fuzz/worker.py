@@ -27,7 +27,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, BinaryIO
 
-from shared.checkpoint.manifest import CHECKPOINTS, manifests_in
+from shared.checkpoint.finding import manifests_in
+from shared.checkpoint.manifest import CHECKPOINTS
 from tests.fuzz.mutate import Case, mutate
 from tests.fuzz.odd import MARKER
 from tests.fuzz.readers import TARGETS, Target

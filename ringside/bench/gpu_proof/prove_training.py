@@ -13,7 +13,8 @@ from typing import Any
 
 from ringside.bench.gpu_proof.stage import END_SECONDS, LONG, Stage, room
 from ringside.recording.metrics import MetricsError, read_metrics
-from shared.checkpoint.manifest import CHECKPOINTS, manifests_in
+from shared.checkpoint.finding import manifests_in
+from shared.checkpoint.manifest import CHECKPOINTS
 from shared.config.settings import METRICS_FILE, SUMMARY_FILE
 from shared.files.atomic import read_object
 

@@ -34,7 +34,7 @@ from ringside.watch.page.live_curves import Curves
 from ringside.zoo.catalogue import find
 from shared.checkpoint.best_weights import BestWeights
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
-from shared.checkpoint.manifest import find_checkpoint
+from shared.checkpoint.finding import find_checkpoint
 from shared.checkpoint.segments import check_segment
 from shared.checkpoint.weights_file import load_weights, read_weights_metadata
 from shared.config import validate
@@ -586,7 +586,7 @@ def test_pieces_of_absurd_size_are_not_hashed(tmp_path: Path, monkeypatch: pytes
     write_run(tmp_path, 1)
     path = find_checkpoint(tmp_path).path
     rewrite(path, pieces=[{"name": f"piece-{i}", "bytes": 16 << 30, "sha256": ""} for i in range(5)])
-    monkeypatch.setattr("shared.checkpoint.manifest.sha256_of", lambda *_: pytest.fail("read"))
+    monkeypatch.setattr("shared.checkpoint.pieces.sha256_of", lambda *_: pytest.fail("read"))
     with pytest.raises(CheckpointError, match="names pieces of 85,899,345,920 bytes"):
         find_checkpoint(path)
 

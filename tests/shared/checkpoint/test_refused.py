@@ -12,7 +12,10 @@ import pytest
 from safetensors.numpy import save_file
 
 import ringside
-from shared.checkpoint.manifest import FORMAT, Piece, find_checkpoint, load_boundary, load_segments, read_manifest
+from shared.checkpoint.finding import find_checkpoint
+from shared.checkpoint.loading import load_boundary, load_segments
+from shared.checkpoint.manifest import FORMAT, read_manifest
+from shared.checkpoint.pieces import Piece
 from shared.checkpoint.weights_file import load_weights
 from shared.config.settings import Config
 from shared.errors import CheckpointError, ConfigError
@@ -169,7 +172,7 @@ def test_an_absurd_piece_is_refused_before_it_is_read(tmp_path: Path, monkeypatc
     path, piece = manifest_of(tmp_path), tmp_path / "checkpoints" / "boundary-00000001.safetensors"
     os.truncate(piece, 1 << 40)
     rewrite(path, pieces=[{"name": piece.name, "bytes": 1 << 40, "sha256": "0" * 64}])
-    monkeypatch.setattr("shared.checkpoint.manifest.sha256_of", lambda *_: pytest.fail("read"))
+    monkeypatch.setattr("shared.checkpoint.pieces.sha256_of", lambda *_: pytest.fail("read"))
     with pytest.raises(CheckpointError, match="they may have at most"):
         find_checkpoint(path)
 
@@ -358,7 +361,7 @@ def swap_piece(run: Path, name: str, other: Path) -> None:
     """Put another file in the place of the newest checkpoint's piece, and have its manifest describe that."""
     manifest = find_checkpoint(run)
     (manifest.directory / name).write_bytes(other.read_bytes())
-    pieces = manifest.pieces | {name: Piece.of(manifest.directory / name)}
+    pieces = manifest.pieces | {name: Piece.describe(manifest.directory / name)}
     rewrite(manifest.path, pieces=[asdict(piece) for piece in pieces.values()])
 
 

@@ -1,0 +1,98 @@
+"""Search for the newest whole checkpoint in a directory."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from shared.checkpoint.manifest import CHECKPOINTS, Manifest, read_manifest
+from shared.errors import CheckpointError
+
+T = TypeVar("T")
+
+MOST_REFUSALS = 3
+"""Manifests of which it is said what is wrong with them; of others, how many there are."""
+_MANIFEST_NAME = re.compile(r"checkpoint-(\d{8,})\.json")
+
+
+def find_checkpoint(path: Path, alive: Callable[[], None] = lambda: None) -> Manifest:
+    """The newest whole checkpoint at `path`, every piece verified.
+
+    Args:
+        path: a run directory, its `checkpoints` directory, or one manifest.
+        alive: called before each piece, which may take a slow disk long.
+
+    Raises:
+        CheckpointError: there is none, or none that is whole; says what is wrong with each.
+    """
+
+    def verified(manifest: Manifest) -> Manifest:
+        manifest.verify(alive)
+        return manifest
+
+    return newest_usable(path, verified)
+
+
+def newest_usable(path: Path, use: Callable[[Manifest], T]) -> T:
+    """What `use` makes of the manifest at `path`, or of the newest in a directory that it does not refuse."""
+    if os.path.isfile(path):  # which raises for no path
+        return _use_one(path, use)
+    directory = path / CHECKPOINTS if os.path.isdir(path / CHECKPOINTS) else path
+    if not os.path.isdir(directory):
+        raise CheckpointError(f"There is no file or directory {path}.")
+    refused: list[str] = []
+    for _, candidate in _found_in(directory):
+        try:
+            return _use_readable(candidate, lambda manifest: use(replace(manifest, refused=_shortened(refused))))
+        except CheckpointError as error:
+            refused.append(f"{candidate.name} cannot be used: {error}")
+    if refused:
+        raise CheckpointError(f"No checkpoint in {directory} is whole. " + " ".join(_shortened(refused)))
+    raise CheckpointError(f"There is no checkpoint in {directory}: its run ended before the first one. Name another.")
+
+
+def _use_one(path: Path, use: Callable[[Manifest], T]) -> T:
+    """What `use` makes of one manifest; a refusal names the newest beside it that would do."""
+    try:
+        return _use_readable(path, use, follow=True)
+    except CheckpointError as error:
+        for _, other in _found_in(path.parent):
+            try:
+                _use_readable(other, use)
+            except CheckpointError:
+                continue
+            raise CheckpointError(f"{error} The newest whole one beside it: --resume {other}") from error
+        raise
+
+
+def _use_readable(path: Path, use: Callable[[Manifest], T], *, follow: bool = False) -> T:
+    """What `use` makes of one manifest. What cannot be read is as good as damaged: a `CheckpointError`."""
+    try:
+        return use(read_manifest(path, follow=follow))
+    except OSError as error:
+        name = os.path.basename(error.filename or path)
+        raise CheckpointError(f"{name} cannot be read: {error.strerror}.") from error
+
+
+def _found_in(directory: Path) -> list[tuple[int, Path]]:
+    """As `manifests_in`. Raises `CheckpointError` where the directory cannot be read."""
+    try:
+        return manifests_in(directory)
+    except OSError as error:
+        raise CheckpointError(f"{directory} cannot be read: {error.strerror}.") from error
+
+
+def manifests_in(directory: Path) -> list[tuple[int, Path]]:
+    """Boundary and path of everything named like a manifest, newest first."""
+    found = [(match, entry) for entry in directory.iterdir() if (match := _MANIFEST_NAME.fullmatch(entry.name))]
+    return sorted(((int(match[1]), entry) for match, entry in found), reverse=True)
+
+
+def _shortened(refused: Sequence[str]) -> tuple[str, ...]:
+    """The first refusals and the number of the others: a stranger's directory may hold thousands of manifests."""
+    more = len(refused) - MOST_REFUSALS
+    return (*refused[:MOST_REFUSALS], *([f"{more} more cannot be used."] if more > 0 else []))

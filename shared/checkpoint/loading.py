@@ -1,0 +1,79 @@
+"""The state of a run, loaded from a checkpoint: arrays of the roles, and the replay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from shared.checkpoint.manifest import Manifest
+from shared.checkpoint.pieces import arrays_in, boundary_name, check_piece, read_piece
+from shared.checkpoint.segments import read_segment_into, segment_name, segment_shape, segments_needed
+from shared.config.run_schedule import RunSchedule
+from shared.errors import CheckpointError
+
+
+def load_boundary(
+    manifest: Manifest, expected: Mapping[str, tuple[str, tuple[int, ...]]] | None = None
+) -> dict[str, np.ndarray]:
+    """The arrays that `CheckpointWriter.save` was given.
+
+    Args:
+        expected: dtype and shape by name of arrays that must be there, compared.
+
+    Raises:
+        CheckpointError: the piece is damaged, of another round or run, or does not have what is expected.
+    """
+    name = boundary_name(manifest.boundary)
+    arrays = arrays_in(read_piece(manifest.directory, manifest.piece(name)), name)
+    for key, (dtype, shape) in (expected or {}).items():
+        if key not in arrays:
+            raise CheckpointError(f"{name} does not hold {key!r}.")
+        found = arrays[key]
+        if found.dtype != np.dtype(dtype) or found.shape != tuple(shape):
+            raise CheckpointError(f"{name} has {found.dtype}{found.shape} for {key!r}; this run needs {dtype}{shape}.")
+    for key, own in identity_arrays(manifest.boundary, manifest.experiment).items():
+        if not np.array_equal(arrays.pop(key, own), own):  # older files have none
+            raise CheckpointError(
+                f"{name} is of another run or another round: its {key!r} is not that of its manifest."
+            )
+    return arrays
+
+
+def identity_arrays(boundary: int, experiment: str) -> dict[str, np.ndarray]:
+    """What a boundary's piece holds beside the arrays of the roles: the round and the run that it is of.
+
+    Args:
+        boundary: the round that is played next.
+        experiment: as of `Config.experiment`.
+    """
+    return {
+        "identity.boundary": np.array([boundary], np.int64),
+        "identity.experiment": np.frombuffer(bytes.fromhex(experiment), np.uint8),
+    }
+
+
+def load_segments(
+    manifest: Manifest,
+    run_schedule: RunSchedule,
+    ring: Mapping[str, np.ndarray],
+    alive: Callable[[], None] = lambda: None,
+) -> None:
+    """Read the replay of a checkpoint into the rings.
+
+    Args:
+        ring: the ring's fields, [lanes, capacity, lane_envs, ...]; each tick comes to its slot, `tick % capacity`.
+        alive: called before each segment.
+
+    Raises:
+        CheckpointError: a segment is damaged, of other sizes or of another run; the rings' content is undefined then.
+    """
+    if not manifest.has_replay:
+        raise CheckpointError(
+            f"{manifest.path} was made without the replay (--checkpoint-replay), which is needed here."
+        )
+    for index in segments_needed(run_schedule, manifest.boundary):
+        alive()
+        # The segment's own checksum covers its content.
+        path = check_piece(manifest.directory, manifest.piece(segment_name(index)), content=False)
+        read_segment_into(path, index, segment_shape(run_schedule), ring, manifest.experiment)

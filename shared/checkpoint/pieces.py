@@ -1,0 +1,96 @@
+"""Pieces: the files of a checkpoint, each with a name, a size and a SHA-256 that its manifest records."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load as safetensors_load
+
+from shared.errors import CheckpointError, FileError
+from shared.files.atomic import open_to_read, sha256_of
+from shared.text import printable
+
+_PIECE_LIMIT = 16 << 30
+"""Most bytes of a piece; a sparse file says any size."""
+
+
+def boundary_name(boundary: int) -> str:
+    """File name of what the roles need to go on from a boundary."""
+    return f"boundary-{boundary:08d}.safetensors"
+
+
+def weights_name(boundary: int) -> str:
+    """File name of the parameters of a boundary."""
+    return f"weights-{boundary:08d}.safetensors"
+
+
+def manifest_name(boundary: int) -> str:
+    """File name of a boundary's manifest."""
+    return f"checkpoint-{boundary:08d}.json"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One file of a checkpoint."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+    @classmethod
+    def describe(cls, path: Path) -> Piece:
+        """Describe a plain file. Raises `FileError` when it is none, or `OSError`."""
+        with open_to_read(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            return cls(path.name, size, sha256_of(file, size))
+
+
+def check_piece(directory: Path, piece: Piece, *, content: bool = True) -> Path:
+    """Compare a file with its description; with `content`, its SHA-256 too.
+
+    Raises:
+        CheckpointError: it differs. OSError: as the system says it.
+    """
+    with _open_piece(directory, piece) as file:
+        if content and sha256_of(file, piece.bytes) != piece.sha256:
+            raise CheckpointError(f"{piece.name} is damaged: its content does not match its checksum.")
+    return directory / piece.name
+
+
+def read_piece(directory: Path, piece: Piece) -> bytes:
+    """The content of a file that is what its description says. Else as `check_piece`."""
+    with _open_piece(directory, piece) as file:
+        data = file.read(piece.bytes)
+    if hashlib.sha256(data).hexdigest() != piece.sha256:
+        raise CheckpointError(f"{piece.name} is damaged: its content does not match its checksum.")
+    return data
+
+
+def _open_piece(directory: Path, piece: Piece) -> BinaryIO:
+    """A file of the size that its description says, open to read. Else as `check_piece`."""
+    try:
+        file = open_to_read(directory / piece.name)
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{piece.name} is missing.") from error
+    except FileError as error:
+        raise CheckpointError(str(error)) from error
+    size = os.fstat(file.fileno()).st_size
+    if size != piece.bytes or piece.bytes > _PIECE_LIMIT:
+        file.close()
+        raise CheckpointError(f"{piece.name} is truncated or foreign: {size} bytes, not {piece.bytes}.")
+    return file
+
+
+def arrays_in(data: bytes, where: str) -> dict[str, np.ndarray]:
+    """The arrays of a safetensors file. Raises `CheckpointError` when it is none."""
+    try:
+        return safetensors_load(data)
+    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+        words = printable(f"{error}")  # the library quotes the file
+        raise CheckpointError(f"{where} is damaged: {words:.200}.") from error
