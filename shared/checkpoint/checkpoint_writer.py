@@ -10,7 +10,8 @@ In `RUN_DIR/checkpoints/`:
 
 A checkpoint exists when its manifest does, and a manifest is renamed into place after all its pieces are on the disk: a
 writer that is killed anywhere leaves the older checkpoints as they were. The newest two stay; pieces that no kept
-manifest names are deleted, after the manifest that made them needless. Readers: finding.py, loading.py, weights_file.py.
+manifest names are deleted, after the manifest that made them needless. Readers: finding.py, loading.py and
+weights_file.py.
 """
 
 from __future__ import annotations
