@@ -19,6 +19,8 @@ MOST_ATOMS = 4096
 """Outputs for each action, and fractions of an implicit network."""
 MOST_RETURN = 1e6
 """Amount of the least and of the greatest return that atoms stand for."""
+MOST_EPOCHS = 1000
+"""Passes over a round."""
 
 SlotField = tuple[str, str, tuple[int, ...]]
 """Name, dtype and shape of a field of a ring's slot, as in `shared.memory.ring.SLOT_FIELDS`."""
@@ -34,6 +36,14 @@ class MethodSettings:
     def network_fields(self) -> dict[str, Any]:
         """Return the fields of `shared.network_spec.Network` that these settings decide."""
         return {}
+
+
+@dataclass(frozen=True)
+class OnPolicySettings(MethodSettings):
+    """Passes of an on-policy method over each round: a base class; a method without these settings does one."""
+
+    epochs: Annotated[int, Meta(ge=1, le=MOST_EPOCHS)] = 1
+    """Passes over each round."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shared.config.method_declaration import MethodDeclaration, method_declaration
+from shared.config.method_declaration import MethodDeclaration, OnPolicySettings, method_declaration
 from shared.config.settings import STACK, Config, Explore
 
 MOST_PRIORITIES = 2**24
@@ -129,15 +129,16 @@ class RunSchedule:
         return boundary % self.snapshot_rounds == 0
 
 
-def make_run_schedule(config: Config, method: MethodDeclaration | None = None, epochs: int = 1) -> RunSchedule:
+def make_run_schedule(config: Config, method: MethodDeclaration | None = None) -> RunSchedule:
     """Derive the sizes. Expects a validated configuration.
 
     Args:
         method: the declaration of the configured method; default: the registered one.
-        epochs: passes over a round, with an on-policy method.
     """
-    method = method or method_declaration(config.algorithm.method)
-    return _on_policy_schedule(config, method, epochs) if method.on_policy else _replay_schedule(config, method)
+    method, settings = method or method_declaration(config.algorithm.method), config.algorithm.settings
+    if not method.on_policy:
+        return _replay_schedule(config, method)
+    return _on_policy_schedule(config, method, settings.epochs if isinstance(settings, OnPolicySettings) else 1)
 
 
 def _replay_schedule(config: Config, method: MethodDeclaration) -> RunSchedule:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shared.config import method_declaration
-from shared.config.method_declaration import MethodDeclaration, register_method
+from shared.config.method_declaration import MethodDeclaration, OnPolicySettings, register_method
 
 SAMPLED = MethodDeclaration(
     "sampled",
@@ -17,6 +17,7 @@ SAMPLED = MethodDeclaration(
     action_rule="categorical",
     has_target_network=False,
     on_policy=True,
+    settings=OnPolicySettings,
 )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from shared.config.run_schedule import RunSchedule, make_run_schedule
 from shared.config.settings import STACK, Config
-from tests.support.sampled_method import SAMPLED
+from tests.support import sampled_method
 
 
 def run_schedule(**settings: Any) -> RunSchedule:
@@ -131,9 +131,16 @@ def test_what_a_boundary_needs_is_held_while_lanes_play_on(schedule: str) -> Non
     )
 
 
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    sampled_method.register(monkeypatch)
+
+
 def on_policy_schedule(schedule: str, rounds_apart: int, epochs: int = 1) -> RunSchedule:
     """Rounds of 40 steps, 10 ticks of four envs, with minibatches of 16."""
     config = Config().with_settings(
+        method="sampled",
+        epochs=epochs,
         envs=4,
         lane_envs=2,
         round_steps=40,
@@ -142,7 +149,7 @@ def on_policy_schedule(schedule: str, rounds_apart: int, epochs: int = 1) -> Run
         schedule=schedule,
         snapshot_every_steps=40 * rounds_apart + 39,
     )
-    return make_run_schedule(config, SAMPLED, epochs)
+    return make_run_schedule(config)
 
 
 @pytest.mark.parametrize("rounds_apart", [1, 5])
