@@ -1,4 +1,4 @@
-"""Actor processes: games, and what is made of their screens. No torch here."""
+"""Actor processes: games, and the frames made of their screens. No torch here. Read actor, lane, lanes, then env."""
 
 from pathlib import Path
 

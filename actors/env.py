@@ -1,7 +1,7 @@
 """The interface of an environment, as an actor uses it; make_env.py makes one.
 
-An env draws nothing from a generator of its own: all that is random is a function of the seed, the env's global index
-and the tick (shared/prng.py). So whoever plays a tick again plays the same.
+An env has no random generator: every random number is a function of the seed, the env's global index and the tick
+(shared/prng.py). So a tick played again gives the same result.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class EnvError(ConfigError):
 
 
 class Outcome(NamedTuple):
-    """What one step brought, besides its frame."""
+    """Outcome of one step, without its frame."""
 
     raw_reward: float
     """Unclipped reward, summed over the step's emulator frames."""
@@ -43,9 +43,9 @@ class Env(ABC):
     actions: int
     """Size of the action set; actions are 0 ... actions - 1."""
     action_names: tuple[str, ...]
-    """What people call the actions, in their order."""
+    """Names of the actions, in their order."""
     screens_per_second: float
-    """How many screens are shown a second where people play."""
+    """Screens a second when a person plays."""
 
     @abstractmethod
     def reset(self, tick: int, frame: Frame) -> None:
@@ -63,7 +63,7 @@ class Env(ABC):
     def restore(self, data: bytes, heartbeat: Callable[[], None] = lambda: None) -> None:
         """Continue where `snapshot` was taken, in this or another process. Raises `EnvError` for foreign bytes.
 
-        Some envs play the episode again for it, and call `heartbeat` after every step: a sign of life.
+        Some envs play the episode again, and call `heartbeat` after every step.
         """
 
     def close(self) -> None:  # noqa: B027  (most hold nothing)

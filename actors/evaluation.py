@@ -1,7 +1,7 @@
-"""Playing an evaluation: whole episodes under the protocol's rules, raw returns, the same for the same seed.
+"""Evaluations: whole episodes under the protocol's rules, raw returns, the same for the same seed.
 
-Episode `i` of evaluation `k` draws from (seed, k, i, step) alone: it does not matter which env plays it, nor beside
-which others.
+Random numbers of episode `i` of evaluation `k` are functions of (seed, k, i, step) alone. So the result depends neither
+on the env that plays an episode nor on the episodes beside it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from shared.config.settings import STACK, Play
 from shared.prng import Stream, bits, randint, uniform
 
 EPISODE_TICKS = 1 << 20
-"""Ticks set aside for one episode; the longest that can be asked for takes a million."""
+"""Ticks reserved for one episode; the longest that can be asked for takes a million."""
 
 
 @dataclass(frozen=True)
 class Returns:
-    """What an evaluation gave: float64[episodes] raw returns and int64[episodes] steps."""
+    """Result of an evaluation: float64[episodes] raw returns and int64[episodes] steps."""
 
     returns: NDArray[np.float64]
     lengths: NDArray[np.int64]
@@ -35,7 +35,7 @@ class Evaluation:
     """The rules and the seed of one evaluation, from which its envs and episodes are made."""
 
     def __init__(self, play: Play, rules: EvalRules, seed: int, number: int) -> None:
-        """Of evaluation `number` of a run of that seed."""
+        """Evaluation `number` of a run of that seed."""
         self.play = play
         self.rules = rules
         self.seed = bits(seed, Stream.EVALUATION, number)
@@ -45,12 +45,12 @@ class Evaluation:
         return make_env(self.play, self.seed, 0, training=False)
 
     def open(self, env: Env, episode: int, stack: NDArray[np.uint8]) -> Episode:
-        """Begin an episode in an env that plays no other; from now on `stack`, uint8[4, 84, 84], is kept up to date."""
+        """Start an episode in an env that plays no other. The episode keeps `stack`, uint8[4, 84, 84], up to date."""
         return Episode(env, episode, stack, self.seed, self.rules)
 
 
 class Episode:
-    """One episode that is being played."""
+    """One episode during play."""
 
     def __init__(self, env: Env, number: int, stack: NDArray[np.uint8], seed: int, rules: EvalRules) -> None:
         self.number = number
@@ -59,13 +59,13 @@ class Episode:
         self.steps = 0
         self.over = False
         self.action: int | None = None
-        """What was played last; with the chance of epsilon it is not what was chosen."""
+        """The last action played; with probability epsilon it is not the chosen one."""
         self._env, self._stack, self._seed, self._rules = env, stack, seed, rules
         stack[:-1] = 0
         env.reset(number * EPISODE_TICKS, stack[-1])
 
     def step(self, chosen: int) -> None:
-        """Play the chosen action or, with the chance of epsilon, any."""
+        """Play the chosen action or, with probability epsilon, a random one."""
         tick = self.number * EPISODE_TICKS + self.steps + 1
         self.action = chosen
         if uniform(self._seed, Stream.EXPLORE, 0, tick) < self._rules.epsilon:
@@ -94,8 +94,8 @@ def play_episodes(
     """
     evaluation = Evaluation(play, rules, seed, number)
     rows = stacks[:episodes]
-    begun = _play(evaluation, rows, ask, lambda number, begun: number < episodes)
-    return _returns([begun[number] for number in range(episodes)])
+    started = _play(evaluation, rows, ask, lambda number, started: number < episodes)
+    return _returns([started[number] for number in range(episodes)])
 
 
 def play_steps(
@@ -117,15 +117,15 @@ def play_steps(
         drops_last: leave out the last episode if it goes beyond `steps`.
     """
 
-    def wanted(number: int, begun: Mapping[int, Episode]) -> bool:
+    def wanted(number: int, started: Mapping[int, Episode]) -> bool:
         """True unless the episodes before, as far as they are played, fill the steps."""
-        return sum(episode.steps for other, episode in begun.items() if other < number) < steps
+        return sum(episode.steps for other, episode in started.items() if other < number) < steps
 
-    begun = _play(Evaluation(play, rules, seed, number), stacks, ask, wanted)
+    started = _play(Evaluation(play, rules, seed, number), stacks, ask, wanted)
     played: list[Episode] = []
     total = 0
     while total < steps:
-        played.append(begun[len(played)])
+        played.append(started[len(played)])
         total += played[-1].steps
     return _returns(played[:-1] if drops_last and total > steps and len(played) > 1 else played)
 
@@ -136,21 +136,21 @@ def _play(
     ask: Callable[[], NDArray[np.uint8]],
     wanted: Callable[[int, Mapping[int, Episode]], bool],
 ) -> dict[int, Episode]:
-    """Play the episodes that `wanted` says, given their number and all that have begun; those are returned by number.
+    """Play the episodes for which `wanted` is true, given their number and all that have started, and return them.
 
-    An episode that is wanted no more is broken off when another ends.
+    An episode that is no longer wanted is abandoned when another ends.
     """
-    begun: dict[int, Episode] = {}
+    started: dict[int, Episode] = {}
     with ExitStack() as held:
         envs = [held.enter_context(closing(evaluation.env())) for _ in stacks]
 
-        def begin(row: int, number: int) -> Episode | None:
-            if not wanted(number, begun):
+        def start(row: int, number: int) -> Episode | None:
+            if not wanted(number, started):
                 return None
-            begun[number] = evaluation.open(envs[row], number, stacks[row])
-            return begun[number]
+            started[number] = evaluation.open(envs[row], number, stacks[row])
+            return started[number]
 
-        playing = [begin(row, row) for row in range(len(envs))]
+        playing = [start(row, row) for row in range(len(envs))]
         while any(playing):
             greedy = ask()
             ended = False
@@ -160,10 +160,10 @@ def _play(
                 episode.step(int(greedy[row]))
                 if episode.over:
                     ended = True
-                    playing[row] = begin(row, episode.number + len(envs))
+                    playing[row] = start(row, episode.number + len(envs))
             if ended:
-                playing = [episode if episode and wanted(episode.number, begun) else None for episode in playing]
-    return begun
+                playing = [episode if episode and wanted(episode.number, started) else None for episode in playing]
+    return started
 
 
 def _returns(episodes: Sequence[Episode]) -> Returns:

@@ -131,7 +131,7 @@ def _announce(ready: Plan, memory: Memory, note: Callable[[str], None]) -> None:
     from actors.make_env import action_names
 
     try:
-        live = Live.of_this_process(memory.arena.fd, action_names(ready.config.play))
+        live = Live.for_this_process(memory.arena.fd, action_names(ready.config.play))
         with _private():
             live.write(ready.config.run.run_dir)
     except OSError as error:

@@ -104,7 +104,7 @@ def _action_numbers(ale: ALEInterface, protocol: Protocol) -> tuple[int, ...]:
 
 
 def _names_of(numbers: tuple[int, ...]) -> tuple[str, ...]:
-    """What the emulator calls actions: NOOP, FIRE, UPRIGHT, ..."""
+    """The emulator's names of actions: NOOP, FIRE, UPRIGHT, ..."""
     return tuple(Action(number).name for number in numbers)
 
 
@@ -122,7 +122,7 @@ def _luma_of_pairs(height: int) -> NDArray[np.uint8]:
 
 @dataclass(frozen=True)
 class _Start:
-    """Where an episode opens: after a reset and some no-ops."""
+    """Opening of an episode: a reset and some no-ops."""
 
     state: ALEState
     screen: NDArray[np.uint8]
@@ -135,7 +135,7 @@ _starts: dict[tuple[str, Protocol], list[_Start]] = {}
 
 
 _UNEVENTFUL = Outcome(0, False, False, False)
-"""What most steps bring; making a tuple for each takes a third of a microsecond."""
+"""Outcome of most steps; to make a tuple for each takes a third of a microsecond."""
 
 
 class AtariEnv(Env):

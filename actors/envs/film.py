@@ -1,4 +1,4 @@
-"""What an env shows, screen by screen, for people who watch. Training never asks for it, and pays nothing for it."""
+"""Screens of an env, for people who watch. Training never asks for them, and pays nothing for them."""
 
 from __future__ import annotations
 

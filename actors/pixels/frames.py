@@ -39,7 +39,7 @@ Floats: TypeAlias = NDArray[np.float32]
 
 
 def area_weights(source: int, target: int) -> list[list[tuple[int, np.float32]]]:
-    """What each of `target` output pixels takes from a line of `source` pixels: (source pixel, float32 weight).
+    """Share of a line of `source` pixels in each of `target` output pixels: (source pixel, float32 weight).
 
     Weights are overlaps divided by the width of an output pixel; computed in double and rounded once, and overlaps
     below 1e-3 dropped, as OpenCV documents INTER_AREA by its code (`computeResizeAreaTab`).

@@ -27,13 +27,13 @@ from shared.machine.proc_files import ROOT
 from shared.process.signals import TELL_STACKS
 
 TASKS = 4096
-"""Processes and threads: many times what a run needs, and a bound to what may go wrong."""
+"""Most processes and threads: many times the need of a run, and a bound for faults."""
 OOM_POLICY_SINCE = 253
 """The first version of systemd whose scopes know OOMPolicy; those before end a scope at the first kill."""
 LEAST_MEMORY = 100_000_000
-"""What PyTorch alone takes, and more."""
+"""Least limit of memory: more than PyTorch alone takes."""
 LEAVE_SECONDS = 5.0
-"""How long what outlives the launcher may clean up (the guardian of MPS does), before it is killed."""
+"""Time for processes that outlive the launcher to clean up (the guardian of MPS does), before they are killed."""
 _INSIDE = "RINGSIDE_SCOPE"
 """Environment variable: the scope that a launcher was put into. It names the process, so that none can inherit it."""
 _MAY_NOT = "systemd may not limit {} here; as root, or with control groups of version 2, it can."
@@ -45,7 +45,7 @@ _WITHOUT = (
 
 @dataclass(frozen=True)
 class Limits:
-    """What a scope may use; None: as much as there is."""
+    """Limits of a scope; None: no limit."""
 
     cpus: float | None
     """Processor time, in cores."""
@@ -81,7 +81,7 @@ def limits_of(cpus: float | None, memory: str | None) -> Limits:
 
 
 def inside() -> bool:
-    """Whether this process was put into a scope of its own."""
+    """True if this process was put into a scope of its own."""
     return os.environ.get(_INSIDE) == _unit()
 
 
@@ -102,14 +102,12 @@ def enter(limits: Limits, command: Sequence[str], root: Path = ROOT) -> None:
     if manager == "--user":
         os.environ.setdefault("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
     _leave_guard(manager)
-    signal.pthread_sigmask(
-        signal.SIG_BLOCK, {TELL_STACKS}
-    )  # until `enable_stack_dumps`, which this process comes to again
+    signal.pthread_sigmask(signal.SIG_BLOCK, {TELL_STACKS})  # until `enable_stack_dumps`, which `command` calls
     os.execvp(words[0], words)
 
 
 def systemd_run(limits: Limits, command: Sequence[str], manager: str, version: int) -> list[str]:
-    """The words that start `command` in a scope.
+    """The command line that starts `command` in a scope.
 
     Args:
         limits: of the scope.
@@ -123,7 +121,7 @@ def systemd_run(limits: Limits, command: Sequence[str], manager: str, version: i
     if limits.memory is not None:
         properties.append(f"MemoryMax={limits.memory}")
     if version >= OOM_POLICY_SINCE:
-        properties.append("OOMPolicy=continue")  # the run brings back the one process that was killed
+        properties.append("OOMPolicy=continue")  # the run restarts the one process that was killed
     options = [f"--property={each}" for each in properties]
     return ["systemd-run", "--scope", manager, "--quiet", "--collect", f"--unit={_unit()}", *options, "--", *command]
 
@@ -133,7 +131,7 @@ def _unit() -> str:
 
 
 def _manager(root: Path) -> str:
-    """Which systemd may make the scope: --system for root, --user for whoever has a session.
+    """The manager that makes the scope: --system for root, --user for a user with a session.
 
     Raises `ConfigError` when there is none.
     """
@@ -151,14 +149,14 @@ def _manager(root: Path) -> str:
 
 
 def _version() -> int:
-    """Of systemd; 0: it does not say."""
-    told = subprocess.run(["systemd-run", "--version"], capture_output=True, text=True, timeout=30, check=False)
-    found = re.match(r"systemd (\d+)", told.stdout)
+    """Version of systemd; 0: unknown."""
+    answer = subprocess.run(["systemd-run", "--version"], capture_output=True, text=True, timeout=30, check=False)
+    found = re.match(r"systemd (\d+)", answer.stdout)
     return int(found[1]) if found else 0
 
 
 def _is_active(manager: str, unit: str) -> bool:
-    """Whether there is anything left of a scope, as far as systemd tells in time."""
+    """True if a process of the scope is left, as far as systemd answers in time."""
     try:
         asked = subprocess.run(["systemctl", manager, "is-active", "--quiet", unit], check=False, timeout=LEAVE_SECONDS)
     except subprocess.TimeoutExpired:
@@ -167,7 +165,7 @@ def _is_active(manager: str, unit: str) -> bool:
 
 
 def _leave_guard(manager: str) -> None:
-    """Leave a process behind that, when this one has ended, has systemd kill what is left of the scope."""
+    """Leave a process behind that has systemd kill the rest of the scope when this one has ended."""
     unit, me = _unit(), os.pidfd_open(os.getpid())
     if os.fork():
         return  # the descriptor closes itself when this process becomes systemd-run

@@ -20,7 +20,7 @@ from shared.config.config_warnings import config_warnings
 from shared.config.resolve import TEAMS, busy_threads, learner_threads_of
 from shared.errors import ConfigError
 from shared.machine import facts
-from shared.machine.contention import in_words
+from shared.machine.contention import contention_sentences
 from shared.memory import memory_need
 from shared.memory.run_memory import Plan
 from shared.text import count
@@ -167,7 +167,7 @@ def cores(actors: int, usable: int, processors: int) -> Check:
 
 def contention(others: float | None, stolen: float | None, usable: int) -> Check:
     """Cores that other programs use and that a hypervisor takes; None: the kernel does not tell."""
-    said = in_words(others, stolen, usable)
+    said = contention_sentences(others, stolen, usable)
     if said:
         advice = "Figures measured now will be too low; a run that shares its cores is slower, and as exact."
         return Check("other programs", "yellow", " ".join(said), advice)
@@ -201,7 +201,7 @@ def memory(plan: Plan, usable: int, total: int | None) -> Check:
         total: bytes of physical memory, where known.
     """
     try:
-        memory_need.memory(plan, usable)
+        memory_need.require_memory(plan, usable)
     except ConfigError as error:
         return Check("memory", "red", str(error))
     need = plan.layout().size + memory_need.own_bytes(plan)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from shared.machine.contention import in_words
+from shared.machine.contention import contention_sentences
 
 Limit = Literal["starting", "cores", "learner", "emulation", "inference", "scribe", "evaluation", "none"]
 
@@ -131,7 +131,7 @@ def verdict(
     )
     if found.limit == "starting":
         return found
-    return replace(found, sentence=" ".join([found.sentence, *in_words(others, stolen, usable_cores)]))
+    return replace(found, sentence=" ".join([found.sentence, *contention_sentences(others, stolen, usable_cores)]))
 
 
 def _limit(

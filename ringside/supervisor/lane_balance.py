@@ -1,9 +1,9 @@
-"""Which lanes should move to another actor, so that no actor waits for a slower one.
+"""Moves of lanes to other actors, so that no actor waits for a slower one.
 
-Every lane is played for the same number of ticks in a round, and the slowest actor ends it. What an actor takes for a
-tick is measured while the run goes on: it grows when something else uses its core, when the core runs slower, or when
-its neighbor on the same core works. Where lanes are played changes nothing in the result (actors/lane.py), so all
-this may depend on time.
+Every lane is played for the same number of ticks in a round, and the slowest actor ends it. The supervisor measures the
+time of a tick during the run: it grows when another program uses the actor's core, when the core runs slower, or when
+its neighbor on the same core works. The result does not depend on the actor that plays a lane (actors/lane.py), so the
+moves may depend on time.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from shared.memory.process_table import ProcessTable, Role
 GAIN = 0.1
 """Share by which the longest of the actors' times must shrink for lanes to move: more than costs vary by chance."""
 BUSY = 0.5
-"""Busy share from which the slowest actor counts as what the others wait for. It is well below 1: with inference on a
-CPU even the slowest waits for replies."""
+"""Busy share from which the others wait for the slowest actor. It is well below 1: with inference on a CPU even the
+slowest waits for replies."""
 SPANS = 2
 """Spans (rounds between two snapshots) that a measurement takes at least. Two measurements must agree."""
 FIRST_SECONDS, LONGEST_SECONDS = 2.0, 300.0
-"""How long the first measurement takes at least, and how long any. Each time that lanes move the next one takes twice
-as long, so that actors whose speed keeps changing do not pass lanes to and fro all the time."""
+"""Least time of the first measurement, and of any. After each move of lanes the next measurement takes twice as long.
+So actors whose speed keeps changing do not pass lanes to and fro."""
 
 
 class Move(NamedTuple):
@@ -37,10 +37,10 @@ class Move(NamedTuple):
 
 
 def moves(costs: Sequence[float], lanes: Sequence[int]) -> list[Move]:
-    """The fewest moves after which the slowest actor is as fast as can be; none unless that gains `GAIN`.
+    """The fewest moves after which the slowest actor is as fast as possible; none unless that gains `GAIN`.
 
-    The slowest gives a lane to whom it delays least, as long as both are done sooner than the slowest was. When nobody
-    can take one from the slowest, no division is faster: in it, somebody would have the lane that nobody could take.
+    The slowest actor gives a lane to the one that it delays least, as long as both finish sooner than the slowest did.
+    When no actor can take a lane from the slowest, no division is faster: in it, some actor would have that lane.
 
     Args:
         costs: of each actor, time for one tick of one lane, above 0.
@@ -70,20 +70,20 @@ class _Mark(NamedTuple):
 
 
 class Balancer:
-    """The supervisor's part: it measures, and says on the board which actor each lane should be with."""
+    """Measures the actors, and writes the wanted owner of each lane to the board."""
 
     def __init__(self, board: Board, processes: ProcessTable) -> None:
         self._board = board
         self._actors = processes.slice_of(Role.ACTOR)
         self._owners = board.lane_owner.copy()
         self._restarts = 0
-        self._unsettled = -1  # the newest span in which something was not as usual
-        self._begun: _Mark | None = None
+        self._unsettled = -1  # the newest span with a restart or a move
+        self._started: _Mark | None = None
         self._suspect: int | None = None  # the slowest actor of the last measurement, if it should have given lanes
         self._seconds = FIRST_SECONDS
 
     def measure(self) -> list[Move]:
-        """Measure, and now and then want lanes elsewhere; returns the moves that are wanted from this look on."""
+        """Measure; return the moves that are wanted from now on."""
         board = self._board
         owners = board.lane_owner.copy()
         board.moves[0] += np.count_nonzero(owners != self._owners)
@@ -91,16 +91,16 @@ class Balancer:
         restarts = int(board.restarts[self._actors].sum())
         span = board.committed // board.run_schedule.snapshot_rounds
         if restarts != self._restarts or (owners != board.lane_wanted).any():
-            self._restarts, self._unsettled, self._begun, self._suspect = restarts, span, None, None
+            self._restarts, self._unsettled, self._started, self._suspect = restarts, span, None, None
             return []
-        if span <= self._unsettled:  # a boundary later, all lanes were begun and no actor still makes emulators
+        if span <= self._unsettled:  # a boundary later all lanes were started, and no actor still makes emulators
             return []
-        if self._begun is None:
-            self._begun = self._mark(span)
+        if self._started is None:
+            self._started = self._mark(span)
             return []
-        if span - self._begun.span < SPANS:
+        if span - self._started.span < SPANS:
             return []
-        return self._judge(self._begun, self._mark(span))
+        return self._judge(self._started, self._mark(span))
 
     def _mark(self, span: int) -> _Mark:
         board, actors = self._board, self._actors
@@ -108,11 +108,11 @@ class Balancer:
         return _Mark(span, board.busy_ns[actors].copy(), board.waited_ns[actors].copy(), ticks)
 
     def _judge(self, old: _Mark, new: _Mark) -> list[Move]:
-        """Want the moves that what happened between two marks speaks for, if it spoke so of the same actor before."""
+        """Want the moves that two measurements in a row ask for, with the same slowest actor."""
         busy, waited, ticks = new.busy - old.busy, new.waited - old.waited, new.ticks - old.ticks
         if (busy + waited).max() < self._seconds * 1e9 or ticks.min() <= 0:
             return []
-        self._begun = new
+        self._started = new
         lanes = np.bincount(self._owners, minlength=len(busy))
         costs = busy / ticks
         slowest = int(np.argmax(costs * lanes))

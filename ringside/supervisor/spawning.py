@@ -1,8 +1,8 @@
 """Processes of `multiprocess` that end with their parent, and survive `TELL_STACKS`, from the first instruction on.
 
-Between exec and its first line of ours, a child loads Python, the main module and its arguments, for seconds on a busy
-machine. What a process usually arranges by itself is therefore arranged before exec, which keeps it: the parent-death
-signal, and the mask that holds back the request for stacks, which would end it, until it can answer.
+Before its first line of our code, a child loads Python, the main module and its arguments, for seconds on a busy
+machine. Settings that a process usually makes by itself are therefore made before exec, which keeps them: the
+parent-death signal, and the mask that holds back the request for stacks, which would end it, until it can answer.
 """
 
 from __future__ import annotations
@@ -55,5 +55,5 @@ def _fork_exec(path: bytes, words: Sequence[str], descriptors: Sequence[int]) ->
         restore_signals=False,
         preexec_fn=partial(die_with, os.getpid()),
     )
-    process.returncode = 0  # not known: but an object without it reaps the process that `multiprocess` waits for
+    process.returncode = 0  # unknown; an object without it would reap the process that `multiprocess` waits for
     return process.pid

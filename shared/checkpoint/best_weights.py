@@ -26,12 +26,12 @@ class BestWeights:
 
     @property
     def mean_return(self) -> float | None:
-        """Of the best; None if there are none that can be read."""
+        """Mean return of the best weights; None if there are none that can be read."""
         value = _about(self._best).get("mean_return")
         return value if isinstance(value, float) else None
 
     def beaten_by(self, mean_return: float) -> bool:
-        """Whether a version of this mean return is better than all before; an equal one is not."""
+        """True if this mean return is better than all before it; an equal one is not."""
         best = self.mean_return
         return mean_return > (-math.inf if best is None else best)
 
@@ -61,13 +61,13 @@ class BestWeights:
 
 
 def _was_there(path: Path, boundary: int) -> bool:
-    """Whether a file of weights is of a version that there was at a boundary of the run."""
+    """True if a file of weights is of a version that existed at a boundary of the run."""
     version = _about(path).get("version")
     return boundary > 0 and isinstance(version, int) and version <= boundary
 
 
 def _about(path: Path) -> dict[str, Any]:
-    """What a file of weights says of itself; nothing if there is none that can be read."""
+    """Metadata of a file of weights; empty if there is none that can be read."""
     try:
         return read_weights_metadata(path)
     except (CheckpointError, FileNotFoundError):

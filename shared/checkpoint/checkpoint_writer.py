@@ -3,7 +3,7 @@
 In `RUN_DIR/checkpoints/`:
 
     segment-K.ring             the replay: slots of a stretch of ticks (shared/checkpoint/segments.py)
-    boundary-R.safetensors     what every role needs to go on from the boundary before round R
+    boundary-R.safetensors     the state of all roles at the boundary before round R
     weights-R.safetensors      the parameters of version R by name, for anyone
     best.safetensors           the parameters that did best in evaluation; best-former.safetensors: best_weights.py
     checkpoint-R.json          the manifest: names, sizes and SHA-256 of its pieces; written last
@@ -61,7 +61,7 @@ _PIECE_NAME = re.compile(r"(segment|boundary|weights)-(\d{8,})\.(?:ring|safetens
 class CheckpointWriter:
     """Writes the checkpoints of one run. One process at a time may hold one for a run directory.
 
-    Killed and made anew, it finds what it had finished: adding a segment or saving a boundary again changes nothing.
+    After a restart it finds its finished files: to add a segment or save a boundary again changes nothing.
     """
 
     def __init__(
@@ -125,12 +125,12 @@ class CheckpointWriter:
         needed = segments_needed(self._run_schedule, boundary)
         for index in needed:
             if index in self._segments and not self._is_there(self._segments[index]):
-                del self._segments[index]  # somebody else took it away
+                del self._segments[index]  # another program removed it
                 self._forced.discard(index)
         return [index for index in needed if index not in self._segments]
 
     def _is_there(self, piece: Piece) -> bool:
-        """Whether a piece lies on the disk with its size."""
+        """True if a piece lies on the disk with its size."""
         try:
             return (self.directory / piece.name).lstat().st_size == piece.bytes
         except FileNotFoundError:
@@ -175,7 +175,7 @@ class CheckpointWriter:
 
         Args:
             boundary: the round that is played next; a boundary at which snapshots are taken.
-            arrays: what the roles need to go on, by name.
+            arrays: the state of the roles, by name.
             weights: float32[P], the parameters of version `boundary`.
             counters: numbers that go on counting.
 
@@ -217,7 +217,7 @@ class CheckpointWriter:
     def _values(
         self, boundary: int, segments: range, pieces: list[Piece], counters: Mapping[str, int | float]
     ) -> dict[str, Any]:
-        """What the manifest of a boundary says."""
+        """Values of the manifest of a boundary."""
         play = self._config.play
         values: dict[str, Any] = {
             "kind": KIND,
@@ -245,7 +245,7 @@ class CheckpointWriter:
             mean_return: of the evaluation.
 
         Returns:
-            Whether it is the best.
+            True if it is the best.
         """
         if not self.best.beaten_by(mean_return):
             return False
@@ -370,7 +370,7 @@ def _link_or_copy(source: Path, target: Path) -> None:
 
 
 def _is_whole(path: Path, pieces: list[Piece]) -> bool:
-    """Whether a manifest is there, names exactly these pieces, and all of them are what they should be."""
+    """True if a manifest is there and names exactly these pieces, and all of them are whole."""
     try:
         manifest = read_manifest(path)
         manifest.verify()

@@ -15,19 +15,19 @@ from shared.errors import CheckpointError
 T = TypeVar("T")
 
 MOST_REFUSALS = 3
-"""Manifests of which it is said what is wrong with them; of others, how many there are."""
+"""Manifests whose faults are reported; of the others, the number."""
 _MANIFEST_NAME = re.compile(r"checkpoint-(\d{8,})\.json")
 
 
 def find_checkpoint(path: Path, alive: Callable[[], None] = lambda: None) -> Manifest:
-    """The newest whole checkpoint at `path`, every piece verified.
+    """The newest whole checkpoint at `path`, with every piece verified.
 
     Args:
         path: a run directory, its `checkpoints` directory, or one manifest.
         alive: called before each piece, which may take a slow disk long.
 
     Raises:
-        CheckpointError: there is none, or none that is whole; says what is wrong with each.
+        CheckpointError: there is none, or none that is whole; the message names the fault of each.
     """
 
     def verified(manifest: Manifest) -> Manifest:
@@ -38,7 +38,7 @@ def find_checkpoint(path: Path, alive: Callable[[], None] = lambda: None) -> Man
 
 
 def newest_usable(path: Path, use: Callable[[Manifest], T]) -> T:
-    """What `use` makes of the manifest at `path`, or of the newest in a directory that it does not refuse."""
+    """Result of `use` for the manifest at `path`, or for the newest in a directory that it does not refuse."""
     if os.path.isfile(path):  # which raises for no path
         return _use_one(path, use)
     directory = path / CHECKPOINTS if os.path.isdir(path / CHECKPOINTS) else path
@@ -56,7 +56,7 @@ def newest_usable(path: Path, use: Callable[[Manifest], T]) -> T:
 
 
 def _use_one(path: Path, use: Callable[[Manifest], T]) -> T:
-    """What `use` makes of one manifest; a refusal names the newest beside it that would do."""
+    """Result of `use` for one manifest; a refusal names the newest usable one beside it."""
     try:
         return _use_readable(path, use, follow=True)
     except CheckpointError as error:
@@ -70,7 +70,7 @@ def _use_one(path: Path, use: Callable[[Manifest], T]) -> T:
 
 
 def _use_readable(path: Path, use: Callable[[Manifest], T], *, follow: bool = False) -> T:
-    """What `use` makes of one manifest. What cannot be read is as good as damaged: a `CheckpointError`."""
+    """Result of `use` for one manifest. One that cannot be read counts as damaged: a `CheckpointError`."""
     try:
         return use(read_manifest(path, follow=follow))
     except OSError as error:

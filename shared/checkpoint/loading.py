@@ -41,7 +41,7 @@ def load_boundary(
 
 
 def identity_arrays(boundary: int, experiment: str) -> dict[str, np.ndarray]:
-    """What a boundary's piece holds beside the arrays of the roles: the round and the run that it is of.
+    """Arrays of a boundary's piece beside the state of the roles: its round and its run.
 
     Args:
         boundary: the round that is played next.

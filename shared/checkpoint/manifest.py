@@ -54,14 +54,14 @@ class Manifest:
     segments: range
     """Numbers of the segments that hold the replay; empty if it was not kept."""
     has_replay: bool
-    """Whether the replay was kept, so that a resumed run is the same run."""
+    """True if the replay was kept, so that a resumed run is the same run."""
     pieces: dict[str, Piece]
     refused: tuple[str, ...] = ()
-    """What is wrong with newer checkpoints beside this one: sentences, newest first."""
+    """Faults of newer checkpoints beside this one: sentences, newest first."""
 
     @property
     def directory(self) -> Path:
-        """Where the pieces lie."""
+        """Directory of the pieces."""
         return self.path.parent
 
     @property
@@ -90,7 +90,7 @@ class Manifest:
 
     @property
     def experiment(self) -> str:
-        """What `Config.experiment` was of the run that made it."""
+        """`Config.experiment` of the run that made it."""
         return digest_of(self.config, ARITHMETIC)
 
     def require(self, config: Config) -> None:
@@ -127,7 +127,7 @@ def plain_field(values: dict[str, Any], name: str, kind: type, where: str) -> An
 
 
 def plain_network(values: Any, where: str) -> Network:
-    """What a file says of its network. Raises `CheckpointError` when that is none."""
+    """The network that a file describes. Raises `CheckpointError` when that is none."""
     try:
         return Network.from_json(values)
     except ValueError as error:
@@ -146,7 +146,7 @@ def read_manifest(path: Path, *, follow: bool = False) -> Manifest:
     """Read and check a manifest; its pieces are only named, not yet looked at.
 
     Args:
-        follow: whether it may be a symbolic link, as what a user names.
+        follow: True if it may be a symbolic link, as a path that a user names.
 
     Raises:
         CheckpointError: it is none that is whole. OSError: as the system says it.

@@ -48,7 +48,7 @@ _WINDOW_LIMIT = 1 << 27
 
 @dataclass(frozen=True)
 class SegmentShape:
-    """What every segment of a run has in common."""
+    """Sizes that all segments of a run share."""
 
     lanes: int
     ticks: int

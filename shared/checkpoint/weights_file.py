@@ -22,13 +22,13 @@ from shared.network_spec import Network, parameters_of
 
 _METADATA = "ringside"
 _HEADER_BYTES = struct.Struct("<Q")
-"""How a safetensors file begins: the length of its header."""
+"""Beginning of a safetensors file: the length of its header."""
 WEIGHTS_SHA256 = "weights_sha256"
 """SHA-256 (hex) of the parameters among what a weights file says of itself; older files do not have it."""
 _HEADER_LIMIT = 1 << 20
 """Bytes that a file may hold beside its parameters."""
 _FORMER_MAX_FRAMES = 108_000
-"""Where a file does not say after how many frames its run cut the episodes of evaluations, this was the number."""
+"""Most frames of an episode of an evaluation, for files that do not name the number."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def _weights_of(manifest: Manifest) -> StoredWeights:
 
 
 def weights_metadata(about: dict[str, Any]) -> dict[str, str]:
-    """What a weights file says of itself, as metadata of safetensors.
+    """Description of weights as metadata of safetensors.
 
     One entry, of JSON: safetensors writes several in an order of its own, different in every process.
     """
@@ -120,7 +120,7 @@ def weights_metadata(about: dict[str, Any]) -> dict[str, str]:
 
 
 def read_weights_metadata(path: Path) -> dict[str, Any]:
-    """What a weights file says of itself.
+    """Description of the weights in a file.
 
     Raises:
         CheckpointError: it is none that Ringside wrote. OSError: as the system says it.
@@ -138,7 +138,7 @@ def _open_weights(path: Path, *, follow: bool = False) -> BinaryIO:
 
 
 def _metadata_in(file: BinaryIO, name: str) -> dict[str, Any]:
-    """What the header of an open weights file says of its content. Raises `CheckpointError`."""
+    """Header of an open weights file. Raises `CheckpointError`."""
     begin = file.read(_HEADER_BYTES.size)
     length = _HEADER_BYTES.unpack(begin)[0] if len(begin) == _HEADER_BYTES.size else 0
     header = json_object(file.read(length)) if length <= _HEADER_LIMIT else None

@@ -1,4 +1,4 @@
-"""Files that are whole or absent, whatever is killed and whenever, and reading of files that anybody may have made.
+"""Files that are whole or absent whenever a process is killed, and readers of files from untrusted sources.
 
 A file is written beside its name, forced to the disk, renamed over its name, and the directory is forced too. So a
 name in a run directory never stands for half a file, but after a loss of power where forcing was left for later. A
@@ -25,14 +25,14 @@ from typing import Any, BinaryIO
 from shared.errors import FileError
 
 PRIVATE_UMASK = 0o077
-"""What a run writes is for its owner only."""
+"""Files of a run are for its owner only."""
 MOST_JSON_BYTES = 1 << 20
 MOST_JSON_DEPTH = 32
 """Objects and lists inside one another."""
 _TEMPORARY = ".tmp"
 _CHUNK = 1 << 20
 _UNOPENABLE = frozenset({errno.ELOOP, errno.ENXIO, errno.ENODEV})
-"""How opening a symbolic link, a socket or a device without a driver fails."""
+"""Errors when a symbolic link, a socket or a device without a driver is opened."""
 
 
 def write_atomic(path: Path, content: bytes | Callable[[BinaryIO], None], *, forced: bool = True) -> None:

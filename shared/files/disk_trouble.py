@@ -1,4 +1,4 @@
-"""What a person is told when the run directory cannot be written: what is wrong, and what to do about it."""
+"""Messages for a run directory that cannot be written: the fault and the remedy."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _ADVICE = {
 
 
 def explain(number: int, run_dir: Path) -> str:
-    """Half a sentence: what the error `number` (errno) says of a run directory, and what to do."""
+    """The meaning of the error `number` (errno) for a run directory and the remedy, as half a sentence."""
     advice = _ADVICE.get(number, "see logs/scribe.log there")
     return f"{run_dir} cannot be written ({os.strerror(number)}): {advice}"
 
 
 def warning(number: int, run_dir: Path, *, queue_full: bool) -> str:
-    """What the display says while writing is tried again; `queue_full`: there is no place for another evaluation."""
+    """Warning while writes are retried; `queue_full`: there is no place for another evaluation."""
     goes_on = "The run goes on" + (" until its next evaluation, which waits for former ones" if queue_full else "")
     return f"{explain(number, run_dir)}. {goes_on}, and writing is tried again."
 
 
 def without_checkpoint(number: int, run_dir: Path) -> str:
-    """Why a run ended without its last checkpoint or its summary."""
+    """Message of a run that ends without its last checkpoint or its summary."""
     return f"The last checkpoint could not be written. {explain(number, run_dir)}."

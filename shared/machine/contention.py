@@ -1,8 +1,8 @@
 """CPU time that other programs take from the cores of a run, and that a hypervisor takes from the machine.
 
-The kernel counts the time of every CPU since the boot (`/proc/stat`, in ticks of a hundredth of a second). What the
-usable CPUs worked, less what the processes of the run used, is other programs' work. Under a CPU quota the cores that
-the run may not use anyway absorb other programs, but those in the same control group share its quota.
+The kernel counts the time of every CPU since the boot (`/proc/stat`, in ticks of a hundredth of a second). The busy
+time of the usable CPUs, less the CPU time of the run, is the work of other programs. Under a CPU quota the cores that
+the run may not use absorb other programs, but programs in the same control group share its quota.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from shared.machine import control_groups, facts
 from shared.machine.proc_files import ROOT, stat_fields, text
 
 WORTH_SAYING = 0.1
-"""Share of the usable cores from which what is taken from a run is worth a word: its figures are too low."""
+"""Share of the usable cores from which the CPU time of others is reported: the run's figures are too low then."""
 _WORKING = (0, 1, 2, 5, 6)
 """Columns of a CPU's line in `/proc/stat`: user, nice, system, irq, softirq. Guests are part of user."""
 _IDLE = (3, 4)
 _STEAL = 7
 _CPU_TIME = slice(11, 15)
-"""Of `shared.machine.proc_files.stat_fields`: utime, stime, and those of children that were waited for."""
+"""Columns of `shared.machine.proc_files.stat_fields`: utime, stime, and those of reaped children."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class _Reading:
 
 
 class Contention:
-    """What is taken from a run, added up from reading to reading.
+    """CPU time that others take from a run, added up from reading to reading.
 
     Attributes:
         cores: how many the run may use.
@@ -111,8 +111,8 @@ class Contention:
         return max(others - spare, in_group)
 
 
-def in_words(others: float | None, stolen: float | None, cores: int) -> list[str]:
-    """Sentences about the cores that are taken from a run, those that are worth it; None: not known."""
+def contention_sentences(others: float | None, stolen: float | None, cores: int) -> list[str]:
+    """Sentences about cores that others take, where they exceed `WORTH_SAYING`; None: not known."""
     least = WORTH_SAYING * cores
     found = []
     if others is not None and others >= least:

@@ -113,9 +113,9 @@ def free_tasks(root: Path = ROOT) -> int | None:
 
 
 def oom_kills(root: Path = ROOT) -> int:
-    """Processes that the kernel has killed for want of memory so far: of this process's group, else of the machine.
+    """Processes that the kernel has killed for lack of memory so far: of this process's group, else of the machine.
 
-    It counts before it kills, so whoever sees the death sees the count.
+    It counts before it kills, so a process that sees the death sees the count.
     """
     own = next(groups(root, "memory"), None)  # counts of the groups above hold other people's processes
     for name in ("memory.events", "memory.oom_control"):
@@ -126,21 +126,21 @@ def oom_kills(root: Path = ROOT) -> int:
 
 
 class OomKills:
-    """Tells which deaths were the kernel's answer to a lack of memory. A kill explains one death."""
+    """Deaths that the kernel caused for lack of memory. A kill explains one death."""
 
     def __init__(self, root: Path = ROOT) -> None:
         self._root = root
         self._explained = oom_kills(root)
 
     def explain(self) -> str | None:
-        """How a process died that was found killed by SIGKILL, with what to do; None: it was not for want of memory."""
+        """Cause and remedy of a SIGKILL, as half a sentence; None: the machine did not lack memory."""
         if oom_kills(self._root) <= self._explained:
             return None
         self._explained += 1
         limit = in_force(self._root)
         where = "the machine" if limit.memory is None else f"{limit.group}, limited to {limit.memory / 1e9:.1f} GB,"
         return (
-            f"was killed for want of memory: {where} has none left, and a smaller --replay-size or fewer --actors "
+            f"was killed for lack of memory: {where} has none left, and a smaller --replay-size or fewer --actors "
             "need less"
         )
 

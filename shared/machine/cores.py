@@ -1,4 +1,4 @@
-"""Cores for the actors of a run: regard for affinity, quota and hyper-threads, and for other runs on the machine.
+"""Cores for the actors of a run, with regard to affinity, quota, hyper-threads and other runs on the machine.
 
 A *thread* here is what Linux numbers as a CPU; a *core* is a physical one, of one or more threads, which share its
 caches and execution units. An actor that has a core to itself is faster than two that share one, and a learner that
@@ -21,9 +21,9 @@ from shared.machine.control_groups import in_force
 from shared.machine.proc_files import ROOT, number
 
 NICENESS = 10
-"""By how much the others give way, on cores that they share, to learner and inference, for whom all wait."""
+"""Niceness of all processes but learner and inference, for which the others wait."""
 RESERVED = 2
-"""Cores that are left to everything that is not an actor; one of two threads where there are not enough for that."""
+"""Cores that are left to the other processes; one core of two threads where there are not enough."""
 
 
 class Claims:
@@ -60,9 +60,9 @@ class Claims:
 def cores_of_actors(actors: int, claims: Claims, root: Path = ROOT) -> list[frozenset[int] | None]:
     """One thread of its own for each actor, or None for all where there are too few for that.
 
-    With fewer threads than actors and `RESERVED` more, the kernel's scheduler does better than any fixed place: whoever
-    waits leaves its time to the others. And a quota of fewer cores than are seen is of no certain ones: other
-    containers have theirs on the same, and do not see our claims.
+    With fewer threads than actors and `RESERVED` more, the kernel's scheduler does better than fixed places: a process
+    that waits leaves its time to the others. A quota below the number of visible cores names no particular cores: other
+    containers use the same ones, and do not see our claims.
     """
     affinity = os.sched_getaffinity(0)
     quota = in_force(root).cores

@@ -28,13 +28,13 @@ from shared.machine.proc_files import ROOT, text
 from shared.machine.subprocesses import output_of
 
 LIBRARIES = ("torch", "numpy", "ale-py", "numba", "gymnasium", "multiprocess", "safetensors")
-"""Whose versions a result depends on."""
+"""Libraries whose versions a result depends on."""
 
 DRIVER_SECONDS = 60.0
-"""How long a GPU's driver may take to answer; the first to ask it may wait for the GPU to wake."""
+"""Longest time of a GPU's driver to answer; the first request may have to wake the GPU."""
 
 _PLENTY = 1 << 60
-"""Stands for "as much as you like"."""
+"""Stands for "no limit"."""
 
 
 def usable_cores(root: Path = ROOT, affinity: int | None = None) -> int:
@@ -82,7 +82,7 @@ def free_tasks(root: Path = ROOT, limit: int | None = None, user: int | None = N
     Args:
         root: where /proc and /sys are found.
         limit: the limit of this user's processes; by default that of this process.
-        user: whose processes count; by default this process's user.
+        user: the user whose processes count; by default that of this process.
     """
     user = os.getuid() if user is None else user
     limit = resource.getrlimit(resource.RLIMIT_NPROC)[0] if limit is None else limit
@@ -98,12 +98,12 @@ def free_disk(directory: Path) -> int:
 
 
 def has_amx_bf16(root: Path = ROOT) -> bool:
-    """Whether the processor multiplies bfloat16 matrices in hardware (the kernel's CPU flag amx_bf16)."""
+    """True if the processor multiplies bfloat16 matrices in hardware (the kernel's CPU flag amx_bf16)."""
     return "amx_bf16" in _cpuinfo(root).get("flags", "").split()
 
 
 def has_nvidia_driver(root: Path = ROOT) -> bool:
-    """Whether an NVIDIA driver is loaded (or, under WSL, the paravirtual GPU is there)."""
+    """True if an NVIDIA driver is loaded (or, under WSL, the paravirtual GPU is there)."""
     return any((root / path).exists() for path in ("proc/driver/nvidia/version", "dev/nvidiactl", "dev/dxg"))
 
 
@@ -129,8 +129,8 @@ assert cuda.cuDriverGetVersion(ctypes.byref(version)) == 0
 assert cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(count)) == 0
 print(count.value if version.value // 1000 >= int(sys.argv[1]) else 0)
 """
-"""A program that prints how many devices there are; none where the driver's CUDA has a lower major version than it is
-told: that could not run what was built for the higher one (NVIDIA, "CUDA Compatibility")."""
+"""A program that prints the number of devices: 0 where the driver's CUDA has a lower major version than its argument,
+since it cannot run programs built for the higher one (NVIDIA, "CUDA Compatibility")."""
 
 
 def cuda_devices(root: Path = ROOT) -> int:
@@ -158,7 +158,7 @@ class Gpu:
     memory: int
     """Bytes."""
     free: int
-    """Bytes that nobody has taken."""
+    """Bytes that are free."""
 
 
 _GPU_FIELDS = "name,driver_version,memory.total,memory.free"
@@ -183,7 +183,7 @@ def gpus() -> list[Gpu]:
 
 
 def describe(root: Path = ROOT) -> dict[str, Any]:
-    """What a result should say about its machine: JSON values only."""
+    """Description of the machine for a result: JSON values only."""
     cpu = _cpuinfo(root)
     siblings, cores = int(cpu.get("siblings", 0)), int(cpu.get("cpu cores", 0))
     names, driver = _gpus(root)

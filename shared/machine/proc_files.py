@@ -1,4 +1,4 @@
-"""Files of /proc and /sys, read as what the kernel writes into them; what is missing or forbidden is nothing."""
+"""Readers of files of /proc and /sys; a missing or forbidden file counts as empty."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 ROOT = Path("/")
-"""Where they are found; tests name another place."""
+"""Root of the tree; tests use another."""
 
 
 def text(path: Path) -> str:
@@ -18,7 +18,7 @@ def text(path: Path) -> str:
 
 
 def stat_fields(path: Path) -> list[str]:
-    """What a `stat` of a process or thread says from its third field, the state, on; empty when it is gone.
+    """Fields of the `stat` of a process or thread, from the third, the state, on; empty when it is gone.
 
     "id (name) state parent ...", where a name may hold anything.
     """

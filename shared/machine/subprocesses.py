@@ -1,4 +1,4 @@
-"""Processes that do not outlive the one that started them, and are waited for no longer than is reasonable."""
+"""Processes that end with the one that started them, and waits for them with a bound."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 REAP_SECONDS = 30.0
-"""How long a killed process may take to end; one that waits for a disk or a driver ends only when that answers."""
+"""Longest time of a killed process to end; one that waits for a disk or a driver ends only when that answers."""
 _LOOK_SECONDS = 0.01
 
 _PR_SET_PDEATHSIG = 1
@@ -35,23 +35,23 @@ def output_of(
     command: Sequence[str],
     seconds: float,
     *,
-    told: str | None = None,
+    stdin: str | None = None,
     environment: Mapping[str, str] | None = None,
     directory: Path | None = None,
 ) -> str:
-    """What a command writes to its standard output. The command ends with the thread that waits for it.
+    """Return the standard output of a command. The command ends with the thread that waits for it.
 
     `subprocess.run` would wait without bound for one that is late and does not end, as behind a driver that hangs.
 
     Args:
         seconds: after which it is killed.
-        told: its standard input.
+        stdin: its standard input.
         environment: its variables; None: those of this process.
-        directory: where it works; None: where this process does.
+        directory: its working directory; None: that of this process.
 
     Raises:
         OSError: it could not be started. subprocess.TimeoutExpired: it was late. subprocess.CalledProcessError: it
-            failed; with what it complained of in `stderr`.
+            failed; the exception has its `stderr`.
     """
     process = subprocess.Popen(
         command,
@@ -65,15 +65,15 @@ def output_of(
         preexec_fn=partial(die_with, os.getpid()),
     )
     try:
-        said, complaints = process.communicate(told, timeout=seconds)
+        output, errors = process.communicate(stdin, timeout=seconds)
     finally:
         killed(process)
         for pipe in (process.stdin, process.stdout, process.stderr):
             if pipe is not None:
                 pipe.close()
     if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, command, said, complaints)
-    return said
+        raise subprocess.CalledProcessError(process.returncode, command, output, errors)
+    return output
 
 
 class Child(Protocol):
@@ -87,8 +87,8 @@ class Child(Protocol):
 def ended(process: Child, seconds: float) -> bool:
     """Wait for the end of a child for so many seconds, and reap it; False: it has not ended.
 
-    `join` and `sentinel` go by a pipe of the child. Whoever has let go of it and does not end would be waited for
-    without bound, and one whose own children hold it would be taken for alive.
+    `join` and `sentinel` use a pipe of the child. A child that closed it and does not end would be waited for without
+    bound, and one whose own children hold it would count as alive.
     """
     deadline = time.monotonic() + seconds
     while process.exitcode is None:

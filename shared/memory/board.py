@@ -16,26 +16,26 @@ from shared.config.run_schedule import RunSchedule
 from shared.memory.region.layout import ONE, SharedFields, Views, float64, int64, sequence, sequence_array
 
 METRIC_SPANS = 256
-"""How many spans (rounds between two snapshots) of learner metrics the board remembers for a scribe that is late."""
+"""Spans (rounds between two snapshots) of learner metrics that the board keeps for a late scribe."""
 SPAN_METRICS = ("updates", "committed_at")
 """Columns of the learner's metrics behind those that the method declares: the number of the span's updates, and the
 moment of its commit in seconds of CLOCK_MONOTONIC."""
 BEFORE = ("seconds", "restarts", "redone_ticks", "redone_updates")
-"""What former sittings of a resumed run add to its summary."""
+"""Sums over former sittings of a resumed run, for its summary."""
 CHECKPOINT = ("bytes", "seconds", "at_steps", "count")
-"""Of the newest checkpoint of this sitting: size with its replay, time that it took, the clock of its boundary, and its
-number, from 1."""
+"""Figures of the newest checkpoint of this sitting: size with its replay, duration, steps at its boundary, and number,
+from 1."""
 
 EVALUATION = ("steps", "episodes", "mean_return", "best_mean")
-"""Of the newest evaluation beside training: the step of its version, its episodes and their mean, and the best mean of
-the run so far. All are NaN before the first."""
+"""Figures of the newest evaluation beside training: the step of its version, its episodes and their mean, and the best
+mean of the run. All are NaN before the first."""
 
 CONTENTION = ("at", "others", "stolen")
-"""Nanoseconds: of CLOCK_MONOTONIC at the newest reading, and the core time that other programs and the hypervisor have
-taken until then (`shared.machine.contention`). All are 0 where the kernel does not tell."""
+"""Nanoseconds: CLOCK_MONOTONIC at the newest reading, and the core time that other programs and the hypervisor have
+taken until then (`shared.machine.contention`). All are 0 where the kernel does not count it."""
 
 SAMPLES = 2
-"""Samples of the growing words that the scribe keeps: at the beginning of learning, and at the newest record."""
+"""Samples of the growing fields that the scribe keeps: at the beginning of learning, and at the newest record."""
 MOMENT_WORDS, COUNTED_WORDS = 7, 3
 """Words of a sample (ringside/load/board_samples.py): for the moment, and for each process."""
 

@@ -1,4 +1,4 @@
-"""Memory that a run takes, and whether the machine has it."""
+"""Memory that a run needs, compared with that of the machine."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from shared.memory.ring import ring_fields
 from shared.memory.run_memory import Plan
 
 OWN_BYTES = 1_500_000_000
-"""What learner, inference, scribe and supervisor take for themselves, generously, with torch on a CPU."""
+"""Private memory of learner, inference, scribe and supervisor, generously, with torch on a CPU."""
 
 
 ACTOR_BYTES = 100_000_000
-"""What an actor with few emulators may take for itself; tests/crash holds it to that."""
+"""Private memory of an actor with few emulators; tests/crash checks it."""
 
 
 ENV_BYTES = 1_000_000
-"""What an emulator takes of its actor, generously."""
+"""Memory of an emulator in its actor, generously."""
 
 
 def own_bytes(plan: Plan) -> int:
@@ -36,8 +36,8 @@ def replay_that_fits(plan: Plan, usable: int) -> int | None:
     return fits if fits >= max(run_schedule.round_steps, plan.config.learn.batch_size) else None
 
 
-def memory(plan: Plan, usable: int) -> None:
-    """Refuse a replay for which `usable` bytes do not suffice, and say which would fit."""
+def require_memory(plan: Plan, usable: int) -> None:
+    """Refuse a replay for which `usable` bytes do not suffice; the message names one that fits."""
     region, own = plan.layout().size, own_bytes(plan)
     if region + own <= usable:
         return

@@ -22,7 +22,7 @@ from shared.network_spec import Network, ParameterSpec, network_of, parameters_o
 
 @dataclass(frozen=True)
 class Plan:
-    """What every process is told: a resolved, validated configuration and the size of the action set."""
+    """Input of every process: a resolved, validated configuration and the size of the action set."""
 
     config: ResolvedConfig
     actions: int
@@ -40,7 +40,7 @@ class Plan:
 
     @property
     def network(self) -> Network:
-        """What the network is."""
+        """Description of the network."""
         return network_of(self.config, self.actions)
 
     @property
@@ -81,7 +81,7 @@ class Plan:
 
     @property
     def partial_batches(self) -> bool:
-        """Whether inference answers whoever of a batch has asked, as it does on a GPU, or waits for all of it."""
+        """True if inference answers the lanes of a batch that have asked, as on a GPU; else it waits for all."""
         return self.config.machine.device != "cpu"
 
     def batch_lanes_of(self, lane: int) -> slice:

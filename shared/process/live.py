@@ -1,9 +1,9 @@
-"""Where a living run can be looked on: `live.json` in its run directory, there while its memory is.
+"""Address of a living run for observers: `live.json` in its run directory, there while its memory is.
 
-The launcher writes it when the memory is there and removes it when the memory goes. After a launcher that was killed it
-stays behind: so it names the process by its id *and* the moment of its start, and whoever reads it looks whether that
-process lives. It is for the run's owner only, like all files of a run, and so is what it leads to: the kernel opens
-`/proc/PID/fd` to nobody else.
+The launcher writes it when the memory exists and removes it when the memory goes. After a launcher that was killed it
+stays behind. So it names the process by its id *and* the moment of its start, and a reader checks that this process
+lives. Like all files of a run it is for the run's owner only, and so is the memory: the kernel opens `/proc/PID/fd` to
+no other user.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from shared.files.atomic import read_json, write_atomic
 from shared.machine.proc_files import stat_fields
 
 LIVE_FILE = "live.json"
-"""What a run directory calls it."""
+"""Name of the file in a run directory."""
 FORMAT = 1
 _NAME_LENGTH = 24
 _SIZE_LIMIT = 1 << 16
@@ -40,11 +40,11 @@ class Live:
     started: int
     """Moment of the process's start, in clock ticks since boot."""
     descriptor: int
-    """Of the shared region, in that process."""
+    """Descriptor of the shared region in that process."""
     action_names: tuple[str, ...]
 
     @classmethod
-    def of_this_process(cls, descriptor: int, action_names: Sequence[str]) -> Self:
+    def for_this_process(cls, descriptor: int, action_names: Sequence[str]) -> Self:
         """This process, which holds the region behind `descriptor`. Raises `OSError` where /proc cannot be read."""
         process = os.getpid()
         started = start_of(process)
@@ -54,7 +54,7 @@ class Live:
 
     @property
     def lives(self) -> bool:
-        """Whether the launcher is still there."""
+        """True if the launcher still lives."""
         return start_of(self.process) == self.started
 
     def write(self, run_dir: Path) -> None:
@@ -63,7 +63,7 @@ class Live:
 
     @classmethod
     def read(cls, run_dir: Path) -> Self | None:
-        """What lies in a run directory; None where nothing does, or the launcher that left it has ended.
+        """The file of a run directory; None where there is none, or the launcher that left it has ended.
 
         Raises:
             LiveError: it is none of this version. OSError: as the system says it.
@@ -79,7 +79,7 @@ class Live:
             raise LiveError(f"{path} is damaged: remove it; the run does not need it.")
         if found["format"] != FORMAT:
             raise LiveError(
-                f"{path} has format {found['format']}, and this program knows format {FORMAT}: look on with the "
+                f"{path} has format {found['format']}, and this program knows format {FORMAT}: watch it with the "
                 "version of Ringside that plays the run."
             )
         live = cls._checked(path, found)
@@ -101,6 +101,6 @@ def withdraw(run_dir: Path) -> None:
 
 
 def start_of(process: int, root: Path = Path("/")) -> int | None:
-    """When a process started, in clock ticks since boot; None when it is gone, or dead and only not yet reaped."""
+    """Start of a process in clock ticks since boot; None when it is gone, or dead and not yet reaped."""
     fields = stat_fields(root / "proc" / str(process) / "stat")
     return None if not fields or fields[0] in "ZX" else int(fields[19])  # field 22

@@ -8,7 +8,7 @@ ends, however it ends: the guardian reads from a pipe that the run holds open.
     run ──pipe──▶ guardian ──▶ nvidia-cuda-mps-control -f ──▶ nvidia-cuda-mps-server
 
 A fault of one client may take all clients of a server along, and the server takes no new ones until the faulty ones are
-gone: whoever restarts one restarts them all (ringside/supervisor/supervisor.py).
+gone. So a restart of one is a restart of all (ringside/supervisor/supervisor.py).
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _READY = "ready"
 _PR_SET_CHILD_SUBREAPER = 36
 
 _NOT_READY = ("CUDA error 807",)
-"""CUDA_ERROR_MPS_SERVER_NOT_READY: what clients are told while their server starts."""
+"""CUDA_ERROR_MPS_SERVER_NOT_READY: the error of clients while their server starts."""
 _ENDING = ("CUDA error 805", "CUDA error 806")
-"""CUDA_ERROR_MPS_CONNECTION_FAILED and CUDA_ERROR_MPS_RPC_FAILURE: what they may be told while the former one ends."""
+"""CUDA_ERROR_MPS_CONNECTION_FAILED and CUDA_ERROR_MPS_RPC_FAILURE: possible errors while the former one ends."""
 _CLIENT = """
 import ctypes, sys
 def do(result):
@@ -64,18 +64,18 @@ class MpsError(RuntimeError):
     """There is no working daemon. The message is a sentence saying why."""
 
 
-def environment_of(directory: Path) -> dict[str, str]:
-    """What makes a process a client of the daemon in a directory."""
+def client_environment(directory: Path) -> dict[str, str]:
+    """Variables that make a process a client of the daemon in a directory."""
     return {"CUDA_MPS_PIPE_DIRECTORY": str(directory / "pipe"), "CUDA_MPS_LOG_DIRECTORY": str(directory / "log")}
 
 
 def control() -> str | None:
-    """The program, which containers have where the driver is put into them; None: there is none."""
+    """Path of the program; containers have it in the driver's folder. None: there is none."""
     return shutil.which(CONTROL) or shutil.which(CONTROL, path=DRIVER_FOLDER)
 
 
 def client(device: int) -> list[str]:
-    """A command that uses a GPU as any client would; it succeeds or the daemon is of no use."""
+    """A command that uses a GPU as a client. If it fails, the daemon cannot be used."""
     return [sys.executable, "-c", _CLIENT, str(device)]
 
 
@@ -89,10 +89,10 @@ class Service:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the clients are to be given; nothing when there is no daemon."""
+        """Variables for the clients; empty when there is no daemon."""
         if self._guardian is None or self._guardian.poll() is not None or self._directory is None:
             return {}
-        return environment_of(self._directory)
+        return client_environment(self._directory)
 
     def start(self, trial: Sequence[str]) -> None:
         """Start the daemon, and run `trial` as its first client.
@@ -121,12 +121,12 @@ class Service:
         # The guardian bounds its own wait; it may be stopped before it comes to that.
         hearing = select.poll()  # select() knows no descriptors beyond 1,023
         hearing.register(self._guardian.stdout, select.POLLIN)
-        told = self._guardian.stdout.readline().strip() if hearing.poll(2_000 * START_SECONDS) else ""
-        if told != _READY:
-            raise MpsError((told or f"{CONTROL} could not be started.") + self._last_words())
+        answer = self._guardian.stdout.readline().strip() if hearing.poll(2_000 * START_SECONDS) else ""
+        if answer != _READY:
+            raise MpsError((answer or f"{CONTROL} could not be started.") + self._log_tail())
         self._have_server()
         if not _servers(self._directory):
-            raise MpsError("A first process used the GPU, but not through MPS." + self._last_words())
+            raise MpsError("A first process used the GPU, but not through MPS." + self._log_tail())
 
     def renew(self) -> bool:
         """End the servers, whose clients are gone, and start another. False: the daemon did not do so.
@@ -162,11 +162,11 @@ class Service:
                 if said.endswith(passing) and time.monotonic() < deadline:
                     continue
                 raise MpsError(
-                    f"A first process could not use the GPU through MPS ({said}).{self._last_words()}"
+                    f"A first process could not use the GPU through MPS ({said}).{self._log_tail()}"
                 ) from error
 
-    def _last_words(self) -> str:
-        """A sentence of the last line that the daemon wrote, if it wrote any; its directory is not kept."""
+    def _log_tail(self) -> str:
+        """A sentence with the last line of the daemon's log, if there is one; its directory is not kept."""
         assert self._directory is not None, "it was started"
         try:
             lines = (self._directory / "log" / "control.log").read_text(errors="replace").strip().splitlines()
@@ -198,10 +198,10 @@ def service(asked: str, device: str, note: Callable[[str], None]) -> Iterator[Se
     Args:
         asked: auto: where it can be started; on; off.
         device: as resolved; only with "cuda:N" there is something to share.
-        note: is told when "auto" goes on without.
+        note: called when "auto" continues without.
 
     Raises:
-        MpsError: it was asked for and cannot be.
+        MpsError: it was asked for and cannot be started.
     """
     daemon = Service()
     try:
@@ -220,13 +220,13 @@ def service(asked: str, device: str, note: Callable[[str], None]) -> Iterator[Se
 
 
 def _command(directory: Path, command: str) -> str | None:
-    """What the daemon answers to a command; None when it does not."""
+    """Answer of the daemon to a command; None when there is none."""
     try:
         return output_of(
             [control() or CONTROL],
             QUIT_SECONDS,
-            told=command + "\n",
-            environment={**os.environ, **environment_of(directory)},
+            stdin=command + "\n",
+            environment={**os.environ, **client_environment(directory)},
         )
     except (subprocess.SubprocessError, OSError):
         return None
@@ -244,7 +244,7 @@ def _guard(directory: Path) -> None:
     enable_stack_dumps()
     # What the daemon leaves when it dies, its servers, becomes a child of this process, which can then end it.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    environment = {**os.environ, **environment_of(directory)}
+    environment = {**os.environ, **client_environment(directory)}
     # The daemon starts its servers by name, and they lie beside it, on the PATH or not.
     folders = [environment.get("PATH", os.defpath), DRIVER_FOLDER]
     environment["PATH"] = os.pathsep.join(folders)
@@ -288,7 +288,7 @@ def _become_daemon(guardian: int) -> None:
 
 
 def _answers(daemon: subprocess.Popen[bytes], directory: Path) -> bool:
-    """Whether a fresh daemon answers before it ends and before it is late."""
+    """True if a fresh daemon answers before it ends and in time."""
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if _command(directory, "get_server_list") is not None:

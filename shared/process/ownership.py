@@ -22,7 +22,7 @@ SUITE_LOCK_FILE = "suite.lock"
 EVENTS = "tensorboard"
 REPORT = "report"
 TRACK_FILE = "track.json"
-"""What `--track` keeps in a run directory: the service's id of the run, its address, who sends it, what was sent."""
+"""State of `--track` in a run directory: the service's id of the run, its address, its sender and the progress."""
 WANDB = "wandb"
 PART = ".part"
 """Suffix of an evaluation that is being written."""
@@ -80,7 +80,7 @@ def _exists(path: Path) -> bool:
 
 
 def _files_in(path: Path) -> Iterator[Path]:
-    """Where a run has, or may have, a file."""
+    """Paths at which a run has, or may have, a file."""
     yield from (path / name for name in _FILES)
     for folder, names in _OWN_NAMES.items():
         if (path / folder).is_dir():
@@ -101,7 +101,7 @@ def _require(status: os.stat_result, path: Path, flag: str, *, directory: bool) 
 
 
 def _kind(mode: int) -> str:
-    """What something in a directory is, in words."""
+    """Kind of a directory entry, in words."""
     kinds = (
         (stat.S_ISLNK, "a symbolic link"),
         (stat.S_ISDIR, "a directory"),

@@ -1,4 +1,4 @@
-"""A run in a control group that the test makes: its limits are respected, and a death for want of memory is named.
+"""A run in a control group that the test makes: its limits are respected, and a death for lack of memory is named.
 
 It needs the right to make control groups (root, with the memory controller at hand), and is skipped without.
 """
@@ -61,7 +61,7 @@ def test_a_death_for_want_of_memory_is_named_and_changes_nothing(
     process = start_inside(group, tmp_path / "fed", **hungry)
     output = finish(process)
     assert (tmp_path / "eaten").exists()
-    assert "actor 0 was killed for want of memory" in output
+    assert "actor 0 was killed for lack of memory" in output
     assert f"limited to {LIMIT / 1e9:.1f} GB" in output
     assert "--replay-size" in output
     assert summary(tmp_path / "fed")["restarts"] >= 1

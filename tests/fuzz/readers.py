@@ -180,7 +180,7 @@ def resume_and_write(workspace: Workspace, whole: str) -> list[str]:
     assert run_dir is not None
     try:
         with api._owned(run_dir, ready.config):
-            Live.of_this_process(memory.arena.fd, ["NOOP"]).write(run_dir)
+            Live.for_this_process(memory.arena.fd, ["NOOP"]).write(run_dir)
             scribe = Scribe(memory, run_dir)
             parts = _of_memory(memory, memory.board.committed)
             memory.board.saved[0] = -1

@@ -43,7 +43,7 @@ class Pretended:
         self.memory = Memory.create(Plan(self.config, len(NAMES)))
         run_dir.mkdir(parents=True, exist_ok=True)
         (run_dir / "config.json").write_text(json.dumps(self.config.to_json()))
-        self.live = Live.of_this_process(self.memory.arena.fd, NAMES)
+        self.live = Live.for_this_process(self.memory.arena.fd, NAMES)
         self.live.write(run_dir)
         self.random = np.random.default_rng(1)
         self.memory.board.begun_ns[0] = 1

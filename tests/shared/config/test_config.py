@@ -425,16 +425,16 @@ def test_settings_that_do_not_fit_together_are_refused(wrong: dict[str, Any], sa
 def test_memory_that_does_not_suffice_says_what_would_fit() -> None:
     plan = Plan(settled(envs=96, inference_batch=32), 4)
     with pytest.raises(ConfigError) as refused:
-        memory_need.memory(plan, 4_000_000_000)
+        memory_need.require_memory(plan, 4_000_000_000)
     said = str(refused.value)
     assert_sentence(said)
     match = re.search(r"--replay-size ([\d_]+) would fit", said)
     assert match
     fits = int(match[1])
     assert 250_000 < fits < 400_000
-    memory_need.memory(Plan(settled(envs=96, inference_batch=32, replay_size=fits), 4), 4_000_000_000)
+    memory_need.require_memory(Plan(settled(envs=96, inference_batch=32, replay_size=fits), 4), 4_000_000_000)
     with pytest.raises(ConfigError, match="no replay would fit"):
-        memory_need.memory(plan, 1_000_000_000)
+        memory_need.require_memory(plan, 1_000_000_000)
 
 
 def test_a_million_steps_take_at_most_7_2_gb() -> None:

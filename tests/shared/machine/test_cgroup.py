@@ -77,7 +77,7 @@ def test_every_kill_explains_one_death(tmp_path: Path) -> None:
     tree(root, {"sys/fs/cgroup/a/memory.events": "oom_kill 3\n"})
     said = kills.explain()
     assert said is not None
-    assert said.startswith("was killed for want of memory: /a, limited to 4.0 GB, has none left")
+    assert said.startswith("was killed for lack of memory: /a, limited to 4.0 GB, has none left")
     assert "--replay-size" in said
     assert kills.explain() == said
     assert kills.explain() is None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.machine.contention import Contention, CpuTimes, cpu_time_of, cpu_times, in_words
+from shared.machine.contention import Contention, CpuTimes, contention_sentences, cpu_time_of, cpu_times
 from tests.support.machines import tree, v1, v2
 
 SECOND = 1_000_000_000
@@ -94,9 +94,9 @@ def test_cpu_time_of_processes_and_of_children_that_they_have_waited_for(tmp_pat
 
 
 def test_what_is_little_is_not_said() -> None:
-    assert in_words(None, None, 2) == in_words(0.1, 0.1, 2) == []
-    assert in_words(0.9, 0.1, 2) == ["Other programs use 0.9 of 2 cores."]
-    assert in_words(0.5, 0.3, 1) == [
+    assert contention_sentences(None, None, 2) == contention_sentences(0.1, 0.1, 2) == []
+    assert contention_sentences(0.9, 0.1, 2) == ["Other programs use 0.9 of 2 cores."]
+    assert contention_sentences(0.5, 0.3, 1) == [
         "Other programs use 0.5 of the only core.",
         "The hypervisor takes 0.3 of the only core (steal time).",
     ]

@@ -20,7 +20,7 @@ def python(program: str) -> list[str]:
 
 def test_what_is_said_and_what_is_told(tmp_path: Path) -> None:
     assert output_of(python("import os; print(os.getcwd(), end='')"), 60, directory=tmp_path) == str(tmp_path)
-    assert output_of(python("print(input()[::-1])"), 60, told="abc\n") == "cba\n"
+    assert output_of(python("print(input()[::-1])"), 60, stdin="abc\n") == "cba\n"
     assert output_of(python("import os; print(os.environ)"), 60, environment={"ONLY": "this"}).count("ONLY") == 1
     assert output_of(python("import sys; sys.stdout.buffer.write(b'\\xff')"), 60) == "\ufffd"
 

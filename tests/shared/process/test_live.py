@@ -15,7 +15,7 @@ from shared.process.live import FORMAT, LIVE_FILE, Live, LiveError, start_of, wi
 
 
 def test_what_is_written_is_read_while_the_process_lives(tmp_path: Path) -> None:
-    live = Live.of_this_process(7, ("NOOP", "FIRE"))
+    live = Live.for_this_process(7, ("NOOP", "FIRE"))
     assert Live.read(tmp_path) is None
     live.write(tmp_path)
     assert Live.read(tmp_path) == live
@@ -29,7 +29,7 @@ def test_a_launcher_that_was_killed_leaves_nothing_to_look_on(tmp_path: Path) ->
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     started = start_of(child.pid)
     assert started is not None
-    live = replace(Live.of_this_process(3, ("NOOP",)), process=child.pid, started=started)
+    live = replace(Live.for_this_process(3, ("NOOP",)), process=child.pid, started=started)
     live.write(tmp_path)
     assert Live.read(tmp_path) == live
     child.kill()
@@ -49,7 +49,7 @@ def test_a_dead_process_that_nobody_has_reaped_is_dead(tmp_path: Path) -> None:
 
 
 def test_another_process_of_the_same_number_is_not_the_launcher(tmp_path: Path) -> None:
-    live = Live.of_this_process(3, ("NOOP",))
+    live = Live.for_this_process(3, ("NOOP",))
     replace(live, started=live.started - 1).write(tmp_path)
     assert Live.read(tmp_path) is None
 
