@@ -47,7 +47,7 @@ class Common:
     """Options of every benchmark; `Options` of a benchmark's module are a subclass."""
 
     repeats: int = 3
-    """How often everything is measured; what is compared is measured in turn."""
+    """Repeats of every measurement; measurements that are compared are interleaved."""
     json: Path | None = None
     """Write rows, machine and command to this file, too."""
 

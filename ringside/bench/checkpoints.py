@@ -1,4 +1,4 @@
-"""What checkpoints cost: a run that writes them often against one that writes none.
+"""The cost of checkpoints: a run that writes them often against one that writes none.
 
 Two runs in turn, of the same settings: one keeps its replay on the disk, a segment a round, and writes a checkpoint
 every --every seconds; the other writes nothing but metrics. Both checkpoints and segments are counted, and the run with
@@ -27,7 +27,7 @@ NEVER_MINUTES = "100_000"
 SEGMENT_SHAPE = SegmentShape(lanes=12, ticks=104, lane_envs=2)
 """A quarter of the envs of the default settings, for as long as their round."""
 PROBE_SHARE = 0.25
-"""Of the seconds of a run, for the pace by which the length of its rounds is chosen."""
+"""Share of the seconds of a run for measuring the pace, by which the length of its rounds is chosen."""
 
 
 @dataclass(frozen=True)

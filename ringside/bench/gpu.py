@@ -1,4 +1,4 @@
-"""What a GPU makes of learner and inference: updates by setting, answers beside a busy learner.
+"""Learner and inference on a GPU: updates by setting, answers beside a busy learner.
 
 Parts, for --parts:
 

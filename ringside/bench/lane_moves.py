@@ -36,9 +36,9 @@ EMULATION_BOUND = ("--network", "small", "--train-every", "400")
 ROUNDS = 40
 """Rounds of a run: lanes move after some of them."""
 SHARE_OF_BARE = 0.5
-"""Of the bare emulators' speed, what a run is taken to reach when its length is chosen."""
+"""Share of the bare emulators' speed that a run is assumed to reach when its length is chosen."""
 PROBE_SHARE = 0.1
-"""Of the seconds of a run, for the speed of the bare emulators."""
+"""Share of the seconds of a run for the speed of the bare emulators."""
 LOOK_SECONDS = 0.2
 """Between two looks for actors that are not on a core of their own yet."""
 

@@ -1,4 +1,4 @@
-"""What the parts of this machine can do, each against the limit above it.
+"""Limits of this machine, part by part, each against the limit above it.
 
 Parts, for --parts:
 

@@ -42,7 +42,7 @@ class Options(Common):
     seconds: float = 10.0
     """Between two looks at the memory."""
     repeats: int = 10
-    """How many looks."""
+    """Number of readings."""
     run: Path | None = None
     """Directory of a run that goes on, to be looked at instead."""
 

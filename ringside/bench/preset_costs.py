@@ -1,4 +1,4 @@
-"""What each preset costs: its learner alone, and where the time of an update goes; with --end-to-end short runs, too.
+"""The cost of each preset: its learner alone, and the time of an update by part; with --end-to-end short runs, too.
 
 Everything is compared with the plain one, `nature`, which is always measured: samples a second of the learner on a full
 window of noise, and steps a second of real runs at the same samples a step (where a preset takes another number of
@@ -39,9 +39,9 @@ from shared.text import flag_in
 
 PLAIN: PresetName = "nature"
 LEAST_UPDATES = 16
-"""Of a round of the learner alone: two chunks."""
+"""Fewest updates in a round of the learner alone: two chunks."""
 SHARES_SHARE = 0.5
-"""Of the seconds of the learner alone, for its parts."""
+"""Share of the learner's seconds for timing its parts."""
 SLOWEST_ROUNDS = 8
 """Rounds that a measurement takes at most where a single one takes longer than it should."""
 SLOW_START_SECONDS = 120.0
@@ -71,7 +71,7 @@ class Cost(NamedTuple):
 
     updates_per_second: float
     shares: dict[str, float]
-    """Of the time, by part (ringside/bench/network_parts/shares.py)."""
+    """Share of the time, by part (ringside/bench/network_parts/shares.py)."""
 
 
 class Case(NamedTuple):
@@ -83,7 +83,7 @@ class Case(NamedTuple):
 
     @property
     def samples_per_step(self) -> float:
-        """That it asks for."""
+        """Samples per step that its settings ask for."""
         return self.plan.config.learn.batch_size / self.plan.config.learn.train_every
 
     def beside(self, plain: Case) -> str:

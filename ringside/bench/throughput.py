@@ -60,7 +60,7 @@ EVALUATED = "end to end, with an evaluation"
 
 @dataclass(frozen=True)
 class Runs:
-    """What the runs of a benchmark are told."""
+    """Settings of the runs of a benchmark."""
 
     learning: list[str]
     """Words of those that learn: five rounds fit into a measurement at the pace of the slower side."""
@@ -239,7 +239,7 @@ def largest(private_bytes: Mapping[str, int], role: str) -> int:
 
 
 def _add_evaluation(report: Report, found: Mapping[str, list[Any]]) -> None:
-    """What evaluation costs."""
+    """Add the cost of evaluation."""
     if runs := found.get(EVALUATED):
         with report.measuring(EVALUATED):
             if not all(each.summary["roles"]["evaluator"]["busy"] for each in runs):
@@ -251,7 +251,7 @@ def _add_evaluation(report: Report, found: Mapping[str, list[Any]]) -> None:
 
 
 def _add_round(report: Report, found: Mapping[str, list[Any]]) -> None:
-    """What the barrier costs."""
+    """Add the cost of the barrier."""
     for case in CASES:
         free, concurrent = (found.get(f"{schedule}, {case}") for schedule in ("free", "concurrent"))
         if free and concurrent:

@@ -1,4 +1,4 @@
-"""What looking on costs: a run with one viewer of `launch.py watch` against the same run without, in turn.
+"""The cost of a viewer: a run with one viewer of `launch.py watch` against the same run without, interleaved.
 
 One run plays on; the page's server is started and ended beside it. Each measurement begins and ends with a commit, so
 it holds whole rounds of playing and learning. The viewer asks as the page does: state once a second, pictures as often
@@ -40,9 +40,9 @@ from shared.memory.board import METRIC_SPANS, SPAN_METRICS
 ALONE, WATCHED = "nobody looks on", "one viewer"
 COMMITTED_AT = SPAN_METRICS.index("committed_at") - len(SPAN_METRICS)
 END_SECONDS = 10.0
-"""How long the page's server may take to end."""
+"""Seconds in which the page's server must end."""
 ADDRESS_SECONDS = 60.0
-"""How long the server may take to say its address."""
+"""Seconds in which the server must print its address."""
 ADDRESS = re.compile(rb"http://127\.0\.0\.1:(\d+)(/\S+/)")
 
 
@@ -57,7 +57,7 @@ class Options(Common):
     seconds: float = 30.0
     """Least time of each measurement; it goes on to the end of a round."""
     repeats: int = 5
-    """How often both are measured, in turn."""
+    """Repeats of both measurements, interleaved."""
 
 
 class Seen(NamedTuple):
@@ -66,7 +66,7 @@ class Seen(NamedTuple):
     steps_per_second: float
     pictures_per_second: float = 0.0
     cores: float = 0.0
-    """That the page's server used."""
+    """Cores that the page's server used."""
 
 
 def measure(options: Options, report: Report) -> None:

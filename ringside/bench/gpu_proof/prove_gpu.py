@@ -55,9 +55,9 @@ from shared.machine import facts
 from shared.process import mps
 
 RUN_SECONDS = 90
-"""Of a small run."""
+"""Seconds for a small run."""
 FIRST_SECONDS = 240
-"""Of one that is the first on its machine: PyTorch is read from the disk, and kernels are compiled."""
+"""Seconds for the first run on its machine, which reads PyTorch from the disk and compiles kernels."""
 LEAST_STAGE_SECONDS = 90.0
 """A stage that has less is left out."""
 KILLS = "killed_processes or alternate"
@@ -95,7 +95,7 @@ FAMILY_VARIANTS = ("as it comes", "4 actors", "replay on the host", "one update 
 
 
 def first(stage: Stage) -> None:
-    """Whether anything works at all; the doctor comes second, whose small run leaves no logs."""
+    """A first small run. The doctor comes second, since its small run leaves no logs."""
     with tempfile.TemporaryDirectory(prefix="ringside-prove-") as scratch:
         run_dir = Path(scratch) / "run"
         words = f"--plain --device cuda {SMALL_RUN} --mps off --run-dir {run_dir}"
@@ -132,7 +132,7 @@ def family(stage: Stage) -> None:
 
 
 def presets(stage: Stage, names: str) -> None:
-    """What presets cost."""
+    """Costs of the presets."""
     words = f"presets --presets {names} --end-to-end --repeats 1 --seconds 5"
     stage.bench(words, f"{stage.name}.json", LONG, f"-- --device cuda {room()} {stage.more}")
 
@@ -152,7 +152,7 @@ def agree(stage: Stage, words: str, variants: Mapping[str, str]) -> None:
 
 
 def limits(stage: Stage) -> None:
-    """What the parts can do that a GPU has to do with."""
+    """Limits of the parts that use a GPU."""
     stage.bench("limits --parts inference,update --repeats 1", "limits.json", LONG)
 
 
@@ -165,7 +165,7 @@ def throughput(stage: Stage, game: str) -> None:
 
 
 def quick(stage: Stage) -> None:
-    """Whether the preset has lanes enough to hide a GPU's answers from its actors."""
+    """Throughput of `quick`, to see if its lanes hide a GPU's answers from the actors."""
     for name, words in QUICK.items():
         told = "throughput --game pong --parts speed --repeats 1 --seconds 8"
         more = f"-- --device cuda --preset quick {words} {stage.more}"
@@ -173,7 +173,7 @@ def quick(stage: Stage) -> None:
 
 
 def settings(stage: Stage) -> None:
-    """What settings are worth in a whole run, and what evaluation costs with each."""
+    """Effects of settings on a whole run, and the cost of evaluation with each."""
     for name, words in SETTINGS.items():
         told = "throughput --game breakout --parts evaluation --repeats 1 --seconds 10"
         more = f"-- --device cuda {room()} {stage.more} {words}"
@@ -181,7 +181,7 @@ def settings(stage: Stage) -> None:
 
 
 def actor_side(stage: Stage) -> None:
-    """What emulators and actors do on the cores beside a GPU."""
+    """Emulators and actors on the cores beside a GPU."""
     stage.bench("limits --parts emulator,actors --games ten --repeats 1", "limits-actors.json", LONG)
 
 

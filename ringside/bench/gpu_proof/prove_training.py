@@ -22,7 +22,7 @@ SOLVED = 18.0
 """Mean of the last 100 training episodes of Pong."""
 SOLVE_SECONDS = 170.0
 RETURNS_SECONDS = 420.0
-"""Of training on Breakout, after which the run is stopped."""
+"""Seconds of training on Breakout, after which the run is stopped."""
 CURVES_SECONDS = 100.0
 """A run of stage `curves` has at least these of a call: to start takes some of them."""
 CURVES_GAMES = ("pong", "breakout", "space_invaders", "qbert")
@@ -35,11 +35,11 @@ WAYS = {
     "five-steps": "--n-step 5",
     "quantiles": "--method qr-dqn --atoms 32",
 }
-"""What `quick` is told besides: fewer updates, faster returns, another loss."""
+"""Options added to `quick`: fewer updates, faster returns, another loss."""
 
 
 def ways(stage: Stage) -> None:
-    """Which settings solve Pong first."""
+    """Time to solve Pong, by settings."""
     for name, words in WAYS.items():
         solve(stage, 1, f"pong-{name}", words)
 

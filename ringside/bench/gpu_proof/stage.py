@@ -24,17 +24,17 @@ from shared.machine.subprocesses import die_with, killed
 from shared.process.signals import TELL_STACKS, stack_dumps_held_back
 
 STAGE_SECONDS = 560.0
-"""Of a stage with all its commands."""
+"""Seconds for a stage with all its commands."""
 LONG = 500.0
-"""Of a command that has its stage for itself."""
+"""Seconds for a command that is its whole stage."""
 ROOMY_BYTES = 16_000_000_000
-"""Of free memory: a default run needs 10 GB of it."""
+"""Free memory that suffices for default runs, which need 10 GB."""
 SMALLER_REPLAY = "--replay-size 300_000"
-"""What large runs are told where there is less."""
+"""Option of large runs where less memory is free."""
 END_SECONDS = 45.0
-"""How long a command that was asked to stop may take to end; part of its stage's time."""
+"""Seconds in which a command that was asked to stop must end; part of its stage's time."""
 STACKS_SECONDS = 1.0
-"""How long the processes of a late command have to say where they are."""
+"""Seconds in which the processes of a late command write their stacks."""
 TALKATIVE = {"PYTHONFAULTHANDLER": "1", "PYTHONUNBUFFERED": "1"}
 """So that a crash leaves its stacks, and a kill what was said before."""
 OUTCOME = "outcome.json"
@@ -42,7 +42,7 @@ LAUNCH = "launch.py"
 
 
 class Outcome:
-    """What became of all commands: a file that is whole after each of them, and an archive of all files after each."""
+    """Results of all commands: a file that is complete after each of them, and an archive of all files after each."""
 
     def __init__(self, out: Path, archive: Path | None, about: dict[str, Any], runs: Path | None = None) -> None:
         """Goes on with what `out` holds already.
@@ -64,7 +64,7 @@ class Outcome:
 
     @property
     def good(self) -> bool:
-        """Whether nothing was bad since this began."""
+        """True if no command has failed since the start."""
         return all(fact.get("good", True) for fact in self.done)
 
     def note(self, fact: dict[str, Any]) -> None:

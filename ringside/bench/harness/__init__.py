@@ -1,1 +1,1 @@
-"""What benchmarks share: interleaved repeats, runs at steady state, tables."""
+"""The harness of all benchmarks: interleaved repeats, runs at steady state, tables."""

@@ -32,7 +32,7 @@ class Beside:
     """Its launcher."""
     directory: Path
     errors: Path
-    """Where its standard error goes."""
+    """File of its standard error."""
     memory: Memory
 
     def until(self, condition: Callable[[], object]) -> None:

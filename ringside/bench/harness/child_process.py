@@ -42,7 +42,7 @@ class Child:
         theirs.close()
 
     def ask(self, word: str) -> Any:
-        """What it sends to an answer. Raises as `answer`."""
+        """Send an answer and return the next message of the child. Raises as `answer`."""
         try:
             self._ours.send(word)
         except OSError as error:
@@ -56,7 +56,7 @@ class Child:
         self._process.join(END_SECONDS)
 
     def answer(self, seconds: float = 0.0) -> Any:
-        """What it sends next. Raises the exception that it sends, or `CannotRun` when it sends nothing."""
+        """Return the next message of the child. Raises the exception that it sends, or `CannotRun` without a message."""
         try:
             told = self._ours.recv() if self._ours.poll(seconds + START_SECONDS) else None
         except EOFError:

@@ -1,4 +1,4 @@
-"""What the parts that compute with networks need of a device: settings, waiting, graphs."""
+"""Devices for the parts that compute with networks: settings, waits, graphs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Device:
 
     torch: torch.device
     precisions: list[Precision]
-    """What a run would take, and float32."""
+    """The precision of a run, and float32."""
 
     def prepare(self, precision: str, threads: int) -> None:
         """The settings of a run for this process, before what is measured is built."""

@@ -1,4 +1,4 @@
-"""How busy and how full a GPU is, as the driver's own tool tells it once a second."""
+"""Load and memory of a GPU, read once a second from the driver's own tool."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from shared.machine.subprocesses import killed
 INTERVAL_MS = 1_000
 """Between two samples; a share is that of the driver's last sample period."""
 END_SECONDS = 10.0
-"""How long the tool may take to end."""
+"""Seconds in which the tool must end."""
 _SAMPLE = re.compile(r"(\d+), *(\d+)")
 
 
 def seen_by_the_driver(index: int) -> str:
-    """What the driver calls the GPU that CUDA calls `index`: a number or a UUID of CUDA_VISIBLE_DEVICES."""
+    """Driver's name of the GPU that CUDA calls `index`: a number or a UUID of CUDA_VISIBLE_DEVICES."""
     visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
     return visible[index].strip() if index < len(visible) else str(index)
 
 
 class GpuUse(NamedTuple):
-    """Of a GPU, by all that run on it."""
+    """Use of a GPU by all processes on it."""
 
     share: float
     """Mean share of the time in which it worked, in [0, 1]."""

@@ -42,9 +42,9 @@ ROUNDS = 5
 LEAST_ROUND_TICKS = 10
 """Shorter rounds would be mostly barrier."""
 PROBE_SHARE = 0.1
-"""Of the seconds of a measurement, for finding out how long its rounds may be."""
+"""Share of the seconds of a measurement for choosing the length of its rounds."""
 BARE_SHARE = 0.25
-"""Of the seconds of a measurement, for the bare emulator beside it, which is steady from its start."""
+"""Share of the seconds of a measurement for the bare emulator beside it, which is steady from its start."""
 SILENT_SECONDS = 600.0
 """Longest time without a new round."""
 LOOK_SECONDS = 0.5
@@ -52,12 +52,12 @@ LOOK_SECONDS = 0.5
 REFUSED = 2
 """Exit code of `launch.py` for a setting that cannot work."""
 ROLES = ("learner", "inference", "actors")
-"""Whose busy share the records of rounds hold."""
+"""Roles whose busy share the records of rounds hold."""
 
 
 @dataclass(frozen=True)
 class Throughput:
-    """What a run did between two boundaries."""
+    """Throughput of a run between two boundaries."""
 
     command: str
     steps_per_second: float
@@ -66,7 +66,7 @@ class Throughput:
     steps: int
     seconds: float
     episodes: int
-    """That ended, and so were followed by resets."""
+    """Episodes that ended, each followed by a reset."""
     reset_share: float | None
     """Share of the steps that were resets; None: not known."""
     first_step_seconds: float
@@ -85,7 +85,7 @@ class Throughput:
 
 
 def plan_of(game: str, words: Sequence[str]) -> Plan:
-    """What a measured run with these words would be.
+    """Return the plan of a measured run with these words.
 
     Raises:
         ConfigError: a setting cannot work.
@@ -121,7 +121,7 @@ def rounds_that_fit(plan: Plan, words: Sequence[str], seconds: float, pace: floa
 
 
 def says_round(words: Sequence[str]) -> bool:
-    """Whether the words say how long a round is."""
+    """True if the words set the length of a round."""
     return any(flag_in(word) == "--round-steps" for word in words)
 
 

@@ -38,7 +38,7 @@ def last_line(command: Sequence[str], seconds: float) -> dict[str, Any]:
 
 
 def said_by(command: Sequence[str], seconds: float) -> str:
-    """What a command prints. Raises `CannotRun` with the last thing that it complains about, or for a longer time."""
+    """Return the output of a command. Raises `CannotRun` with its last line of errors, or if it takes too long."""
     try:
         return output_of(command, seconds, directory=ROOT)
     except subprocess.TimeoutExpired:
@@ -80,7 +80,7 @@ def running(command: Sequence[str], errors: Path) -> Iterator[subprocess.Popen[b
 
 
 def logs_of(run_dir: Path) -> str:
-    """What the processes of a run wrote, each under its name; the run's directory may not last."""
+    """Logs of the processes of a run, by name, copied since the run directory may be removed."""
     logs = sorted((run_dir / LOGS).glob("*.log"))
     return "".join(f"--- {log.name}\n{log.read_text(errors='replace')}" for log in logs)
 

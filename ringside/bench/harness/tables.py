@@ -1,4 +1,4 @@
-"""What a benchmark says: rows with their spread and their ratio to the limit above, as a table and as JSON.
+"""Reports of benchmarks: rows with their spread and their ratio to the limit above, as a table and as JSON.
 
 A figure counts only beside the machine that it was taken on, the command that gives it again, and a check that what was
 timed computed the right thing. A part that cannot run here says why, and the others go on.
@@ -39,7 +39,7 @@ class CannotRun(Exception):
 
 
 class WrongResult(Exception):
-    """What was timed computed something wrong; its speed means nothing. The message is a sentence."""
+    """The timed code computed a wrong result, so its speed means nothing. The message is a sentence."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Report:
     machine: dict[str, Any] = field(default_factory=facts.describe)
     """As it was before the first measurement, its load included."""
     commit: str | None = field(default_factory=lambda: commit())
-    """Of the code that is measured."""
+    """Commit of the measured code."""
     part: str = ""
 
     @contextmanager

@@ -11,7 +11,7 @@ from shared.errors import ConfigError
 from shared.text import nearest
 
 INTERRUPTED = "the rest"
-"""What is reported as missing when somebody interrupts."""
+"""Name of the missing part after an interrupt."""
 
 
 @dataclass(frozen=True)
@@ -19,15 +19,15 @@ class Contender:
     """One of the things compared."""
 
     name: str
-    """Of its row; no other has it."""
+    """Name of its row, which is unique."""
     measure: Callable[[], Any]
     """Measures once: a speed, or all that is known of it. Raises `CannotRun` or `WrongResult`."""
     part: str = ""
-    """What is reported as missing or wrong when it fails; default: its name."""
+    """Name of the part that is missing or wrong if it fails; default: its name."""
 
 
 def in_turn(report: Report, contenders: Sequence[Contender], repeats: int) -> dict[str, list[Any]]:
-    """What every contender reached, by name, one value for each repeat.
+    """Measure all contenders, interleaved; return their values by name, one for each repeat.
 
     One that cannot run, or computes something wrong, is not asked again and not returned; the report says why. When it
     is interrupted, the whole repeats so far count, or what there is of the first; nothing is measured after that.

@@ -54,11 +54,11 @@ LAPAN = "Lapan's ladder"
 FAST_DQN = "fast-dqn's two-by-two"
 FAST_ENVS = (1, 2, 4, 8)
 PLAIN_DQN: dict[str, Any] = {"double": False, "n_step": 1, "learning_rate": 1e-4}
-"""What both tables train, with the learning rate of Lapan's."""
+"""Settings of both tables, with the learning rate of Lapan's."""
 ENDLESS_STEPS = 50_000_000
-"""Of a run that is to play well: more than anyone waits for."""
+"""Steps of a run that stops when it plays well: more than it needs."""
 QUICKLY = ("--learning-starts", "512", "--replay-size", "20_000")
-"""What shortens a measurement of speed, and makes nothing slower."""
+"""Options that shorten a measurement of speed without slowing anything."""
 START_SECONDS = 300.0
 """Most that a serial rung may take until its clock starts, on a machine that others use, too."""
 PUBLISHED = (
@@ -100,7 +100,7 @@ class Rung:
     words: Sequence[str]
     """For launch.py, beside those that all rungs have."""
     larger: int = 1
-    """How many times as large, and as rare, batches are."""
+    """Factor of the batch size, and of the steps between two updates."""
     serial: bool = False
     """One process, instead of a run."""
     gradients: bool = False
@@ -166,7 +166,7 @@ def _speed(rung: Rung, options: Options, game: str) -> float:
 
 
 def _serial(rung: Rung, flags: Sequence[str], words: Sequence[str], seconds: float) -> dict[str, Any]:
-    """What ringside/bench/ladder/serial.py says."""
+    """Result of ringside/bench/ladder/serial.py."""
     gradients = ["--gradients"] if rung.gradients else []
     command = [sys.executable, "-m", "ringside.bench.ladder.serial", *flags, *gradients, "--", *words]
     told = last_line(command, seconds + START_SECONDS)
@@ -200,7 +200,7 @@ def _game(rung: Rung, game: str) -> list[str]:
 
 
 def _solve_all(wanted: Sequence[Rung], options: Options, game: str, report: Report) -> None:
-    """How long each rung takes, one after the other; one seed for each repeat."""
+    """Seconds of each rung until it plays well, one after the other; one seed for each repeat."""
     for rung in wanted:
         with report.measuring(f"{rung.name}, solved"):
             taken = [_solve(rung, options, game, seed) for seed in range(1, options.repeats + 1)]

@@ -48,7 +48,7 @@ ten bits, one network's after its weights were scaled, the other's before."""
 
 
 class Network(Protocol):
-    """What answers stacks of frames."""
+    """Network that answers stacks of frames."""
 
     def load(self, flat: NDArray[np.float32]) -> None:
         """Take over parameters float32[P], in the order of `shared.network_spec`."""

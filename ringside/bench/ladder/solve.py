@@ -1,4 +1,4 @@
-"""How long a run of `launch.py` takes to play well, from the command on, by its last training episodes."""
+"""Time of a run of `launch.py` until it plays well, from the command on, judged by its last training episodes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ LOOK_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Learnt:
-    """How far a run came."""
+    """Progress of a run."""
 
     seconds: float
     """Since the command."""
     steps: int
     mean_return: float | None
-    """Of the last hundred training episodes, raw; None: there were fewer."""
+    """Raw mean of the last hundred training episodes; None: there were fewer."""
 
 
 def solve_run(words: Sequence[str], bound: float, minutes: float) -> Learnt:

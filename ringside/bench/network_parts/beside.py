@@ -26,11 +26,11 @@ END = "end"
 
 
 class Updates(NamedTuple):
-    """What a learner did."""
+    """Updates of a learner."""
 
     per_second: float
     digest: str
-    """Of the parameters after `DIGEST_UPDATES` updates."""
+    """Digest of the parameters after `DIGEST_UPDATES` updates."""
 
     def check(self, first: dict[tuple[Any, ...], str], same: tuple[Any, ...]) -> None:
         """Compare with the first of those that must be equal. Raises `WrongResult`."""
@@ -39,7 +39,7 @@ class Updates(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """How long an inference server took."""
+    """Times of an inference server."""
 
     median_us: float
     late_us: float

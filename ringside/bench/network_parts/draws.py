@@ -1,4 +1,4 @@
-"""Which transitions to learn from: priorities of a full window (learner/replay/priorities.py) against uniform drawing.
+"""Draws of transitions: by the priorities of a full window (learner/replay/priorities.py) against uniform ones.
 
 Timed is a chunk of updates, another one at each call. Uniform: random ids below the number of transitions, looked up in
 the list of these. Prioritized: random numbers, places drawn by weight, and the weights of these places set anew.
@@ -25,7 +25,7 @@ from shared.config.settings import Learn
 WINDOW_TICKS, ENVS = 125_000, 8
 PLACES = WINDOW_TICKS * ENVS
 ALPHA = 0.6
-"""Of the proportional variant (Schaul et al. 2016, section 4)."""
+"""Exponent of the proportional variant (Schaul et al. 2016, section 4)."""
 
 
 def measure(options: Options, report: Report) -> None:

@@ -28,13 +28,13 @@ WINDOW_STEPS = 100_000
 PACE_UPDATES = 64
 """Least updates of a round for `learner_pace` on a GPU, where a few take no longer than the round's commit."""
 BOUND_SHARE = 0.25
-"""Of the seconds for the learner, for what bounds it."""
+"""Share of the learner's seconds for measuring its bound."""
 SLOWEST = 1.0
 """Updates/s below which what bounds a learner is not measured: some chunks of it would take minutes."""
 
 
 class Alone(NamedTuple):
-    """What the learner did alone."""
+    """Figures of the learner alone."""
 
     updates_per_second: float
     bound_per_second: float | None
@@ -42,7 +42,7 @@ class Alone(NamedTuple):
 
 
 def bound_of(plan: Plan) -> str:
-    """What a learner is compared with: the sum of its matrix products, or of its passes where nobody counted those.
+    """Name of the bound of a learner: the sum of its matrix products, or of its passes where products are not counted.
 
     These come one after the other, where a learner computes the targets of coming updates beside the present ones: with
     cores or a GPU to spare it can be faster.
@@ -102,7 +102,11 @@ class Solo:
         self._round += 1
 
     def updates_per_second(self, seconds: float) -> float:
-        """Of whole rounds, one at least, for `seconds`. Raises `WrongResult` when it did another number of updates."""
+        """Updates per second over whole rounds, at least one, for `seconds`.
+
+        Raises:
+            WrongResult: the number of updates is wrong.
+        """
         first, before, began = self._round, int(self._board.updates[0]), time.perf_counter()
         while True:
             self.round()

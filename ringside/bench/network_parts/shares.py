@@ -1,4 +1,4 @@
-"""Where the time of an update goes: the parts of an engine, timed by the clock while it works.
+"""Time of an update by part: the parts of an engine, timed while it works.
 
 On a CPU they are timed as they run, in threads beside each other. On a GPU updates are launched from graphs, which have
 no parts: they are launched one by one instead, and every part is waited for, so its share there is one of slower

@@ -61,7 +61,7 @@ class Options(Common):
     game: str = "breakout"
     """Game, as in ale-py."""
     device: str = "auto"
-    """Where all learners learn, ours and the peers': cpu, cuda, cuda:N, or auto."""
+    """Device of all learners, ours and the peers': cpu, cuda, cuda:N, or auto."""
     seconds: float = 30.0
     """Seconds of one measurement of Ringside, in whole rounds."""
     peer_steps: int = 4_000
@@ -221,7 +221,7 @@ def _add(report: Report, reached: dict[str, list[float]]) -> None:
 
 
 def _add_ratios(report: Report, reached: dict[str, list[float]], ours: Iterable[str], peer: str) -> None:
-    """How many times faster ours are than a peer, repeat by repeat."""
+    """Add the ratios of our speeds to a peer's, repeat by repeat."""
     for name in ours:
         if name in reached:
             ratios = [mine / other for mine, other in zip(reached[name], reached[peer], strict=True)]

@@ -49,7 +49,7 @@ class Environment:
         self._pip(*packages)
 
     def told(self, script: str, words: Sequence[str], seconds: float) -> dict[str, Any]:
-        """What a script of this room says in its last line, run by the environment's interpreter.
+        """Run a script of this room with the environment's interpreter; return the JSON of its last line.
 
         Args:
             script: its file name.
@@ -62,7 +62,7 @@ class Environment:
         )
 
     def _has_pip(self) -> bool:
-        """Whether the environment was made to its end: pip comes last."""
+        """True if the environment is complete: pip is installed last."""
         try:
             said_by([str(self._python), "-m", "pip", "--version"], START_SECONDS)
         except CannotRun:

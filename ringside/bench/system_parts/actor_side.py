@@ -35,7 +35,7 @@ from shared.memory.run_memory import Memory, Plan
 SEED = 1
 CHECKED_STEPS = 300
 EPSILON = 0.1
-"""That of most of a run's steps."""
+"""Epsilon of most of a run's steps."""
 
 
 class Players:

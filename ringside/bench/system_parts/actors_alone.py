@@ -34,7 +34,7 @@ BLOCK_TICKS = 32
 """Ticks between two looks at the clock."""
 WARM_TICKS = 512
 START_SECONDS = 120.0
-"""How long a process may take until it plays, and to end."""
+"""Seconds in which a process must begin to play, and in which it must end."""
 WINDOW_STEPS = 20_000
 
 
@@ -85,7 +85,7 @@ def member(game: str, index: int, seconds: float) -> dict[str, Any]:
 
 
 def crew(game: str, processes: int, seconds: float) -> list[dict[str, Any]]:
-    """What each of several processes did at the same time."""
+    """Run several processes at the same time; return the results of each."""
     command = [
         sys.executable,
         "-m",

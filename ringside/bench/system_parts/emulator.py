@@ -183,7 +183,7 @@ def measure(options: Options, report: Report) -> None:
 
 
 def _receive(connection: Connection, seconds: float) -> Any:
-    """What a member of the crew sends."""
+    """Receive the next message of a member of the crew."""
     try:
         if connection.poll(seconds):
             return connection.recv()

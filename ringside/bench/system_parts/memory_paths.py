@@ -38,7 +38,7 @@ ACTIONS = 4
 SEED = 1
 INFERENCE_BATCH = 32
 SPARE_BYTES = 1_000_000_000
-"""What must be free beside the ring."""
+"""Memory that must be free beside the ring."""
 
 
 @contextmanager

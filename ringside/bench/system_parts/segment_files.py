@@ -24,7 +24,7 @@ from shared.memory.ring import SLOT_FIELDS
 
 WARM_UP_TICKS = 300
 LEVELS = (-1, 1, 3)
-"""Of zstd; 3 is in use."""
+"""Levels of zstd; runs use 3."""
 
 
 def play(game: str, shape: SegmentShape) -> dict[str, np.ndarray]:
