@@ -1,4 +1,4 @@
-"""The evaluation actor: plays the queued versions in order, while training goes on."""
+"""The evaluation actor: plays the queued versions in order, beside training."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Lanes:
         return any(lane.ready for lane in self.played) or self.has_new_lanes or self._lane_missing_envs() is not None
 
     def ready(self) -> Iterator[Lane]:
-        """The lanes whose next tick can be played; each is looked at when its turn comes."""
+        """The lanes whose next tick can be played; each is checked when its turn comes."""
         for lane in tuple(self.played):
             if lane.ready:
                 yield lane

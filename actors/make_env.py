@@ -39,7 +39,7 @@ def make_env(play: Play, seed: int, index: int, *, training: bool) -> Env:
 
 
 def action_names(play: Play) -> tuple[str, ...]:
-    """The actions of `play`'s game or environment in words, in their order; raises `EnvError` as `make_env` does."""
+    """Names of the actions of `play`'s game or environment, in their order. Raises `EnvError` as `make_env` does."""
     if play.env is not None:
         from actors.envs.gymnasium_env import GymnasiumEnv
 

@@ -41,7 +41,7 @@ TWO_PLAYER_GAMES = frozenset({"combat", "joust", "maze_craze", "warlords"})
 """ROMs of ale-py without a mode for one player; Gymnasium registers none of them either."""
 
 RESET_ANEW = frozenset({"qbert", "tetris", "tic_tac_toe_3d"})
-"""Games whose starts do not restore exactly; a real reset of theirs is always the same."""
+"""Games whose starts do not restore exactly; their real reset is always the same."""
 
 REPLAYED = RESET_ANEW | {"yars_revenge"}
 """Games whose states do not restore exactly in another process (ale-py 0.12.1): an episode is played again instead."""
@@ -177,7 +177,7 @@ class AtariEnv(Env):
         self._third, self._fourth = self._shrink.screens  # a step's last two screens, of which its frame is made
         # The newest observation's pooled gray, where it is not that of the screens last shrunk; else None.
         self._pooled: NDArray[np.uint8] | None = None
-        self._repeated = NOOP  # what a sticky action repeats
+        self._repeated = NOOP  # the action that a sticky step repeats
         self._lives = 0
         self._log = ActionLog() if self.game in REPLAYED else None
         self._starts = [] if self.game in RESET_ANEW else self._recorded_starts()
@@ -214,7 +214,7 @@ class AtariEnv(Env):
         self._shrink(frame)
 
     def _reset_emulator(self, noops: int) -> None:
-        """Reset for real. A game that ends within its no-ops is reset again, and the no-ops go on."""
+        """Reset the emulator. A game that ends within its no-ops is reset again, and the no-ops continue."""
         ale = self._ale
         ale.reset_game()
         for action in [NOOP] * noops + [FIRE] * self._fires:
@@ -293,7 +293,7 @@ class AtariEnv(Env):
         return self._shrink.pooled() if self._pooled is None else self._pooled
 
     def _check_colors(self) -> None:
-        """Raise `EnvError` unless the emulator's own gray screen is what the table of grays says."""
+        """Raise `EnvError` unless the emulator's own gray screen agrees with the table of grays."""
         screen = self._ale.getScreen()
         wrong = self._grays[screen] != self._ale.getScreenGrayscale()
         if wrong.any():
@@ -303,7 +303,7 @@ class AtariEnv(Env):
             )
 
     def snapshot(self) -> bytes:
-        """The emulator's state and the pooled screen, or what a replay needs: the tick of the reset and the actions."""
+        """The emulator's state and the pooled screen, or for a replay the tick of the reset and the actions."""
         if self._log is not None:
             return _REPLAY.pack(_REPLAY_MAGIC, self._log.reset_tick, self._log.first_tick) + self._log.actions
         head = _STATE.pack(_STATE_MAGIC, self._repeated, self._lives)

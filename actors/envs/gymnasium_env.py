@@ -38,7 +38,7 @@ _MAGIC = b"RSG1"
 
 
 def _make(name: str) -> gymnasium.Env[Any, Any]:
-    """The environment of an id of Gymnasium's, be it registered by a module that is named before it (`module:Env-v0`),
+    """The environment of a Gymnasium id, which may be registered by a module that is named before it (`module:Env-v0`),
     or what `module:factory` returns. Raises `EnvError` with a sentence."""
     module_name, colon, factory_name = name.partition(":")
     if not colon:
@@ -70,7 +70,7 @@ def _make(name: str) -> gymnasium.Env[Any, Any]:
 
 
 def _told(error: Exception) -> str:
-    """An error of somebody else's code, whose text alone may say little."""
+    """An error of the environment's code, with its type: the text alone may say little."""
     return str(error) if isinstance(error, gymnasium.error.Error) else f"{type(error).__name__}: {error}"
 
 

@@ -1,4 +1,4 @@
-"""Child processes of a run: the facts that the supervisor keeps about each, and what it takes to make one."""
+"""Child processes of a run: the supervisor's record of each, and their making."""
 
 from __future__ import annotations
 

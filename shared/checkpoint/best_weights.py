@@ -43,7 +43,7 @@ class BestWeights:
             newest: boundary of the newest checkpoint; 0: there is none.
 
         Raises:
-            OSError: as the system says it; the best are as they were.
+            OSError: the system refuses; the best are as they were.
         """
         if _was_there(self._best, newest):
             with open_to_read(self._best) as best:
@@ -51,7 +51,7 @@ class BestWeights:
         write_atomic(self._best, data)
 
     def cut_back(self, boundary: int) -> None:
-        """Return to what was the best at a boundary; at 0 a run begins, and what is there is another's."""
+        """Return to the best weights at a boundary. At 0 a run begins, and the files there are another run's."""
         if _about(self._best) and not _was_there(self._best, boundary):
             if _was_there(self._former, boundary):
                 self._former.replace(self._best)

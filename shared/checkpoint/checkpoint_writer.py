@@ -80,7 +80,7 @@ class CheckpointWriter:
 
         Raises:
             CheckpointError: the directory holds checkpoints of another configuration.
-            OSError: as the system says it.
+            OSError: the system refuses.
         """
         self.directory = run_dir / CHECKPOINTS
         self.best = BestWeights(self.directory)
@@ -147,7 +147,7 @@ class CheckpointWriter:
             ring: the ring's fields, [lanes, capacity, lane_envs, ...].
 
         Raises:
-            OSError: as the system says it (a full disk); nothing half-written counts.
+            OSError: the system refuses (a full disk); nothing half-written counts.
         """
         if index in self._segments:
             return
@@ -171,20 +171,20 @@ class CheckpointWriter:
         weights: NDArray[np.float32],
         counters: Mapping[str, int | float],
     ) -> int:
-        """Write the checkpoint of a boundary, then delete what it made needless. Doing it again changes nothing.
+        """Write the checkpoint of a boundary, then delete the files that it replaces. To repeat it changes nothing.
 
         Args:
             boundary: the round that is played next; a boundary at which snapshots are taken.
             arrays: the state of the roles, by name.
             weights: float32[P], the parameters of version `boundary`.
-            counters: numbers that go on counting.
+            counters: counters that a resumed run continues.
 
         Returns:
             The bytes of all its pieces.
 
         Raises:
             ValueError: a segment of the window was not added, or the boundary has no snapshot.
-            OSError: as the system says it; the older checkpoints are untouched.
+            OSError: the system refuses; the older checkpoints are untouched.
         """
         if not self._run_schedule.is_snapshot(boundary):
             raise ValueError(
@@ -293,7 +293,7 @@ class CheckpointWriter:
         """Delete checkpoints but the newest `KEPT`, then the pieces that none of those names.
 
         Segments newer than the newest checkpoint stay: the next one will name them. A manifest that cannot be read
-        does not count and is left to be looked at.
+        does not count and stays for inspection.
         """
         readable = self._readable()
         for manifest in readable[KEPT:]:

@@ -143,13 +143,13 @@ def plain_name(values: dict[str, Any], name: str, where: str) -> str:
 
 
 def read_manifest(path: Path, *, follow: bool = False) -> Manifest:
-    """Read and check a manifest; its pieces are only named, not yet looked at.
+    """Read and check a manifest; its pieces are not examined.
 
     Args:
         follow: True if it may be a symbolic link, as a path that a user names.
 
     Raises:
-        CheckpointError: it is none that is whole. OSError: as the system says it.
+        CheckpointError: it is none that is whole. OSError: the system refuses.
     """
     values, where = _values_of(path, follow=follow), path.name
 
@@ -187,7 +187,7 @@ def read_manifest(path: Path, *, follow: bool = False) -> Manifest:
 
 
 def _values_of(path: Path, *, follow: bool) -> dict[str, Any]:
-    """The values of a manifest of this format, whole by its checksum, and not yet looked at."""
+    """The values of a manifest of this format, whole by its checksum, and not yet checked."""
     where = path.name
     try:
         values = read_json(path, _MANIFEST_LIMIT, follow=follow)

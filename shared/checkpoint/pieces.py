@@ -21,7 +21,7 @@ _PIECE_LIMIT = 16 << 30
 
 
 def boundary_name(boundary: int) -> str:
-    """File name of what the roles need to go on from a boundary."""
+    """File name of the roles' state at a boundary."""
     return f"boundary-{boundary:08d}.safetensors"
 
 
@@ -55,7 +55,7 @@ def check_piece(directory: Path, piece: Piece, *, content: bool = True) -> Path:
     """Compare a file with its description; with `content`, its SHA-256 too.
 
     Raises:
-        CheckpointError: it differs. OSError: as the system says it.
+        CheckpointError: it differs. OSError: the system refuses.
     """
     with _open_piece(directory, piece) as file:
         if content and sha256_of(file, piece.bytes) != piece.sha256:
@@ -64,7 +64,7 @@ def check_piece(directory: Path, piece: Piece, *, content: bool = True) -> Path:
 
 
 def read_piece(directory: Path, piece: Piece) -> bytes:
-    """The content of a file that is what its description says. Else as `check_piece`."""
+    """The content of a file that agrees with its description. Else as `check_piece`."""
     with _open_piece(directory, piece) as file:
         data = file.read(piece.bytes)
     if hashlib.sha256(data).hexdigest() != piece.sha256:
@@ -73,7 +73,7 @@ def read_piece(directory: Path, piece: Piece) -> bytes:
 
 
 def _open_piece(directory: Path, piece: Piece) -> BinaryIO:
-    """A file of the size that its description says, open to read. Else as `check_piece`."""
+    """A file of the size in its description, open to read. Else as `check_piece`."""
     try:
         file = open_to_read(directory / piece.name)
     except FileNotFoundError as error:

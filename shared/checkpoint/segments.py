@@ -91,7 +91,7 @@ def segment_shape(run_schedule: RunSchedule) -> SegmentShape:
 
 
 def segments_needed(run_schedule: RunSchedule, boundary: int) -> range:
-    """Numbers of the segments that hold the window of `boundary`: what the learner may sample from there on."""
+    """Numbers of the segments that hold the ticks which a run needs to continue from `boundary`."""
     end = boundary * run_schedule.round_ticks
     ticks = segment_ticks(run_schedule)
     return range(run_schedule.oldest_needed_tick(boundary) // ticks, end // ticks)
@@ -132,10 +132,10 @@ def write_segment(path: Path, index: int, shape: SegmentShape, ring: Mapping[str
 
     Args:
         ring: the ring's fields, [lanes, capacity, lane_envs, ...]; the segment's ticks must be committed and stay.
-        experiment: the configuration's `experiment`, so that another run's file is told apart.
+        experiment: the configuration's `experiment`, which tells another run's file apart.
 
     Raises:
-        OSError: as the system says it.
+        OSError: the system refuses.
     """
     compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True, write_content_size=True)
     stream = compressor.compressobj(size=shape.raw_bytes)
@@ -207,7 +207,7 @@ def read_segment_into(
         experiment: of the run that the segment must be of; None: of any.
 
     Raises:
-        CheckpointError: a sentence; the slots' content is undefined then. OSError: as the system says it.
+        CheckpointError: a sentence; the slots' content is undefined then. OSError: the system refuses.
     """
     payload = _load_payload(path, index, shape, experiment)
     reader = zstandard.ZstdDecompressor(max_window_size=_WINDOW_LIMIT).stream_reader(payload)

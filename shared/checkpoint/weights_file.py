@@ -24,7 +24,7 @@ _METADATA = "ringside"
 _HEADER_BYTES = struct.Struct("<Q")
 """Beginning of a safetensors file: the length of its header."""
 WEIGHTS_SHA256 = "weights_sha256"
-"""SHA-256 (hex) of the parameters among what a weights file says of itself; older files do not have it."""
+"""Key of the SHA-256 (hex) of the parameters in the metadata of a weights file; older files do not have it."""
 _HEADER_LIMIT = 1 << 20
 """Bytes that a file may hold beside its parameters."""
 _FORMER_MAX_FRAMES = 108_000
@@ -123,7 +123,7 @@ def read_weights_metadata(path: Path) -> dict[str, Any]:
     """Description of the weights in a file.
 
     Raises:
-        CheckpointError: it is none that Ringside wrote. OSError: as the system says it.
+        CheckpointError: it is none that Ringside wrote. OSError: the system refuses.
     """
     with _open_weights(path) as file:
         return _metadata_in(file, path.name)
@@ -153,10 +153,10 @@ def _metadata_in(file: BinaryIO, name: str) -> dict[str, Any]:
 
 
 def _read_weights(path: Path, piece: Piece | None = None) -> StoredWeights:
-    """Read a weights file and compare it with the network that it says it is of.
+    """Read a weights file and compare it with the network that its metadata describe.
 
     Args:
-        piece: what its manifest says of it; None: a user has named the file, and it may be a symbolic link.
+        piece: its description in the manifest; None: a user has named the file, and it may be a symbolic link.
     """
     where = path.name
     with _open_weights(path, follow=piece is None) as file:

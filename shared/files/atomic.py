@@ -46,9 +46,9 @@ def write_atomic(path: Path, content: bytes | Callable[[BinaryIO], None], *, for
             `sync` has forced them, and the directory.
 
     Raises:
-        OSError: as the system says it (a full disk, say). The old file is untouched then.
+        OSError: the system refuses (a full disk, say). The old file is untouched then.
     """
-    temporary = path.with_name(f".{secrets.token_hex(12)}{_TEMPORARY}")  # nobody can have put a link there
+    temporary = path.with_name(f".{secrets.token_hex(12)}{_TEMPORARY}")  # no other program can have put a link there
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
         with open(descriptor, "wb") as file:
@@ -87,7 +87,7 @@ def make_directory(path: Path) -> None:
     """Make a directory where there is none, with those above it; one that a symbolic link leads to is none.
 
     Raises:
-        OSError: as the system says it, or something else stands in its place.
+        OSError: the system refuses, or something else stands in its place.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.is_symlink():
@@ -101,7 +101,7 @@ def open_to_write(path: Path, flags: int) -> int:
         flags: as of `os.open`, those for reading, writing and appending.
 
     Raises:
-        OSError: as the system says it, or something else stands in its place.
+        OSError: the system refuses, or something else stands in its place.
     """
     flags |= os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o600)
@@ -119,7 +119,7 @@ def open_to_read(path: Path, limit: int | None = None, *, follow: bool = False) 
         follow: whether `path` may be a symbolic link: one that a user names may, one inside a run directory may not.
 
     Raises:
-        FileError: it is of another kind, or larger. OSError: as the system says it.
+        FileError: it is of another kind, or larger. OSError: the system refuses.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
@@ -142,14 +142,14 @@ def open_to_read(path: Path, limit: int | None = None, *, follow: bool = False) 
 def read_bytes(path: Path, limit: int, *, follow: bool = False) -> bytes:
     """The content of a plain file of at most `limit` bytes. Else as `open_to_read`."""
     with open_to_read(path, limit, follow=follow) as file:
-        return file.read(os.fstat(file.fileno()).st_size)  # what says that it is empty, as in /proc, may have no end
+        return file.read(os.fstat(file.fileno()).st_size)  # a file of size 0, as in /proc, may have no end
 
 
 def read_json(path: Path, limit: int = MOST_JSON_BYTES, *, follow: bool = False) -> dict[str, Any]:
     """The JSON object in a plain file of at most `limit` bytes.
 
     Raises:
-        FileError: it holds none, is no plain file, or is larger. OSError: as the system says it.
+        FileError: it holds none, is no plain file, or is larger. OSError: the system refuses.
     """
     found = json_object(read_bytes(path, limit, follow=follow))
     if found is None:

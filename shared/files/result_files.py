@@ -10,7 +10,7 @@ from shared.errors import ConfigError
 
 
 def require_writable(flag: str, path: Path, *, replaces: bool = False) -> None:
-    """Refuse a file that cannot be written at the end of what is done for it.
+    """Refuse, before the work, a file that cannot be written at its end.
 
     `replaces`: it is written beside its name and renamed, which a pipe or a device would not survive.
     """
@@ -31,7 +31,7 @@ def require_writable(flag: str, path: Path, *, replaces: bool = False) -> None:
 
 
 def _refusal(path: Path) -> str | None:
-    """Why a file cannot have this name, in the system's words; None: it can. Its directory is there."""
+    """The system's reason against a file of this name; None: there is none. Its directory exists."""
     try:
         os.stat(path)
     except FileNotFoundError:
@@ -42,7 +42,7 @@ def _refusal(path: Path) -> str | None:
 
 
 def write_result(flag: str, path: Path, result: object) -> None:
-    """Write what was done as JSON where a flag says; raises `ConfigError` where that is not possible after all."""
+    """Write a result as JSON to the path of a flag. Raises `ConfigError` where that is not possible after all."""
     try:
         path.write_text(json.dumps(result, indent=2) + "\n")
     except OSError as error:

@@ -2,7 +2,7 @@
 
 `os.cpu_count()` and the affinity mask know nothing of them; every ancestor group can hold the tightest limit. Version 1
 and version 2 can be mounted side by side. systemd takes limits that it cannot set (AllowedCPUs with version 1, CPUQuota
-for a user to whom it is not delegated), so what is in force is read from the kernel.
+for a user to whom it is not delegated), so the limits in force are read from the kernel.
 
 Functions take the root of the tree (`/` in use), so that tests can show them another machine.
 """

@@ -1,4 +1,4 @@
-"""The state of a whole run at a boundary: taken out of shared memory for a checkpoint, and put back for a resume."""
+"""The state of a whole run at a boundary: captured from shared memory for a checkpoint, restored for a resume."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OPENING = ("frame", "start", "valid")
 
 
 class Moved(RuntimeError):
-    """The run went on while its state was being copied; what was copied is of no use."""
+    """The run advanced while its state was copied, so the copy is of no use."""
 
 
 def newest_boundary(memory: Memory) -> int:
@@ -27,7 +27,7 @@ def newest_boundary(memory: Memory) -> int:
 
 
 def capture(memory: Memory, boundary: int) -> dict[str, NDArray[np.generic]]:
-    """Copies of everything but the replay that the roles need to go on from `boundary`.
+    """Copies of all state of the roles at `boundary`, without the replay.
 
     Raises:
         Moved: a snapshot of `boundary` is no longer there; take a newer boundary.
@@ -52,7 +52,7 @@ def capture(memory: Memory, boundary: int) -> dict[str, NDArray[np.generic]]:
 
 
 def expected(memory: Memory) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Dtype and shape of what `capture` takes, but for the two arrays whose length differs from time to time."""
+    """Dtype and shape of the arrays of `capture`, without the two arrays of variable length."""
     queue, lengths = memory.evaluations, state_lengths(memory.run_schedule, memory.plan.parameters.count)
     shapes: dict[str, tuple[str, tuple[int, ...]]] = {name: ("<f4", (length,)) for name, length in lengths.items()}
     for name in _OPENING:
@@ -65,7 +65,7 @@ def expected(memory: Memory) -> dict[str, tuple[str, tuple[int, ...]]]:
 
 
 def _check(memory: Memory, arrays: Mapping[str, NDArray[np.generic]]) -> None:
-    """Raise `CheckpointError` unless the arrays suit each other, and hold what a run that goes on can have written."""
+    """Raise `CheckpointError` unless the arrays agree with each other, and a run can have written them."""
     lanes, lengths = arrays.get("lanes.bytes"), arrays["lanes.length"].tolist()
     most = memory.run_schedule.lane_envs * ENV_BYTES
     suitable = lanes is not None and lanes.dtype == np.uint8 and lanes.shape == (sum(lengths),)
@@ -85,7 +85,7 @@ def _check(memory: Memory, arrays: Mapping[str, NDArray[np.generic]]) -> None:
 
 
 def restore(memory: Memory, boundary: int, arrays: Mapping[str, NDArray[np.generic]]) -> None:
-    """Put back what `capture` took, before anybody else works. The replay is put back by `load_segments`.
+    """Write the arrays of `capture` back, before other processes work. The replay is put back by `load_segments`.
 
     Args:
         arrays: with all that `expected` names.
@@ -112,15 +112,15 @@ def restore(memory: Memory, boundary: int, arrays: Mapping[str, NDArray[np.gener
     board.lane_finished.publish_all(boundary)
     board.updates[0] = run_schedule.updates_before(boundary)
     queued, logged = (int(count) for count in arrays["evaluation.counts"])
-    # Versions of later steps were queued in a future that this run has not seen, and comes to again.
+    # Versions of later steps were queued after this boundary; the run queues them again.
     queue.step[:] = np.minimum(arrays["evaluation.step"], boundary * run_schedule.round_steps)
     every = memory.plan.config.evaluate.eval_every_steps
     queued = min(queued, evaluations_until(boundary, run_schedule.round_steps, every))
     queue.queued.publish(queued)
-    # Returns of what was played but not written down are not kept: it is played again.
+    # Returns that were not written down are not kept: those evaluations are played again.
     for count in (queue.done, queue.logged):
         count.publish(min(logged, queued))
-    queue.returns[:] = np.nan  # of what was written down they are in metrics.jsonl
+    queue.returns[:] = np.nan  # those written down are in metrics.jsonl
     if len(arrays["evaluation.data"]):
         queue.data[:] = arrays["evaluation.data"]
     # Last: inference ends when all is committed and nothing is to be evaluated.

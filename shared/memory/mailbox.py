@@ -1,7 +1,7 @@
 """One mailbox a lane: the request (a number) and the reply (the number again, and one action an env).
 
-A number is (life of the lane, tick). A lane begins a life with every actor that takes it and every time that its actor
-comes back. Inference answers whenever request and reply differ, so a tick may be asked for again, and a reply to a
+A number is (life of the lane, tick). A lane begins a life with every actor that starts it, and with every restart of
+that actor. Inference answers whenever request and reply differ, so a tick may be asked for again, and a reply to a
 former life is not taken for one to this. Data first, then its number: the frames of a tick are whole before it is
 asked for, the actions are whole before the reply carries the number.
 

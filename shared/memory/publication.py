@@ -33,7 +33,7 @@ class PublishedWeights(SharedFields):
         return self.publications.read()
 
     def publish(self, content: int, fill: Callable[[NDArray[np.float32]], None]) -> None:
-        """Publish parameters. `content` (updates done) says whether they changed at all.
+        """Publish parameters. Nothing is published if `content`, the updates done, has not changed.
 
         `fill` writes the parameters into float32[parameters]; it is not called when nothing changed.
         """

@@ -70,8 +70,8 @@ class Plan:
         lanes = self.run_schedule.lanes
         return range(actor * lanes // self.actors, (actor + 1) * lanes // self.actors)
 
-    def actor_of(self) -> list[int]:
-        """The actor that owns each lane in the beginning; later `Board.lane_owner` says it."""
+    def first_owners(self) -> list[int]:
+        """The first owner of each lane; later `Board.lane_owner` holds it."""
         return [actor for actor in range(self.actors) for _ in self.lanes_of(actor)]
 
     @property
@@ -152,9 +152,9 @@ class Memory:
 
     @classmethod
     def create(cls, plan: Plan) -> Memory:
-        """Make the region of a run that has not begun. Raises `ArenaError` when memory does not suffice."""
+        """Make the region of a new run. Raises `ArenaError` when memory does not suffice."""
         memory = cls(Arena.create(plan.layout()), plan)
-        memory.board.clear(plan.actor_of())
+        memory.board.clear(plan.first_owners())
         memory.weights.clear()
         memory.lane_snapshots.clear()
         memory.learner_snapshots.clear()

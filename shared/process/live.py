@@ -66,7 +66,7 @@ class Live:
         """The file of a run directory; None where there is none, or the launcher that left it has ended.
 
         Raises:
-            LiveError: it is none of this version. OSError: as the system says it.
+            LiveError: it is none of this version. OSError: the system refuses.
         """
         path = run_dir / LIVE_FILE
         try:

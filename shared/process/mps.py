@@ -240,7 +240,7 @@ def _servers(directory: Path) -> list[str] | None:
 
 def _guard(directory: Path) -> None:
     """The guardian: start the daemon, say so, wait for the end of the input or of the daemon, leave nothing behind."""
-    ignore_requests()  # which may reach every process of a job; the run says when it has ended
+    ignore_requests()  # signals may reach every process of a job; the pipe tells when the run has ended
     enable_stack_dumps()
     # What the daemon leaves when it dies, its servers, becomes a child of this process, which can then end it.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -300,7 +300,7 @@ def _answers(daemon: subprocess.Popen[bytes], directory: Path) -> bool:
 
 
 def _end(daemon: subprocess.Popen[bytes]) -> None:
-    """Wait for a daemon that was told to quit; kill it, and whatever it has left, when it does not."""
+    """Wait for a daemon that was told to quit; kill it and its servers when it does not end."""
     with suppress(subprocess.TimeoutExpired):
         daemon.wait(QUIT_SECONDS)
     killed(daemon)

@@ -1,4 +1,4 @@
-"""Run directories that this user may write: looked at before the first write, because one may come from elsewhere.
+"""Run directories that this user may write, checked before the first write: a directory may come from elsewhere.
 
 An archive can hold a symbolic link, a pipe or a directory where a run keeps a file. Files are opened so that none of
 these is followed or waited for (shared/files/atomic.py); here they are refused with a sentence, before anything starts.
@@ -71,7 +71,7 @@ def require_writable_run(path: Path, flag: str) -> None:
 
 
 def _exists(path: Path) -> bool:
-    """True if there is something; unlike `os.path.exists`, raises where that cannot be said."""
+    """True if the path exists; unlike `os.path.exists`, raises where that is not known."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -88,7 +88,7 @@ def _files_in(path: Path) -> Iterator[Path]:
 
 
 def _require(status: os.stat_result, path: Path, flag: str, *, directory: bool) -> None:
-    """Refuse what is neither a directory nor, otherwise, a plain file, and a directory of another user."""
+    """Refuse an entry that is not of the wanted kind, and a directory of another user."""
     kind = stat.S_ISDIR if directory else stat.S_ISREG
     if not kind(status.st_mode):
         wanted = "a directory" if directory else "a plain file"

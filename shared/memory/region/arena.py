@@ -1,8 +1,8 @@
 """One anonymous region of shared memory for a whole run.
 
 It is a `memfd`: it has no name, so nothing can be left behind, and the size of /dev/shm does not bound it. Its
-pages are reserved at once with `posix_fallocate`: a machine that is too small says so now, not with a SIGBUS later.
-Children get the descriptor by inheritance (`supervisor._Inherited`).
+pages are reserved at once with `posix_fallocate`, so a machine that is too small fails now, not with a SIGBUS later.
+Children inherit the descriptor (`ringside.supervisor.children`).
 """
 
 from __future__ import annotations

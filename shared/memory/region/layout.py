@@ -37,7 +37,7 @@ some twelve stores a tick of a lane, which takes hundreds of microseconds."""
 
 
 class LayoutError(RuntimeError):
-    """The shared region is not the one that this process was told about."""
+    """The shared region is not that of this process's configuration."""
 
 
 @dataclass(frozen=True)
