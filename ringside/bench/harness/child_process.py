@@ -56,7 +56,7 @@ class Child:
         self._process.join(END_SECONDS)
 
     def answer(self, seconds: float = 0.0) -> Any:
-        """Return the next message of the child. Raises the exception that it sends, or `CannotRun` without a message."""
+        """Return the child's next message. Raises the exception that it sends, or `CannotRun` without a message."""
         try:
             told = self._ours.recv() if self._ours.poll(seconds + START_SECONDS) else None
         except EOFError:
