@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from learner.engine.device import device_bytes_reader, prepare_torch
 from learner.engine.faults import device_faults_named
+from learner.losses.method import make_method
+from learner.networks.categorical import probabilities, sample
 from learner.networks.policy import Policy, greedy
 from shared.memory.board import Phase
 from shared.memory.mailbox import Mailbox
@@ -35,6 +37,8 @@ class Server:
         self._lane_envs = run_schedule.lane_envs
         self._groups = [np.arange(first, first + lanes) for first in range(0, run_schedule.lanes, lanes)]
         self._batch = lanes * run_schedule.lane_envs
+        self._samples = run_schedule.method.action_rule == "categorical"
+        self._seed = memory.plan.config.run.seed
         self._loaded = -1
         self.served = 0  # rows, in all lives of the process
 
@@ -64,10 +68,17 @@ class Server:
         ticks = np.repeat(Mailbox.tick_of(numbers), self._lane_envs)
         rows, mask = memory.ring.stack_rows(envs, ticks)
         places = envs % self._batch
-        q = self._policy.q_values_of(memory.ring.flat["frame"], rows, mask, places, (envs, ticks))
-        actions = greedy(q)[places]
-        memory.mailbox.values[lanes] = q[places].reshape(len(lanes), self._lane_envs, -1)
-        memory.mailbox.answer(lanes, numbers, actions.reshape(len(lanes), self._lane_envs).astype(np.uint8))
+        values = self._policy.q_values_of(memory.ring.flat["frame"], rows, mask, places, (envs, ticks))
+        shape = len(lanes), self._lane_envs
+        declared = {}
+        if self._samples:
+            logits = values[places]
+            actions, log_prob = sample(logits, self._seed, envs, ticks)
+            shown, declared["log_prob"] = probabilities(logits), log_prob.reshape(shape)
+        else:
+            actions, shown = greedy(values)[places].astype(np.uint8), values[places]
+        memory.mailbox.values[lanes] = shown.reshape(*shape, -1)
+        memory.mailbox.answer(lanes, numbers, actions.reshape(shape), declared)
         self.served += len(envs)
 
 
@@ -113,7 +124,10 @@ def _serve(child_spec: ChildSpec) -> None:
 
     def policy(batch: int, explore_seed: int | None = None) -> Policy:
         captured, network = machine.graph_updates > 0, memory.plan.network
-        made = Policy(network, device, machine.precision, batch, explore_seed=explore_seed, captured=captured)
+        method = make_method(network, config.algorithm, device, memory.plan.method)
+        made = Policy(
+            network, device, machine.precision, batch, explore_seed=explore_seed, captured=captured, method=method
+        )
         made.rehearse()
         return made
 

@@ -2,30 +2,45 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from learner.engine.engine import Engine
-from learner.losses.method import make_method
+from learner.losses.method import ValueMethod, make_method
 from learner.losses.td_learning import TDLearning
 from learner.networks.models import check_arithmetic, make_model
-from learner.replay.chunk import Chunk
 from learner.replay.replay_source import CHUNK_UPDATES, ReplaySource
+from learner.rollout.on_policy_method import OnPolicyMethod
+from learner.rollout.rollout_source import RolloutSource
 from shared.config.settings import Config
+from shared.errors import ConfigError
 from shared.memory.ring import Ring
 from shared.network_spec import Network
 
 
-def make_engine(config: Config, network: Network, ring: Ring) -> Engine[Chunk]:
+def make_engine(config: Config, network: Network, ring: Ring) -> Engine[Any]:
     """The engine of a resolved configuration, which is to be initialized or loaded.
 
     Raises:
-        ConfigError: the arithmetic is wrong on this device, or the replay does not fit where it was asked for.
+        ConfigError: the arithmetic is wrong on this device, the replay does not fit where it was asked for, or the
+            class of the method has another base than its declaration says.
     """
     device, precision, batch = torch.device(config.machine.device), config.machine.precision, config.learn.batch_size
+    run_schedule, declaration = ring.run_schedule, ring.run_schedule.method
     check_arithmetic(network, device, precision, batch, learns=True)
+    online = make_model(network, device, precision)
+    method = make_method(network, config.algorithm, device, declaration)
+    if declaration.on_policy and isinstance(method, OnPolicyMethod):
+        rollout = RolloutSource(ring, config, online, method)
+        return Engine(config, run_schedule, online, rollout, method, declaration.metrics)
+    if declaration.on_policy or not isinstance(method, ValueMethod):
+        base = OnPolicyMethod if declaration.on_policy else ValueMethod
+        raise ConfigError(
+            f"The method {declaration.name} is declared with {declaration.implementation}, which is no {base.__name__}."
+        )
     if network.plain:  # the target network's batch; with networks of parts that would take seconds
         check_arithmetic(network, device, precision, CHUNK_UPDATES * batch, learns=False)
-    online, target = (make_model(network, device, precision) for _ in range(2))
-    rule = TDLearning(online, target, make_method(network, config.algorithm, device))
-    source = ReplaySource(ring, config, rule)
-    return Engine(config, ring.run_schedule, online, source, rule, ring.run_schedule.method.metrics)
+    learning = TDLearning(online, make_model(network, device, precision), method)
+    source = ReplaySource(ring, config, learning)
+    return Engine(config, run_schedule, online, source, learning, declaration.metrics)

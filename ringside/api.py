@@ -122,7 +122,8 @@ def learning_begins(ready: Plan, boundary: int) -> str | None:
     begins = run_schedule.learning_begins
     if boundary * run_schedule.round_steps >= begins or not run_schedule.updates_before(run_schedule.rounds):
         return None
-    after = f", with the first whole round after --learning-starts {starts:_}" if begins != starts else ""
+    waits = begins != starts and not ready.method.on_policy
+    after = f", with the first whole round after --learning-starts {starts:_}" if waits else ""
     return f"Learning begins at step {begins:,}{after}."
 
 

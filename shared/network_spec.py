@@ -82,13 +82,26 @@ class Network:
     fractions: int = 0
     """With iqn, at how many quantiles an action is chosen."""
     rescaled: bool = False
-    """Whether the outputs are returns on the scale of `--value-rescaling`."""
+    """True if the outputs are returns on the scale of `--value-rescaling`."""
+    value_output: bool = False
+    """True if the network is an actor-critic: logits of the actions, and behind them the value of the state. A file
+    leaves it out where it is False."""
 
     @property
     def plain(self) -> bool:
-        """Whether it is plain convolutions and two linear layers, whatever the outputs mean."""
+        """True if it is plain convolutions and two linear layers, whatever the outputs mean."""
         extra = self.dueling or self.noisy or self.pooling or self.spectral_norm or self.layer_norm
         return self.name in CONVOLUTIONS and not extra and self.method != "iqn"
+
+    @property
+    def outputs(self) -> int:
+        """Outputs of one observation, each of which has `atoms` numbers."""
+        return self.actions + self.value_output
+
+    @property
+    def head(self) -> str:
+        """Name of the last layer, or with dueling of that of the state's value."""
+        return "heads" if self.value_output else "value"
 
     @property
     def hidden(self) -> int:
@@ -112,13 +125,16 @@ class Network:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        return asdict(self)
+        values = asdict(self)
+        if not self.value_output:  # so that files of other networks stay as they were
+            del values["value_output"]
+        return values
 
     @classmethod
     def from_json(cls, values: Any) -> Network:
         """The inverse. Nothing is trusted: raises `ValueError` for what is no network, or an absurd one."""
         kinds = {item.name: type(getattr(_EXAMPLE, item.name)) for item in fields(cls)}
-        if not isinstance(values, dict) or values.keys() != kinds.keys():
+        if not isinstance(values, dict) or values.keys() | {"value_output"} != kinds.keys():
             raise ValueError("it does not say what it is")
         for name, value in values.items():
             if type(value) is not kinds[name] and not (kinds[name] is float and type(value) is int):
@@ -190,8 +206,8 @@ def parameters_of(network: Network) -> ParameterSpec:
     features, hidden = network.torso.features, network.hidden
     if network.method == "iqn":
         shapes += _layer("embedding", (features, COSINES))
-    outputs = network.actions * network.atoms
-    streams = [("hidden", "value", network.atoms if network.dueling else outputs)]
+    outputs = network.outputs * network.atoms
+    streams = [("hidden", network.head, network.atoms if network.dueling else outputs)]
     if network.dueling:
         streams.append(("advantage_hidden", "advantage", outputs))
     for inner, last, count in streams:

@@ -29,6 +29,8 @@ class Stream(IntEnum):
     NOISE = 10
     POWER_ITERATION = 11
     NOISE_SIGNS = 12
+    POLICY = 13
+    MINIBATCH = 14
 
 
 def bits(seed: int, stream: Stream, *counters: int) -> int:

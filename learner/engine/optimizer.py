@@ -1,4 +1,4 @@
-"""The optimizers, on flat vectors: centered RMSProp as in Mnih et al. 2015, and Adam (Kingma & Ba 2015).
+"""The optimizers, on flat vectors: RMSProp centered as in Mnih et al. 2015 and not, and Adam (Kingma & Ba 2015).
 
 On a CPU a step is one pass over memory, compiled: it reads the gradient as it comes (float32, or bfloat16 bits), moves
 parameters and moments, and writes the bfloat16 copy that the next forward pass reads. The same in PyTorch's operations
@@ -86,6 +86,20 @@ def _rmsprop(x, params_bf16, gradient, half, mean, square, scale, decay, rate, e
 
 
 @njit(error_model="numpy", cache=True, nogil=True)
+def _rms(x, params_bf16, gradient, half, mean, square, scale, decay, rate, epsilon):  # type: ignore[no-untyped-def]
+    """x -= rate * g / sqrt(E[g^2] + epsilon) (Mnih et al. 2016, supplementary section 8); `mean` stays as it is."""
+    narrow = half.size > 0
+    for i in range(x.size):
+        g = scale * (_widen(half[i]) if narrow else gradient[i])
+        n = decay * square[i] + (_ONE - decay) * (g * g)
+        square[i] = n
+        moved = x[i] - rate * g / np.sqrt(n + epsilon)
+        x[i] = moved
+        if narrow:
+            params_bf16[i] = _narrow(moved)
+
+
+@njit(error_model="numpy", cache=True, nogil=True)
 def _adam(  # type: ignore[no-untyped-def]
     x, params_bf16, gradient, half, mean, square, scale, decay, rate, epsilon, mean_decay, correction
 ):
@@ -133,7 +147,7 @@ class Optimizer:
         # The epsilon of 2015 belongs to gradients summed over the batch (DeepMind's dqn_zoo, which averages, divides
         # it by 32 ** 2); the values of Adam's in use belong to averaged ones.
         summed = 1 if mean_gradient else learn.batch_size
-        self.gradient_scale = 1.0 if learn.optimizer == "rmsprop" else 1.0 / summed
+        self.gradient_scale = 1.0 / summed if learn.optimizer == "adam" else 1.0
         self.mean_factor = self.gradient_scale * summed
         self._weights = weights
         self._learn = learn
@@ -182,6 +196,8 @@ class Optimizer:
         decay = np.float32(learn.optimizer_decay)
         if learn.optimizer == "rmsprop":
             return lambda part: _rmsprop(*part, scale, decay, np.float32(rate), epsilon)
+        if learn.optimizer == "rms":
+            return lambda part: _rms(*part, scale, decay, np.float32(rate), epsilon)
         t = self._steps.item()
         rate /= 1.0 - ADAM_MEAN_DECAY**t
         correction = np.float32(1.0 / (1.0 - learn.optimizer_decay**t))
@@ -212,6 +228,10 @@ class Optimizer:
             self.square.mul_(decay).addcmul_(gradient, gradient, value=1.0 - decay)
             self.mean.lerp_(gradient, 1.0 - decay)
             root = torch.addcmul(self.square, self.mean, self.mean, value=-1.0).add_(learn.optimizer_epsilon).sqrt_()
+            weights.params.addcdiv_(gradient, root, value=-learn.learning_rate)
+        elif learn.optimizer == "rms":
+            self.square.mul_(decay).addcmul_(gradient, gradient, value=1.0 - decay)
+            root = self.square.add(learn.optimizer_epsilon).sqrt_()
             weights.params.addcdiv_(gradient, root, value=-learn.learning_rate)
         else:
             torch._fused_adam_(

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from learner.losses.distributional_loss import midpoints
-from shared.config.method_declaration import method_declaration, method_names
+from shared.config.method_declaration import MethodDeclaration, method_declaration, method_names
 from shared.config.settings import Algorithm
 from shared.errors import ConfigError
 from shared.network_spec import Network
@@ -43,18 +43,14 @@ class LossOutput(NamedTuple):
 
 
 class Method(ABC):
-    """A method for one network. Its declaration names the class (shared/config/method_declaration.py)."""
+    """Meaning of one network's outputs. A declaration names the class (shared/config/method_declaration.py)."""
 
-    samples = 0
-    """Fractions at which the return is learnt, the same number for both sides; 0: outputs have no fractions."""
     policy_samples = 0
-    """Fractions whose mean is an action's value, evenly spaced."""
+    """Fractions whose mean is an action's value, evenly spaced; 0: outputs have no fractions."""
     supports_soft_policy = True
     """True if the outputs of several actions may be averaged, as a soft policy does."""
     supports_value_rescaling = True
     """True if outputs are returns, which may be learnt on another scale."""
-    scalar_target = False
-    """True if a transition's target is one number."""
 
     def __init__(self, network: Network, algorithm: Algorithm, device: torch.device) -> None:
         """`network` is one whose outputs mean what this method says."""
@@ -69,7 +65,20 @@ class Method(ABC):
 
     @abstractmethod
     def values(self, outputs: Tensor) -> Tensor:
-        """Q(s, .) float32[n, actions], on the scale that is learnt, of outputs [n, actions, atoms]."""
+        """Numbers float32[n, actions] that choose the action: Q(s, .) on the scale that is learnt, or logits.
+
+        Args:
+            outputs: float32[n, outputs, atoms] of the network.
+        """
+
+
+class ValueMethod(Method):
+    """A method that learns the return of each action from TD targets (learner/losses/td_learning.py)."""
+
+    samples = 0
+    """Fractions at which the return is learnt, the same number for both sides; 0: outputs have no fractions."""
+    scalar_target = False
+    """True if a transition's target is one number."""
 
     @abstractmethod
     def target(self, next_state: NextState) -> Tensor:
@@ -89,15 +98,22 @@ class Method(ABC):
         return LossOutput(loss.detach(), priority.detach(), gradient)
 
 
-def make_method(network: Network, algorithm: Algorithm, device: torch.device) -> Method:
+def make_method(
+    network: Network, algorithm: Algorithm, device: torch.device, declaration: MethodDeclaration | None = None
+) -> Method:
     """Load the class that a network's method declares, and make it for this network.
+
+    Args:
+        declaration: of the method; default: the one that is registered in this process.
 
     Raises:
         ConfigError: no such method is registered, or it cannot do what `algorithm` asks for.
     """
-    if network.method not in method_names():  # a file may name any
-        raise ConfigError(f"There is no method {network.method!r:.40} here: register it first (docs/extending.md).")
-    module, _, name = method_declaration(network.method).implementation.partition(":")
+    if declaration is None:
+        if network.method not in method_names():  # a file may name any
+            raise ConfigError(f"There is no method {network.method!r:.40} here: register it first (docs/extending.md).")
+        declaration = method_declaration(network.method)
+    module, _, name = declaration.implementation.partition(":")
     method: type[Method] = getattr(import_module(module), name)
     for asked, may, flag in (
         (algorithm.munchausen, method.supports_soft_policy, "--munchausen"),

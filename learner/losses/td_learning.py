@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from learner.engine.interfaces import UpdateOutput
-from learner.losses.method import Method, NextState
+from learner.losses.method import NextState, ValueMethod
 from learner.losses.scalar_loss import greedy_policy, munchausen_reward, rescale, soft_policy, unrescale
 from learner.networks.model import ExtraInputs, Model
 from learner.replay.chunk import Chunk
@@ -25,7 +25,7 @@ class TDLearning:
 
     mean_gradient = False
 
-    def __init__(self, online: Model, target: Model, method: Method) -> None:
+    def __init__(self, online: Model, target: Model, method: ValueMethod) -> None:
         """`method` is that of both networks."""
         self._online, self._target, self._method = online, target, method
         self._algorithm, self._second = method.algorithm, second_stack_offset(method.algorithm.n_step)

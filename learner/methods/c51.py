@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from learner.losses.distributional_loss import categorical_projection, cross_entropy, mean_of
-from learner.losses.method import Method, NextState
+from learner.losses.method import NextState, ValueMethod
 from learner.losses.scalar_loss import select
 from shared.config.settings import Algorithm
 from shared.network_spec import Network
@@ -16,7 +16,7 @@ MOST_AT_ONCE = 1 << 24
 """Numbers in the largest intermediate of a projection; 256 transitions of 51 atoms take a twenty-fifth of it."""
 
 
-class C51(Method):
+class C51(ValueMethod):
     """Outputs are the logits of the atoms."""
 
     supports_soft_policy = supports_value_rescaling = False

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from learner.losses.method import LossOutput, Method, NextState
+from learner.losses.method import LossOutput, NextState, ValueMethod
 from learner.losses.scalar_loss import bellman_target, clipped_error
 
 
-class Dqn(Method):
+class Dqn(ValueMethod):
     """One output for each action: Q(s, a)."""
 
     scalar_target = True
@@ -27,7 +27,7 @@ class Dqn(Method):
         return clipped_error(taken[:, 0], target)[0], (taken[:, 0] - target).abs()
 
     def learn(self, outputs: Tensor, action_one_hot: Tensor, target: Tensor, fractions: Tensor | None) -> LossOutput:
-        """The same as `Method.learn`, with the gradient written out."""
+        """The same as `ValueMethod.learn`, with the gradient written out."""
         taken = (outputs[..., 0] * action_one_hot).sum(1)
         loss, gradient = clipped_error(taken, target)
         error = (taken - target).abs() if self.algorithm.prioritized else loss

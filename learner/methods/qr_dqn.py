@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 from learner.losses.distributional_loss import midpoints, quantile_huber
-from learner.losses.method import Method, NextState
+from learner.losses.method import NextState, ValueMethod
 from shared.config.settings import Algorithm
 from shared.network_spec import Network
 
 
-class Quantiles(Method):
+class Quantiles(ValueMethod):
     """Outputs are returns at quantiles."""
 
     def __init__(self, network: Network, algorithm: Algorithm, device: torch.device) -> None:

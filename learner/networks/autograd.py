@@ -165,7 +165,7 @@ class AutogradModel:
         if extra_inputs.fractions is not None:
             features = self._embedded(features, extra_inputs.fractions)
         noise = self._noise_of(extra_inputs.noise, features)
-        value = self._stream("hidden", "value", features, noise)
+        value = self._stream("hidden", self.network.head, features, noise)
         if not self.network.dueling:
             return value
         advantage = self._stream("advantage_hidden", "advantage", features, noise)
@@ -244,7 +244,7 @@ class AutogradModel:
 
     def _linear_layers(self) -> list[str]:
         """Names of the linear layers; the sigmas of a noisy one are a layer of their own."""
-        streams = ("hidden", "value", "advantage_hidden", "advantage")
+        streams = ("hidden", self.network.head, "advantage_hidden", "advantage")
         names = [name + part for name in streams for part in ("", SIGMA)]
         return [name for name in names if _weight(name) in self._leaves]
 
@@ -296,4 +296,4 @@ def _weight(layer: str) -> str:
 
 
 def _in_float32(name: str) -> bool:
-    return name.startswith(("value.", "advantage.")) or "_norm." in name or name.endswith(".u")
+    return name.startswith(("value.", "heads.", "advantage.")) or "_norm." in name or name.endswith(".u")

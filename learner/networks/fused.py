@@ -198,7 +198,7 @@ class Pass(NamedTuple):
     hidden: Tensor
     """float32[n, hidden]."""
     outputs: Tensor
-    """float32[n, actions, atoms]; with one atom they are Q(s, .)."""
+    """float32[n, outputs, atoms]; with one atom they are Q(s, .)."""
 
 
 def forward(weights: Weights, x: Tensor, settle: Callable[[], None] | None = None) -> Pass:
@@ -214,7 +214,7 @@ def forward(weights: Weights, x: Tensor, settle: Callable[[], None] | None = Non
         settle()
     hidden = F.linear(_features(inputs[-1]), *weights.layers.hidden).relu_().float()
     network = weights.architecture.network
-    return Pass(inputs, hidden, F.linear(hidden, *weights.layers.value).view(-1, network.actions, network.atoms))
+    return Pass(inputs, hidden, F.linear(hidden, *weights.layers.value).view(-1, network.outputs, network.atoms))
 
 
 def backward(weights: Weights, saved: Pass, gradient: Tensor, out: Views, side_stream: SideStream) -> None:

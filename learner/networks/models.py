@@ -82,7 +82,7 @@ def check_arithmetic(network: Network, device: torch.device, precision: str, bat
     pixels = torch.randint(0, 256, (batch, GRID, GRID, STACK * fused.CELL), generator=generator, dtype=torch.uint8)
     fractions = torch.rand(batch, 2, generator=generator) if network.method == "iqn" else None
     atoms = network.atoms if fractions is None else 2
-    gradient = torch.randn(batch, network.actions, atoms, generator=generator)
+    gradient = torch.randn(batch, network.outputs, atoms, generator=generator)
     gradient[CHECKED_ROWS:] = 0
     wanted, found = (
         _numbers(

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from learner.engine.prefetcher import Graphs
-from learner.losses.method import make_method
+from learner.losses.method import Method, make_method
 from learner.losses.scalar_loss import unrescale
 from learner.networks.acting_noise import ActingNoise
 from learner.networks.fused import CELL
@@ -34,6 +34,7 @@ class Policy:
         *,
         explore_seed: int | None = None,
         captured: bool = True,
+        method: Method | None = None,
     ) -> None:
         """The policy of a network, which is to be loaded.
 
@@ -41,10 +42,11 @@ class Policy:
             explore_seed: explore with the network's noise, if it has any, drawn from this seed; None: no noise.
             captured: answer by a graph on a GPU. A capture forbids much to other threads, so a guest in somebody
                 else's process makes none.
+            method: of the network; default: made from its declaration, which is registered in this process.
         """
         check_arithmetic(network, device, precision, batch, learns=False)
         self._model = make_model(network, device, precision)
-        self._method = make_method(network, Algorithm(method=network.method), device)
+        self._method = method or make_method(network, Algorithm(method=network.method), device)
         self._rescaled = network.rescaled
         self._fractions = self._method.policy_fractions(batch)
         self._acting_noise: ActingNoise | None = None

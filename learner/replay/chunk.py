@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from learner.engine.host_transfer import upload
-from learner.losses.method import Method
+from learner.losses.method import ValueMethod
 from learner.networks.fused import CELL, frames_in
 from learner.networks.model import ExtraInputs
 from learner.replay.gather import GRID
@@ -49,7 +49,7 @@ class Chunk(NamedTuple):
     """int64[n]: leaves of the transitions in the tree of priorities; on the CPU."""
 
     @classmethod
-    def create(cls, updates: int, batch: int, method: Method, noise: int) -> Chunk:
+    def create(cls, updates: int, batch: int, method: ValueMethod, noise: int) -> Chunk:
         """Empty buffers for `updates` updates; the fractions that choose are in place.
 
         Args:

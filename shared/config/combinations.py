@@ -1,22 +1,30 @@
-"""Which parts of the DQN family make sense together, or alone. Every "no" is a `ConfigError` with one sentence."""
+"""Rules for parts of methods that make no sense together, or alone. Every "no" is a `ConfigError` with one sentence."""
 
 from __future__ import annotations
 
 import math
 
-from shared.config.method_declaration import C51Settings, IqnSettings, QrDqnSettings
+from shared.config.method_declaration import C51Settings, IqnSettings, QrDqnSettings, method_declaration
 from shared.config.run_schedule import WEIGHT_QUANTUM, largest_weight, make_run_schedule
 from shared.config.settings import Algorithm, Config, Explore
 from shared.errors import ConfigError
 from shared.network_spec import RESCALING
+from shared.text import flag_of
 
 MOST_RAW_ERROR = 1e7
 """An error of this size is taken for possible where rewards are not clipped: ten times the greatest score of
 published.json, 978,200 in Atlantis."""
 
 
+REPLAY_PARTS = ("double", "dueling", "noisy", "prioritized", "munchausen", "value_rescaling")
+"""Parts of the DQN family that need action values, a replay or a target network."""
+
+
 def check(config: Config) -> None:
     """Refuse parts that make no sense together, or alone."""
+    if method_declaration(config.algorithm.method).on_policy:
+        _check_on_policy(config)
+        return
     algorithm = config.algorithm
     _check_munchausen(algorithm)
     _check_distribution(algorithm)
@@ -34,6 +42,35 @@ def check(config: Config) -> None:
         raise ConfigError(
             f"--n-step {algorithm.n_step} is more than the {played_ticks} steps that each of --envs {config.play.envs} "
             f"has made when learning starts; --learning-starts {algorithm.n_step * config.play.envs:_} is enough."
+        )
+
+
+def _check_on_policy(config: Config) -> None:
+    """Refuse parts of the DQN family, and rounds that updates cannot divide."""
+    algorithm, learn, envs = config.algorithm, config.learn, config.play.envs
+    parts = [name for name in REPLAY_PARTS if getattr(algorithm, name)]
+    if algorithm.n_step > 1:
+        parts.append("n_step")
+    if parts:
+        raise ConfigError(
+            f"--method {algorithm.method} learns from the round just played, by a policy of its own, so "
+            f"{flag_of(parts[0])} has no effect: omit it."
+        )
+    if learn.schedule == "free":
+        raise ConfigError(
+            f"--method {algorithm.method} learns from whole rounds of one policy, which --schedule free does not keep: "
+            "say alternate or concurrent."
+        )
+    if learn.round_steps % envs:
+        nearest = max(1, round(learn.round_steps / envs)) * envs
+        raise ConfigError(
+            f"--round-steps {learn.round_steps:_} must be a multiple of --envs {envs} with --method "
+            f"{algorithm.method}; the nearest is {nearest:_}."
+        )
+    if learn.round_steps % learn.batch_size:
+        raise ConfigError(
+            f"--round-steps {learn.round_steps:_} must be a multiple of --batch-size {learn.batch_size:_}, since every "
+            f"step of a round is learned from with --method {algorithm.method}."
         )
 
 

@@ -89,6 +89,22 @@ class IqnSettings(MethodSettings):
 
 
 @dataclass(frozen=True)
+class ActorCriticSettings(OnPolicySettings):
+    """Loss of an actor-critic (Mnih et al. 2016)."""
+
+    trace: Annotated[float, Meta(ge=0, le=1)] = 1.0
+    """Lambda of generalized advantages (Schulman et al. 2016); 1: returns up to the end of the round."""
+    value_weight: Annotated[float, Meta(ge=0)] = 0.5
+    """Weight of half the squared error of the value."""
+    entropy_weight: Annotated[float, Meta(ge=0)] = 0.01
+    """Weight of the policy's entropy, which the loss rewards."""
+
+    def network_fields(self) -> dict[str, Any]:
+        """One output beside those of the actions."""
+        return {"value_output": True}
+
+
+@dataclass(frozen=True)
 class MethodDeclaration:
     """What one method needs: its class, its settings, and its part of the shared memory."""
 
@@ -132,7 +148,20 @@ C51 = MethodDeclaration("c51", "learner.methods.c51:C51", C51Settings)
 QR_DQN = MethodDeclaration("qr-dqn", "learner.methods.qr_dqn:Quantiles", QrDqnSettings)
 IQN = MethodDeclaration("iqn", "learner.methods.iqn:ImplicitQuantiles", IqnSettings)
 
-_REGISTRY = {declaration.name: declaration for declaration in (C51, DQN, IQN, QR_DQN)}
+A2C = MethodDeclaration(
+    "a2c",
+    "learner.methods.a2c:A2C",
+    ActorCriticSettings,
+    slot_fields=(("log_prob", "f4", ()),),
+    states=("online", "moment1", "moment2"),
+    metrics=("loss", "mean_value", "gradient_norm", "entropy"),
+    head="policy_value",
+    action_rule="categorical",
+    has_target_network=False,
+    on_policy=True,
+)
+
+_REGISTRY = {declaration.name: declaration for declaration in (A2C, C51, DQN, IQN, QR_DQN)}
 
 
 def register_method(declaration: MethodDeclaration) -> None:

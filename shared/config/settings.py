@@ -97,8 +97,8 @@ class Learn:
     """Discount factor gamma."""
     clip_rewards: bool = True
     """Learn from the sign of each reward (Mnih et al. 2015, Methods), or from its amount."""
-    optimizer: Literal["rmsprop", "adam"] = "rmsprop"
-    """rmsprop: centered, as in 2015; adam: Kingma & Ba."""
+    optimizer: Literal["rmsprop", "rms", "adam"] = "rmsprop"
+    """rmsprop: centered, as in 2015; rms: not centered, as in A3C; adam: Kingma & Ba."""
     learning_rate: Positive = 2.5e-4
     """Step size of the optimizer."""
     optimizer_decay: Annotated[float, Meta(ge=0, lt=1)] = 0.95

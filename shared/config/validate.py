@@ -12,6 +12,7 @@ from dataclasses import fields, replace
 
 from shared.config import combinations
 from shared.config.field_checks import check_ranges
+from shared.config.method_declaration import method_declaration
 from shared.config.run_schedule import MOST_PRIORITIES, make_run_schedule
 from shared.config.settings import STACK, Config, ResolvedConfig
 from shared.errors import ConfigError
@@ -30,12 +31,29 @@ def settings(config: Config) -> None:
         check_ranges(getattr(config, section.name))
     check_ranges(config.algorithm.settings)
     combinations.check(config)
-    play, learn, run = config.play, config.learn, config.run
+    play, run = config.play, config.run
     if play.envs % play.lane_envs:
         raise ConfigError(
             f"--envs {play.envs} cannot be divided into lanes of --lane-envs {play.lane_envs}; --lane-envs 1 takes any "
             f"number, else the nearest is --envs {max(1, round(play.envs / play.lane_envs)) * play.lane_envs}."
         )
+    if not method_declaration(config.algorithm.method).on_policy:
+        _check_replay(config)
+    if config.explore.epsilon_end > config.explore.epsilon_start:
+        raise ConfigError(
+            f"--epsilon-end {config.explore.epsilon_end} is more than --epsilon-start {config.explore.epsilon_start}."
+        )
+    if run.resume is not None and run.init_from is not None:
+        raise ConfigError("--resume continues a run and --init-from begins a new one: give one of them.")
+    if run.track == "wandb" and importlib.util.find_spec("wandb") is None:
+        raise ConfigError("--track wandb needs the package wandb, which is not installed: say pip install wandb.")
+    if run.resume is not None and not os.path.exists(run.resume):  # which raises for no path
+        raise ConfigError(f"--resume {run.resume} does not exist.")
+
+
+def _check_replay(config: Config) -> None:
+    """Refuse a replay buffer that nothing could be learned from, or that the tree of priorities cannot hold."""
+    play, learn = config.play, config.learn
     if learn.learning_starts > learn.total_steps:
         raise ConfigError(
             f"Nothing would be learned: --learning-starts {learn.learning_starts:_} is more than "
@@ -59,16 +77,6 @@ def settings(config: Config) -> None:
         raise ConfigError(
             f"--replay-size {learn.replay_size:_} is more than {MOST_PRIORITIES:_}, the most for --prioritized."
         )
-    if config.explore.epsilon_end > config.explore.epsilon_start:
-        raise ConfigError(
-            f"--epsilon-end {config.explore.epsilon_end} is more than --epsilon-start {config.explore.epsilon_start}."
-        )
-    if run.resume is not None and run.init_from is not None:
-        raise ConfigError("--resume continues a run and --init-from begins a new one: give one of them.")
-    if run.track == "wandb" and importlib.util.find_spec("wandb") is None:
-        raise ConfigError("--track wandb needs the package wandb, which is not installed: say pip install wandb.")
-    if run.resume is not None and not os.path.exists(run.resume):  # which raises for no path
-        raise ConfigError(f"--resume {run.resume} does not exist.")
 
 
 def resolved(config: ResolvedConfig) -> None:
@@ -87,7 +95,7 @@ def resolved(config: ResolvedConfig) -> None:
         )
     run_schedule = make_run_schedule(config)
     least = STACK + run_schedule.n_step - 1
-    if run_schedule.window_ticks < least:
+    if not run_schedule.method.on_policy and run_schedule.window_ticks < least:
         raise ConfigError(
             f"--replay-size {config.learn.replay_size:_} holds {run_schedule.window_ticks} ticks of --envs "
             f"{play.envs}, fewer than the {least} that an observation with --n-step {run_schedule.n_step} needs; "

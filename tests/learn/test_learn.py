@@ -64,6 +64,35 @@ def test_learns_nothing_from_shuffled_rewards(tmp_path: Path) -> None:
     assert played(tmp_path / "run") < PLAYED_WELL / 2
 
 
+ACTOR_CRITIC = {
+    **{name: SETTINGS[name] for name in ("envs", "inference_batch", "discount")},
+    "method": "a2c",
+    "schedule": "alternate",
+    "round_steps": "80",
+    "batch_size": "80",
+    "total_steps": "20_000",
+    "snapshot_every_steps": "800",
+    "optimizer": "rms",
+    "learning_rate": "4e-3",
+    "optimizer_decay": "0.99",
+    "optimizer_epsilon": "1e-5",
+    "clip_gradient": "0.5",
+}
+
+
+@pytest.mark.parametrize("seed", ["1", *(pytest.param(seed, marks=pytest.mark.stress) for seed in ("2", "3"))])
+def test_an_actor_critic_learns_the_pixel_game(tmp_path: Path, seed: str) -> None:
+    finish(start(tmp_path / "run", env="tests.support.pixel_game:factory", seed=seed, **ACTOR_CRITIC))
+    assert played(tmp_path / "run") > PLAYED_WELL
+    assert summary(tmp_path / "run")["updates"] == 20_000 // 80
+
+
+@pytest.mark.stress
+def test_an_actor_critic_learns_nothing_from_shuffled_rewards(tmp_path: Path) -> None:
+    finish(start(tmp_path / "run", env="tests.learn.shuffled:factory", **ACTOR_CRITIC))
+    assert played(tmp_path / "run") < PLAYED_WELL / 2
+
+
 CATEGORICAL = (
     *("--method", "c51", "--atoms", "29", "--v-min", "-2", "--v-max", "12"),
     *("--double", "--n-step", "3", "--prioritized"),

@@ -6,7 +6,7 @@ import torch
 
 from learner.engine.initialization import initial_parameters
 from learner.engine.side_stream import SideStream
-from learner.losses.method import make_method
+from learner.losses.method import ValueMethod, make_method
 from learner.losses.td_learning import TDLearning
 from learner.networks.models import make_model
 from learner.replay.replay_source import CHUNK_UPDATES
@@ -35,6 +35,7 @@ class Passes:
         self.gradient = torch.zeros_like(self.online.params_bf16)
         self.online.gradient_into(self.gradient)
         method = make_method(network, algorithm, device)
+        assert isinstance(method, ValueMethod), "methods with a replay alone are measured here"
         self._learning = TDLearning(self.online, target, method)
         self.chunk = self._learning.make_chunk(CHUNK_UPDATES, self._batch)
         self._minibatches = [self.chunk.minibatch(index) for index in range(CHUNK_UPDATES)]
@@ -45,7 +46,7 @@ class Passes:
         on_cpu = device.type == "cpu"
         self._side_stream = SideStream(own_thread=on_cpu, stream=None if on_cpu else torch.cuda.Stream(device))
         atoms = method.samples or network.atoms
-        self._outputs_gradient = torch.randn(self._batch, network.actions, atoms, device=device)
+        self._outputs_gradient = torch.randn(self._batch, network.outputs, atoms, device=device)
 
     def run(self) -> None:
         """All passes of `CHUNK_UPDATES` updates."""

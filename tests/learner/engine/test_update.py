@@ -209,7 +209,7 @@ def test_what_was_prefetched_for_another_round_is_not_used() -> None:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("optimizer", ["rmsprop", "adam"])
+@pytest.mark.parametrize("optimizer", ["rmsprop", "rms", "adam"])
 @pytest.mark.parametrize("bound", [None, 0.01])
 def test_both_forms_of_the_optimizer_agree(bound: float | None, optimizer: str, precision: str) -> None:
     learn = small_config(optimizer=optimizer, optimizer_decay=0.95).learn
@@ -438,6 +438,22 @@ def test_gradients_are_clipped_as_their_batchs_mean(optimizer: str, bound: float
     assert (float(parameter.grad.norm()) < float(mean.norm())) == (bound < 1)
     decay = 0.95 if optimizer == "rmsprop" else 0.9
     torch.testing.assert_close(optimizer_.mean, (1 - decay) * parameter.grad * factor, rtol=1e-4, atol=1e-9)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_rms_is_not_centered_and_takes_the_mean_gradient(compiled: bool) -> None:
+    learn = small_config(optimizer="rms", learning_rate=0.01, optimizer_decay=0.9, optimizer_epsilon=1e-3).learn
+    weights = FusedModel(Network("small", ACTIONS), CPU, "fp32")
+    optimizer_ = Optimizer(weights, learn, 0.5, mean_gradient=True)
+    optimizer_._compiled = compiled
+    assert optimizer_.gradient_scale == optimizer_.mean_factor == 1.0
+    gradient = torch.randn(len(weights.params), generator=torch.Generator().manual_seed(0))
+    optimizer_.gradient.copy_(gradient)
+    optimizer_.step(SideStream())
+    clipped = gradient.double() * 0.5 / gradient.double().norm()
+    expected = -0.01 * clipped / (0.1 * clipped.square() + 1e-3).sqrt()
+    torch.testing.assert_close(weights.params.double(), expected, rtol=1e-4, atol=1e-9)
+    assert not optimizer_.mean.any()
 
 
 def test_the_norm_that_is_shown_is_that_before_it_is_clipped() -> None:

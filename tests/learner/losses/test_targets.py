@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from learner.engine.initialization import initial_parameters
-from learner.losses.method import Method, make_method
+from learner.losses.method import ValueMethod, make_method
 from learner.losses.td_learning import TDLearning
 from learner.networks.model import ExtraInputs, Model
 from learner.networks.models import make_model
@@ -55,7 +55,9 @@ class Case:
         network = _network(algorithm)
         self.algorithm, self.n_step = algorithm, algorithm.n_step
         self.target, self.online = _model(network, 1), _model(network, 2)
-        self.method: Method = make_method(network, algorithm, CPU)
+        method = make_method(network, algorithm, CPU)
+        assert isinstance(method, ValueMethod)
+        self.method = method
         self.learning = TDLearning(self.online, self.target, self.method)
         self.chunk = self.learning.make_chunk(UPDATES, BATCH)
         generator, chunk = torch.Generator().manual_seed(0), self.chunk

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from learner.losses.method import LossOutput, Method, NextState, make_method
+from learner.losses.method import LossOutput, NextState, ValueMethod, make_method
 from learner.methods import c51
 from shared.config.settings import Algorithm
 from shared.errors import ConfigError
@@ -22,10 +22,12 @@ V_MIN, V_MAX, ATOMS = -3.0, 3.0, 7
 SUPPORT = [V_MIN + (V_MAX - V_MIN) * i / (ATOMS - 1) for i in range(ATOMS)]
 
 
-def _method(name: str, **algorithm: object) -> Method:
+def _method(name: str, **algorithm: object) -> ValueMethod:
     atoms = {"c51": ATOMS, "qr-dqn": 5}.get(name, 1)
     settings = make_algorithm(method=name, prioritized=True, **algorithm)
-    return make_method(Network("small", A, name, atoms, V_MIN, V_MAX, fractions=K), settings, CPU)
+    made = make_method(Network("small", A, name, atoms, V_MIN, V_MAX, fractions=K), settings, CPU)
+    assert isinstance(made, ValueMethod)
+    return made
 
 
 def _values(*shape: int, seed: int = 0, scale: float = 1.0) -> Tensor:
@@ -36,7 +38,7 @@ def _actions() -> list[int]:
     return [i * 3 % A for i in range(N)]
 
 
-def _learn(method: Method, outputs: Tensor, target: Tensor, fractions: Tensor | None = None) -> LossOutput:
+def _learn(method: ValueMethod, outputs: Tensor, target: Tensor, fractions: Tensor | None = None) -> LossOutput:
     """As the engine does: under inference mode, with buffers that were made before."""
     chosen = torch.eye(A)[_actions()]
     with torch.inference_mode():
@@ -71,7 +73,7 @@ def test_dqn_written_out_is_dqn_differentiated() -> None:
     outputs, target = _values(N, A, 1, scale=2.0), _values(N, seed=1)
     method = _method("dqn")
     written = _learn(method, outputs, target)
-    differentiated = Method.learn(method, outputs, torch.eye(A)[_actions()], target, None)
+    differentiated = ValueMethod.learn(method, outputs, torch.eye(A)[_actions()], target, None)
     for a, b in zip(written, differentiated, strict=True):
         torch.testing.assert_close(a, b)
 

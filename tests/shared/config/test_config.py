@@ -244,6 +244,9 @@ def assert_sentence(text: str) -> None:
     assert len(text) < 400
 
 
+ON_POLICY = {"method": "a2c", "round_steps": 960, "batch_size": 96}
+
+
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
@@ -323,6 +326,15 @@ def assert_sentence(text: str) -> None:
             {"prioritized": True, "method": "qr-dqn", "priority_exponent": 1.0, "discount": 0.999},
             "errors of up to 4e+05",
         ),
+        (
+            {"method": "a2c"},
+            "--round-steps 10_000 must be a multiple of --envs 96 with --method a2c; the nearest",
+        ),
+        ({**ON_POLICY, "batch_size": 50}, "--round-steps 960 must be a multiple of --batch-size 50, since every step"),
+        ({**ON_POLICY, "prioritized": True}, "a policy of its own, so --prioritized has no effect: omit it"),
+        ({**ON_POLICY, "n_step": 3}, "so --n-step has no effect: omit it"),
+        ({**ON_POLICY, "schedule": "free"}, "which --schedule free does not keep: say alternate or concurrent"),
+        ({**ON_POLICY, "trace": 1.5}, "--trace 1.5 must lie between 0 and 1"),
         ({"epsilon_start": 0.0, "epsilon_end": 0.0}, "Nothing would be explored"),
         ({"importance_start": 0.9, "importance_end": 0.4}, "--importance-start 0.9 is more than --importance-end 0.4"),
         (
@@ -384,7 +396,7 @@ def test_several_steps_go_with_rounds_of_one_tick() -> None:
 def test_a_method_without_a_file_is_refused_and_the_nearest_named(name: str, nearest: str | None) -> None:
     with pytest.raises(ConfigError) as refused:
         api.check(Config().with_settings(method=name))
-    says = f"--method {name} is not one of c51, dqn, iqn, qr-dqn"
+    says = f"--method {name} is not one of a2c, c51, dqn, iqn, qr-dqn"
     assert str(refused.value) == (f"{says}; did you mean {nearest}?" if nearest else f"{says}.")
 
 

@@ -44,7 +44,7 @@ def test_a_registered_method_has_a_name() -> None:
     register_method(THEIRS)
     register_method(dataclasses.replace(THEIRS))
     assert declarations.method_declaration("theirs") is THEIRS
-    assert declarations.method_names() == ["c51", "dqn", "iqn", "qr-dqn", "theirs"]
+    assert declarations.method_names() == ["a2c", "c51", "dqn", "iqn", "qr-dqn", "theirs"]
 
 
 def test_a_name_has_one_method() -> None:

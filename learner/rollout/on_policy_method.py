@@ -1,0 +1,103 @@
+"""Interface of an on-policy method: the steps of a round, the targets that follow from them, and the loss."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from learner.engine.interfaces import UpdateOutput
+from learner.losses.method import Method
+from learner.networks.fused import frames_in
+from learner.networks.model import ExtraInputs, Model
+
+
+class Rollout(NamedTuple):
+    """The steps of a round: T ticks of N envs, on the CPU."""
+
+    reward: NDArray[np.float32]
+    """[T, N]: clipped to their signs, if the run clips rewards."""
+    terminal: NDArray[np.bool_]
+    """[T, N]: nothing after the tick counts: a terminal state, or a lost life that ends the return."""
+    ended: NDArray[np.bool_]
+    """[T, N]: `terminal`, or a truncated episode."""
+    valid: NDArray[np.bool_]
+    """[T, N]: an action was taken. False at the true last frame of an episode, which follows an end."""
+    action: NDArray[np.int64]
+    """[T, N]."""
+    log_prob: NDArray[np.float32]
+    """[T, N]: logarithm of the probability with which the action was sampled."""
+    outputs: NDArray[np.float32]
+    """[T + 1, N, outputs] of the network at the beginning of the updates; the last tick opens the next round."""
+    discount: float
+
+
+class StepTargets(NamedTuple):
+    """Targets of the steps of a round, [T, N] each."""
+
+    advantage: NDArray[np.float32]
+    value: NDArray[np.float32]
+    """Target of the state's value."""
+    weight: NDArray[np.float32]
+    """Weight of the step in the mean loss; 0 where no action was taken."""
+
+
+class StepBatch(NamedTuple):
+    """The steps of one update, n in all, in buffers that stay at their addresses."""
+
+    blocks: Tensor
+    """uint8[n, 21, 21, 64]: the frames of one stack."""
+    action_one_hot: Tensor
+    """float32[n, actions]."""
+    log_prob: Tensor
+    """float32[n], of the policy that acted."""
+    advantage: Tensor
+    """float32[n]."""
+    value: Tensor
+    """float32[n]: target of the state's value."""
+    weight: Tensor
+    """float32[n]."""
+
+    @property
+    def extra_inputs(self) -> ExtraInputs:
+        """None: the network reads frames alone."""
+        return ExtraInputs()
+
+    def to_arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Frames uint8[n, 4, 84, 84], actions int64[n], and the targets."""
+        numbers = {name: self._asdict()[name].numpy(force=True).copy() for name in self._fields[2:]}
+        frames = frames_in(self.blocks.cpu()).contiguous().numpy()
+        return {"frames": frames, "action": self.action_one_hot.argmax(1).numpy(force=True), **numbers}
+
+
+class OnPolicyMethod(Method):
+    """A method that learns from the steps of the newest round. It is its own update rule.
+
+    The network has one output for each action, the logits of the policy, and behind them the value of the state.
+    """
+
+    mean_gradient = True
+
+    @property
+    def networks(self) -> Mapping[str, Model]:
+        """None beside the one that learns."""
+        return {}
+
+    def update_target(self) -> None:
+        """Do nothing: there is no target network."""
+
+    def values(self, outputs: Tensor) -> Tensor:
+        """Logits of the policy float32[n, actions]."""
+        return outputs[:, : self.network.actions, 0]
+
+    @abstractmethod
+    def targets(self, rollout: Rollout) -> StepTargets:
+        """Targets of all steps of a round, with the values of the network at its beginning."""
+
+    @abstractmethod
+    def learn(self, outputs: Tensor, minibatch: StepBatch, *, sampled: bool) -> UpdateOutput:
+        """Gradient of the weighted mean loss by `outputs` float32[n, actions + 1, 1], and metrics."""

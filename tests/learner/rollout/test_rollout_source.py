@@ -1,0 +1,138 @@
+"""The steps of a round as minibatches: every step once a pass, with the targets of the network at the beginning."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from learner.engine.engine import Engine
+from learner.engine.initialization import initial_parameters
+from learner.make_engine import make_engine
+from learner.rollout.advantages import generalized_advantages
+from ringside.bench.network_parts.plain_update import plain_values
+from shared.config.method_declaration import ActorCriticSettings
+from shared.config.settings import STACK, Algorithm, Config
+from shared.network_spec import network_of
+from tests.support.played_ring import ACTIONS, PlayedRing, small_config
+
+TRACE = 0.9
+ENVS, TICKS, BATCH = 4, 6, 8
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def _config(**learn: object) -> Config:
+    """Rounds of 6 ticks of 4 envs; three minibatches of 8 steps."""
+    settings: dict[str, object] = {"schedule": "alternate", "snapshot_every_steps": 24, "optimizer": "rms", **learn}
+    return small_config(Algorithm("a2c", ActorCriticSettings(trace=TRACE)), **settings)
+
+
+def _engine(played: PlayedRing, config: Config) -> Engine[Any]:
+    machine = replace(config.machine, device="cpu", precision="fp32")
+    engine = make_engine(replace(config, machine=machine), network_of(config, ACTIONS), played.ring)
+    engine.initialize()
+    return engine
+
+
+def _played(config: Config, rounds: int = 3) -> PlayedRing:
+    played = PlayedRing(config, both=True)
+    played.play(rounds * TICKS)
+    played.ring.field["log_prob"][:] = -np.random.default_rng(5).random(played.ring.field["log_prob"].shape)
+    return played
+
+
+def _steps(engine: Engine[Any], round_: int) -> dict[str, np.ndarray]:
+    """All steps of a round, in the order in which updates take them."""
+    source: Any = engine._source
+    updates = ENVS * TICKS // BATCH
+    source.begin_round(round_, (round_ + 1) * TICKS, updates)
+    parts = []
+    for number in range(updates):
+        chunk, index = divmod(number, source.chunk_updates)
+        parts.append(source.minibatch(source.load(chunk), index).to_arrays())
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+@pytest.mark.parametrize("round_", [0, 2])
+def test_every_step_comes_once_with_its_targets(round_: int) -> None:
+    config = _config()
+    played = _played(config)
+    engine = _engine(played, config)
+    with torch.inference_mode():
+        found = _steps(engine, round_)
+    ticks = range(round_ * TICKS, (round_ + 1) * TICKS)
+    acted = [(tick, env) for tick in ticks for env in range(ENVS) if played._slots[tick]["valid"][env]]
+    assert 0 < len(acted) < ENVS * TICKS, "some slots hold the last frame of an episode"
+    states = {played.transition(*place).state.tobytes(): place for place in acted}
+    assert len(states) == len(acted)
+
+    # Values of all ticks by the reference network, at invalid ticks of the stack that the ring holds there.
+    flat = torch.from_numpy(initial_parameters(network_of(config, ACTIONS), config.run.seed))
+    values = np.zeros((TICKS + 1, ENVS))
+    for t in range(TICKS + 1):
+        for env in range(ENVS):
+            rows, mask = played.ring.stack_rows(np.array([env]), np.array([round_ * TICKS + t]))
+            stack = played.ring.flat["frame"][rows[0]] * mask[0][:, None, None]
+            assert stack.shape == (STACK, 84, 84)
+            values[t, env] = plain_values("small", flat, torch.from_numpy(stack[None]))[0, ACTIONS]
+    slots = {name: np.stack([played._slots[t][name] for t in ticks]) for name in played._slots[0]}
+    terminal = slots["terminated"] | slots["life_lost"]
+    expected = generalized_advantages(
+        np.sign(slots["raw_reward"]),
+        values,
+        terminal=terminal,
+        ended=terminal | slots["truncated"],
+        valid=slots["valid"],
+        discount=config.learn.discount,
+        trace=TRACE,
+    )
+    seen = set()
+    for i in np.flatnonzero(found["weight"]).tolist():
+        tick, env = states[found["frames"][i].tobytes()]
+        seen.add((tick, env))
+        assert found["action"][i] == played._slots[tick]["action"][env]
+        t = tick - round_ * TICKS
+        assert found["advantage"][i] == pytest.approx(expected[t, env], rel=1e-4, abs=1e-5)
+        assert found["value"][i] == pytest.approx(expected[t, env] + values[t, env], rel=1e-4, abs=1e-5)
+        row = played.ring.rows(np.array(env), np.array(tick))
+        assert found["log_prob"][i] == played.ring.flat["log_prob"][row]
+    assert seen == set(acted)
+
+
+def test_the_order_is_a_function_of_seed_and_round() -> None:
+    config = _config()
+    played = _played(config)
+    with torch.inference_mode():
+        orders = {
+            name: _steps(_engine(played, replace(config, run=replace(config.run, seed=seed))), round_)[
+                "action"
+            ].tolist()
+            for name, seed, round_ in (("first", 1, 1), ("again", 1, 1), ("other seed", 2, 1), ("other round", 1, 2))
+        }
+    assert orders["first"] == orders["again"]
+    assert orders["first"] != orders["other seed"]
+    assert orders["first"] != orders["other round"]
+
+
+def test_an_update_is_the_same_however_a_round_is_sliced() -> None:
+    config = _config()
+    played = _played(config)
+    online = []
+    for slices in ([3], [1, 1, 1], [2, 9]):
+        engine = _engine(played, config)
+        fresh = np.zeros(len(initial_parameters(network_of(config, ACTIONS), 1)), np.float32)
+        engine.store({"online": fresh})
+        assert engine.begin_round(1, 2 * TICKS) == 3
+        for count in slices:
+            engine.run(count)
+        assert set(engine.end_round().means) == {"loss", "mean_value", "gradient_norm", "entropy"}
+        after = np.zeros_like(fresh)
+        engine.online_into(after)
+        assert not np.array_equal(after, fresh)
+        online.append(after)
+    np.testing.assert_array_equal(online[0], online[1])
+    np.testing.assert_array_equal(online[0], online[2])
