@@ -11,11 +11,11 @@ from enum import IntEnum
 
 _MASK = (1 << 64) - 1
 SPLITMIX = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-"""What SplitMix64 adds to its state for every number, and the two factors of its finalizer."""
+"""Increment of the state of SplitMix64 for every number, and the two factors of its finalizer."""
 
 
 class Stream(IntEnum):
-    """What a draw is for; keeps the draws of different purposes apart."""
+    """Purpose of a draw; it keeps the draws of different purposes apart."""
 
     EXPLORE = 1
     EXPLORE_ACTION = 2

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 PLAIN_NAME = re.compile(r"[\w.:/-]{1,200}")
-"""What an env, a game or a protocol may be called: letters, digits and the marks of `module:Name-v0`."""
+"""Names of envs, games and protocols: letters, digits and the marks of `module:Name-v0`."""
 
 
 PROGRAM = "ringside" if Path(sys.argv[0]).name == "ringside" else "launch.py"

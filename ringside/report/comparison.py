@@ -36,14 +36,14 @@ SAID = 4
 
 @dataclass(frozen=True)
 class Measure:
-    """What counts as the score of a run."""
+    """The definition of a run's score."""
 
     name: str
     explanation: str
     of: Callable[[Records], float]
     """NaN where a run has none."""
     rules: Callable[[Records], EvaluationRules] | None
-    """Of the evaluation of a run that has one; None: the score is of no evaluation."""
+    """Rules of the evaluation of a run that has one; None: the score comes from no evaluation."""
 
 
 MEASURES = (
@@ -102,7 +102,7 @@ class Comparison:
 
     @property
     def runs(self) -> list[Records]:
-        """Of all arms."""
+        """Runs of all arms."""
         return [run for arm in self.arms for run in arm.runs]
 
     @property
@@ -113,7 +113,7 @@ class Comparison:
 
     @property
     def games(self) -> list[str]:
-        """Of all arms, in alphabetical order."""
+        """Games of all arms, in alphabetical order."""
         return sorted({run.game for run in self.runs})
 
     def scores(self, arm: Arm, game: str) -> NDArray[np.float64]:
@@ -179,9 +179,10 @@ def compare(runs: Iterable[Records], left_out: Sequence[str] = ()) -> Comparison
 
 
 def _history(run: Records) -> str:
-    """What two runs of one experiment and seed have in common when each tells what the other does.
+    """Settings that two runs of one experiment and seed share if their results must be equal.
 
-    With the schedule `free`, or kernels that are not deterministic, that is nothing; else the arithmetic.
+    They are the settings of arithmetic. With the schedule `free`, or kernels that are not deterministic, no two runs
+    share them.
     """
     free = run.settings.get("schedule") == "free" or run.settings.get("deterministic") == "off"
     if free or not (run.summary or {}).get("exact", True):
@@ -198,7 +199,7 @@ def differences(runs: Sequence[Records], aside: Iterable[str] = ()) -> dict[str,
 
 
 def _identity(run: Records) -> str:
-    """What two runs of one arm have in common, and none of another."""
+    """Settings that all runs of one arm share, and no run of another arm."""
     return json.dumps({name: value for name, value in run.settings.items() if name not in ASIDE}, sort_keys=True)
 
 

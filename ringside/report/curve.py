@@ -37,12 +37,12 @@ class Curve(NamedTuple):
 
     @property
     def title(self) -> str:
-        """What was played, and how."""
+        """Title: the game and its rules."""
         run = self.run
         return f"{run.game}, protocol {run.protocol}, {run.settings['schedule']}, seed {run.seed}"
 
     def at(self, steps: NDArray[np.float64], which: int) -> NDArray[np.float64]:
-        """Where steps lie on the axis `which`: in thousands (0), or in minutes (1)."""
+        """Positions of steps on the axis `which`: in thousands (0), or in minutes (1)."""
         if which == 0:
             return steps / 1e3
         known = np.isfinite(self.run.rounds["seconds"])
@@ -75,7 +75,7 @@ def draw_published(axis: Axes, curve: PublishedCurve, last_step: float) -> None:
 
 
 def published_beside(curves: Sequence[Curve]) -> tuple[PublishedCurve, ...]:
-    """What is published of the one game of some runs.
+    """Published curves of the one game of some runs.
 
     Raises:
         ValueError: they are of several games, or there is nothing. The message is a sentence.

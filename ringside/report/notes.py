@@ -1,4 +1,4 @@
-"""What a reader of a report must know before any figure: what is missing, unequal or unusual, a sentence each."""
+"""Notes that precede the figures of a report: missing, unequal or unusual facts, one sentence each."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _seeds(comparison: Comparison) -> Iterator[str]:
 
 
 def _judgement(comparison: Comparison) -> Iterator[str]:
-    """What is unusual about the episodes behind the scores."""
+    """Unusual rules of the episodes behind the scores."""
     if comparison.measure.rules is None:
         if short := [run for run in comparison.runs if len(run.episodes["steps"]) < MEAN_OVER]:
             fewest = min(len(run.episodes["steps"]) for run in short)

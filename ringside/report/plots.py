@@ -62,7 +62,7 @@ class Picture:
     """A figure as a report shows it."""
 
     name: str
-    """Of its PNG, without suffix."""
+    """Name of its PNG, without suffix."""
     caption: str
     svg: str
     """As a data URI, so that the names inside do not meet those of another."""
@@ -185,13 +185,13 @@ def _draw_arm(axes: Axes, arm: Arm, game: str, axis: Axis, scale: float, look: d
 
 
 def _last_hour(run: Records) -> float:
-    """How long a run took, as far as it is known."""
+    """Duration of a run, as far as it is known."""
     seconds = run.rounds["seconds"]
     return float(np.nanmax(seconds)) / 3600 if np.isfinite(seconds).any() else 0.0
 
 
 def _hours_at(run: Records, steps: NDArray[np.float64]) -> NDArray[np.float64]:
-    """When a run had played so many steps; NaN where that is not known."""
+    """Hours at which a run had played so many steps; NaN where that is not known."""
     x, y = run.rounds["steps"], run.rounds["seconds"] / 3600
     known = np.isfinite(x) & np.isfinite(y)
     if not known.any():
@@ -290,7 +290,7 @@ def score_chart(comparison: Comparison) -> Figure:
 
 
 LEAST_SPAN = 0.05
-"""Of human-normalized scores: what a panel of aggregates shows at least, or no difference would look like one."""
+"""Smallest span of human-normalized scores in a panel of aggregates; below it no difference would look like one."""
 
 
 def aggregate_chart(comparison: Comparison) -> Figure:

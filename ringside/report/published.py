@@ -1,4 +1,4 @@
-"""What published agents reached, with source and protocol: `published.json`, which says how it was checked, too.
+"""Scores of published agents with source and protocol, from `published.json`, which also says how it was checked.
 
 A score belongs to its rules. Agents that were judged without sticky actions are never set beside runs with them.
 """

@@ -1,7 +1,7 @@
-"""What published agents reached on the way: `published_curves.json`, mean return by frames, with source and rules.
+"""Learning curves of published agents, from `published_curves.json`: mean return by frames, with source and rules.
 
-It says how it was copied and checked, too. A curve belongs to its rules, as a score does (published.py): who
-sets one beside a run says whether actions were sticky.
+The file also says how the curves were copied and checked. A curve belongs to its rules, as a score does (published.py):
+a plot that sets one beside a run says whether actions were sticky.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shared.files.atomic import read_json
 
 PATH = Path(__file__).parent / "published_curves.json"
 MOST_POINTS = 1_000
-"""Of a curve."""
+"""Largest number of points of a curve."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class PublishedCurve:
     """One agent of the literature on one game."""
 
     name: str
-    """Who published it."""
+    """Its publisher."""
     agent: str
     game: str
     sticky: float
@@ -37,18 +37,18 @@ class PublishedCurve:
     runs: int | None
     """It is the mean of so many; None: the source does not say."""
     source: str
-    """Where it was copied from."""
+    """Page or file that it was copied from."""
     protocol: str
     """The rules, sticky actions among them, and what a return is the mean of, in words."""
     steps: NDArray[np.float64]
-    """Where each return stands, [points], in agent steps of `FRAME_SKIP` frames, ascending: in the middle of the
-    steps whose training episodes it is the mean of, or where it was evaluated."""
+    """Step of each return, [points], in agent steps of `FRAME_SKIP` frames, ascending: the middle of the steps whose
+    training episodes it averages, or the step of its evaluation."""
     returns: NDArray[np.float64]
     """Mean raw returns, [points]."""
 
     @property
     def label(self) -> str:
-        """What a legend says of it."""
+        """Text of its legend."""
         rules = f"sticky {self.sticky:g}" if self.sticky else "not sticky"
         return f"{self.agent} ({self.name}), {rules}" + (f", {self.runs} runs" if self.runs else "")
 

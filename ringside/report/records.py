@@ -35,7 +35,7 @@ class RecordsError(ValueError):
 
 @dataclass(frozen=True)
 class Records:
-    """What one run wrote down.
+    """Records of one run.
 
     The columns hold float64, NaN where a record had nothing; a record of another version may have other columns.
     """
@@ -178,7 +178,7 @@ def _columns(records: list[dict[str, Any]], *always: str) -> Columns:
 
 
 def _judgement(path: Path) -> dict[str, Any]:
-    """What `launch.py eval --json` wrote."""
+    """Result that `launch.py eval --json` wrote."""
     found = _object(path)
     for name in ("mean", "sd", "median", "best", "episodes"):
         if not math.isfinite(number(found.get(name))):

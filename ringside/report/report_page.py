@@ -278,7 +278,7 @@ def _common_settings(runs: Sequence[Records]) -> dict[str, dict[str, Any]]:
 
 
 def _machines(runs: Sequence[Records]) -> list[str]:
-    """What the runs ran on, in a line each."""
+    """Machines of the runs, one line each."""
     found: dict[str, None] = {}
     for run in runs:
         machine = _part(run.summary or {}, "machine")

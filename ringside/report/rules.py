@@ -16,7 +16,7 @@ UNRECORDED = "not recorded"
 
 @dataclass(frozen=True)
 class EvaluationRules:
-    """How the episodes behind a score were played. NaN: not recorded."""
+    """Rules of the episodes behind a score. NaN: not recorded."""
 
     episodes: float
     epsilon: float

@@ -119,7 +119,7 @@ def test_two_at_once(undisturbed: Undisturbed, tmp_path: Path) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(2))
 def test_during_start_up(undisturbed: Undisturbed, tmp_path: Path, seed: int) -> None:
-    """Whoever starts is killed at a random moment of its start, many times before anybody gets to work."""
+    """A starting process is killed at a random moment of its start, many times before any process works."""
     storm = begin(tmp_path / "run", f"during start-up, seed {seed}", seed)
     while storm.rages() and storm.tally.kills < 40:
         storm.pause(storm.random.random())
@@ -131,7 +131,7 @@ def test_during_start_up(undisturbed: Undisturbed, tmp_path: Path, seed: int) ->
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", range(3))
 def test_in_the_first_second_of_a_life(undisturbed: Undisturbed, tmp_path: Path, seed: int) -> None:
-    """Whoever was just started is killed, before or after it has its name; when there is none such, any other."""
+    """A process that was just started is killed, before or after it has its name; if there is none, any other."""
     storm = begin(tmp_path / "run", f"in the first second of a life, seed {seed}", seed)
     while storm.rages() and storm.tally.early < 80:
         storm.pause(1.5 * storm.random.random())
