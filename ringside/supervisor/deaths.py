@@ -13,7 +13,8 @@ from pathlib import Path
 
 from shared.errors import FileError
 from shared.files.atomic import open_to_read
-from shared.process.child import FATAL
+from shared.machine.control_groups import OomKills
+from shared.process.child import DEVICE_FAULT, FATAL
 
 
 class Cause(Enum):
@@ -47,6 +48,24 @@ class Deaths:
     def by_fault(self) -> int:
         """Deaths in a row without progress, those from outside not included."""
         return self._counts[Cause.OWN] + self._counts[Cause.DEVICE]
+
+
+def diagnose(code: int, *, hung: bool, oom_kills: OomKills) -> tuple[str, Cause]:
+    """Kind and cause of a death, the kind as half a sentence.
+
+    Args:
+        code: the exit code; below 0: the signal that ended the process.
+        hung: True if the supervisor killed the process.
+        oom_kills: the kernel's kills for lack of memory.
+    """
+    if hung:
+        return "hung", Cause.OWN
+    if code == DEVICE_FAULT:
+        return "met a fault of the GPU", Cause.DEVICE
+    if code == -signal.SIGKILL and (starved := oom_kills.explain()):
+        return starved, Cause.OWN
+    how = f"was killed by {signal_name(-code)}" if code < 0 else f"ended with code {code}"
+    return how, Cause.OUTSIDE if code == -signal.SIGKILL else Cause.OWN
 
 
 def signal_name(number: int) -> str:

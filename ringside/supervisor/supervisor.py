@@ -15,7 +15,7 @@ import multiprocess
 from multiprocess.connection import wait as wait_for
 
 from ringside.supervisor.children import GPU_ROLES, Child, ChildMaker
-from ringside.supervisor.deaths import Cause, signal_name, unkillable_message
+from ringside.supervisor.deaths import Cause, diagnose, unkillable_message
 from ringside.supervisor.hang_detector import ShutdownTimer, process_state
 from ringside.supervisor.lane_balance import Balancer
 from shared.config.settings import LOGS
@@ -28,7 +28,7 @@ from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory, Plan
 from shared.memory.wait import Doorbell
 from shared.process import mps
-from shared.process.child import DEVICE_FAULT, FATAL
+from shared.process.child import FATAL
 from shared.process.library_env import choose_workspace, pinned_thread_env
 from shared.process.signals import STOP_SIGNALS, TELL_STACKS, Requests, handle_stop_signals
 
@@ -221,15 +221,7 @@ class Supervisor:
         if self._board.stopping and (index != Role.SCRIBE or self._force_exit):
             del self._children[index]
             return
-        how = f"was killed by {signal_name(-code)}" if code < 0 else f"ended with code {code}"
-        cause = Cause.OWN
-        if child.killed_at is not None:
-            how = "hung"
-        elif code == DEVICE_FAULT:
-            how, cause = "met a fault of the GPU", Cause.DEVICE
-        elif code == -signal.SIGKILL:
-            starved = self._oom_kills.explain()
-            how, cause = (starved, cause) if starved else (how, Cause.OUTSIDE)
+        how, cause = diagnose(code, hung=child.killed_at is not None, oom_kills=self._oom_kills)
         count = child.deaths.add(cause, int(self._board.furthest[index]))
         if code == FATAL or (count >= cause.value and not (cause is Cause.DEVICE and self._may_give_up_mps(index))):
             del self._children[index]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+from typing import Any, cast
 
 import pytest
 
-from ringside.supervisor.deaths import Cause, Deaths, signal_name
+from ringside.supervisor.deaths import Cause, Deaths, diagnose, signal_name
+from shared.process.child import DEVICE_FAULT
 
 
 @pytest.mark.parametrize("cause", list(Cause))
@@ -36,3 +38,29 @@ def test_causes_from_outside_are_forgiven_more_often_and_the_device_least() -> N
 @pytest.mark.parametrize(("number", "name"), [(9, "SIGKILL"), (signal.SIGRTMIN + 1, f"signal {signal.SIGRTMIN + 1}")])
 def test_signals_have_names(number: int, name: str) -> None:
     assert signal_name(number) == name
+
+
+class Kills:
+    """The kernel has killed for lack of memory, or not."""
+
+    def __init__(self, sentence: str | None) -> None:
+        self._sentence = sentence
+
+    def explain(self) -> str | None:
+        return self._sentence
+
+
+@pytest.mark.parametrize(
+    ("code", "hung", "starved", "expected"),
+    [
+        (1, False, None, ("ended with code 1", Cause.OWN)),
+        (-signal.SIGSEGV, False, None, ("was killed by SIGSEGV", Cause.OWN)),
+        (DEVICE_FAULT, False, None, ("met a fault of the GPU", Cause.DEVICE)),
+        (-signal.SIGKILL, False, None, ("was killed by SIGKILL", Cause.OUTSIDE)),
+        (-signal.SIGKILL, False, "was killed for lack of memory", ("was killed for lack of memory", Cause.OWN)),
+        (-signal.SIGKILL, True, "was killed for lack of memory", ("hung", Cause.OWN)),
+        (-signal.SIGSEGV, False, "was killed for lack of memory", ("was killed by SIGSEGV", Cause.OWN)),
+    ],
+)
+def test_a_death_has_a_cause(code: int, hung: bool, starved: str | None, expected: tuple[str, Cause]) -> None:
+    assert diagnose(code, hung=hung, oom_kills=cast(Any, Kills(starved))) == expected
