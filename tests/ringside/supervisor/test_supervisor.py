@@ -21,6 +21,7 @@ from ringside.supervisor.deaths import unkillable_message
 from ringside.supervisor.hang_detector import SAVE_SECONDS, ShutdownTimer
 from ringside.supervisor.supervisor import Supervisor
 from shared.config.settings import Config, Run
+from shared.machine.control_groups import OomKills
 from shared.machine.subprocesses import REAP_SECONDS, ended
 from shared.memory.board import Phase, Stop
 from shared.memory.process_table import ProcessTable, Role
@@ -39,6 +40,7 @@ def stopping() -> Supervisor:
     made._processes = ProcessTable.make({Role.ACTOR: 1})
     made._requests, made._failure, made._killed_scribe = Requests(), None, False
     made._shutdown = ShutdownTimer()
+    made._oom_kills = OomKills()
     made._contention = SimpleNamespace(at=time.monotonic_ns() + 10**12)
     return made  # type: ignore[no-any-return]
 
