@@ -13,41 +13,45 @@ Read in this order: api, supervisor, recording, watch; then what stands around a
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ringside.api import (
-        Agent,
-        ArenaError,
-        Config,
-        ConfigError,
-        RunFailed,
-        evaluate,
-        load_agent,
-        plan,
-        run,
-        starting_point,
-        train,
-    )
+    from ringside.agents.agent import Agent as Agent
+    from ringside.agents.agent import load_agent as load_agent
+    from ringside.api import evaluate as evaluate
+    from ringside.api import plan as plan
+    from ringside.api import run as run
+    from ringside.api import starting_point as starting_point
+    from ringside.api import train as train
+    from shared.config.method_declaration import MethodDeclaration as MethodDeclaration
+    from shared.config.method_declaration import MethodSettings as MethodSettings
+    from shared.config.presets import PRESETS as PRESETS
+    from shared.config.presets import register_preset as register_preset
+    from shared.config.settings import Config as Config
+    from shared.config.trust import register_method as register_method
+    from shared.errors import ConfigError as ConfigError
+    from shared.errors import RunFailed as RunFailed
+    from shared.memory.region.arena import ArenaError as ArenaError
+    from shared.network_spec import register_network as register_network
 
-__all__ = [
-    "Agent",
-    "ArenaError",
-    "Config",
-    "ConfigError",
-    "RunFailed",
-    "evaluate",
-    "load_agent",
-    "plan",
-    "run",
-    "starting_point",
-    "train",
-]
+_HOMES = {
+    "ringside.agents.agent": ("Agent", "load_agent"),
+    "ringside.api": ("evaluate", "plan", "run", "starting_point", "train"),
+    "shared.config.method_declaration": ("MethodDeclaration", "MethodSettings"),
+    "shared.config.trust": ("register_method",),
+    "shared.config.presets": ("PRESETS", "register_preset"),
+    "shared.config.settings": ("Config",),
+    "shared.errors": ("ConfigError", "RunFailed"),
+    "shared.memory.region.arena": ("ArenaError",),
+    "shared.network_spec": ("register_network",),
+}
+"""Names of the API by the module that each is resolved from when it is used: a plug-in loads no more than it names."""
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
-        from ringside import api
-
-        return getattr(api, name)
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'ringside' has no attribute {name!r}")

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringside.agents.agent import (
     ROWS,
-    Agent,
     evaluation_of,
-    load_agent,
     play_of,
     policy_of,
     require_actions,
@@ -23,12 +21,11 @@ from ringside.agents.agent import (
 )
 from shared.config.method_declaration import method_declaration
 from shared.config.presets import PRESETS
-from shared.config.settings import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE, Config, PresetName
-from shared.config.trust import require_env
-from shared.errors import ConfigError, RunFailed
+from shared.config.settings import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE, Config
+from shared.config.trust import load_plugin, require_env, require_name, require_plugin
+from shared.errors import ConfigError
 from shared.files.atomic import PRIVATE_UMASK, read_json, read_object, remove_temporaries, write_atomic
 from shared.files.lock import locked
-from shared.memory.region.arena import ArenaError
 from shared.process.live import LIVE_FILE, Live, withdraw
 from shared.process.ownership import LOCK_FILE, require_writable_run
 
@@ -39,23 +36,9 @@ if TYPE_CHECKING:
     from shared.checkpoint.manifest import Manifest
     from shared.memory.run_memory import Memory, Plan
 
-__all__ = [
-    "Agent",
-    "ArenaError",
-    "Config",
-    "ConfigError",
-    "RunFailed",
-    "evaluate",
-    "load_agent",
-    "plan",
-    "run",
-    "starting_point",
-    "train",
-]
-
 
 def train(
-    *, preset: PresetName | None = None, on_status: Callable[[Status], None] | None = None, **settings: Any
+    *, preset: str | None = None, on_status: Callable[[Status], None] | None = None, **settings: Any
 ) -> dict[str, Any]:
     """Train, and return what `summary.json` holds. A run that Ctrl-C has stopped says `"finished": False` there.
 
@@ -68,7 +51,8 @@ def train(
     Raises:
         ConfigError: the settings cannot work. ArenaError: there is too little memory. RunFailed: a fault ended the run.
     """
-    config = starting_point(preset, settings.get("resume"), settings.get("env")).with_settings(**settings)
+    start = starting_point(preset, *(settings.get(name) for name in ("resume", "env", "plugin")))
+    config = start.with_settings(**settings)
     return run(plan(config), on_status or (lambda status: None), lambda sentence: None)
 
 
@@ -169,17 +153,20 @@ def _private() -> Iterator[None]:
         os.umask(former)
 
 
-def starting_point(preset: PresetName | None, resume: str | Path | None, env: str | None = None) -> Config:
+def starting_point(
+    preset: str | None, resume: str | Path | None, env: str | None = None, plugin: str | None = None
+) -> Config:
     """The configuration that single settings override: a preset's, nature's unless given, or the run's to resume.
 
     Args:
         env: as the user names it. A run to resume that was trained on an env `module:factory` requires it: no file
             chooses code (shared/config/trust.py).
+        plugin: as the user names it; it is imported here. A run to resume that was trained with one requires it.
     """
+    load_plugin(plugin)
     if resume is None:
         preset = preset or "nature"
-        if preset not in PRESETS:
-            raise ConfigError(f"There is no preset {preset!r}; there are {', '.join(PRESETS)}.")
+        require_name("--preset", preset, list(PRESETS))
         return PRESETS[preset]
     if preset is not None:
         raise ConfigError("--resume keeps the settings of its run: omit --preset.")
@@ -193,6 +180,7 @@ def starting_point(preset: PresetName | None, resume: str | Path | None, env: st
         checkpoint = find_checkpoint(Path(resume))
     except CheckpointError as error:
         raise ConfigError(f"--resume {resume} cannot be resumed. {error}") from error
+    require_plugin(checkpoint.config.get("run", {}).get("plugin"), plugin, what="This run")
     try:
         saved = Config.from_json(checkpoint.config)
         validate.recorded(saved)
@@ -303,6 +291,7 @@ def evaluate(
     load: str | Path,
     *,
     env: str | None = None,
+    plugin: str | None = None,
     episodes: int | None = None,
     seed: int = 1,
     device: str = "auto",
@@ -315,6 +304,7 @@ def evaluate(
         load: a run directory, a checkpoint, a file of weights or the name of an agent in the zoo.
         env: the `module:factory` or `module:Id-v0` that the agent was trained on. What the file says is only compared
             with it, so that no file chooses code.
+        plugin: the plug-in that the agent was trained with, likewise.
         episodes: how many; by default as the protocol says, which may count steps instead.
         eval_epsilon: chance of a random action; by default that of the run that trained the weights.
         eval_max_frames: emulator frames after which an episode is cut; by default that of the run, too.
@@ -325,7 +315,7 @@ def evaluate(
     from shared.config import validate
 
     validate.episodes(episodes, seed)
-    weights = weights_at(load, env)
+    weights = weights_at(load, env, plugin)
     play = play_of(weights)
     rules = rules_of(weights, play, eval_epsilon=eval_epsilon, eval_max_frames=eval_max_frames)
     require_actions(weights, play)

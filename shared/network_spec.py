@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from math import prod
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from shared.config.method_declaration import MOST_ATOMS
 from shared.config.settings import FRAME_SIDE, MOST_WIDTH, STACK, Config
+from shared.errors import ConfigError
 
 Shapes = Iterator[tuple[str, tuple[int, ...]]]
 
@@ -43,6 +44,46 @@ RESCALING = 1e-3
 _LIMITS = {"actions": 4096, "atoms": MOST_ATOMS, "width": MOST_WIDTH}
 _METHOD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 """One file of learner/methods, and never a path of modules."""
+
+
+_NETWORK_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+FIRST_STRIDE = 4
+"""Stride of the first convolution: frames are read in blocks of 4x4 pixels (learner/replay/gather.py)."""
+
+
+def network_names() -> list[str]:
+    """Names of the networks there are, the built-in ones first."""
+    return [*CONVOLUTIONS, "impala"]
+
+
+def register_network(name: str, convolutions: Sequence[tuple[int, int, int]], hidden: int) -> None:
+    """Add a network of plain convolutions and one hidden layer to those that --network may name.
+
+    A second registration of the same layers has no effect.
+
+    Args:
+        name: value of --network: lower-case letters, digits, hyphens and underscores.
+        convolutions: layers (channels, kernel, stride), each with ReLU; the first has a stride of 4.
+        hidden: units of the hidden layer.
+
+    Raises:
+        ConfigError: another network has the name, or the layers do not fit frames of 84x84 pixels.
+    """
+    layers = [(channels, kernel, stride) for channels, kernel, stride in convolutions]
+    side = FRAME_SIDE
+    for _, kernel, stride in layers:
+        side = (side - kernel) // stride + 1 if 1 <= kernel <= side and stride >= 1 else 0
+    if not _NETWORK_NAME.fullmatch(name):
+        raise ConfigError(f"A network cannot be called {name!r:.60}: use lower-case letters, digits and hyphens.")
+    if not layers or side < 1 or layers[0][2] != FIRST_STRIDE or layers[0][1] % FIRST_STRIDE:
+        raise ConfigError(
+            f"The network {name} does not fit frames of {FRAME_SIDE}x{FRAME_SIDE}: its first convolution needs a "
+            f"stride of {FIRST_STRIDE} and a kernel that is a multiple of it, and no kernel may exceed its input."
+        )
+    if hidden < 1 or min(channels for channels, _, _ in layers) < 1:
+        raise ConfigError(f"The network {name} has a layer without units: give each at least 1.")
+    if name == "impala" or CONVOLUTIONS.setdefault(name, (layers, hidden)) != (layers, hidden):
+        raise ConfigError(f"There is a network {name} already: register yours by another name.")
 
 
 class Torso(NamedTuple):
@@ -147,7 +188,9 @@ class Network:
         if not (values["method"] == "iqn") <= values["fractions"] <= MOST_ATOMS:
             raise ValueError(f"fractions is {values['fractions']}")
         if values["name"] not in (*CONVOLUTIONS, "impala"):
-            raise ValueError(f"there is no network {values['name']!r:.40}")
+            raise ValueError(
+                f"there is no network {values['name']!r:.40}; pass --plugin if a plug-in of yours registers it"
+            )
         if not _METHOD_NAME.fullmatch(values["method"]):
             raise ValueError(f"there is no method {values['method']!r:.40}")
         return cls(**values)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ringside.zoo.catalogue import find
 from shared.config.protocols import EvalRules, eval_rules
 from shared.config.settings import FRAME_SIDE, STACK, Config, Evaluate, Play
-from shared.config.trust import compare_env, require_env
+from shared.config.trust import compare_env, load_plugin, require_env, require_plugin
 from shared.errors import ConfigError
 from shared.process.library_env import choose_workspace
 
@@ -30,20 +30,21 @@ ROWS = 8
 `i % ROWS`, so that its numbers do not depend on how many episodes are played."""
 
 
-def weights_at(load: str | Path, env: str | None = None) -> StoredWeights:
+def weights_at(load: str | Path, env: str | None = None, plugin: str | None = None) -> StoredWeights:
     """The weights of a run directory, a checkpoint, a file of weights, or of an agent in the zoo by its name.
 
     Args:
         load: as the user names it.
         env: the env that the user says the agent was trained on. An env that imports a module is required to be named
             here (shared/config/trust.py), so what was trained on may be made afterwards.
+        plugin: the plug-in that the user says the agent was trained with, which is imported.
 
     Raises:
         ConfigError: there are none, or the file names an env that the user does not.
     """
     from actors.make_env import is_registered
 
-    weights = _stored_weights(load)
+    weights = _stored_weights(load, plugin)
     require_env(play_of(weights), env, what=_AGENT.format(load=load), is_registered=is_registered)
     return weights
 
@@ -52,16 +53,19 @@ _AGENT = "The agent of --load {load}"
 """Subject of sentences about an agent's env."""
 
 
-def _stored_weights(load: str | Path) -> StoredWeights:
-    """The weights that `load` names, whatever they were trained on."""
+def _stored_weights(load: str | Path, plugin: str | None) -> StoredWeights:
+    """The weights that `load` names, whatever they were trained on, with their plug-in."""
     from shared.checkpoint.weights_file import load_weights
     from shared.errors import CheckpointError
 
     path = find(load)
+    load_plugin(plugin)
     try:
-        return load_weights(path)
+        weights = load_weights(path)
     except CheckpointError as error:
         raise ConfigError(f"--load {load} cannot be used. {error}") from error
+    require_plugin(weights.plugin, plugin, what=_AGENT.format(load=load))
+    return weights
 
 
 def rules_of(
@@ -252,13 +256,14 @@ class Agent:
         return gymnasium_env(play, rules_of(self._weights, play).max_frames, settings)
 
 
-def load_agent(load: str | Path, *, env: str | None = None, device: str = "auto") -> Agent:
+def load_agent(load: str | Path, *, env: str | None = None, plugin: str | None = None, device: str = "auto") -> Agent:
     """The agent of a run directory, a checkpoint, a file of weights or a name in the zoo.
 
     Args:
         load: the same as for `ringside.evaluate`.
         env: the env that the agent must have been trained on. It is compared and never imported: an agent is a function
             and plays no env by itself.
+        plugin: the plug-in that the agent was trained with, which is imported.
         device: auto, cpu, cuda or cuda:N.
 
     Raises:
@@ -266,7 +271,7 @@ def load_agent(load: str | Path, *, env: str | None = None, device: str = "auto"
     """
     from shared.config.resolve import device_of
 
-    weights = _stored_weights(load)
+    weights = _stored_weights(load, plugin)
     if env is not None:
         compare_env(play_of(weights), env, what=_AGENT.format(load=load))
     return Agent(weights, device_of(device))

@@ -30,14 +30,13 @@ from ringside.bench.network_parts.learner_alone import Solo, learner_pace
 from ringside.bench.network_parts.shares import BESIDE, REST, Shares
 from ringside.bench.system_parts.emulator import bare_speeds
 from shared.config.presets import PRESETS
-from shared.config.settings import PresetName
 from shared.errors import ConfigError
 from shared.machine.facts import usable_cores
 from shared.memory.run_memory import Plan
 from shared.network_spec import parameters_of
 from shared.text import flag_in
 
-PLAIN: PresetName = "nature"
+PLAIN: str = "nature"
 LEAST_UPDATES = 16
 """Fewest updates in a round of the learner alone: two chunks."""
 SHARES_SHARE = 0.5

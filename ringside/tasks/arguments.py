@@ -9,10 +9,12 @@ from typing import Annotated, Any, TypeVar, get_args
 
 from shared.config.field_checks import range_hint, ranges_of, types_of
 from shared.config.method_declaration import method_names, methods_with
+from shared.config.presets import PRESETS
 from shared.config.renamed_settings import current_words
-from shared.config.settings import Algorithm, Config, PresetName, foreign_setting
+from shared.config.settings import Algorithm, Config, foreign_setting
 from shared.errors import ConfigError
-from shared.text import PROGRAM, flag_in
+from shared.network_spec import network_names
+from shared.text import PROGRAM, flag_in, flag_of
 
 LAUNCHER = Path(__file__).resolve().parents[2] / "launch.py"
 """The program itself, for tasks that start it again."""
@@ -20,6 +22,8 @@ UNSET = "unset"
 """What stands for no value, in --help and as an argument."""
 PLACEHOLDERS = {int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH"}
 """Stands in --help for the value of an option, by its type."""
+CHOICES = {"method": method_names, "network": network_names}
+"""Options with names that may be registered, and what lists them for --help."""
 _PLAIN = "plain_section"
 """Class attribute with which `with_ranges` says what it was made of."""
 _Options = TypeVar("_Options")
@@ -30,7 +34,7 @@ _Choices = TypeVar("_Choices", bound="Choices")
 class Choices(Config):
     """The options that make a configuration."""
 
-    preset: PresetName = "nature"
+    preset: str = "nature"
     """Defaults of all options below: quick is for an hour rather than days, the others are papers' own settings."""
 
 
@@ -43,18 +47,23 @@ def config_of(options: Choices) -> Config:
 
 def parse_choices(kind: type[_Choices], arguments: Sequence[str], program: str, description: str) -> _Choices:
     """Parse options that default to what --preset or --resume say. Else as `parse`."""
+    import tyro
+
     from ringside import api
 
     arguments = current_words(arguments)
-    preset, resume, env, method = _ahead(arguments)
-    start = api.starting_point(preset, resume, env)
+    preset, resume, env, plugin, method = _ahead(arguments)
+    start = api.starting_point(preset, resume, env, plugin)
     if method in method_names():
         start = start.with_settings(method=method)
     _require_own(arguments, start.algorithm)
     sections = {item.name: with_ranges(getattr(start, item.name)) for item in fields(Config)}
     own = with_ranges(start.algorithm.settings)
     sections["algorithm"] = replace(sections["algorithm"], settings=own)
-    return parse(kind, arguments, program, description, kind(**sections, preset=preset or "nature"))
+    names = Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(PRESETS)}}}")]
+    body = [("preset", names, field(default=preset or "nature"))]
+    shown = make_dataclass(kind.__name__, body, bases=(kind,), frozen=True)
+    return parse(shown, arguments, program, description, shown(**sections))
 
 
 def _require_own(arguments: Sequence[str], algorithm: Algorithm) -> None:
@@ -72,6 +81,9 @@ def with_ranges(section: Any) -> Any:
     kind = type(section)
     hints, ranges = types_of(kind), ranges_of(kind)
     body: list[tuple[str, Any, Any]] = []
+    for name in CHOICES.keys() & hints.keys():
+        shown = tyro.conf.arg(metavar=f"{{{','.join(CHOICES[name]())}}}")
+        body.append((name, Annotated[str, shown], field(default=getattr(section, name))))
     for name, meta in ranges.items():
         number = int if int in (hints[name], *get_args(hints[name])) else float
         shown = tyro.conf.arg(metavar=f"{PLACEHOLDERS[number]} {range_hint(meta)}")
@@ -88,17 +100,16 @@ def _plain(section: Any) -> Any:
     return section if kind is None else kind(**vars(section))
 
 
-def _ahead(arguments: Sequence[str]) -> tuple[PresetName | None, str | None, str | None, str | None]:
+def _ahead(arguments: Sequence[str]) -> tuple[str | None, ...]:
     """The options that choose what all others default to, and --env. Their mistakes are left to the full parser."""
     import argparse
 
     parser = argparse.ArgumentParser(prog=PROGRAM, add_help=False, allow_abbrev=False)
-    parser.add_argument("--preset", nargs="?")
-    parser.add_argument("--resume", nargs="?")
-    parser.add_argument("--env", nargs="?")
-    parser.add_argument("--method", nargs="?")
-    found = parser.parse_known_args(arguments)[0]
-    return found.preset if found.preset in get_args(PresetName) else None, found.resume, found.env, found.method
+    names = ("preset", "resume", "env", "plugin", "method")
+    for name in names:
+        parser.add_argument(flag_of(name), nargs="?")
+    found = vars(parser.parse_known_args(arguments)[0])
+    return tuple(found[name] for name in names)
 
 
 def parse(

@@ -21,6 +21,8 @@ class Evaluation:
     """Run directory, checkpoint, file of weights, or name of an agent of the zoo."""
     env: str | None = None
     """The env that the agent was trained on, where that is module:factory or module:Id-v0; no file chooses code."""
+    plugin: str | None = None
+    """The plug-in that the agent was trained with (docs/extending.md); no file chooses code."""
     episodes: int | None = None
     """Episodes to play; default: as the protocol says, which may count steps instead."""
     json: Path | None = None
@@ -53,6 +55,7 @@ def main(arguments: Sequence[str]) -> int:
     result = api.evaluate(
         options.load,
         env=options.env,
+        plugin=options.plugin,
         episodes=options.episodes,
         seed=options.seed,
         device=options.device,

@@ -30,6 +30,8 @@ class Playing:
     """Run directory, checkpoint, file of weights, or an agent of the zoo by its name: pong."""
     env: str | None = None
     """The env that the agent was trained on, where that is module:factory or module:Id-v0; no file chooses code."""
+    plugin: str | None = None
+    """The plug-in that the agent was trained with (docs/extending.md); no file chooses code."""
     game: str | None = None
     """Another game than the agent was trained on, with the same actions; with --human, the game to play."""
     human: bool = False
@@ -72,7 +74,7 @@ def main(arguments: Sequence[str]) -> int:
     from ringside.agents.agent import weights_at
     from ringside.agents.player import player_of, show, stop_heard
 
-    weights = None if options.load is None else weights_at(options.load, options.env)
+    weights = None if options.load is None else weights_at(options.load, options.env, options.plugin)
     window: list[Window] = []
     actions: list[tuple[str, ...]] = []
 

@@ -36,6 +36,8 @@ class Recording:
     """Directory for the videos and returns.json; made where there is none."""
     env: str | None = None
     """The env that the agent was trained on, where that is module:factory or module:Id-v0; no file chooses code."""
+    plugin: str | None = None
+    """The plug-in that the agent was trained with (docs/extending.md); no file chooses code."""
     episodes: int | None = None
     """Episodes to play; default: as the protocol says."""
     montage: bool = False
@@ -70,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
     from ringside.agents.player import player_of, stop_heard
     from shared.config.protocols import PROTOCOLS
 
-    weights = weights_at(options.load, options.env)
+    weights = weights_at(options.load, options.env, options.plugin)
     episodes = options.episodes or PROTOCOLS[weights.protocol].eval_episodes
     if options.montage and episodes > MOST_IN_MONTAGE:
         raise ConfigError(f"--montage shows at most {MOST_IN_MONTAGE} episodes; {episodes} are asked for.")

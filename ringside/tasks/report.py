@@ -13,7 +13,7 @@ import tyro
 
 from ringside.tasks.arguments import parse
 from shared.config.settings import Play
-from shared.config.trust import compare_env
+from shared.config.trust import compare_env, require_plugin
 from shared.errors import ConfigError
 from shared.process.ownership import REPORT, require_writable_run
 from shared.text import PROGRAM, printable
@@ -29,6 +29,8 @@ class Report:
     """Directory of the report; default: report, inside the run or, of several runs, here."""
     env: str | None = None
     """Refuse runs of another env than this one; a report imports none, so no run requires it."""
+    plugin: str | None = None
+    """Refuse runs of another plug-in than this one; a report imports none, so no run requires it."""
     title: str | None = None
     """Headline; default: the games."""
 
@@ -52,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.out is None and len(options.runs) == 1:
         require_writable_run(options.runs[0], "--out")
     out = options.out or (options.runs[0] / REPORT if len(options.runs) == 1 else Path(REPORT))
-    page, left_out = write_report(options.runs, out, options.title, options.env)
+    page, left_out = write_report(options.runs, out, options.title, options.env, options.plugin)
     for sentence in left_out:
         print(printable(f"{PROGRAM}: {sentence}"), file=sys.stderr)
     print(printable(f"The report is in {page}."))
@@ -60,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def write_report(
-    runs: Sequence[Path], out: Path, title: str | None = None, env: str | None = None
+    runs: Sequence[Path], out: Path, title: str | None = None, env: str | None = None, plugin: str | None = None
 ) -> tuple[Path, tuple[str, ...]]:
     """Write a report into a directory; runs that cannot be read are left out as long as one can.
 
@@ -69,6 +71,7 @@ def write_report(
         out: the directory of the report.
         title: the headline; None: the games.
         env: what the user says that all runs were trained on; None: not compared.
+        plugin: what the user says that all runs were trained with; None: not compared.
 
     Returns:
         The page, and sentences about what is not in it.
@@ -94,6 +97,8 @@ def write_report(
             refused.append(f"{path} cannot be read: {error.strerror}.")
     for records in found:
         compare_env(Play(game=records.game, env=records.env), env, what=f"The run {records.path}")
+        if plugin is not None:
+            require_plugin(records.settings.get("plugin"), plugin, what=f"The run {records.path}")
     try:
         comparison = compare(found, refused)
     except RecordsError as error:

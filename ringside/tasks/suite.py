@@ -240,7 +240,15 @@ class _Steward:
             return
         print(f"{title}: evaluation of the {kind} weights, {wanted:,} {name.removeprefix('eval_')}.", flush=True)
         beside = target.with_suffix(PART)
-        words = ["eval", "--load", str(load), *words_of(episodes=None if steps else episodes), "--json", str(beside)]
+        chosen = {"episodes": None if steps else episodes, "plugin": job.config.run.plugin}
+        words = [
+            "eval",
+            "--load",
+            str(load),
+            *words_of(**chosen),
+            "--json",
+            str(beside),
+        ]
         code = self._spawn([*words, "--device", job.config.machine.device], aside=True)
         if code == 0:
             beside.replace(target)

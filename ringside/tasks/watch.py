@@ -15,6 +15,7 @@ from threading import Thread
 from tyro.conf import Positional
 
 from ringside.tasks.arguments import parse
+from shared.config.trust import load_plugin
 from shared.process.signals import handle_stop_signals, ignore_requests
 from shared.text import PROGRAM, printable
 
@@ -28,6 +29,8 @@ class Watching:
 
     run: Positional[Path | None] = None
     """Directory of the run; default: the newest that goes on under runs/, else the newest of all."""
+    plugin: str | None = None
+    """The plug-in of the run (docs/extending.md); no file chooses code."""
     port: int = 0
     """Port on this machine's loopback; 0: whichever is free."""
     open: bool = False
@@ -50,6 +53,7 @@ def main(arguments: Sequence[str]) -> int:
     from ringside.watch.page.server import listen, serve
     from ringside.watch.page.source import Source
 
+    load_plugin(options.plugin)
     listening = listen(options.port)
     source = Source(options.run or newest_run())
     addresses: SimpleQueue[str] = SimpleQueue()

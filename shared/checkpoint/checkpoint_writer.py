@@ -351,6 +351,8 @@ class CheckpointWriter:
             "version": version,
             WEIGHTS_SHA256: hashlib.sha256(weights.tobytes()).hexdigest(),
         } | more
+        if self._config.run.plugin is not None:
+            about["plugin"] = self._config.run.plugin
         return safetensors_save(self._spec.split(np.ascontiguousarray(weights)), weights_metadata(about))
 
     def _pieces_on_disk(self) -> list[tuple[str, int, Path]]:

@@ -46,6 +46,8 @@ class StoredWeights:
     """Chance of a random action in the evaluations of the run; None: as the protocol says."""
     eval_max_frames: int | None = None
     """Emulator frames after which its evaluations cut an episode; None: as the protocol says."""
+    plugin: str | None = None
+    """Module that registered the method or network of the run; only compared with what the user names."""
 
     @property
     def actions(self) -> int:
@@ -168,6 +170,7 @@ def _read_weights(path: Path, piece: Piece | None = None) -> StoredWeights:
         )
         eval_epsilon = _optional(about, "eval_epsilon", float, None, where)
         eval_max_frames = _optional(about, "eval_max_frames", int, _FORMER_MAX_FRAMES, where)
+        plugin = _optional(about, "plugin", str, None, where)
         network = plain_network(about.get("network"), where)
         spec = parameters_of(network)
         if size > 4 * spec.count + _HEADER_LIMIT:
@@ -191,7 +194,7 @@ def _read_weights(path: Path, piece: Piece | None = None) -> StoredWeights:
         raise CheckpointError(f"{where} is damaged: its parameters do not match their checksum.")
     if not np.isfinite(flat).all():
         raise CheckpointError(f"{where} holds parameters that are not finite.")
-    return StoredWeights(network, game, protocol, version, flat, eval_epsilon, eval_max_frames)
+    return StoredWeights(network, game, protocol, version, flat, eval_epsilon, eval_max_frames, plugin)
 
 
 def _optional(about: dict[str, Any], name: str, kind: type, absent: Any, where: str) -> Any:

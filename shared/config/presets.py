@@ -17,7 +17,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from shared.config.method_declaration import C51Settings, IqnSettings, QrDqnSettings
-from shared.config.settings import Algorithm, Config, Evaluate, Explore, Learn, Play, PresetName
+from shared.config.settings import Algorithm, Config, Evaluate, Explore, Learn, Play
+from shared.errors import ConfigError
 
 NATURE = Config()
 """Mnih et al. 2015, Extended Data Table 1: the defaults of `Config`.
@@ -239,7 +240,7 @@ Hands-On", 2nd ed., ch. 8, the Pong row of its hyperparameters; the published se
 
 What each change was worth: docs/lab/2026-11-pong.md."""
 
-PRESETS: dict[PresetName, Config] = {
+PRESETS: dict[str, Config] = {
     "nature": NATURE,
     "quick": QUICK,
     "double": DOUBLE,
@@ -251,3 +252,15 @@ PRESETS: dict[PresetName, Config] = {
     "btr": BTR,
 }
 """Configuration by preset name."""
+
+
+def register_preset(name: str, config: Config) -> None:
+    """Add a preset to those that --preset may name. A second registration of an equal one has no effect.
+
+    Raises:
+        ConfigError: another preset has the name.
+    """
+    if not name or name.startswith("-") or not name.isprintable():
+        raise ConfigError(f"A preset cannot be called {name!r:.60}: use letters, digits and hyphens.")
+    if PRESETS.setdefault(name, config) != config:
+        raise ConfigError(f"There is a preset {name} already: register yours by another name.")

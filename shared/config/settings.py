@@ -39,7 +39,6 @@ LOGS = "logs"
 ProtocolName = Literal["nature", "machado", "envpool", "dopamine", "dqn_zoo"]
 Schedule = Literal["concurrent", "alternate", "free"]
 Precision = Literal["auto", "fp32", "tf32", "bf16"]
-PresetName = Literal["nature", "quick", "double", "dueling", "c51", "rainbow", "qr-dqn", "iqn", "btr"]
 
 Count = Annotated[int, Meta(ge=1)]
 Amount = Annotated[int, Meta(ge=0)]
@@ -105,7 +104,7 @@ class Learn:
     """Decay of RMSProp's moments, or Adam's beta2."""
     optimizer_epsilon: Positive = 0.01
     """Smoothing term: under the root for rmsprop, beside it for adam."""
-    network: Literal["nature", "small", "impala"] = "nature"
+    network: str = "nature"
     """nature: Mnih et al. 2015; impala: residual, Espeholt et al. 2018; small: a light network for 84x84 toy games."""
     publish_every_updates: Count = 250
     """With --schedule free: updates between two publications of the weights."""
@@ -252,6 +251,8 @@ class Run:
     """Minutes between two checkpoints; one is written at the end in any case."""
     checkpoint_replay: bool = True
     """Keep the replay in checkpoints, which makes --resume exact."""
+    plugin: str | None = None
+    """Python module that registers methods, networks or presets (docs/extending.md); say it also to --resume."""
     plain: bool = False
     """Print a line every few seconds instead of the live display."""
     track: Literal["off", "wandb"] = "off"
@@ -444,6 +445,7 @@ MAY_CHANGE_ON_RESUME = frozenset(
         "init_from",
         "checkpoint_every_minutes",
         "checkpoint_replay",
+        "plugin",
         "plain",
         "track",
     }

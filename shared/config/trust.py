@@ -1,18 +1,25 @@
 """The trust rule: a file never chooses code. docs/trust.md states it for users.
 
 An env `module:factory` or `module:Id-v0` imports its module, so the user alone names it, on the command line or in a
-call. A file's word about its env is only compared with the user's.
+call. A file's word about its env is only compared with the user's. The same holds for plug-ins: modules that register
+methods, networks and presets.
 """
 
 from __future__ import annotations
 
+import importlib
 import re
+import sys
 from collections.abc import Callable
+from dataclasses import fields
 
+from shared.config import method_declaration
+from shared.config.method_declaration import MethodDeclaration
 from shared.config.settings import Config, Play
 from shared.errors import ConfigError
-from shared.text import words_of
+from shared.text import nearest, words_of
 
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _SAFE_TO_TYPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./:-]{0,199}")
 """Names that a sentence may offer for a command line: no shell and no terminal takes them for anything else."""
 
@@ -52,8 +59,74 @@ def resume_words(config: Config) -> list[str]:
     """Words of a command that continues a run; they repeat what --resume takes from no file."""
     run = config.run
     track = None if run.track == "off" else run.track
-    return ["--resume", str(run.run_dir), *words_of(env=config.play.env, track=track)]
+    return ["--resume", str(run.run_dir), *words_of(env=config.play.env, plugin=run.plugin, track=track)]
 
 
 def _quoted(name: str) -> str:
     return name if _SAFE_TO_TYPE.fullmatch(name) else f"{name!r:.120}"
+
+
+def load_plugin(name: str | None) -> None:
+    """Import a plug-in by the name that the user gave; None: there is none.
+
+    Raises:
+        ConfigError: there is no such module, or it loads torch, which no actor may load.
+    """
+    if name is None:
+        return
+    if not _MODULE.fullmatch(name):
+        raise ConfigError(f"--plugin {name!r:.120} is not the dotted name of a module: write it as in an import.")
+    had_torch = "torch" in sys.modules
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if not name.startswith(error.name or name):
+            raise ConfigError(f"--plugin {name} cannot be imported: {error}; install what it needs.") from error
+        raise ConfigError(f"--plugin {name} is not found: put its directory into PYTHONPATH.") from error
+    except ConfigError as error:
+        raise ConfigError(f"--plugin {name} cannot be used. {error}") from error
+    if "torch" in sys.modules and not had_torch:
+        raise ConfigError(
+            f"--plugin {name} loads torch, which actors must not: keep the class of the method in a module of its own, "
+            "which the declaration names."
+        )
+
+
+def register_method(declaration: MethodDeclaration) -> None:
+    """Add a method to those that --method may name. A second registration of an equal declaration has no effect.
+
+    Raises:
+        ConfigError: another method has the name, or a setting of it has the name of one that every method has.
+    """
+    taken = [item.name for item in fields(declaration.settings) if item.name in Config().to_flat()]
+    if taken:
+        raise ConfigError(f"The method {declaration.name} has a setting {taken[0]}, as every run has: rename it.")
+    method_declaration.register_method(declaration)
+
+
+def require_plugin(recorded: object, given: str | None, *, what: str) -> None:
+    """Refuse a plug-in that a file names, unless the user names the same one; nothing is imported.
+
+    Args:
+        recorded: what the file says; None: no plug-in.
+        given: the user's --plugin; None: not given.
+        what: the subject of the sentence: "This run".
+
+    Raises:
+        ConfigError: the user names none or another one.
+    """
+    if recorded == given:
+        return
+    if recorded is None:
+        raise ConfigError(f"{what} was trained without a plug-in: omit --plugin {given}.")
+    if not isinstance(recorded, str) or not _MODULE.fullmatch(recorded):
+        raise ConfigError(f"{what} names the plug-in {recorded!r:.80}, which is no module: it is damaged.")
+    if given is None:
+        raise ConfigError(f"{what} was trained with a plug-in; pass --plugin {recorded} if you trust it.")
+    raise ConfigError(f"{what} was trained with the plug-in {recorded}, not with --plugin {given}: name the same one.")
+
+
+def require_name(flag: str, name: str, known: list[str]) -> None:
+    """Raise `ConfigError` unless a name is one of those known."""
+    if name not in known:
+        raise ConfigError(f"{flag} {name:.40} is not one of {', '.join(known)}{nearest(name, known)}")

@@ -15,7 +15,9 @@ from shared.config.field_checks import check_ranges
 from shared.config.method_declaration import method_declaration
 from shared.config.run_schedule import MOST_PRIORITIES, make_run_schedule
 from shared.config.settings import STACK, Config, ResolvedConfig
+from shared.config.trust import require_name
 from shared.errors import ConfigError
+from shared.network_spec import network_names
 from shared.text import PLAIN_NAME, count, flag_of
 
 
@@ -27,6 +29,7 @@ def recorded(config: Config) -> None:
 def settings(config: Config) -> None:
     """Check every number by itself and against the others, and every text."""
     _check_texts(config)
+    require_name("--network", config.learn.network, network_names())
     for section in fields(config):
         check_ranges(getattr(config, section.name))
     check_ranges(config.algorithm.settings)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
-from shared.config.method_declaration import MethodDeclaration, method_declaration
+from shared.config.method_declaration import MethodDeclaration, method_declaration, register_method
 from shared.config.run_schedule import RunSchedule, make_run_schedule
 from shared.config.settings import ResolvedConfig
 from shared.memory.board import Board
@@ -17,7 +18,7 @@ from shared.memory.region.arena import Arena
 from shared.memory.region.layout import Layout
 from shared.memory.ring import Ring, ring_fields
 from shared.memory.snapshot import LaneSnapshots, LearnerSnapshots, state_fields
-from shared.network_spec import Network, ParameterSpec, network_of, parameters_of
+from shared.network_spec import CONVOLUTIONS, Network, ParameterSpec, network_of, parameters_of, register_network
 
 
 @dataclass(frozen=True)
@@ -27,11 +28,21 @@ class Plan:
     config: ResolvedConfig
     actions: int
     method: MethodDeclaration = field(init=False)
-    """The declaration of the configured method; a child process receives it with the plan and needs no registry."""
+    """The declaration of the configured method."""
+    layers: tuple[list[tuple[int, int, int]], int] | None = field(init=False)
+    """Convolutions and hidden units of the configured network; None: it is no plain one."""
 
     def __post_init__(self) -> None:
         """Look the method up. Raises `ConfigError` when none of that name is registered."""
         object.__setattr__(self, "method", method_declaration(self.config.algorithm.method))
+        object.__setattr__(self, "layers", CONVOLUTIONS.get(self.config.learn.network))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Register what a plug-in registered where the plan was made, so that a child process need not import it."""
+        self.__dict__.update(state)
+        register_method(self.method)
+        if self.layers is not None:
+            register_network(self.config.learn.network, *self.layers)
 
     @property
     def run_schedule(self) -> RunSchedule:

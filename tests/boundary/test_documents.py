@@ -20,8 +20,9 @@ SOURCES = sorted(path for top in TOP for path in (ROOT / top).rglob("*.py"))
 IMAGINED = {"learner/methods/log_cosh.py"}
 """Files that a reader of docs/extending.md writes."""
 
-FOREIGN = {"--cpuset-cpus", "--gpus", "--shm-size", "--prioritised"}
-"""Options of other programs that stand alone in a text, and the former name that CHANGELOG.md mentions."""
+FOREIGN = {"--cpuset-cpus", "--gpus", "--shm-size", "--prioritised", "--sharpness"}
+"""Options of other programs, the former name that CHANGELOG.md mentions, and the option of the plug-in that
+docs/extending.md shows."""
 
 LINK = re.compile(r"\]\(([^)\s]+)\)|(?:src|href)=\"([^\"]+)\"")
 FILE = re.compile(rf"(?<![\w./~-])(?:{'|'.join(TOP)})/[\w./-]*\w")

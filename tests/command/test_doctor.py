@@ -14,7 +14,7 @@ from ringside.doctor import checks, examination, selftest
 from ringside.doctor.checks import Check
 from ringside.tasks.train import configuration
 from shared.config.presets import PRESETS
-from shared.config.settings import Config, PresetName
+from shared.config.settings import Config
 from tests.conftest import Launch, Refused
 from tests.support.runs import ROOT
 
@@ -42,7 +42,7 @@ def test_a_good_machine(launched: Launch, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_the_small_run_has_the_network_of_the_plan(preset: PresetName) -> None:
+def test_the_small_run_has_the_network_of_the_plan(preset: str) -> None:
     """Source of the initial weights."""
     words = ["--preset", preset, "--device", "cpu", "--replay-size", "100_000", "--learning-starts", "10_000"]
     plan = ringside.plan(configuration([*words, "--value-rescaling"] if preset == "nature" else words))

@@ -1,70 +1,118 @@
-"""The examples of docs/extending.md: their code is added to a copy of the program, which trains with it."""
+"""The plug-in of docs/extending.md, in a user's folder, trains the pixel game; no file stands in for it."""
 
 from __future__ import annotations
 
-import json
-import math
+import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.support.runs import ROOT, SMALL
+from tests.support.runs import ROOT, SMALL, records, summary
 
-ROOMS = ("actors", "learner", "shared", "ringside")
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+GAME = {"--env": "tests.support.pixel_game:factory"}
+PLUGIN = ("--plugin", "log_cosh")
+LEARNS = {
+    "--envs": "16",
+    "--inference-batch": "8",
+    "--round-steps": "320",
+    "--learning-starts": "640",
+    "--total-steps": "9_600",
+    "--replay-size": "8_000",
+    "--learning-rate": "5e-4",
+    "--epsilon-steps": "5_000",
+    "--epsilon-end": "0.02",
+    "--discount": "0.95",
+}
+PLAYED_AT_RANDOM = -0.2
 
 
-@pytest.fixture
-def blocks() -> list[str]:
-    """The Python blocks of the page: the method and the preset."""
-    return BLOCK.findall((ROOT / "docs" / "extending.md").read_text())
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A user's folder with the two files of the page."""
+    plugin, method = BLOCK.findall((ROOT / "docs" / "extending.md").read_text())
+    home = tmp_path_factory.mktemp("home")
+    (home / "log_cosh.py").write_text(plugin)
+    (home / "log_cosh_loss.py").write_text(method)
+    return home
 
 
-@pytest.fixture
-def program(tmp_path: Path) -> Path:
-    """A copy of the program, compiled kernels included."""
-    copy = tmp_path / "program"
-    for room in ROOMS:
-        shutil.copytree(ROOT / room, copy / room)
-    for file in ROOT.glob("*.py"):
-        shutil.copy2(file, copy)
-    return copy
-
-
-def trained(program: Path, run_dir: Path, *words: str) -> list[float]:
-    """The losses of the rounds of a small run."""
-    flags = [word for flag in SMALL.items() for word in flag if flag[0] != "--total-steps"]
-    command = [sys.executable, str(program / "launch.py"), "--plain", *flags, "--total-steps", "1_920", *words]
-    done = subprocess.run(
-        [*command, "--run-dir", str(run_dir)],
-        cwd=run_dir.parent,
+def command(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """The command in that folder."""
+    return subprocess.run(
+        [sys.executable, str(ROOT / "launch.py"), *words],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": f".{os.pathsep}{ROOT}"},
         capture_output=True,
         text=True,
-        timeout=140,
+        timeout=200,
         check=False,
     )
+
+
+def words_of(flags: dict[str, str]) -> list[str]:
+    return [word for flag in flags.items() for word in flag]
+
+
+@pytest.fixture(scope="module")
+def run(folder: Path) -> Path:
+    """A run of the plug-in on the pixel game."""
+    chosen = {"--preset": "log-cosh", "--network": "tiny", "--sharpness": "2", "--run-dir": "run"}
+    done = command(folder, *PLUGIN, "--plain", *words_of(SMALL | LEARNS | GAME | chosen))
     assert done.returncode == 0, (done.stdout, done.stderr)
-    assert json.loads((run_dir / "summary.json").read_text())["finished"]
-    records = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
-    return [record["loss"] for record in records if record["kind"] == "round" and record.get("loss") is not None]
+    return folder / "run"
 
 
-@pytest.mark.timeout(240)
-def test_a_declared_file_and_a_preset_are_a_new_algorithm(program: Path, blocks: list[str], tmp_path: Path) -> None:
-    method, declaration, preset = blocks
-    (program / "learner" / "methods" / "log_cosh.py").write_text(method)
-    declared = program / "shared" / "config" / "method_declaration.py"
-    declared.write_text(f"{declared.read_text()}\n{declaration}")
-    presets, config = program / "shared" / "config" / "presets.py", program / "shared" / "config" / "settings.py"
-    presets.write_text(f"{presets.read_text()}\n{preset}")
-    config.write_text(config.read_text().replace('Literal["nature", "quick"', 'Literal["log-cosh", "nature", "quick"'))
-    losses = trained(program, tmp_path / "run", "--preset", "log-cosh", "--device", "cpu")
-    assert losses
-    assert all(math.isfinite(loss) and loss > 0 for loss in losses)
-    settings = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert settings["algorithm"]["method"] == "log-cosh"
-    assert settings["algorithm"]["n_step"] == 3
+@pytest.mark.timeout(300)
+def test_a_plug_in_trains_the_pixel_game(run: Path) -> None:
+    assert summary(run)["finished"]
+    assert summary(run)["updates"] == (9_600 - 640) // 4
+    assert summary(run)["mean_return_100"] > PLAYED_AT_RANDOM + 0.5
+
+
+def test_its_settings_are_written_down(run: Path) -> None:
+    import json
+
+    settings: dict[str, Any] = json.loads((run / "config.json").read_text())
+    assert settings["algorithm"]["settings"] == {"sharpness": 2.0}
+    assert settings["learn"]["network"] == "tiny"
+    assert settings["run"]["plugin"] == "log_cosh"
+    assert all(round_["loss"] > 0 for round_ in records(run, "round") if round_["loss"] is not None)
+
+
+@pytest.mark.timeout(300)
+def test_it_is_evaluated_and_resumed_where_it_is_named(folder: Path, run: Path) -> None:
+    load = ("eval", "--load", "run", "--episodes", "2", *words_of(GAME))
+    unknown = "there is no network 'tiny'; pass --plugin if a plug-in of yours registers it"
+    assert unknown in command(folder, *load).stderr
+    done = command(folder, *load, *PLUGIN)
+    assert done.returncode == 0, done.stderr
+    more = ("--resume", "run", "--plain", "--total-steps", "9_920", *words_of(GAME))
+    assert unknown in command(folder, *more).stderr
+    other = command(folder, *more, "--plugin", "log_cosh_loss")
+    assert "--plugin log_cosh_loss loads torch, which actors must not" in other.stderr
+    done = command(folder, *more, *PLUGIN)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert summary(run)["steps"] == 9_920
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--plugin", "no_such"), "--plugin no_such is not found: put its directory into PYTHONPATH."),
+        (("--plugin", "a/b.py"), "--plugin 'a/b.py' is not the dotted name of a module"),
+        (("--method", "log-cosh"), "--method log-cosh is not one of c51, dqn, iqn, qr-dqn"),
+        (("--preset", "log-cosh"), "--preset log-cosh is not one of nature, "),
+        ((*PLUGIN, "--sharpness", "2"), "--sharpness is for --method log-cosh; omit it with --method dqn."),
+        ((*PLUGIN, "--method", "log-cosh", "--sharpness", "0"), "--sharpness 0.0 must be above 0 and at most 100."),
+    ],
+)
+def test_a_plug_in_that_is_missing_is_a_sentence(folder: Path, words: tuple[str, ...], says: str) -> None:
+    done = command(folder, *words)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr

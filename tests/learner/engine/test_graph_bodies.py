@@ -21,7 +21,6 @@ from learner.make_engine import make_engine
 from learner.networks import policy
 from learner.networks.policy import Policy
 from shared.config.presets import PRESETS
-from shared.config.settings import PresetName
 from shared.network_spec import network_of
 from tests.support.played_ring import ACTIONS, PlayedRing
 
@@ -71,7 +70,7 @@ def _no_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Tensor, "pin_memory", lambda self: self)
 
 
-def _engine(preset: PresetName, precision: str) -> Engine:
+def _engine(preset: str, precision: str) -> Engine:
     """An engine whose GPU is `META`, with the frames there, at the beginning of a round."""
     small = {"envs": 4, "total_steps": 4_096, "round_steps": 256, "replay_size": 1_024, "learning_starts": 256}
     config = PRESETS[preset].with_settings(game="pong", snapshot_every_steps=256, batch_size=8, **small)
@@ -85,7 +84,7 @@ def _engine(preset: PresetName, precision: str) -> Engine:
 
 @pytest.mark.parametrize("precision", ["bf16", "fp32"])
 @pytest.mark.parametrize("preset", PRESETS)
-def test_updates_stay_on_the_gpu(monkeypatch: pytest.MonkeyPatch, preset: PresetName, precision: str) -> None:
+def test_updates_stay_on_the_gpu(monkeypatch: pytest.MonkeyPatch, preset: str, precision: str) -> None:
     monkeypatch.setattr(engine_module, "SideStream", lambda **_: SideStream())
     monkeypatch.setattr(engine_module.torch.cuda, "Stream", lambda _: None)
     engine = _engine(preset, precision)
@@ -98,7 +97,7 @@ def test_updates_stay_on_the_gpu(monkeypatch: pytest.MonkeyPatch, preset: Preset
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_answers_are_computed_on_the_gpu(preset: PresetName) -> None:
+def test_answers_are_computed_on_the_gpu(preset: str) -> None:
     """Frames and noise being there already."""
     answering = Policy(network_of(PRESETS[preset], ACTIONS), META, "bf16", 4, explore_seed=1)
     answering._host = answering._blocks = answering._host.to(META)

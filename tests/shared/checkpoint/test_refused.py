@@ -451,3 +451,14 @@ def test_weights_whose_header_asks_for_absurd_memory_are_refused(tmp_path: Path)
     path.write_bytes((20).to_bytes(8, "little") + b"[" * 20)
     with pytest.raises(CheckpointError, match="is damaged"):
         load_weights(path)
+
+
+def test_a_run_with_settings_of_its_method_continues_and_another_support_does_not(tmp_path: Path) -> None:
+    config = CONFIG.with_settings(method="c51", atoms=11)
+    write_run(tmp_path, 1)
+    path = manifest_of(tmp_path)
+    rewrite(path, config=config.to_json(), config_digest=config.digest())
+    manifest = read_manifest(path)
+    manifest.require(config)
+    with pytest.raises(CheckpointError, match=r"--v-max 10\.0 \(now 5\.0\)"):
+        manifest.require(config.with_settings(v_max=5.0))

@@ -20,7 +20,7 @@ from shared.config.method_declaration import C51Settings, QrDqnSettings, method_
 from shared.config.presets import PRESETS
 from shared.config.protocols import EvalRules, eval_rules
 from shared.config.run_schedule import make_run_schedule
-from shared.config.settings import CONFIG_FILE, MAY_CHANGE_ON_RESUME, Config, Play, PresetName
+from shared.config.settings import CONFIG_FILE, MAY_CHANGE_ON_RESUME, Config, Play
 from shared.errors import ConfigError
 from shared.machine import facts
 from shared.memory import memory_need
@@ -134,8 +134,7 @@ def test_presets_are_sound(name: Any) -> None:
     assert Network.from_json(json.loads(json.dumps(ready.network.to_json()))) == ready.network
 
 
-def test_presets_have_names_that_may_be_said() -> None:
-    assert set(PRESETS) == set(get_args(PresetName))
+def test_no_two_presets_are_the_same() -> None:
     assert len({config.digest() for config in PRESETS.values()}) == len(PRESETS)
 
 
@@ -146,7 +145,7 @@ def test_a_whole_number_is_the_same_setting_as_that_float() -> None:
 
 
 @pytest.mark.parametrize("preset", ["c51", "rainbow", "qr-dqn"])
-def test_another_method_of_a_preset_has_its_own_published_atoms(preset: PresetName) -> None:
+def test_another_method_of_a_preset_has_its_own_published_atoms(preset: str) -> None:
     methods = {"c51": 51, "qr-dqn": 200, "dqn": 1}
     found = {name: network_of(PRESETS[preset].with_settings(method=name), 4).atoms for name in methods}
     assert found == methods
@@ -171,7 +170,7 @@ ADAM = {"optimizer": "adam", "optimizer_decay": 0.999}
 LONG = {"eval_max_frames": 108_000}
 """30 minutes."""
 ALMOST_GREEDY = LONG | {"eval_epsilon": 0.001}
-PUBLISHED: dict[PresetName, dict[str, Any]] = {
+PUBLISHED: dict[str, dict[str, Any]] = {
     "double": {"round_steps": 30_000, "double": True, "epsilon_end": 0.01} | ALMOST_GREEDY,
     "dueling": {"round_steps": 30_000, "double": True, "dueling": True, "clip_gradient": 10.0, "epsilon_end": 0.01}
     | {"learning_rate": 6.25e-5, "optimizer_epsilon": 0.000625}
@@ -229,7 +228,7 @@ PUBLISHED: dict[PresetName, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("preset", PUBLISHED)
-def test_presets_are_the_published_numbers(preset: PresetName) -> None:
+def test_presets_are_the_published_numbers(preset: str) -> None:
     settings, nature = PRESETS[preset].to_flat(), PRESETS["nature"].to_flat()
     found = {name: value for name, value in settings.items() if value != nature.get(name)}
     expected = {name: value for name, value in PUBLISHED[preset].items() if value != nature.get(name)}

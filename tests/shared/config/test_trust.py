@@ -13,6 +13,8 @@ from typing import Any
 
 import gymnasium
 import pytest
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
 
 import ringside
 from actors.make_env import is_registered
@@ -21,7 +23,7 @@ from ringside.tasks.arguments import parse_choices
 from ringside.tasks.train import configuration, how_to_continue
 from ringside.zoo import catalogue
 from shared.config.settings import CONFIG_FILE, Play
-from shared.config.trust import compare_env, require_env
+from shared.config.trust import compare_env, require_env, require_plugin
 from shared.errors import ConfigError
 from shared.network_spec import Network
 from tests.conftest import Launch, Refused
@@ -260,3 +262,32 @@ def test_the_commands_of_the_document_show_the_rule(
     assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
     assert re.search(asks_for("marker:factory"), refused.stderr)
     assert (imported.returncode, imported.stdout) == (2, "imported\n")
+
+
+@pytest.mark.parametrize(
+    ("recorded", "given", "says"),
+    [
+        ("mine", None, "This run was trained with a plug-in; pass --plugin mine if you trust it."),
+        ("mine", "other", "This run was trained with the plug-in mine, not with --plugin other: name the same one."),
+        (None, "mine", "This run was trained without a plug-in: omit --plugin mine."),
+        ("mine; rm", None, "This run names the plug-in 'mine; rm', which is no module: it is damaged."),
+        (7, None, "This run names the plug-in 7, which is no module: it is damaged."),
+    ],
+)
+def test_a_plug_in_in_a_file_is_only_compared(recorded: object, given: str | None, says: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        require_plugin(recorded, given, what="This run")
+    assert str(refused.value) == says
+    require_plugin("mine", "mine", what="This run")
+    require_plugin(None, None, what="This run")
+    assert "mine" not in sys.modules
+
+
+def test_a_weights_file_that_names_a_plug_in_imports_nothing(tmp_path: Path) -> None:
+    weights = random_weights(tmp_path)
+    with safe_open(weights, "numpy") as file:
+        about = json.loads(file.metadata()["ringside"])
+    save_file(load_file(weights), weights, {"ringside": json.dumps(about | {"plugin": "antigravity"})})
+    with pytest.raises(ConfigError, match="was trained with a plug-in; pass --plugin antigravity if you trust it"):
+        ringside.load_agent(weights, device="cpu")
+    assert "antigravity" not in sys.modules
