@@ -30,7 +30,7 @@ from ringside.bench.harness.tables import CannotRun, Report, WrongResult
 from ringside.bench.harness.turns import Contender, in_turn
 from ringside.bench.system_parts.emulator import bare_speeds
 from shared.machine.facts import usable_cores
-from shared.machine.subprocesses import killed
+from shared.machine.subprocesses import kill_and_reap
 
 EMULATION_BOUND = ("--network", "small", "--train-every", "400")
 ROUNDS = 40
@@ -141,4 +141,4 @@ def _look_after(ended: Event, slowed: bool) -> None:
                         psutil.Process(rival.pid).nice(child.nice())
     finally:
         if rival is not None:
-            killed(rival)
+            kill_and_reap(rival)

@@ -34,7 +34,7 @@ from ringside.bench.harness.measured_runs import plan_of
 from ringside.bench.harness.tables import ROOT, CannotRun, Report, WrongResult
 from ringside.bench.harness.turns import Contender, in_turn
 from shared.machine.facts import usable_cores
-from shared.machine.subprocesses import killed
+from shared.machine.subprocesses import kill_and_reap
 from shared.memory.board import METRIC_SPANS, SPAN_METRICS
 
 ALONE, WATCHED = "nobody looks on", "one viewer"
@@ -141,7 +141,7 @@ def _watched(run: Beside, seconds: float) -> Seen:
         try:
             server.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
-            killed(server)
+            kill_and_reap(server)
     if viewer.trouble is not None:
         raise WrongResult(viewer.trouble)
     return Seen(speed, pictures / took, used / took)

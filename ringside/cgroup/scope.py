@@ -62,7 +62,7 @@ class Limits:
         return said
 
 
-def limits_of(cpus: float | None, memory: str | None) -> Limits:
+def make_limits(cpus: float | None, memory: str | None) -> Limits:
     """Limits as words of the command line say them; memory like "16G", in units of 1024 as systemd counts.
 
     Raises `ConfigError` for what is no limit.

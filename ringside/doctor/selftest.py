@@ -21,7 +21,7 @@ from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.checkpoint.manifest import BEST_FILE, CHECKPOINTS
 from shared.config.settings import SUMMARY_FILE
 from shared.files.atomic import read_json
-from shared.machine.subprocesses import die_with, killed
+from shared.machine.subprocesses import die_with, kill_and_reap
 from shared.memory.run_memory import Plan
 from shared.process.signals import stack_dumps_held_back
 from shared.text import words_of
@@ -65,7 +65,7 @@ def check(plan: Plan) -> Check:
         except subprocess.TimeoutExpired:
             return _failed(f"A small run did not end within {SECONDS:.0f} s.")
         finally:
-            killed(process)  # its children die with it
+            kill_and_reap(process)  # its children die with it
         if process.returncode:
             return _failed(f"A small run ended with code {process.returncode}: {errors.strip()}")
         summary = read_json(run_dir / SUMMARY_FILE)

@@ -14,7 +14,7 @@ from ringside.supervisor.deaths import Deaths, crash_report
 from ringside.supervisor.hang_detector import HangDetector
 from ringside.supervisor.spawning import ChildProcess
 from shared.files import disk_trouble
-from shared.machine.cores import Claims, cores_of_actors
+from shared.machine.cores import Claims, choose_actor_cores
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Doorbell
@@ -69,7 +69,7 @@ class ChildMaker:
         self._claims = Claims()
         self._cores: Sequence[frozenset[int] | None] = [None] * plan.actors
         if plan.config.machine.pin == "auto":
-            self._cores = cores_of_actors(plan.actors, self._claims)
+            self._cores = choose_actor_cores(plan.actors, self._claims)
 
     def make(self, index: int, incarnation: int, environment: Mapping[str, str]) -> ChildProcess:
         """Return the process at a position, not yet started; `environment` is for clients of MPS."""

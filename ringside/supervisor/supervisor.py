@@ -20,9 +20,9 @@ from ringside.supervisor.hang_detector import ShutdownTimer, process_state
 from ringside.supervisor.lane_balance import Balancer
 from shared.config.settings import LOGS
 from shared.errors import RunFailed
-from shared.machine.contention import Contention, cpu_time_of
+from shared.machine.contention import Contention, sum_cpu_time
 from shared.machine.control_groups import OomKills
-from shared.machine.subprocesses import REAP_SECONDS, ended
+from shared.machine.subprocesses import REAP_SECONDS, wait_for_end
 from shared.memory.board import Phase, Stop
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory, Plan
@@ -34,7 +34,7 @@ from shared.process.signals import STOP_SIGNALS, TELL_STACKS, Requests, handle_s
 
 STACKS_SECONDS = 0.5
 """Time for a process that hangs to write its stacks, before it is killed."""
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25
 """Between two polls."""
 CONTENTION_NS = 1_000_000_000
 """Between two readings of the CPU time that others take from the run."""
@@ -122,7 +122,7 @@ class Supervisor:
         """Wait a moment for deaths and signals, and handle them."""
         now = time.monotonic()
         since, self._polled_at = now - self._polled_at, now
-        dead = wait_for([self._wakeup.fd, *(child.process.sentinel for child in self._children.values())], LOOK_SECONDS)
+        dead = wait_for([self._wakeup.fd, *(child.process.sentinel for child in self._children.values())], POLL_SECONDS)
         self._wakeup.wait(0)
         for index, child in list(self._children.items()):
             if self._children.get(index) is not child:
@@ -151,7 +151,7 @@ class Supervisor:
         """Write the CPU time that others take from the run to the board."""
         times = os.times()
         own = time.process_time_ns() + round(1e9 * (times.children_user + times.children_system))
-        own += cpu_time_of(child.process.pid for child in self._children.values())
+        own += sum_cpu_time(child.process.pid for child in self._children.values())
         found = self._contention
         found.read(time.monotonic_ns(), own)
         self._board.contention[:] = found.at, found.others, found.stolen
@@ -202,11 +202,11 @@ class Supervisor:
                     raise
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            self._wakeup.wait(LOOK_SECONDS)
+            self._wakeup.wait(POLL_SECONDS)
 
     def _handle_exit(self, index: int, child: Child) -> None:
         """Handle the end of a process: drop it, restart it, or end the run."""
-        if not ended(child.process, REAP_SECONDS):  # its descriptors are closed, but a driver holds it
+        if not wait_for_end(child.process, REAP_SECONDS):  # its descriptors are closed, but a driver holds it
             child.process.kill()
             self._forget(index)
             return
@@ -273,7 +273,7 @@ class Supervisor:
             self._note(f"{name} {why}; it is killed{replaced}.")
             child.killed_at = time.monotonic()
             os.kill(child.process.pid, TELL_STACKS)
-            ended(child.process, STACKS_SECONDS)
+            wait_for_end(child.process, STACKS_SECONDS)
             child.process.kill()
 
     def _name(self, index: int) -> str:
@@ -348,7 +348,7 @@ class Supervisor:
 def _end(process: multiprocess.Process) -> bool:
     """Kill a process, if it lives, and reap it. Return False if it does not end."""
     process.kill()
-    return ended(process, REAP_SECONDS)
+    return wait_for_end(process, REAP_SECONDS)
 
 
 def train(plan: Plan, on_look: Callable[[Memory], None], note: Callable[[str], None]) -> bool:

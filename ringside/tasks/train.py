@@ -128,7 +128,7 @@ def _confine(limits: Limits) -> None:
     from ringside.cgroup import scope
     from shared.machine.control_groups import in_force
 
-    asked = scope.limits_of(limits.cpus, limits.memory)
+    asked = scope.make_limits(limits.cpus, limits.memory)
     if not scope.inside():
         scope.enter(asked, [sys.executable, *sys.orig_argv[1:]])
     found = in_force()

@@ -26,7 +26,7 @@ from shared.config.settings import CONFIG_FILE, LOGS, METRICS_FILE, SUMMARY_FILE
 from shared.errors import FileError
 from shared.files.atomic import PRIVATE_UMASK, make_directory, open_to_write, read_bytes, read_object, write_atomic
 from shared.machine.cores import NICENESS
-from shared.machine.subprocesses import die_with, killed
+from shared.machine.subprocesses import die_with, kill_and_reap
 from shared.process.ownership import TRACK_FILE
 from shared.process.signals import enable_stack_dumps, ignore_requests, stack_dumps_held_back
 
@@ -93,7 +93,7 @@ class Tracker:
         finally:
             if self._process.poll() is None:
                 os.killpg(self._process.pid, signal.SIGKILL)
-                killed(self._process)
+                kill_and_reap(self._process)
 
 
 @contextmanager

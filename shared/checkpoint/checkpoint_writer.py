@@ -35,7 +35,7 @@ from safetensors.numpy import save as safetensors_save
 from shared.checkpoint.best_weights import BestWeights
 from shared.checkpoint.finding import manifests_in
 from shared.checkpoint.loading import identity_arrays
-from shared.checkpoint.manifest import CHECKPOINTS, FORMAT, KIND, Manifest, checksum_of, read_manifest
+from shared.checkpoint.manifest import CHECKPOINTS, FORMAT, KIND, Manifest, manifest_checksum, read_manifest
 from shared.checkpoint.pieces import Piece, boundary_name, manifest_name, weights_name
 from shared.checkpoint.segments import (
     check_segment,
@@ -234,7 +234,7 @@ class CheckpointWriter:
             "stop_segment": segments.stop,
             "pieces": [asdict(piece) for piece in pieces],
         }
-        return values | {"checksum": checksum_of(values)}
+        return values | {"checksum": manifest_checksum(values)}
 
     def save_best(self, weights: NDArray[np.float32], version: int, mean_return: float) -> bool:
         """Keep the parameters of an evaluated version if it beat all before it; an equal one does not.

@@ -151,7 +151,7 @@ def read_manifest(path: Path, *, follow: bool = False) -> Manifest:
     Raises:
         CheckpointError: it is none that is whole. OSError: the system refuses.
     """
-    values, where = _values_of(path, follow=follow), path.name
+    values, where = _read_values(path, follow=follow), path.name
 
     def get(name: str, kind: type) -> Any:
         return plain_field(values, name, kind, where)
@@ -186,7 +186,7 @@ def read_manifest(path: Path, *, follow: bool = False) -> Manifest:
     )
 
 
-def _values_of(path: Path, *, follow: bool) -> dict[str, Any]:
+def _read_values(path: Path, *, follow: bool) -> dict[str, Any]:
     """The values of a manifest of this format, whole by its checksum, and not yet checked."""
     where = path.name
     try:
@@ -203,11 +203,11 @@ def _values_of(path: Path, *, follow: bool) -> dict[str, Any]:
             "Use the version of Ringside that wrote it."
         )
     checked = dict(values)
-    if checked.pop("checksum", None) != checksum_of(checked):
+    if checked.pop("checksum", None) != manifest_checksum(checked):
         raise CheckpointError(f"{where} is damaged: it does not match its checksum.")
     return values
 
 
-def checksum_of(values: dict[str, Any]) -> str:
+def manifest_checksum(values: dict[str, Any]) -> str:
     """SHA-256 (hex) over a manifest without its checksum."""
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as safetensors_load
 
 from shared.errors import CheckpointError, FileError
-from shared.files.atomic import open_to_read, sha256_of
+from shared.files.atomic import file_sha256, open_to_read
 from shared.text import printable
 
 _PIECE_LIMIT = 16 << 30
@@ -48,7 +48,7 @@ class Piece:
         """Describe a plain file. Raises `FileError` when it is none, or `OSError`."""
         with open_to_read(path) as file:
             size = os.fstat(file.fileno()).st_size
-            return cls(path.name, size, sha256_of(file, size))
+            return cls(path.name, size, file_sha256(file, size))
 
 
 def check_piece(directory: Path, piece: Piece, *, content: bool = True) -> Path:
@@ -58,7 +58,7 @@ def check_piece(directory: Path, piece: Piece, *, content: bool = True) -> Path:
         CheckpointError: it differs. OSError: the system refuses.
     """
     with _open_piece(directory, piece) as file:
-        if content and sha256_of(file, piece.bytes) != piece.sha256:
+        if content and file_sha256(file, piece.bytes) != piece.sha256:
             raise CheckpointError(f"{piece.name} is damaged: its content does not match its checksum.")
     return directory / piece.name
 

@@ -230,7 +230,7 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 """Half a character, as JSON spells it; two together may be one."""
 
 
-def sha256_of(file: BinaryIO, size: int) -> str:
+def file_sha256(file: BinaryIO, size: int) -> str:
     """SHA-256 (hex) of the next `size` bytes of a file."""
     digest = hashlib.sha256()
     while size > 0 and (chunk := file.read(min(size, _CHUNK))):

@@ -53,7 +53,7 @@ def cpu_times(cpus: Collection[int], root: Path = ROOT) -> CpuTimes | None:
     return CpuTimes(busy * tick, stolen * tick) if busy or idle else None
 
 
-def cpu_time_of(processes: Iterable[int], root: Path = ROOT) -> int:
+def sum_cpu_time(processes: Iterable[int], root: Path = ROOT) -> int:
     """Nanoseconds of CPU time of these processes and of children that they have waited for; gone ones count nothing."""
     tick = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
     stats = (stat_fields(root / "proc" / str(process) / "stat") for process in processes)

@@ -57,7 +57,7 @@ class Claims:
         self.cores.clear()
 
 
-def cores_of_actors(actors: int, claims: Claims, root: Path = ROOT) -> list[frozenset[int] | None]:
+def choose_actor_cores(actors: int, claims: Claims, root: Path = ROOT) -> list[frozenset[int] | None]:
     """One thread of its own for each actor, or None for all where there are too few for that.
 
     With fewer threads than actors and `RESERVED` more, the kernel's scheduler does better than fixed places: a process
@@ -68,13 +68,13 @@ def cores_of_actors(actors: int, claims: Claims, root: Path = ROOT) -> list[froz
     quota = in_force(root).cores
     if len(affinity) < actors + RESERVED or (quota is not None and quota < len(affinity)):
         return [None] * actors
-    claims.claim(actors, threads_for_actors(actors, cores_of(affinity, root)))
+    claims.claim(actors, threads_for_actors(actors, physical_cores(affinity, root)))
     if not claims.cores:
         return [None] * actors
     return [frozenset({thread}) for thread in claims.cores]
 
 
-def cores_of(threads: Iterable[int], root: Path = ROOT) -> list[list[int]]:
+def physical_cores(threads: Iterable[int], root: Path = ROOT) -> list[list[int]]:
     """Physical cores, each as those of its threads that are among `threads`; in ascending order where all are alike.
 
     In processors with cores of two kinds the fastest are the last `RESERVED`, and before them fast ones come first.

@@ -25,7 +25,7 @@ from typing import Any
 
 from shared.machine import control_groups
 from shared.machine.proc_files import ROOT, text
-from shared.machine.subprocesses import output_of
+from shared.machine.subprocesses import read_output
 
 LIBRARIES = ("torch", "numpy", "ale-py", "numba", "gymnasium", "multiprocess", "safetensors")
 """Libraries whose versions a result depends on."""
@@ -144,7 +144,7 @@ def cuda_devices(root: Path = ROOT) -> int:
     if not has_nvidia_driver(root) or build is None:
         return 0
     try:
-        return int(output_of([sys.executable, "-c", _COUNT_DEVICES, build.partition(".")[0]], DRIVER_SECONDS))
+        return int(read_output([sys.executable, "-c", _COUNT_DEVICES, build.partition(".")[0]], DRIVER_SECONDS))
     except subprocess.SubprocessError:
         return 0
 
@@ -168,7 +168,7 @@ def gpus() -> list[Gpu]:
     """The devices that `nvidia-smi` shows; none where it is missing or fails."""
     command = ["nvidia-smi", f"--query-gpu={_GPU_FIELDS}", "--format=csv,noheader,nounits"]
     try:
-        said = output_of(command, DRIVER_SECONDS)
+        said = read_output(command, DRIVER_SECONDS)
     except (OSError, subprocess.SubprocessError):
         return []
     found = []

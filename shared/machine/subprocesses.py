@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 REAP_SECONDS = 30.0
 """Longest time of a killed process to end; one that waits for a disk or a driver ends only when that answers."""
-_LOOK_SECONDS = 0.01
+_POLL_SECONDS = 0.01
 
 _PR_SET_PDEATHSIG = 1
 
@@ -31,7 +31,7 @@ def die_with(parent: int, by: signal.Signals = signal.SIGKILL) -> None:
         sys.exit(1)
 
 
-def output_of(
+def read_output(
     command: Sequence[str],
     seconds: float,
     *,
@@ -67,7 +67,7 @@ def output_of(
     try:
         output, errors = process.communicate(stdin, timeout=seconds)
     finally:
-        killed(process)
+        kill_and_reap(process)
         for pipe in (process.stdin, process.stdout, process.stderr):
             if pipe is not None:
                 pipe.close()
@@ -84,7 +84,7 @@ class Child(Protocol):
         """None while it has not ended; to ask reaps it."""
 
 
-def ended(process: Child, seconds: float) -> bool:
+def wait_for_end(process: Child, seconds: float) -> bool:
     """Wait for the end of a child for so many seconds, and reap it; False: it has not ended.
 
     `join` and `sentinel` use a pipe of the child. A child that closed it and does not end would be waited for without
@@ -94,11 +94,11 @@ def ended(process: Child, seconds: float) -> bool:
     while process.exitcode is None:
         if time.monotonic() >= deadline:
             return False
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
     return True
 
 
-def killed(process: subprocess.Popen[Any]) -> None:
+def kill_and_reap(process: subprocess.Popen[Any]) -> None:
     """Kill a process, if it lives, and reap it, if it ends."""
     process.kill()
     with suppress(subprocess.TimeoutExpired):

@@ -2,7 +2,7 @@
 
 A doorbell (an event descriptor) only wakes; the truth is always a number in memory. The waiter reads it again after
 every ring and every time-out. So a ring that is early or doubled is harmless, and a lost one costs at most
-`LOOK_SECONDS`. If the process that should ring is killed, the supervisor restarts it, sets the stop word, or dies
+`POLL_SECONDS`. If the process that should ring is killed, the supervisor restarts it, sets the stop word, or dies
 itself, which ends its children (parent-death signal).
 """
 
@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from shared.memory.board import Board, Phase
 
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 """Longest sleep of a wait."""
 REPORT_NS = 100_000_000
 """Between two reports of a process's CPU time and memory. They take system calls (0.2 and 5 us) and, on a GPU,
@@ -86,7 +86,7 @@ class Waiter:
         phase = self.board.phase[self.process]
         self.board.phase[self.process] = Phase.WAITING
         while not ready():
-            self.doorbell.wait(LOOK_SECONDS)
+            self.doorbell.wait(POLL_SECONDS)
             now = time.monotonic_ns()
             self.board.waited_ns[self.process] += now - self._mark
             self._record(now)

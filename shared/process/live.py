@@ -47,7 +47,7 @@ class Live:
     def for_this_process(cls, descriptor: int, action_names: Sequence[str]) -> Self:
         """This process, which holds the region behind `descriptor`. Raises `OSError` where /proc cannot be read."""
         process = os.getpid()
-        started = start_of(process)
+        started = process_start(process)
         if started is None:
             raise OSError(errno.ENOENT, "/proc cannot be read")
         return cls(process, started, descriptor, tuple(name[:_NAME_LENGTH] for name in action_names))
@@ -55,7 +55,7 @@ class Live:
     @property
     def lives(self) -> bool:
         """True if the launcher still lives."""
-        return start_of(self.process) == self.started
+        return process_start(self.process) == self.started
 
     def write(self, run_dir: Path) -> None:
         """Leave it in the run directory. Raises `OSError`."""
@@ -100,7 +100,7 @@ def withdraw(run_dir: Path) -> None:
         (run_dir / LIVE_FILE).unlink()
 
 
-def start_of(process: int, root: Path = Path("/")) -> int | None:
+def process_start(process: int, root: Path = Path("/")) -> int | None:
     """Start of a process in clock ticks since boot; None when it is gone, or dead and not yet reaped."""
     fields = stat_fields(root / "proc" / str(process) / "stat")
     return None if not fields or fields[0] in "ZX" else int(fields[19])  # field 22

@@ -28,7 +28,7 @@ from functools import partial
 from pathlib import Path
 
 from shared.machine.proc_files import stat_fields
-from shared.machine.subprocesses import die_with, killed, output_of
+from shared.machine.subprocesses import die_with, kill_and_reap, read_output
 from shared.process.signals import STOP_SIGNALS, enable_stack_dumps, ignore_requests, stack_dumps_held_back
 
 CONTROL = "nvidia-cuda-mps-control"
@@ -155,7 +155,7 @@ class Service:
         deadline = time.monotonic() + START_SECONDS
         while True:
             try:
-                output_of(self._trial, CLIENT_SECONDS, environment={**os.environ, **self.environment})
+                read_output(self._trial, CLIENT_SECONDS, environment={**os.environ, **self.environment})
                 return
             except (subprocess.SubprocessError, OSError) as error:
                 said = (str(getattr(error, "stderr", None) or "").strip() or type(error).__name__).splitlines()[-1]
@@ -182,7 +182,7 @@ class Service:
             try:
                 self._guardian.wait(4 * QUIT_SECONDS)
             except subprocess.TimeoutExpired:
-                killed(self._guardian)
+                kill_and_reap(self._guardian)
             assert self._guardian.stdout is not None, "it was asked for"
             self._guardian.stdout.close()
             self._guardian = None
@@ -222,7 +222,7 @@ def service(asked: str, device: str, note: Callable[[str], None]) -> Iterator[Se
 def _command(directory: Path, command: str) -> str | None:
     """Answer of the daemon to a command; None when there is none."""
     try:
-        return output_of(
+        return read_output(
             [control() or CONTROL],
             QUIT_SECONDS,
             stdin=command + "\n",
@@ -303,7 +303,7 @@ def _end(daemon: subprocess.Popen[bytes]) -> None:
     """Wait for a daemon that was told to quit; kill it and its servers when it does not end."""
     with suppress(subprocess.TimeoutExpired):
         daemon.wait(QUIT_SECONDS)
-    killed(daemon)
+    kill_and_reap(daemon)
     for path in Path("/proc").glob("[0-9]*/stat"):
         if stat_fields(path)[1:2] == [str(os.getpid())]:
             with suppress(ProcessLookupError):

@@ -24,10 +24,10 @@ from typing import Any
 
 import zstandard
 
-from shared.checkpoint.manifest import CHECKPOINTS, checksum_of
+from shared.checkpoint.manifest import CHECKPOINTS, manifest_checksum
 from shared.config.settings import digest_of
 from shared.errors import ConfigError
-from shared.process.live import LIVE_FILE, start_of
+from shared.process.live import LIVE_FILE, process_start
 from tests.fuzz.odd import NAMES, odd_json
 from tests.fuzz.workspace import remove
 
@@ -327,7 +327,7 @@ def _point_elsewhere(case: Case, path: Path) -> None:
     """Have a run's announcement lead to a living process, and to any of its descriptors."""
     process = case.rng.choice((os.getpid(), os.getpid(), os.getppid(), 1))
     values = json.loads(path.read_bytes())
-    values |= {"process": process, "started": start_of(process), "descriptor": case.rng.randrange(16)}
+    values |= {"process": process, "started": process_start(process), "descriptor": case.rng.randrange(16)}
     path.write_text(json.dumps(values))
     case.note(path, f"leads to {process}, {values['descriptor']}")
 
@@ -434,7 +434,7 @@ def _with_checksum(changed: _Changed, *, refresh_digest: bool) -> str:
         if refresh_digest and changed.values.get("config") != changed.mark:
             changed.values["config_digest"] = read["config_digest"] = digest_of(read["config"])
         del read["checksum"]
-        changed.values["checksum"] = checksum_of(read)
+        changed.values["checksum"] = manifest_checksum(read)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError, ConfigError):
         pass
     return changed.text
@@ -534,7 +534,7 @@ def _seal_pieces(case: Case) -> None:
             for piece in values["pieces"]:
                 _describe(piece, path.parent / piece["name"])
             del values["checksum"]
-            path.write_text(json.dumps(values | {"checksum": checksum_of(values)}))
+            path.write_text(json.dumps(values | {"checksum": manifest_checksum(values)}))
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OSError):
             continue  # it is damaged itself
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
-from shared.checkpoint.manifest import checksum_of
+from shared.checkpoint.manifest import manifest_checksum
 from shared.checkpoint.segments import SegmentShape
 from shared.config.run_schedule import RunSchedule, make_run_schedule
 from shared.config.settings import Config, Learn, Play
@@ -84,7 +84,7 @@ def rewrite(path: Path, **changes: object) -> None:
     values = json.loads(path.read_bytes())
     values.update(changes)
     del values["checksum"]
-    values["checksum"] = checksum_of(values)
+    values["checksum"] = manifest_checksum(values)
     path.write_text(json.dumps(values))
 
 

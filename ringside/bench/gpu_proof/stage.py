@@ -20,7 +20,7 @@ from ringside.bench.harness.programs import logs_of
 from ringside.bench.harness.tables import ROOT
 from shared.files.atomic import write_atomic
 from shared.machine import facts
-from shared.machine.subprocesses import die_with, killed
+from shared.machine.subprocesses import die_with, kill_and_reap
 from shared.process.signals import TELL_STACKS, stack_dumps_held_back
 
 STAGE_SECONDS = 560.0
@@ -171,7 +171,7 @@ class Stage:
             finally:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-                killed(process)
+                kill_and_reap(process)
         good = satisfied or (process.returncode == 0 and not late)
         if not good and run_dir is not None:
             with (self.out / f"{self.name}.log").open("ab") as log:

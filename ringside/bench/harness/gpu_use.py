@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from shared.machine import facts
-from shared.machine.subprocesses import killed
+from shared.machine.subprocesses import kill_and_reap
 
 INTERVAL_MS = 1_000
 """Between two samples; a share is that of the driver's last sample period."""
@@ -81,4 +81,4 @@ class GpuSampler:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._process is not None:
-            killed(self._process)
+            kill_and_reap(self._process)

@@ -15,7 +15,7 @@ from typing import Any
 
 from ringside.bench.harness.tables import ROOT, CannotRun, WrongResult
 from shared.config.settings import LOGS
-from shared.machine.subprocesses import die_with, killed, output_of
+from shared.machine.subprocesses import die_with, kill_and_reap, read_output
 from shared.process.signals import stack_dumps_held_back
 
 END_SECONDS = 300.0
@@ -40,7 +40,7 @@ def last_line(command: Sequence[str], seconds: float) -> dict[str, Any]:
 def said_by(command: Sequence[str], seconds: float) -> str:
     """Return the output of a command. Raises `CannotRun` with its last line of errors, or if it takes too long."""
     try:
-        return output_of(command, seconds, directory=ROOT)
+        return read_output(command, seconds, directory=ROOT)
     except subprocess.TimeoutExpired:
         raise CannotRun(f"{' '.join(command[1:])} did not end within {seconds:.0f} s.") from None
     except OSError as error:
@@ -76,7 +76,7 @@ def running(command: Sequence[str], errors: Path) -> Iterator[subprocess.Popen[b
         try:
             process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
-            killed(process)  # its children die with it
+            kill_and_reap(process)  # its children die with it
 
 
 def logs_of(run_dir: Path) -> str:

@@ -25,7 +25,7 @@ from rich.text import Text
 from shared.errors import DeviceFault
 from shared.files.atomic import write_atomic
 from shared.machine import facts
-from shared.machine.subprocesses import output_of
+from shared.machine.subprocesses import read_output
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -229,6 +229,6 @@ def readable(value: float) -> str:
 def commit() -> str | None:
     """The commit of the source, with "+" when files differ from it; None outside a repository."""
     try:
-        return output_of(["git", "describe", "--always", "--dirty=+", "--exclude=*"], 10.0, directory=ROOT).strip()
+        return read_output(["git", "describe", "--always", "--dirty=+", "--exclude=*"], 10.0, directory=ROOT).strip()
     except (OSError, subprocess.SubprocessError):
         return None

@@ -27,7 +27,7 @@ from ringside.bench.harness.tables import ROOT
 from shared.config.presets import NATURE
 from shared.config.resolve import resolve
 from shared.config.settings import Config
-from shared.machine.subprocesses import die_with, killed
+from shared.machine.subprocesses import die_with, kill_and_reap
 from shared.memory.run_memory import Memory, Plan
 
 BLOCK_TICKS = 32
@@ -120,7 +120,7 @@ def crew(game: str, processes: int, seconds: float) -> list[dict[str, Any]]:
         return [json.loads(each.communicate(timeout=seconds + START_SECONDS)[0]) for each in members]
     finally:
         for each in members:
-            killed(each)
+            kill_and_reap(each)
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ from shared.machine.subprocesses import REAP_SECONDS
 from shared.memory.mailbox import Mailbox
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory, Plan
-from shared.memory.wait import LOOK_SECONDS, Doorbell, Waiter
+from shared.memory.wait import POLL_SECONDS, Doorbell, Waiter
 from shared.process.signals import enable_stack_dumps
 
 ACTIONS = 18
@@ -75,7 +75,7 @@ class Asker:
         self._begin("doorbells")
         for _ in range(TRIPS):
             self._other.ring()
-            self._mine.wait(LOOK_SECONDS)
+            self._mine.wait(POLL_SECONDS)
 
     def mailbox(self) -> None:
         """`TRIPS` requests and replies; raises `WrongResult` for a reply that is not this tick's."""
@@ -137,7 +137,7 @@ def _serve(pipe: Connection, plan: Plan) -> None:
         pipe.send(kind)
         for _ in range(TRIPS):
             if kind == "doorbells":
-                mine.wait(LOOK_SECONDS)
+                mine.wait(POLL_SECONDS)
             else:
                 waiter.wait(lambda: bool(mailbox.request.values[0] != mailbox.reply.values[0]))
                 numbers = mailbox.request.values[:1].copy()

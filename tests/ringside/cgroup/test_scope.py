@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ringside.cgroup import scope
-from ringside.cgroup.scope import Limits, limits_of
+from ringside.cgroup.scope import Limits, make_limits
 from shared.errors import ConfigError
 from shared.machine.control_groups import InForce
 from tests.support.runs import ROOT
@@ -56,7 +56,7 @@ sys.exit(launch.main(list(sys.argv[2:])))
     ],
 )
 def test_amounts_of_memory(words: str | None, memory: int | None) -> None:
-    assert limits_of(None, words) == Limits(None, memory)
+    assert make_limits(None, words) == Limits(None, memory)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_amounts_of_memory(words: str | None, memory: int | None) -> None:
 )
 def test_what_is_no_limit_is_refused(cpus: float | None, memory: str | None) -> None:
     with pytest.raises(ConfigError, match=r"^--(cpus|memory) "):
-        limits_of(cpus, memory)
+        make_limits(cpus, memory)
 
 
 def test_what_systemd_is_asked_for() -> None:

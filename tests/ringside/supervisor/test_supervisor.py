@@ -22,7 +22,7 @@ from ringside.supervisor.hang_detector import SAVE_SECONDS, ShutdownTimer
 from ringside.supervisor.supervisor import Supervisor
 from shared.config.settings import Config, Run
 from shared.machine.control_groups import OomKills
-from shared.machine.subprocesses import REAP_SECONDS, ended
+from shared.machine.subprocesses import REAP_SECONDS, wait_for_end
 from shared.memory.board import Phase, Stop
 from shared.memory.process_table import ProcessTable, Role
 from shared.memory.wait import Doorbell
@@ -204,17 +204,17 @@ def test_a_process_is_waited_for_until_it_has_ended_and_no_longer_than_is_said()
     process = supervisor.multiprocess.get_context("spawn").Process(target=_lets_go)
     process.start()
     assert supervisor.wait_for([process.sentinel], 20.0), "it has let go"
-    assert not ended(process, 0.1)
+    assert not wait_for_end(process, 0.1)
     assert supervisor._end(process)
     assert process.exitcode == -signal.SIGKILL
-    assert ended(process, 0.0)
+    assert wait_for_end(process, 0.0)
 
 
 def test_who_has_let_go_of_everything_and_does_not_end_is_not_waited_for(
     stopping: Supervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learner, waited = stopping._children[Role.LEARNER], list[float]()
-    monkeypatch.setattr(supervisor, "ended", lambda process, seconds: waited.append(seconds))
+    monkeypatch.setattr(supervisor, "wait_for_end", lambda process, seconds: waited.append(seconds))
     stopping._handle_exit(Role.LEARNER, learner)
     assert waited == [REAP_SECONDS]
     assert learner.process.killed

@@ -586,7 +586,7 @@ def test_pieces_of_absurd_size_are_not_hashed(tmp_path: Path, monkeypatch: pytes
     write_run(tmp_path, 1)
     path = find_checkpoint(tmp_path).path
     rewrite(path, pieces=[{"name": f"piece-{i}", "bytes": 16 << 30, "sha256": ""} for i in range(5)])
-    monkeypatch.setattr("shared.checkpoint.pieces.sha256_of", lambda *_: pytest.fail("read"))
+    monkeypatch.setattr("shared.checkpoint.pieces.file_sha256", lambda *_: pytest.fail("read"))
     with pytest.raises(CheckpointError, match="names pieces of 85,899,345,920 bytes"):
         find_checkpoint(path)
 

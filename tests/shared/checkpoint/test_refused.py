@@ -172,7 +172,7 @@ def test_an_absurd_piece_is_refused_before_it_is_read(tmp_path: Path, monkeypatc
     path, piece = manifest_of(tmp_path), tmp_path / "checkpoints" / "boundary-00000001.safetensors"
     os.truncate(piece, 1 << 40)
     rewrite(path, pieces=[{"name": piece.name, "bytes": 1 << 40, "sha256": "0" * 64}])
-    monkeypatch.setattr("shared.checkpoint.pieces.sha256_of", lambda *_: pytest.fail("read"))
+    monkeypatch.setattr("shared.checkpoint.pieces.file_sha256", lambda *_: pytest.fail("read"))
     with pytest.raises(CheckpointError, match="they may have at most"):
         find_checkpoint(path)
 

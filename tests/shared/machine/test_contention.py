@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.machine.contention import Contention, CpuTimes, contention_sentences, cpu_time_of, cpu_times
+from shared.machine.contention import Contention, CpuTimes, contention_sentences, cpu_times, sum_cpu_time
 from tests.support.machines import tree, v1, v2
 
 SECOND = 1_000_000_000
@@ -89,8 +89,8 @@ def test_others_in_the_same_group_share_its_quota(version: int, tmp_path: Path) 
 def test_cpu_time_of_processes_and_of_children_that_they_have_waited_for(tmp_path: Path) -> None:
     fields = " ".join(map(str, range(4, 30)))  # the fourth field is 4, and so on
     tree(tmp_path, {"proc/7/stat": f"7 (a ) b) S {fields}\n", "proc/8/stat": f"8 (x) R {fields}\n"})
-    assert cpu_time_of([7, 9], tmp_path) == (14 + 15 + 16 + 17) * SECOND // 100
-    assert cpu_time_of([7, 8], tmp_path) == 2 * cpu_time_of([7], tmp_path)
+    assert sum_cpu_time([7, 9], tmp_path) == (14 + 15 + 16 + 17) * SECOND // 100
+    assert sum_cpu_time([7, 8], tmp_path) == 2 * sum_cpu_time([7], tmp_path)
 
 
 def test_what_is_little_is_not_said() -> None:

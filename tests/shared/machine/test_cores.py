@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.machine.cores import Claims, cores_of, cores_of_actors, threads_for_actors
+from shared.machine.cores import Claims, choose_actor_cores, physical_cores, threads_for_actors
 from tests.support.machines import v2
 
 
@@ -37,9 +37,9 @@ def see(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
 
 def test_threads_are_grouped_by_core(tmp_path: Path) -> None:
     machine(tmp_path, cores=8, threads=2)
-    assert cores_of(range(16), tmp_path) == [[core, core + 8] for core in range(8)]
-    assert cores_of({1, 9, 10}, tmp_path) == [[1, 9], [10]]  # of core 2 only the second thread is ours
-    assert cores_of({3, 5}, tmp_path / "nowhere") == [[3], [5]]
+    assert physical_cores(range(16), tmp_path) == [[core, core + 8] for core in range(8)]
+    assert physical_cores({1, 9, 10}, tmp_path) == [[1, 9], [10]]  # of core 2 only the second thread is ours
+    assert physical_cores({3, 5}, tmp_path / "nowhere") == [[3], [5]]
 
 
 def test_neighbouring_numbers_may_be_siblings(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_neighbouring_numbers_may_be_siblings(tmp_path: Path) -> None:
         folder = tmp_path / f"sys/devices/system/cpu/cpu{thread}/topology"
         folder.mkdir(parents=True)
         (folder / "thread_siblings_list").write_text(f"{thread // 2 * 2}-{thread // 2 * 2 + 1}\n")
-    assert cores_of(range(4), tmp_path) == [[0, 1], [2, 3]]
+    assert physical_cores(range(4), tmp_path) == [[0, 1], [2, 3]]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_learner_and_inference_have_the_fastest_cores(tmp_path: Path) -> None:
         first = thread // 2 * 2
         (folder / "topology/thread_siblings_list").write_text(f"{first}-{first + 1}" if thread < 8 else f"{thread}")
         (folder / "cpufreq/cpuinfo_max_freq").write_text("5000000\n" if thread < 8 else "3800000\n")
-    cores = cores_of(range(12), tmp_path)
+    cores = physical_cores(range(12), tmp_path)
     assert cores == [[0, 1], [2, 3], [8], [9], [10], [11], [4, 5], [6, 7]]
     assert threads_for_actors(3, cores)[:3] == [0, 2, 8]
 
@@ -93,17 +93,17 @@ def test_every_actor_gets_a_thread_that_no_other_run_has(
     machine(tmp_path, cores=8, threads=2)
     # Numbers far beyond this machine's, so that a run of its own cannot have claimed them.
     monkeypatch.setattr(
-        "shared.machine.cores.cores_of", lambda threads, root: [[9_000 + c, 9_008 + c] for c in range(8)]
+        "shared.machine.cores.physical_cores", lambda threads, root: [[9_000 + c, 9_008 + c] for c in range(8)]
     )
     see(monkeypatch, 16)
-    assert cores_of_actors(4, claims, tmp_path) == [frozenset({9_000 + core}) for core in range(4)]
+    assert choose_actor_cores(4, claims, tmp_path) == [frozenset({9_000 + core}) for core in range(4)]
     other = Claims()
-    assert cores_of_actors(7, other, tmp_path) == [frozenset({9_000 + core}) for core in (4, 5, 8, 9, 10, 11, 12)]
+    assert choose_actor_cores(7, other, tmp_path) == [frozenset({9_000 + core}) for core in (4, 5, 8, 9, 10, 11, 12)]
     third = Claims()
-    assert cores_of_actors(4, third, tmp_path) == [None] * 4
+    assert choose_actor_cores(4, third, tmp_path) == [None] * 4
     assert third.cores == []  # what it could have is not kept from others
     other.close()
-    assert cores_of_actors(4, third, tmp_path) == [frozenset({9_000 + core}) for core in (4, 5, 8, 9)]
+    assert choose_actor_cores(4, third, tmp_path) == [frozenset({9_000 + core}) for core in (4, 5, 8, 9)]
     third.close()
 
 
@@ -114,8 +114,10 @@ def test_no_fixed_places_under_a_quota(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claims: Claims, quota: str, bound: bool
 ) -> None:
     """A quota is of no certain cores: others may have theirs on the same."""
-    monkeypatch.setattr("shared.machine.cores.cores_of", lambda threads, root: [[9_000 + core] for core in range(16)])
+    monkeypatch.setattr(
+        "shared.machine.cores.physical_cores", lambda threads, root: [[9_000 + core] for core in range(16)]
+    )
     see(monkeypatch, 16)
     root = v2(tmp_path, "/box", {"box/cpu.max": quota})
-    assert [cores is not None for cores in cores_of_actors(2, claims, root)] == [bound] * 2
+    assert [cores is not None for cores in choose_actor_cores(2, claims, root)] == [bound] * 2
     assert len(claims.cores) == (2 if bound else 0)

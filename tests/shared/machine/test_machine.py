@@ -138,14 +138,14 @@ def test_amx_is_a_flag_of_the_processor(tmp_path: Path) -> None:
 
 
 def test_no_driver_no_device_and_no_process_to_find_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(facts, "output_of", None)
+    monkeypatch.setattr(facts, "read_output", None)
     assert facts.cuda_devices(tmp_path) == 0
 
 
 def test_a_torch_without_cuda_sees_no_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree(tmp_path, {"proc/driver/nvidia/version": "NVRM"})
     monkeypatch.setattr(facts, "torch_cuda_version", lambda: None)
-    monkeypatch.setattr(facts, "output_of", None)
+    monkeypatch.setattr(facts, "read_output", None)
     assert facts.has_nvidia_driver(tmp_path)
     assert facts.cuda_devices(tmp_path) == 0
 

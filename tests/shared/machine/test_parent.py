@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from shared.machine.subprocesses import output_of
+from shared.machine.subprocesses import read_output
 from tests.support.runs import ROOT
 from tests.support.waiting import until
 
@@ -19,18 +19,18 @@ def python(program: str) -> list[str]:
 
 
 def test_what_is_said_and_what_is_told(tmp_path: Path) -> None:
-    assert output_of(python("import os; print(os.getcwd(), end='')"), 60, directory=tmp_path) == str(tmp_path)
-    assert output_of(python("print(input()[::-1])"), 60, stdin="abc\n") == "cba\n"
-    assert output_of(python("import os; print(os.environ)"), 60, environment={"ONLY": "this"}).count("ONLY") == 1
-    assert output_of(python("import sys; sys.stdout.buffer.write(b'\\xff')"), 60) == "\ufffd"
+    assert read_output(python("import os; print(os.getcwd(), end='')"), 60, directory=tmp_path) == str(tmp_path)
+    assert read_output(python("print(input()[::-1])"), 60, stdin="abc\n") == "cba\n"
+    assert read_output(python("import os; print(os.environ)"), 60, environment={"ONLY": "this"}).count("ONLY") == 1
+    assert read_output(python("import sys; sys.stdout.buffer.write(b'\\xff')"), 60) == "\ufffd"
 
 
 def test_a_failure_and_a_lack_are_errors() -> None:
     with pytest.raises(subprocess.CalledProcessError) as failed:
-        output_of(python("raise SystemExit('not like this')"), 60)
+        read_output(python("raise SystemExit('not like this')"), 60)
     assert failed.value.stderr == "not like this\n"
     with pytest.raises(OSError, match="No such file"):
-        output_of(["/nowhere/at/all"], 60)
+        read_output(["/nowhere/at/all"], 60)
 
 
 def test_who_is_late_is_killed_also_where_a_child_of_its_own_holds_the_pipe(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_who_is_late_is_killed_also_where_a_child_of_its_own_holds_the_pipe(tmp_
     child = "import pathlib, subprocess, sys, time; grandchild = subprocess.Popen(['sleep', '600']); "
     child += f"pathlib.Path({str(told)!r}).write_text(str(grandchild.pid)); time.sleep(600)"
     with pytest.raises(subprocess.TimeoutExpired):
-        output_of(python(child), 2.0)
+        read_output(python(child), 2.0)
     grandchild = psutil.Process(int(told.read_text()))
     assert grandchild.is_running(), "it was not waited for"
     grandchild.kill()
@@ -48,7 +48,8 @@ def test_a_command_ends_with_who_waits_for_it(tmp_path: Path) -> None:
     told = tmp_path / "told"
     child = f"echo $$ > {told}.part; mv {told}.part {told}; exec sleep 600"
     waiting = subprocess.Popen(
-        python(f"from shared.machine.subprocesses import output_of; output_of(['sh', '-c', {child!r}], 600)"), cwd=ROOT
+        python(f"from shared.machine.subprocesses import read_output; read_output(['sh', '-c', {child!r}], 600)"),
+        cwd=ROOT,
     )
     until(told.exists)
     command = psutil.Process(int(told.read_text()))

@@ -35,7 +35,7 @@ class Ears:
         self._clock, self._then, self.looks = clock, then, 0
 
     def wait(self, seconds: float) -> None:
-        assert seconds == wait.LOOK_SECONDS, "every wait is bounded"
+        assert seconds == wait.POLL_SECONDS, "every wait is bounded"
         self._clock.now += int(seconds * SECOND)
         self.looks += 1
         self._then(self.looks)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.process.live import FORMAT, LIVE_FILE, Live, LiveError, start_of, withdraw
+from shared.process.live import FORMAT, LIVE_FILE, Live, LiveError, process_start, withdraw
 
 
 def test_what_is_written_is_read_while_the_process_lives(tmp_path: Path) -> None:
@@ -27,14 +27,14 @@ def test_what_is_written_is_read_while_the_process_lives(tmp_path: Path) -> None
 
 def test_a_launcher_that_was_killed_leaves_nothing_to_look_on(tmp_path: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    started = start_of(child.pid)
+    started = process_start(child.pid)
     assert started is not None
     live = replace(Live.for_this_process(3, ("NOOP",)), process=child.pid, started=started)
     live.write(tmp_path)
     assert Live.read(tmp_path) == live
     child.kill()
     assert child.wait(10) == -9
-    assert start_of(child.pid) is None
+    assert process_start(child.pid) is None
     assert Live.read(tmp_path) is None
 
 
@@ -44,7 +44,7 @@ def test_a_dead_process_that_nobody_has_reaped_is_dead(tmp_path: Path) -> None:
         os._exit(0)
     os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # it is dead now, and stays as it is
     assert Path(f"/proc/{child}").exists()
-    assert start_of(child) is None
+    assert process_start(child) is None
     os.waitpid(child, 0)
 
 
