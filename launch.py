@@ -31,9 +31,9 @@ ROOT = Path(__file__).resolve().parent
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one task; returns the exit code: 2 for a mistake in the arguments."""
+    """Run one task; returns the exit code: 2 for a mistake in the arguments, 1 for a fault at run time."""
     from ringside.tasks import TASKS
-    from shared.errors import ConfigError, FatalError
+    from shared.errors import ConfigError, RingsideError
     from shared.text import PROGRAM, printable
 
     task, rest = "train", list(arguments)
@@ -46,9 +46,9 @@ def main(arguments: Sequence[str]) -> int:
             raise ConfigError(f"There is no task {task!r}{nearest(task, TASKS)}")
         code: int = import_module(f"ringside.tasks.{task}").main(rest)
         return code
-    except FatalError as error:
+    except RingsideError as error:
         print(printable(f"{PROGRAM}: {error}"), file=sys.stderr)
-        return 2 if isinstance(error, ConfigError) else 1
+        return error.exit_code
     except PermissionError as error:
         if error.filename is None:
             raise
@@ -85,6 +85,7 @@ def _have_streams() -> None:
 def cli() -> NoReturn:
     """Run the words of this process; the console script `ringside` calls it."""
     _have_streams()
+    import ringside.tasks  # noqa: F401  # which ends with a sentence where a module of the user hides ours
     from shared.process.signals import enable_stack_dumps
 
     enable_stack_dumps()

@@ -14,6 +14,8 @@ Read in this order: api, supervisor, recording, watch; then what stands around a
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -34,6 +36,22 @@ if TYPE_CHECKING:
     from shared.errors import RunFailed as RunFailed
     from shared.memory.region.arena import ArenaError as ArenaError
     from shared.network_spec import register_network as register_network
+
+_ROOT = Path(__file__).resolve().parents[1]
+_PACKAGES = ("actors", "learner", "shared")
+"""The packages beside this one."""
+
+
+def _require_own_packages() -> None:
+    """End with a sentence where a module of the user has the name of one of these packages and comes before it."""
+    for name in _PACKAGES:
+        spec = find_spec(name)
+        own = _ROOT / name / "__init__.py"
+        if spec is not None and spec.origin is not None and Path(spec.origin).resolve() != own and own.exists():
+            raise SystemExit(f"{spec.origin} hides the package {name} of Ringside: rename it, or move it away.")
+
+
+_require_own_packages()
 
 _HOMES = {
     "ringside.agents.agent": ("Agent", "load_agent"),

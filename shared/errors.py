@@ -1,30 +1,43 @@
-"""Troubles that processes tell apart, because the answer to each is another."""
+"""One family of errors. Each message is a sentence for the user, and each kind has the exit code of a command.
+
+`FatalError` and its kinds end a run, because a restarted process would meet them again. `DeviceFault` and others do not:
+the supervisor starts the process again.
+"""
 
 from __future__ import annotations
 
 
-class FatalError(Exception):
-    """Trouble that would come again in every life of a process. The message is a sentence for the user.
+class RingsideError(Exception):
+    """An error that Ringside raises itself. The message is a sentence for the user."""
+
+    exit_code = 1
+    """Exit code of a command that ends with it: 1, a fault at run time; 2, a mistake in what the user said."""
+
+
+class FatalError(RingsideError):
+    """A fault that a restarted process would meet again.
 
     A child that meets it leaves the sentence in its log and the run ends with it; in the launcher it ends the command.
     """
 
 
 class FileError(FatalError, ValueError):
-    """A file is not what it should be: of another kind, too large, damaged. The message is a sentence for the user."""
-
-
-class ConfigError(FatalError, ValueError):
-    """A setting that cannot work. The message is a sentence for the user."""
+    """A file is not what it should be: of another kind, too large, damaged."""
 
 
 class CheckpointError(FatalError):
-    """A checkpoint, or a piece of one, cannot be used. The message is a sentence for the user."""
+    """A checkpoint, or a piece of one, cannot be used."""
 
 
-class RunFailed(RuntimeError):
-    """The run ended early through a fault. The message is a sentence for the user."""
+class ConfigError(FatalError, ValueError):
+    """A setting that cannot work; nothing has started yet."""
+
+    exit_code = 2
 
 
-class DeviceFault(Exception):
-    """The GPU is out of memory, faulty or lost. The message is a sentence. A new process may find it well again."""
+class RunFailed(RingsideError, RuntimeError):
+    """The run ended early through a fault."""
+
+
+class DeviceFault(RingsideError):
+    """The GPU is out of memory, faulty or lost. A new process may find it well again."""

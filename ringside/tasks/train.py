@@ -48,7 +48,6 @@ def main(arguments: Sequence[str]) -> int:
     from ringside.watch.display import open_display
     from ringside.watch.status import Status
     from shared.errors import RunFailed
-    from shared.memory.region.arena import ArenaError
 
     begun = False
 
@@ -64,8 +63,6 @@ def main(arguments: Sequence[str]) -> int:
     try:
         with handle_stop_signals(hear), open_display(plain=plan.config.run.plain) as display:
             summary = api.run(plan, show, display.note)
-    except ArenaError as error:
-        raise ConfigError(str(error)) from error
     except RunFailed as error:
         print(printable(f"{PROGRAM}: {error}"), file=sys.stderr)
         print(printable(how_to_continue(plan.config)), file=sys.stderr)

@@ -12,10 +12,11 @@ import os
 
 import numpy as np
 
+from shared.errors import RingsideError
 from shared.memory.region.layout import Layout, LayoutError
 
 
-class ArenaError(RuntimeError):
+class ArenaError(RingsideError, RuntimeError):
     """The region could not be made. The message is a sentence for the user."""
 
 

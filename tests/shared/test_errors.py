@@ -1,0 +1,23 @@
+"""The family of errors: a command ends with 2 for what the user said and with 1 for a fault at run time."""
+
+from __future__ import annotations
+
+import pytest
+
+import launch as launch_py
+from shared.errors import CheckpointError, ConfigError, DeviceFault, FileError, RingsideError, RunFailed
+from shared.memory.region.arena import ArenaError
+
+KINDS = {ConfigError: 2, FileError: 1, CheckpointError: 1, RunFailed: 1, DeviceFault: 1, ArenaError: 1}
+
+
+@pytest.mark.parametrize(("kind", "code"), KINDS.items())
+def test_an_error_ends_the_command_with_its_sentence_and_code(
+    kind: type[RingsideError], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_: object) -> int:
+        raise kind("It cannot work.")
+
+    monkeypatch.setattr("ringside.tasks.eval.main", fail)
+    assert launch_py.main(["eval"]) == code
+    assert capsys.readouterr().err == "launch.py: It cannot work.\n"
