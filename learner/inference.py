@@ -40,7 +40,7 @@ class Server:
         self._samples = run_schedule.method.action_rule == "categorical"
         self._seed = memory.plan.config.run.seed
         self._loaded = -1
-        self.served = 0  # rows, in all lives of the process
+        self.served = 0  # rows, in all incarnations of the process
 
     def due(self) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Lanes to be answered now: for each group that is due, (lanes, their request numbers)."""
@@ -68,7 +68,7 @@ class Server:
         ticks = np.repeat(Mailbox.tick_of(numbers), self._lane_envs)
         rows, mask = memory.ring.stack_rows(envs, ticks)
         places = envs % self._batch
-        values = self._policy.q_values_of(memory.ring.flat["frame"], rows, mask, places, (envs, ticks))
+        values = self._policy.values_from_rows(memory.ring.flat["frame"], rows, mask, places, (envs, ticks))
         shape = len(lanes), self._lane_envs
         declared = {}
         if self._samples:

@@ -84,7 +84,7 @@ class Rounds:
         if count:
             # A life's first, with which its start ends, also fills a GPU's window with all of its frames.
             self._engine.begin_round(round_, self._run_schedule.window_end(round_))
-        self._waiter.heartbeat()  # what a life did before its first slice tells nothing of the pace of work
+        self._waiter.heartbeat()  # work before the first slice of an incarnation says nothing of its pace
         self._board.phase[self._waiter.process] = Phase.REPLAYING if again else Phase.WORKING
         if count:
             self._run(round_, count)
@@ -217,7 +217,7 @@ class Rounds:
             return
         queued = queue.queued.read()
         if queued and queue.step[(queued - 1) % len(queue.step)] >= steps:
-            return  # a former life queued it and was killed before the commit
+            return  # an earlier incarnation queued it and was killed before the commit
         board = self._board
         before = int(board.waited_ns[self._waiter.process]) - int(board.evaluation_wait_ns[0])
 

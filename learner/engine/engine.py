@@ -155,7 +155,7 @@ class Engine(Generic[M]):
         self._means.clear()
         self._slices.clear()
         if self._planned:
-            self._optimizer.begin(self._run_schedule.updates_before(round_))
+            self._optimizer.set_steps(self._run_schedule.updates_before(round_))
         return self._planned
 
     def prefetch(self, round_: int, window_end: int) -> None:

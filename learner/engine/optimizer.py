@@ -158,7 +158,7 @@ class Optimizer:
         head = weights.head_offset
         self._parts = [self._vectors(part) for part in (slice(0, head), slice(head, None))] if self._compiled else []
 
-    def begin(self, steps: int) -> None:
+    def set_steps(self, steps: int) -> None:
         """Set the number of steps done before, by which Adam corrects its moments."""
         self._steps.fill_(steps)
 

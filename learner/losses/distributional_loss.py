@@ -42,7 +42,7 @@ def cross_entropy(log_probabilities: Tensor, target: Tensor) -> Tensor:
     return -(target * log_probabilities).sum(1)
 
 
-def mean_of(probabilities: Tensor, support: Tensor) -> Tensor:
+def expected_value(probabilities: Tensor, support: Tensor) -> Tensor:
     """Q = sum_i z_i p_i [...], of p [..., Z] and z [Z] (Bellemare et al. 2017, algorithm 1)."""
     return (probabilities * support).sum(-1)
 

@@ -1,6 +1,6 @@
 """The losses of the DQN family: pure functions, in the symbols of the papers; n is the number of transitions.
 
-Their results have the dtype of the values they are given, float32 or float64. None looks at a value from the CPU, takes
+Their results have the dtype of the values they are given, float32 or float64. None reads a value back to the CPU, takes
 shapes from values or adds in an order that may change, so all can be captured into a graph. None stops a gradient:
 targets are computed where no gradient is recorded. distributional_loss.py has those of distributions.
 """

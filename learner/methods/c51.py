@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from learner.losses.distributional_loss import categorical_projection, cross_entropy, mean_of
+from learner.losses.distributional_loss import categorical_projection, cross_entropy, expected_value
 from learner.losses.method import NextState, ValueMethod
 from learner.losses.scalar_loss import select
 from shared.config.settings import Algorithm
@@ -27,7 +27,7 @@ class C51(ValueMethod):
 
     def values(self, outputs: Tensor) -> Tensor:
         """Sum of the atoms, each times its probability."""
-        return mean_of(outputs.softmax(-1), self._support)
+        return expected_value(outputs.softmax(-1), self._support)
 
     def target(self, next_state: NextState) -> Tensor:
         """The distribution of R + gamma z, projected on the atoms; float32[n, atoms]."""

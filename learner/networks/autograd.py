@@ -164,7 +164,7 @@ class AutogradModel:
             settle()
         if extra_inputs.fractions is not None:
             features = self._embedded(features, extra_inputs.fractions)
-        noise = self._noise_of(extra_inputs.noise, features)
+        noise = self._scaled_noise(extra_inputs.noise, features)
         value = self._stream("hidden", self.network.head, features, noise)
         if not self.network.dueling:
             return value
@@ -263,7 +263,7 @@ class AutogradModel:
                 found[name.removesuffix(".weight_sigma")] = (shape[1], shape[0])
         return found
 
-    def _noise_of(self, noise: Tensor | None, features: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
+    def _scaled_noise(self, noise: Tensor | None, features: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
         """f(e_in) and f(e_out) of every noisy layer, f(x) = sgn(x) sqrt|x|, a row for every row of the features."""
         if noise is None or not self._noisy:
             return {}

@@ -243,7 +243,7 @@ def backward(weights: Weights, saved: Pass, gradient: Tensor, out: Views, side_s
         torch.sum(grad, 0, out=out.hidden[1])
 
     def write_convolution(i: int, grad: Tensor) -> None:
-        _, weight, bias = _backward_of(weights, saved, i, grad, inputs=False)
+        _, weight, bias = _convolution_gradients(weights, saved, i, grad, inputs=False)
         if i:
             torch._foreach_copy_(out.convolutions[i], (weight, bias))
         else:
@@ -256,11 +256,13 @@ def backward(weights: Weights, saved: Pass, gradient: Tensor, out: Views, side_s
     for i in reversed(range(1, len(layers.convolutions))):
         grad = _relu_backward(grad, saved.inputs[i + 1])
         side_stream.submit(partial(write_convolution, i, grad))
-        grad, _, _ = _backward_of(weights, saved, i, grad, inputs=True)
+        grad, _, _ = _convolution_gradients(weights, saved, i, grad, inputs=True)
     write_convolution(0, _relu_backward(grad, saved.inputs[1]))  # the gradient of the pixels is not needed
 
 
-def _backward_of(weights: Weights, saved: Pass, i: int, grad: Tensor, *, inputs: bool) -> tuple[Tensor, Tensor, Tensor]:
+def _convolution_gradients(
+    weights: Weights, saved: Pass, i: int, grad: Tensor, *, inputs: bool
+) -> tuple[Tensor, Tensor, Tensor]:
     """The gradient of convolution `i` by its inputs, or else that by its weight and bias, from that of its output."""
     stride = weights.architecture.strides[i]
     return _convolution_backward(

@@ -40,8 +40,8 @@ class Policy:
 
         Args:
             explore_seed: explore with the network's noise, if it has any, drawn from this seed; None: no noise.
-            captured: answer by a graph on a GPU. A capture forbids much to other threads, so a guest in somebody
-                else's process makes none.
+            captured: answer by a graph on a GPU. A capture forbids much to other threads, so a policy that is a guest
+                in another process makes none.
             method: of the network; default: made from its declaration, which is registered in this process.
         """
         check_arithmetic(network, device, precision, batch, learns=False)
@@ -76,7 +76,7 @@ class Policy:
         places = np.arange(self.batch)
         rows = np.zeros((self.batch, STACK), np.int64)
         blank = np.zeros((1, FRAME_SIDE, FRAME_SIDE), np.uint8)
-        self.q_values_of(blank, rows, np.zeros(rows.shape, bool), places, (places, np.zeros_like(places)))
+        self.values_from_rows(blank, rows, np.zeros(rows.shape, bool), places, (places, np.zeros_like(places)))
 
     @torch.inference_mode()
     def q_values(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32]:
@@ -90,10 +90,10 @@ class Policy:
         places = np.arange(self.batch)
         rows = np.arange(self.batch * STACK).reshape(self.batch, STACK)
         frames = np.ascontiguousarray(stacks).reshape(-1, FRAME_SIDE, FRAME_SIDE)
-        return self.q_values_of(frames, rows, np.ones(rows.shape, bool), places)
+        return self.values_from_rows(frames, rows, np.ones(rows.shape, bool), places)
 
     @torch.inference_mode()
-    def q_values_of(
+    def values_from_rows(
         self,
         frames: NDArray[np.uint8],
         rows: NDArray[np.int64],

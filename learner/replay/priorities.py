@@ -21,7 +21,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from learner.replay.sum_tree import BITS, QUANTUM, draw, refresh, set_weights, weights_of
+from learner.replay.sum_tree import BITS, QUANTUM, compute_weights, draw, refresh, set_weights
 from shared.config.run_schedule import MOST_PRIORITIES, largest_weight
 
 FIRST_MAXIMUM = 2**24
@@ -113,7 +113,7 @@ class Priorities:
             ValueError: an error is no size; nothing is changed then.
         """
         weights = np.empty(len(tree_index), np.int64)
-        wrong = weights_of(td_error_abs, self._alpha, self._most, weights)
+        wrong = compute_weights(td_error_abs, self._alpha, self._most, weights)
         if wrong >= 0:
             raise ValueError(
                 f"The TD error of place {int(tree_index[wrong])} has the size {td_error_abs[wrong]}; a priority needs "

@@ -171,7 +171,7 @@ class DeviceFrames:
         self._ring = ring.field["frame"]
         self._lane_envs = run_schedule.lane_envs
         self._window = run_schedule.window_ticks
-        self._ticks = self._ticks_of(ring)
+        self._ticks = self._tick_capacity(ring)
         shape = (run_schedule.lanes, self._ticks, run_schedule.lane_envs, FRAME_SIDE, FRAME_SIDE)
         self._frames = torch.zeros(shape, dtype=torch.uint8, device=device)
         per_tick = run_schedule.lane_envs * FRAME_SIDE * FRAME_SIDE
@@ -180,13 +180,13 @@ class DeviceFrames:
         self._end = 0  # frames of ticks before this one are here
 
     @staticmethod
-    def _ticks_of(ring: Ring) -> int:
+    def _tick_capacity(ring: Ring) -> int:
         return ring.run_schedule.window_ticks + ring.run_schedule.round_ticks + 1
 
     @classmethod
     def nbytes(cls, ring: Ring) -> int:
         """Device memory that the copy takes."""
-        return cls._ticks_of(ring) * ring.run_schedule.envs * FRAME_SIDE * FRAME_SIDE
+        return cls._tick_capacity(ring) * ring.run_schedule.envs * FRAME_SIDE * FRAME_SIDE
 
     def advance(self, window_end: int) -> None:
         """Copy the ticks up to and including `window_end` that are not here yet, without waiting for the copies."""

@@ -52,7 +52,7 @@ def draw(sums, offsets, uniform, targets, tree_index, probability):  # type: ign
 
 
 @njit(error_model="numpy", cache=True, nogil=True)
-def weights_of(errors, alpha, most, weights):  # type: ignore[no-untyped-def]
+def compute_weights(errors, alpha, most, weights):  # type: ignore[no-untyped-def]
     """Write the weights of |delta|, `most` at most; returns the index of the first that is no size, or -1."""
     for i in range(errors.size):
         error = np.float64(errors[i])

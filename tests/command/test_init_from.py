@@ -88,6 +88,6 @@ def test_an_agent_of_a_noisy_network_acts_without_noise(tmp_path: Path) -> None:
     for seed in (None, 1):
         policy = Policy(found.network, torch.device("cpu"), "fp32", batch=1, explore_seed=seed)
         policy.load(found.flat)
-        values[seed] = policy.q_values_of(stacks[0], rows, keep, places, (places, places))[0].tolist()
+        values[seed] = policy.values_from_rows(stacks[0], rows, keep, places, (places, places))[0].tolist()
     assert agent.q_values(stacks[0]).tolist() == values[None]
     assert values[1] != values[None]

@@ -191,7 +191,7 @@ class _Silent:
         self._words = self.blocks.reshape(batch, GRID, GRID, STACK, BLOCK)
         self._values = np.zeros((batch, ACTIONS), np.float32)
 
-    def q_values_of(
+    def values_from_rows(
         self,
         frames: NDArray[np.uint8],
         rows: NDArray[np.int64],

@@ -219,7 +219,7 @@ def test_both_forms_of_the_optimizer_agree(bound: float | None, optimizer: str, 
         weights = FusedModel(Network("small", ACTIONS), CPU, precision)
         weights.load(flat)
         optimizer_ = Optimizer(weights, learn, bound)
-        optimizer_.begin(6)
+        optimizer_.set_steps(6)
         generator = torch.Generator().manual_seed(0)
         for _ in range(3):
             optimizer_.gradient.copy_(torch.randn(len(flat), generator=generator))
@@ -427,7 +427,7 @@ def test_gradients_are_clipped_as_their_batchs_mean(optimizer: str, bound: float
     learn = small_config(optimizer=optimizer, optimizer_decay=0.95).learn
     weights = FusedModel(Network("small", ACTIONS), CPU, "fp32")
     optimizer_ = Optimizer(weights, learn, bound)
-    optimizer_.begin(0)
+    optimizer_.set_steps(0)
     mean = torch.randn(len(weights.params), generator=torch.Generator().manual_seed(0))
     factor = learn.batch_size if optimizer == "rmsprop" else 1
     optimizer_.gradient.copy_(mean * factor)

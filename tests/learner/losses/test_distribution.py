@@ -9,7 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from learner.losses.distributional_loss import categorical_projection, cross_entropy, mean_of, midpoints, quantile_huber
+from learner.losses.distributional_loss import (
+    categorical_projection,
+    cross_entropy,
+    expected_value,
+    midpoints,
+    quantile_huber,
+)
 
 Z = 11
 SUPPORT = torch.linspace(-5, 5, Z, dtype=torch.float64)
@@ -56,8 +62,8 @@ def test_projection_is_the_papers_algorithm() -> None:
 def test_projection_keeps_the_mean_of_what_lies_within_the_support() -> None:
     p, reward = _probabilities(30, Z), _values(30, seed=1, scale=0.1).clamp(-0.4, 0.4)
     discount = torch.full((30,), 0.9, dtype=torch.float64)
-    mean = mean_of(categorical_projection(p, reward, discount, SUPPORT), SUPPORT)
-    torch.testing.assert_close(mean, reward + discount * mean_of(p, SUPPORT))
+    mean = expected_value(categorical_projection(p, reward, discount, SUPPORT), SUPPORT)
+    torch.testing.assert_close(mean, reward + discount * expected_value(p, SUPPORT))
 
 
 @pytest.mark.parametrize(
@@ -90,10 +96,10 @@ def test_cross_entropy_and_mean_are_their_sums() -> None:
     ]
     assert cross_entropy(p.log(), m).tolist() == pytest.approx(expected)
     means = [sum(a * z for a, z in zip(row, SUPPORT.tolist(), strict=True)) for row in p.tolist()]
-    assert mean_of(p, SUPPORT).tolist() == pytest.approx(means)
-    assert mean_of(_probabilities(3, 4, Z), SUPPORT).shape == (3, 4)
+    assert expected_value(p, SUPPORT).tolist() == pytest.approx(means)
+    assert expected_value(_probabilities(3, 4, Z), SUPPORT).shape == (3, 4)
     _check_gradient(lambda logits: cross_entropy(logits.log_softmax(1), m), _values(6, Z))
-    _check_gradient(lambda values: mean_of(values, SUPPORT), p)
+    _check_gradient(lambda values: expected_value(values, SUPPORT), p)
 
 
 def test_midpoints_are_the_middles_of_equal_parts() -> None:
@@ -146,7 +152,8 @@ def test_no_function_looks_at_a_value(dtype: torch.dtype) -> None:
     one, support = p[:, 0], p[0]
     results = {
         (6, Z): [categorical_projection(p, one, one, support)],
-        (6,): [cross_entropy(p, p), mean_of(p, support)] + [quantile_huber(theta, tau, p) for tau in (theta, theta[0])],
+        (6,): [cross_entropy(p, p), expected_value(p, support)]
+        + [quantile_huber(theta, tau, p) for tau in (theta, theta[0])],
     }
     for shape, group in results.items():
         assert {(tuple(result.shape), result.dtype) for result in group} == {(shape, dtype)}

@@ -51,6 +51,6 @@ def test_emulators_on_the_same_screen_do_not_all_act_alike() -> None:
     rows, envs = np.tile(np.arange(4), (ENVS, 1)), np.arange(ENVS)
     kinds = []
     for tick in range(20):
-        q = policy.q_values_of(frames, rows, keep, envs, (envs, np.full(ENVS, tick)))
+        q = policy.values_from_rows(frames, rows, keep, envs, (envs, np.full(ENVS, tick)))
         kinds.append(len(set(q.argmax(1).tolist())))
     assert np.mean(kinds) > 2

@@ -170,5 +170,5 @@ def test_new_rows_come_to_their_places_and_masked_frames_are_zeros() -> None:
     mixed = stacks.copy()
     mixed[[2, 0]] = frames[rows]
     mixed[2, :2] = 0
-    found = policy.q_values_of(frames, rows, keep, np.array([2, 0]))
+    found = policy.values_from_rows(frames, rows, keep, np.array([2, 0]))
     assert np.array_equal(found, policy.q_values(mixed))

@@ -76,7 +76,7 @@ class Fixed:
     def load(self, flat: NDArray[np.float32]) -> None:
         pass
 
-    def q_values_of(
+    def values_from_rows(
         self,
         frames: NDArray[np.uint8],
         rows: NDArray[np.int64],
