@@ -11,7 +11,7 @@ import pytest
 import ringside
 from shared.config.settings import FRAME_SIDE, STACK
 from tests.support import pixel_game
-from tests.support.runs import finish, start, summary
+from tests.support.runs import finish, records, start, summary
 
 PLAYED_WELL = 1.5
 """Mean return that only a paddle under the block gets: at random it is -0.2, at best 2.2."""
@@ -85,6 +85,15 @@ def test_an_actor_critic_learns_the_pixel_game(tmp_path: Path, seed: str) -> Non
     finish(start(tmp_path / "run", env="tests.support.pixel_game:factory", seed=seed, **ACTOR_CRITIC))
     assert played(tmp_path / "run") > PLAYED_WELL
     assert summary(tmp_path / "run")["updates"] == 20_000 // 80
+
+
+def test_an_on_policy_method_of_a_plug_in_learns_the_pixel_game(tmp_path: Path) -> None:
+    flags = ACTOR_CRITIC | {"plugin": "tests.support.reinforce", "method": "reinforce", "total_steps": "16_000"}
+    finish(start(tmp_path / "run", env="tests.support.pixel_game:factory", **flags))
+    assert summary(tmp_path / "run")["mean_return_100"] > PLAYED_WELL / 2
+    last = [record for record in records(tmp_path / "run", "round") if record.get("loss") is not None][-1]
+    assert {"loss", "gradient_norm", "baseline"} <= last.keys()
+    assert "mean_q" not in last
 
 
 @pytest.mark.stress
