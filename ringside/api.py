@@ -74,7 +74,7 @@ def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], 
         if observer is None:
             observer = Observer(memory, restored)
             _announce(ready, memory, note)
-        on_status(observer.look())
+        on_status(observer.observe())
 
     for answer in checks.before_start(ready, continues=True):  # `plan` has refused what is red
         if answer.color == "yellow":

@@ -71,3 +71,8 @@ def command(*words: str) -> str:
     typed, program = sys.orig_argv, sys.argv[0]
     own = typed[: typed.index(program) + 1] if program in typed else ["python", "launch.py"]
     return shlex.join([*own, *words])
+
+
+def readable(value: float) -> str:
+    """A number with three significant digits, or all digits before the point, grouped: 0.0123, 12.3, 1,234."""
+    return f"{value:,.0f}" if value == 0 or abs(value) >= 100 else f"{value:.3g}"

@@ -1,10 +1,10 @@
-"""How loaded the processes of a run were between two samples of the board: shares, speeds, and what limits the run.
+"""Load between two samples of the board: busy shares, speeds, and the bottleneck.
 
-Whoever sees the board can take samples: the observer for the display, the scribe for its records and the summary.
+The observer samples the board for the display, the scribe for its records and the summary.
 
-What the shares mean: a process is *busy* while it does not wait for another process of the run. That is wall-clock
-time. A process that the kernel took the core from, or that waits for a disk or a GPU, is busy. Its CPU time, in
-`cores`, tells the difference: much less of it than of busy time says that something outside the run holds it up.
+A process is *busy* while it waits for no other process of the run. That is wall-clock time: a process that lost its
+core, or waits for a disk or a GPU, is busy. Its CPU time, in `cores`, tells the difference. Much less CPU time than
+busy time means that something outside the run slows the process.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.load.bottleneck import Bottleneck, RoleStatus, verdict
+from ringside.load.bottleneck import Bottleneck, RoleStatus, find_bottleneck
 from shared.memory.board import COUNTED_WORDS, MOMENT_WORDS, SAMPLES, Phase
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 
 LEARNING, NEWEST = range(SAMPLES)
-"""The rows of samples that the scribe keeps on the board: at the beginning of learning (or of a sitting that resumes
-it), and at the newest record."""
+"""Rows of the samples that the scribe keeps on the board: from the start of learning (or of a resumed run), and from
+the newest record."""
 
 
 class Sample:
-    """The growing words of the board at one moment.
+    """The monotonic counters of the board at one moment.
 
     Attributes:
-        words: i8[MOMENT_WORDS + COUNTED_WORDS * processes], all of it, as the scribe keeps it on the board.
+        words: i8[MOMENT_WORDS + COUNTED_WORDS * processes], the whole sample as on the board.
         at: CLOCK_MONOTONIC in nanoseconds.
         steps: played by all envs.
         updates: of the learner.
-        evaluation_waited: nanoseconds in which the learner waited for a free place in the queue of evaluations.
+        evaluation_waited: nanoseconds for which the learner waited for a slot in the queue of evaluations.
         contention_at, others, stolen: `shared.memory.board.CONTENTION`.
         busy, waited, cpu: i8[processes], nanoseconds.
     """
@@ -45,10 +45,10 @@ class Sample:
 
     @classmethod
     def take(cls, memory: Memory, at: int) -> Sample:
-        """The words now, at `at` ns. What a process has not counted yet is what its phase says, since its heartbeat."""
+        """Sample at `at` ns. Time since a heartbeat, not counted yet, is attributed by the phase of the process."""
         board = memory.board
         since = np.maximum(at - board.heartbeat, 0)
-        phase = board.phase.copy()  # `isin` looks twice, and fails when a word changed in between
+        phase = board.phase.copy()  # `isin` reads twice, and fails if a word changes in between
         busy = board.busy_ns + since * np.isin(phase, (Phase.WORKING, Phase.REPLAYING))
         waited = board.waited_ns + since * (phase == Phase.WAITING)
         steps = int(board.lane_done.values.sum()) * memory.run_schedule.lane_envs
@@ -58,7 +58,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Load:
-    """A stretch of a run. Speeds and shares are None where it has no length."""
+    """Load over an interval. Speeds and shares are None if the interval is empty."""
 
     seconds: float
     steps_per_second: float | None
@@ -68,14 +68,14 @@ class Load:
     """Cores that other programs used; None: not known."""
     stolen: float | None
     """Cores that the hypervisor took; None: not known."""
-    verdict: Bottleneck
+    bottleneck: Bottleneck
 
 
 def roles_between(memory: Memory, old: Sample, new: Sample) -> tuple[RoleStatus, ...]:
     """Every process of the run."""
     board = memory.board
     absent = set() if memory.plan.evaluation_episodes else {Role.EVALUATOR}
-    # What was taken for work may turn out as a death; it is never less than nothing.
+    # A death may take back time attributed to work; a difference is never negative.
     busy, waited = np.maximum(new.busy - old.busy, 0), np.maximum(new.waited - old.waited, 0)
     cores = np.maximum(new.cpu - old.cpu, 0) / (new.at - old.at) if new.at > old.at else None
     return tuple(
@@ -92,16 +92,16 @@ def roles_between(memory: Memory, old: Sample, new: Sample) -> tuple[RoleStatus,
 
 
 def load_between(memory: Memory, old: Sample, new: Sample, usable_cores: int) -> Load:
-    """The load between two samples, which should be some rounds apart: within a round everybody has a rhythm.
+    """Load between two samples, several rounds apart: within a round the load of every role varies.
 
     Args:
-        memory: of the run, for what its processes are and do at this moment.
+        memory: of the run, for the names, phases and restarts of its processes.
         usable_cores: how many cores the run may use.
     """
     seconds = (new.at - old.at) / 1e9
     speed = pace = None
     if seconds > 0:
-        speed = max(0, new.steps - old.steps) / seconds  # a lane that is played again goes back for a moment
+        speed = max(0, new.steps - old.steps) / seconds  # a replaying lane counts backwards for a moment
         pace = max(0, new.updates - old.updates) / seconds
     roles = roles_between(memory, old, new)
     held = max(0, new.evaluation_waited - old.evaluation_waited) / (new.at - old.at) if seconds > 0 else 0.0
@@ -109,7 +109,7 @@ def load_between(memory: Memory, old: Sample, new: Sample, usable_cores: int) ->
     if 0 < old.contention_at < new.contention_at:
         measured = new.contention_at - old.contention_at
         others, stolen = (max(0, ns) / measured for ns in (new.others - old.others, new.stolen - old.stolen))
-    found = verdict(
+    found = find_bottleneck(
         roles,
         learning=new.updates > 0,
         usable_cores=usable_cores,

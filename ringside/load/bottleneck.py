@@ -1,4 +1,4 @@
-"""The bottleneck of a run: which role holds it back, and by how much."""
+"""The bottleneck of a run: the role that limits its speed, and the distance from that limit."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from shared.machine.contention import contention_sentences
+from shared.text import readable
 
-Limit = Literal["starting", "cores", "learner", "emulation", "inference", "scribe", "evaluation", "none"]
+BottleneckKind = Literal["starting", "cores", "learner", "emulation", "inference", "scribe", "evaluation", "none"]
 
 
 SATURATED = 0.9
-"""Busy share from which a role counts as the one that limits the run."""
+"""Busy share from which a role counts as the bottleneck."""
 
 
 CORES_IN_USE = 0.9
@@ -20,7 +21,7 @@ CORES_IN_USE = 0.9
 
 
 RUNNING = 0.75
-"""Share of its busy time below which a role's time on a core is worth a word."""
+"""CPU share of a role's busy time below which the sentence mentions it."""
 
 
 @dataclass(frozen=True)
@@ -30,16 +31,16 @@ class RoleStatus:
     name: str
     """As in `ps`: learner, inference, scribe, evaluator, actor 3."""
     state: str
-    """What it does: starting, working, waiting, replaying, done, ended."""
+    """Phase: starting, working, waiting, replaying, done, ended."""
     busy: float | None = None
-    """Share of the time in which it did not wait for other processes of the run, in [0, 1]; None: not known yet."""
+    """Share of the time in which it waited for no other process of the run, in [0, 1]; None: not known yet."""
     cores: float | None = None
-    """Cores that it used: its CPU time a second; None: not known yet."""
+    """Cores used: CPU seconds per second; None: not known yet."""
     restarts: int = 0
 
     @property
     def is_actor(self) -> bool:
-        """Whether it plays for training."""
+        """True if the process plays for training."""
         return self.name.startswith("actor ")
 
     @property
@@ -50,18 +51,18 @@ class RoleStatus:
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """What limits a run, and how far the run is from there."""
+    """The limiting role of a run, and the distance from its limit."""
 
-    limit: Limit
+    kind: BottleneckKind
     sentence: str
     role: str | None = None
-    """The group at the limit: learner, actors, inference, scribe, evaluator. Of `cores` the one that takes most of
-    them, of `none` the busiest. None: not known yet."""
+    """Group at the limit: learner, actors, inference, scribe, evaluator. For `cores` the group that uses most of them,
+    for `none` the busiest. None: not known yet."""
     share: float | None = None
-    """Share of the limit that is reached, in [0, 1]: the busy share of `role`; of `cores`, the share that worked; of
-    `evaluation` 1, since there always is something to evaluate."""
+    """Share of the limit reached, in [0, 1]: the busy share of `role`. For `cores` the share in use; for `evaluation`
+    1, because an evaluation is always pending."""
     steps_per_second: float | None = None
-    """The limit: what `role`, never waiting, beside the others as they are, or all cores with the same work allow."""
+    """The limit: speed if `role` never waited, or if the run used all cores, with everything else equal."""
 
 
 _ALLOWED = {
@@ -87,7 +88,7 @@ def _groups(roles: Sequence[RoleStatus]) -> dict[str, list[RoleStatus]]:
     return groups
 
 
-def verdict(
+def find_bottleneck(
     roles: Sequence[RoleStatus],
     *,
     learning: bool,
@@ -97,31 +98,30 @@ def verdict(
     others: float | None = None,
     stolen: float | None = None,
 ) -> Bottleneck:
-    """Say which role limits the run, and what share of its limit the run reaches.
+    """Find the role that limits the run, and the share of its limit that the run reaches.
 
-    Where the cores are all in use, everybody seems busy, if only with waiting for a core: then the cores are the limit,
-    and who takes most of them is said. Cores that others use count where a busy group of roles lacks them. Otherwise a
-    role that hardly waits limits those that do: learner and actors wait for each other at the end of a round, and the
-    actors for inference at every step. A role that is busy for the share b of the time would allow 1/b of the speed,
-    with the others as they are, since it does the same work for each step either way; of the actors that is the mean,
-    with their lanes evenly shared, and the slowest says whether the others wait for it. Where none is, and the learner
-    waits a tenth of the time for a free place in the queue of evaluations, these are the limit.
+    If all cores are in use, every role seems busy, if only with waiting for a core. Then the cores are the bottleneck,
+    and the sentence names the group that uses most of them. Cores of other programs count if a busy group lacks them.
 
-    What these shares do not know: a busy role may wait for a core that another program has, or for a device. Cores that
-    other programs use, or a hypervisor, are named where they are many. On a GPU the learner and inference are busy
-    while they wait for it, be it with their own work or with the other's. Where the limiting role had a core for much
-    less time than it was busy, the sentence says so. Of the cores, a hyper-thread counts as one, and threads that wait
-    in a loop count as work.
+    Otherwise a role that hardly waits limits the roles that do. Learner and actors wait for each other at the end of a
+    round; actors wait for inference at every step. A role with busy share b would allow 1/b of the speed, since it does
+    the same work for each step. For actors b is the mean, as if lanes were evenly shared; the slowest actor decides
+    whether the others wait. If no role is saturated, and the learner waits a tenth of the time for a free slot in the
+    queue of evaluations, evaluation is the bottleneck.
 
+    Limits of the method: a busy role may wait for a core that another program has, or for a device. The sentence names
+    cores that other programs or a hypervisor take. On a GPU, learner and inference are busy while they wait for it. If
+    the limiting role had a core for much less time than it was busy, the sentence says so. A hyper-thread counts as a
+    core, and threads that spin count as work.
     Args:
-        roles: with their busy shares and the cores that they use, over the same time.
-        learning: whether updates have begun; before, the learner waits by design.
+        roles: busy shares and cores over the same time.
+        learning: True if updates have begun; before, the learner waits by design.
         usable_cores: how many cores the run may use.
         steps_per_second: the speed over the same time, where known.
-        evaluation_wait: share of the time in which the learner waited for a place in the queue of evaluations.
-        others, stolen: cores that other programs used and that a hypervisor took, over the same time, where known.
+        evaluation_wait: share of the time in which the learner waited for a slot in the queue of evaluations.
+        others, stolen: cores that other programs and a hypervisor took over the same time, if known.
     """
-    found = _limit(
+    found = _find(
         roles,
         learning=learning,
         usable_cores=usable_cores,
@@ -129,12 +129,12 @@ def verdict(
         evaluation_wait=evaluation_wait,
         taken=(others or 0.0) + (stolen or 0.0),
     )
-    if found.limit == "starting":
+    if found.kind == "starting":
         return found
     return replace(found, sentence=" ".join([found.sentence, *contention_sentences(others, stolen, usable_cores)]))
 
 
-def _limit(
+def _find(
     roles: Sequence[RoleStatus],
     *,
     learning: bool,
@@ -143,13 +143,13 @@ def _limit(
     evaluation_wait: float,
     taken: float,
 ) -> Bottleneck:
-    """The verdict but for the words on what others take; `taken`: cores."""
+    """The bottleneck, without the sentences on other programs. `taken`: their cores."""
     groups, busy = _groups(roles), busy_by_group(roles)
     if "actors" not in groups or "inference" not in groups:
         return Bottleneck("starting", "The processes are starting.")
     used = {name: sum(role.cores or 0.0 for role in group) for name, group in groups.items()}
     if taken and not any(map(_starves, groups.values())):
-        taken = 0.0  # nobody of the run waits for the cores that others use
+        taken = 0.0  # no process of the run waits for these cores
     if sum(used.values()) + taken >= CORES_IN_USE * usable_cores:
         return _cores_limit(used, taken, usable_cores, steps_per_second)
     if not learning:
@@ -158,49 +158,49 @@ def _limit(
     slowest = max(groups["actors"], key=lambda role: role.busy or 0.0)
     slow = slowest.busy or 0.0
     actors_wait = f"the actors wait {1 - emulation:.0%} of the time"
-    limit: Limit
+    kind: BottleneckKind
     if learner >= SATURATED and learner >= slow:
-        limit, role = "learner", "learner"
+        kind, role = "learner", "learner"
         said = f"The learner limits the run: it is {_busy(groups['learner'])}, and {actors_wait}"
     elif slow >= SATURATED:
-        limit, role = "emulation", "actors"
+        kind, role = "emulation", "actors"
         said = f"Emulation limits the run: the actors are {_busy(groups['actors'])}"
         said += f", {slowest.name} {slow:.0%}" if emulation < SATURATED else ""
         said += f", and the learner waits {1 - learner:.0%} of its time" if learning else ""
     elif busy.get("scribe", 0.0) >= SATURATED:
-        limit, role = "scribe", "scribe"
-        said = f"What is written down limits the run: the scribe is {_busy(groups['scribe'])}, and {actors_wait}"
+        kind, role = "scribe", "scribe"
+        said = f"Recording limits the run: the scribe is {_busy(groups['scribe'])}, and {actors_wait}"
     elif evaluation_wait >= 1 - SATURATED and inference < SATURATED:
-        limit, role = "evaluation", "evaluator"
+        kind, role = "evaluation", "evaluator"
         busy[role] = 1.0  # its waits for inference are part of its work
-        said = f"Evaluation limits the run: the learner waits {evaluation_wait:.0%} of the time until one of those "
-        said += "that are queued is played"
+        said = f"Evaluation limits the run: the learner waits {evaluation_wait:.0%} of the time for a free slot in the "
+        said += "queue of evaluations"
     elif inference >= max(0.5, emulation, learner):
-        limit, role = "inference", "inference"
+        kind, role = "inference", "inference"
         said = f"Inference limits the run: it is {_busy(groups['inference'])}, and {actors_wait}"
     else:
-        limit, role = "none", max(busy.keys() & {"learner", "actors", "inference"}, key=lambda name: (busy[name], name))
+        kind, role = "none", max(busy.keys() & {"learner", "actors", "inference"}, key=lambda name: (busy[name], name))
         said = f"No role limits the run by itself (actors busy {emulation:.0%}, inference {inference:.0%}, "
         said += f"learner {learner:.0%}" if learning else "learning has not begun"
         said += "): they wait for one another"
-    return _with_distance(Bottleneck(limit, said, role, busy[role]), _ALLOWED[role], steps_per_second)
+    return _with_distance(Bottleneck(kind, said, role, busy[role]), _ALLOWED[role], steps_per_second)
 
 
 def _shares(group: Sequence[RoleStatus]) -> tuple[float, float]:
-    """The mean shares of the time in which the roles of a group were busy, and in which they ran on a core."""
+    """Mean busy share of a group's roles, and mean share of the time on a core."""
     busy = sum(role.busy or 0.0 for role in group) / len(group)
     ran = sum(role.cores or 0.0 for role in group) / len(group)
     return busy, ran
 
 
 def _starves(group: Sequence[RoleStatus]) -> bool:
-    """True if a group that is busy most of the time had a core for much less of it."""
+    """True if a group was busy most of the time but had a core for much less of it."""
     busy, ran = _shares(group)
     return busy >= 0.5 and ran < RUNNING * busy
 
 
 def _busy(group: Sequence[RoleStatus]) -> str:
-    """The mean busy share of a group in words, and its share on a core where that is much less."""
+    """Busy share of a group as text, with its share on a core where that is much less."""
     busy, ran = _shares(group)
     return f"busy {busy:.0%}" + (f" (on a core {ran:.0%})" if ran < RUNNING * busy else "")
 
@@ -208,7 +208,7 @@ def _busy(group: Sequence[RoleStatus]) -> str:
 def _cores_limit(
     used: Mapping[str, float], taken: float, usable_cores: int, steps_per_second: float | None
 ) -> Bottleneck:
-    """The verdict where all cores are in use; `used` by group of roles, `taken` by what is not of the run."""
+    """The bottleneck if all cores are in use; `used` by group of roles, `taken` by other programs."""
     most, *others = sorted(used, key=lambda name: -used[name])
     takes = "take" if most == "actors" else "takes"
     said = f"All cores are in use ({usable_cores}" + (f", {taken:.1f} by others" if taken >= 0.05 else "")
@@ -220,13 +220,9 @@ def _cores_limit(
 
 
 def _with_distance(found: Bottleneck, subject: str, steps_per_second: float | None) -> Bottleneck:
-    """The verdict with the speed at the limit and a sentence that ends with the way there."""
+    """Complete a bottleneck with the speed at the limit and the end of the sentence."""
     if not found.share or not steps_per_second:
         return replace(found, sentence=f"{found.sentence}.")
     limit = steps_per_second / found.share
-    far = f"{_speed(steps_per_second)} of about {_speed(limit)} steps/s that {subject} ({found.share:.0%})"
+    far = f"{readable(steps_per_second)} of about {readable(limit)} steps/s that {subject} ({found.share:.0%})"
     return replace(found, sentence=f"{found.sentence}; {far}.", steps_per_second=limit)
-
-
-def _speed(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

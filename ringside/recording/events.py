@@ -1,4 +1,4 @@
-"""Records of metrics.py as TensorBoard events, without TensorFlow or torch. The x axis of all is steps."""
+"""TensorBoard events of a run's records, without TensorFlow or torch. The x axis is steps."""
 
 from __future__ import annotations
 
@@ -20,18 +20,17 @@ from shared.files.atomic import make_directory
 
 
 class EventLog:
-    """TensorBoard events in a directory, a new file for every life of the writer.
+    """TensorBoard events in a directory; every incarnation of the writer opens a new file.
 
-    Events are flushed with every round. One that is lost or doubled by a kill is lost or doubled in the charts only;
-    metrics.jsonl has it right.
+    Every round flushes its events. A kill may lose or double an event in the charts; metrics.jsonl is exact.
     """
 
     def __init__(self, directory: Path, steps: int, settings: Mapping[str, object]) -> None:
         """Open a new file of events.
 
         Args:
-            steps: the clock at which the run goes on; TensorBoard drops what older files have beyond it.
-            settings: the run's, by their flat names, for the tab of hyper-parameters.
+            steps: step at which the run continues; TensorBoard drops later events of older files.
+            settings: settings of the run by flat name, for the tab of hyper-parameters.
 
         Raises:
             OSError: as the system says it.
@@ -46,18 +45,18 @@ class EventLog:
             self._write(Event(summary=_hyperparameters(settings, now / 1e9)))
             self._writer.flush()
         except OSError:
-            path.unlink(missing_ok=True)  # or every try on a full disk would leave one behind
+            path.unlink(missing_ok=True)  # else every attempt on a full disk would leave a file
             raise
 
     def round(self, steps: int, values: Values, episodes: Iterable[Episode], envs: int) -> None:
-        """The same as `MetricsLog.log_round` takes."""
+        """Add a round; arguments as in `MetricsLog.log_round`."""
         for episode in episodes:
             self._scalars((episode.tick + 1) * envs, episode_scalars(episode.total, episode.length))
         self._scalars(steps, round_scalars(values))
         self._writer.flush()
 
     def evaluation(self, steps: int, values: Values) -> None:
-        """Everything in `values` that is a number, under eval/."""
+        """Add the numbers of an evaluation under eval/."""
         self._scalars(steps, evaluation_scalars(values))
         self._writer.flush()
 
@@ -76,7 +75,7 @@ class EventLog:
 
 
 def _hyperparameters(settings: Mapping[str, object], begun: float) -> Summary:
-    """What the HParams plugin reads; it finds metrics by itself. `begun`: seconds since 1970."""
+    """Settings for the HParams plugin, which finds metrics by itself. `begun`: seconds since 1970."""
     session = SessionStartInfo(start_time_secs=begun)
     for name, value in settings.items():
         if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""What a run writes down about itself: metrics.jsonl. The same as TensorBoard events: ringside/recording/events.py.
+"""metrics.jsonl, the record of a run. TensorBoard events hold the same values: ringside/recording/events.py.
 
 metrics.jsonl has one JSON object a line:
 
@@ -6,10 +6,10 @@ metrics.jsonl has one JSON object a line:
     {"kind": "round", "round": 7, "steps": 79872, ..., "episodes": 412, "mean_return_100": 1.9, "best_return": 11.0}
     {"kind": "evaluation", "evaluation": 0, "round": 5, "steps": 50000, "mean_return": 2.4, ...}
 
-The episodes that a round finished stand before it: a round's own line says that all of it is there. What a killed
-writer left unfinished is cut off when the file is opened again, and nothing is written twice. So the file, and every
-statistic made from it, is a function of the committed rounds alone, but for what is measured: seconds, speeds, and the
-busy share of each group of roles since the record before. Evaluations may stand later than their round.
+Episodes that end in a round precede it: the line of a round says that the round is complete. Opening the file truncates
+what a killed writer left unfinished, and nothing is written twice. So the file is a function of the committed rounds
+alone, except for measured values: seconds, speeds, and the busy share of each group of roles since the record before.
+Evaluations may follow their round late.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from shared.files.atomic import json_object, open_to_read, open_to_write, write_
 
 _FILE_LIMIT = 4 << 30
 _LINE_LIMIT = 1 << 20
-"""Bytes of a line at most; what is longer is no record."""
+"""Bytes of the longest line; a longer line is no record."""
 _NEEDED: dict[str, dict[str, tuple[type, ...]]] = {
     "episode": {"round": (int,), "steps": (int,), "return": (int, float)},
     "round": {"round": (int,), "steps": (int,)},
     "evaluation": {"round": (int,), "steps": (int,), "evaluation": (int,)},
 }
-"""By kind of record: what its readers count on."""
+"""Required fields and their types, by kind of record."""
 
 Values = Mapping[str, float | int | str | None]
 
 
 class MetricsError(FatalError):
-    """metrics.jsonl cannot be used. The message is a sentence for the user."""
+    """metrics.jsonl is unusable. The message is a sentence for the user."""
 
 
 class Episode(NamedTuple):
@@ -62,7 +62,7 @@ class Episode(NamedTuple):
 def episodes_in(ring: Mapping[str, np.ndarray], first_tick: int, stop_tick: int) -> list[Episode]:
     """The episodes that ended in the ticks [first_tick, stop_tick), by tick and env.
 
-    A lost life ends no episode here. Every slot carries the totals of its episode, so nothing need be remembered.
+    A lost life ends no episode here. Every slot carries the totals of its episode, so this needs no state.
 
     Args:
         ring: the ring's fields, [lanes, capacity, lane_envs, ...]; the ticks are committed.
@@ -70,7 +70,7 @@ def episodes_in(ring: Mapping[str, np.ndarray], first_tick: int, stop_tick: int)
     capacity, lane_envs = ring["valid"].shape[1:3]
     slots = np.arange(first_tick, stop_tick) % capacity
     ended = (ring["terminated"][:, slots] | ring["truncated"][:, slots]) & ring["valid"][:, slots]
-    # Transposed to [ticks, lanes, lane_envs], so that they come in the order of ticks.
+    # Transposed to [ticks, lanes, lane_envs], for the order of ticks.
     places = np.argwhere(ended.transpose(1, 0, 2))
     return [
         Episode(
@@ -84,10 +84,10 @@ def episodes_in(ring: Mapping[str, np.ndarray], first_tick: int, stop_tick: int)
 
 
 def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
-    """The records of a metrics.jsonl, without what a writer has not finished.
+    """Records of a metrics.jsonl, without an unfinished group at its end.
 
     Raises:
-        MetricsError: something in the middle is no record. FileError: it is no plain file, or too large.
+        MetricsError: a line before the last record is no record. FileError: it is no plain file, or too large.
     """
     pending: list[dict[str, Any]] = []
     for _, record in _lines(path):
@@ -98,9 +98,9 @@ def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _lines(path: Path, *, damaged: bool = False) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """Every line of the file that is a record, as bytes and parsed; what no record follows is left out.
+    """Lines of the file that are records, as bytes and parsed. Lines at the end that are no records are skipped.
 
-    `damaged`: so is what one follows, which otherwise is a `MetricsError`.
+    With `damaged`, lines in the middle that are no records are skipped, too; otherwise they raise `MetricsError`.
     """
     unreadable = 0
     with open_to_read(path, _FILE_LIMIT) as file:
@@ -110,8 +110,8 @@ def _lines(path: Path, *, damaged: bool = False) -> Iterator[tuple[bytes, dict[s
                 unreadable = unreadable or number
             elif unreadable and not damaged:
                 raise MetricsError(
-                    f"{path} is damaged: line {unreadable} is not a record, but line {number} is. A run that goes on "
-                    "leaves out what is none."
+                    f"{path} is damaged: line {unreadable} is not a record, but line {number} is. To drop such "
+                    "lines, continue the run with --resume."
                 )
             else:
                 yield line, record
@@ -130,7 +130,7 @@ def parse_record(line: bytes) -> dict[str, Any] | None:
 
 
 def require_readable(path: Path) -> None:
-    """Refuse a metrics.jsonl that a run could not take up; it may not be there.
+    """Raise unless a run can continue this metrics.jsonl; the file may be missing.
 
     Raises:
         FileError: it is no plain file, or too large. OSError: as the system says it.
@@ -140,7 +140,7 @@ def require_readable(path: Path) -> None:
 
 
 def evaluations_in(path: Path) -> set[int]:
-    """The numbers of the evaluations that a metrics.jsonl holds; none where it is not there.
+    """Numbers of the evaluations in a metrics.jsonl; none if it is missing.
 
     Raises:
         FileError: it is no plain file, or too large. OSError: as the system says it.
@@ -151,7 +151,7 @@ def evaluations_in(path: Path) -> set[int]:
 
 
 def totals_before(path: Path, boundary: int) -> Totals:
-    """The totals of what `cut_metrics` keeps of a metrics.jsonl; nothing where it is not there.
+    """Totals of the records that `cut_metrics` would keep; zero if the file is missing.
 
     Raises:
         FileError: it is no plain file, or too large. OSError: as the system says it.
@@ -171,10 +171,10 @@ def totals_before(path: Path, boundary: int) -> Totals:
 
 
 def cut_metrics(path: Path, boundary: int) -> None:
-    """Cut a metrics.jsonl back to a boundary, atomically: a run that resumes there plays the rest again.
+    """Truncate a metrics.jsonl to a boundary, atomically: a run that resumes there plays the rest again.
 
-    Rounds before `boundary` and their episodes stay, and evaluations of versions up to `boundary`: it is the version
-    that the run resumes with. A file that is not there stays so.
+    Rounds before `boundary`, their episodes, and evaluations of versions up to `boundary` stay. A missing file stays
+    missing.
 
     Raises:
         FileError: it is no plain file, or too large. OSError: as the system says it.
@@ -197,7 +197,7 @@ def cut_metrics(path: Path, boundary: int) -> None:
 
 
 class MetricsLog:
-    """The metrics.jsonl of a run, open for writing; one process may write it.
+    """The metrics.jsonl of a run, open for writing by one process.
 
     Attributes:
         last_round: the newest round in the file; -1: none.
@@ -206,9 +206,9 @@ class MetricsLog:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open or create the file, cut off what was not finished, and take up its statistics.
+        """Open or create the file, truncate an unfinished group, and read its statistics.
 
-        What is no record is left out: a disk that fails may lose what it had taken.
+        Lines that are no records are dropped: a failing disk may lose data that it had accepted.
 
         Raises:
             FileError: it is too large. OSError: as the system says it.
@@ -225,7 +225,7 @@ class MetricsLog:
         os.ftruncate(self._fd, self._size)
 
     def _take_up(self) -> None:
-        """The statistics of what the file holds, and how much of it is finished."""
+        """Read the statistics of the file, and the size of its complete groups."""
         self.last_round = -1
         self.totals = Totals()
         self.evaluations: set[int] = set()
@@ -247,19 +247,19 @@ class MetricsLog:
             self._size = position
 
     def log_round(self, round_: int, steps: int, values: Values, episodes: Iterable[Episode], envs: int) -> bool:
-        """Write down a committed round, and the episodes that ended in it, in one go.
+        """Append a committed round and the episodes that ended in it, in one write.
 
         Args:
-            round_: its number (the first, where several stand for one span); must grow.
+            round_: its number (that of the first round of a span); must grow.
             steps: the clock at its end: ticks x envs.
-            values: what else is known of it; numbers that are not finite become null.
+            values: its other values; numbers that are not finite become null.
             envs: how many play; an episode's clock is (tick + 1) x envs.
 
         Returns:
-            False if it stood there already: nothing is written then.
+            False if the file has the round already; then nothing is written.
 
         Raises:
-            OSError: as the system says it; nothing of the round is in the file then.
+            OSError: as the system says it; then the file holds nothing of the round.
         """
         if round_ <= self.last_round:
             return False
@@ -289,10 +289,10 @@ class MetricsLog:
         return True
 
     def log_evaluation(self, number: int, round_: int, steps: int, values: Values) -> bool:
-        """Write down evaluation `number`, of the version of `round_`; False if it stood there already.
+        """Append evaluation `number`, of the version of `round_`; False if the file has it already.
 
         Raises:
-            OSError: as the system says it; nothing of it is in the file then.
+            OSError: as the system says it; then the file holds nothing of it.
         """
         if number in self.evaluations:
             return False
@@ -303,10 +303,10 @@ class MetricsLog:
         return True
 
     def sync(self) -> None:
-        """Force the file to the disk: before a checkpoint, which must not be ahead of it.
+        """Force the file to the disk, before a checkpoint, which must not be ahead of it.
 
-        If it was moved or removed, or could not be forced before, it is written again under its name: all of it is
-        still behind the descriptor, and what a disk refused once may pass for written at the next try.
+        A file that was moved or removed, or whose last sync failed, is written again under its name. The open
+        descriptor still has all of it, and after a failed sync the next one may succeed without writing.
 
         Raises:
             OSError: as the system says it.
@@ -321,12 +321,12 @@ class MetricsLog:
         self._doubted = False
 
     def _reopen(self) -> None:
-        """Turn to the file that has the name now."""
+        """Open the file that has the name now."""
         gone, self._fd = self._fd, _open(self._path)
         os.close(gone)
 
     def _in_place(self) -> bool:
-        """Whether the file's name still leads to it."""
+        """True if the name still leads to the open file."""
         try:
             return os.path.samestat(os.lstat(self._path), os.fstat(self._fd))
         except FileNotFoundError:
@@ -345,7 +345,7 @@ class MetricsLog:
         self.close()
 
     def _append(self, records: Iterable[Mapping[str, Any]]) -> None:
-        """Write whole lines, or none of them."""
+        """Write all lines, or none."""
         data = b"".join(json.dumps(_finite(record)).encode() + b"\n" for record in records)
         if self._torn:
             self._cut()
@@ -360,18 +360,18 @@ class MetricsLog:
         self._size += len(data)
 
     def _cut(self) -> None:
-        """Take back what was written of records that could not be written whole."""
+        """Truncate records that were written in part."""
         os.ftruncate(self._fd, self._size)
         self._torn = False
 
 
 def _open(path: Path) -> int:
-    """A descriptor of the file, made if need be, that reads anywhere and writes at its end."""
+    """Descriptor that reads anywhere and appends; creates the file if it is missing."""
     return open_to_write(path, os.O_RDWR | os.O_APPEND)
 
 
 def _finite(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A record that any reader of JSON takes: neither NaN nor infinity."""
+    """A record with null in place of NaN and infinity, which JSON does not know."""
     return {
         name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in record.items()
     }

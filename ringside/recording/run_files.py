@@ -1,4 +1,4 @@
-"""The files of a run that the scribe holds open, and how it finds back to them after a trouble with the disk."""
+"""Open files of a run, and their recovery after disk errors."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from shared.process.ownership import EVENTS
 
 
 class RunFiles:
-    """Checkpoints, metrics and events of one run, each opened when it is first needed.
+    """Checkpoints, metrics and events of one run, each opened at its first use.
 
-    A disk that refused once is not believed: after `doubt` everything is opened and looked at anew. A run directory
-    that was moved or removed is made again with all that memory and open files still know: configuration, metrics and,
-    with the next checkpoint, the replay.
+    After a disk error, `reopen` makes the next use open and verify everything again. A run directory that was moved or
+    removed is created again from memory and open files: configuration, metrics and, with the next checkpoint, the
+    replay.
     """
 
     def __init__(self, memory: Memory, run_dir: Path, alive: Callable[[], None]) -> None:
-        """`alive` is called before whatever may take a slow disk long."""
+        """`alive` is called before operations that take long on a slow disk."""
         self._memory = memory
         self._run_dir = run_dir
         self._alive = alive
@@ -36,10 +36,10 @@ class RunFiles:
 
     @property
     def checkpoints(self) -> CheckpointWriter:
-        """The writer of checkpoints. Raises what `CheckpointWriter` raises."""
+        """Writer of checkpoints. Raises as `CheckpointWriter`."""
         if self._checkpoints is None:
             plan = self._memory.plan
-            # Logs of processes that start again lie in there.
+            # Processes that restart write their logs there.
             make_directory(self._run_dir / LOGS)
             if not os.path.lexists(self._run_dir / CONFIG_FILE):
                 write_atomic(self._run_dir / CONFIG_FILE, json.dumps(plan.config.to_json(), indent=2).encode() + b"\n")
@@ -50,24 +50,24 @@ class RunFiles:
 
     @property
     def metrics(self) -> MetricsLog:
-        """The records. Raises `OSError`."""
+        """Log of records. Raises `OSError`."""
         if self._metrics is None:
             self._metrics = MetricsLog(self._run_dir / METRICS_FILE)
         return self._metrics
 
     @property
     def events(self) -> EventLog:
-        """TensorBoard's events. Raises `OSError`."""
+        """TensorBoard events. Raises `OSError`."""
         if self._events is None:
             steps = int(self._memory.board.written[0]) * self._memory.run_schedule.round_steps
             settings = self._memory.plan.config.to_flat()
             self._events = EventLog(self._run_dir / EVENTS, steps, settings)
         return self._events
 
-    def doubt(self) -> None:
-        """After a trouble with the disk. The records stay open: what they hold may be nowhere else any more."""
+    def reopen(self) -> None:
+        """Open checkpoints and events again at their next use. Records stay open: their data may be nowhere else."""
         self._checkpoints = None
         if self._events is not None:
-            with suppress(OSError):  # what it still held back is lost to the charts, and in the records all the same
+            with suppress(OSError):  # buffered events are lost to the charts; the records have them
                 self._events.close()
         self._events = None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 SOURCE = "Wang et al. 2016 (arXiv:1511.06581), Table 2, no-op starts, as tabulated in dqn_zoo (atari_data.py)"
-"""Where the reference values come from: mean returns of at least three episodes of at most 108,000 frames."""
+"""Source of the reference values: mean returns of at least three episodes of at most 108,000 frames."""
 
 REFERENCE: dict[str, tuple[float, float]] = {
     "alien": (227.8, 7127.7),
@@ -69,11 +69,11 @@ REFERENCE: dict[str, tuple[float, float]] = {
     "yars_revenge": (3092.9, 54576.9),
     "zaxxon": (32.5, 9173.3),
 }
-"""Mean return of random play and of the human, by game."""
+"""Mean returns of random play and of a professional tester, by game."""
 
 
 def human_normalised(game: str, score: float) -> float | None:
-    """0 for random play, 1 for the human; None for a game without reference values."""
+    """Score normalized to 0 for random play and 1 for the human; None without reference values."""
     if game not in REFERENCE:
         return None
     random, human = REFERENCE[game]
@@ -91,7 +91,7 @@ class Summary:
     median: float
     best: float
     human_normalised: float | None
-    """Of the mean: 0 for random play, 1 for the human of `SOURCE`; None: no reference for the game."""
+    """Score of the mean: 0 for random play, 1 for the human of `SOURCE`; None: no reference for the game."""
 
 
 def summarize(game: str, returns: Sequence[float] | np.ndarray) -> Summary:

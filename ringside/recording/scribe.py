@@ -1,9 +1,8 @@
-"""The scribe: the process that writes everything down. Metrics, TensorBoard events, segments, checkpoints, the summary.
+"""The scribe: the process that records a run. Metrics, TensorBoard events, segments, checkpoints, the summary.
 
-It reads what is committed, and finds it in the rings also when it is late or was killed: the learner waits before lanes
-write over what is not written down, unless the disk takes nothing. It works in *spans*, the rounds between two
-snapshots: with all schedules but `alternate` a span is one round, and the number of a record's round is that of the
-span's first.
+It reads committed ticks from the rings, also when it is late or was killed: the learner waits before lanes overwrite
+ticks that are not recorded, unless the disk refuses writes. The scribe works in *spans*, the rounds between two
+snapshots. With all schedules but `alternate` a span is one round. A record has the number of the span's first round.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from ringside.load.board_samples import LEARNING, NEWEST, Sample
 from ringside.recording.metrics import Episode, MetricsLog, cut_metrics, episodes_in
 from ringside.recording.run_files import RunFiles
 from ringside.recording.scores import summarize
-from ringside.recording.span_values import values_of
-from ringside.recording.summary import INEXACT_SINCE, counters_of, summary_of
+from ringside.recording.span_values import span_values
+from ringside.recording.summary import INEXACT_SINCE, make_summary, run_counters
 from shared.checkpoint.finding import find_checkpoint
 from shared.checkpoint.loading import load_boundary, load_segments
 from shared.checkpoint.manifest import BEST_FILE, CHECKPOINTS, FORMER_BEST_FILE, Manifest
@@ -48,13 +47,13 @@ from shared.process.child import ChildSpec, enter
 
 FIRST_RETRY_SECONDS = 1.0
 RETRY_SECONDS = 30.0
-"""Between two tries to write when the disk refuses: from the first, twice as long each time, up to the second."""
+"""Pause between two attempts to write to a refusing disk; it doubles from the first value up to the second."""
 PATIENCE_SECONDS = 600.0
-"""How long the last checkpoint is tried again after the last round; a run that is asked to stop tries once more."""
+"""Time limit for retries of the last checkpoint after the last round. A run that is asked to stop retries once."""
 
 
 class Scribe:
-    """What the scribe knows of the run: all of it is to be found again in memory or files."""
+    """Recorder of one run. Its state can be rebuilt from shared memory and files."""
 
     def __init__(self, memory: Memory, run_dir: Path) -> None:
         self._memory = memory
@@ -65,17 +64,18 @@ class Scribe:
         self._files = RunFiles(memory, run_dir, self._alive)
         if not self._board.prepared[0]:
             self._prepare()
-        self._said: set[str] = set()
+        self._reported: set[str] = set()
         self._saved_at = time.monotonic()
         self._retry_at = 0.0
         self._retry_seconds = FIRST_RETRY_SECONDS
-        self._goes_on = False
+        self._has_recorded = False
         """True once this incarnation has written down a span."""
 
-    # --- beginnings
+    # --- preparation
 
     def _prepare(self) -> None:
-        """Before anybody works: an empty run, or one from a checkpoint or from given weights."""
+        """Fill the memory of a new run, or restore it from a checkpoint or from given weights, before other roles
+        work."""
         run = self._config.run
         if run.resume is not None:
             manifest = find_checkpoint(run.resume, self._alive)
@@ -83,11 +83,11 @@ class Scribe:
             restore(self._memory, manifest.boundary, load_boundary(manifest, expected(self._memory)))
             load_segments(manifest, self._run_schedule, self._memory.ring.field, self._alive)
             self._adopt(manifest)
-            self._tell_statistics(self._files.metrics, {})
+            self._publish_statistics(self._files.metrics, {})
             self._board.before[:] = [float(manifest.counters.get(name, 0.0)) for name in BEFORE]
             self._board.inexact_since[0] = self._inexact_since(manifest)
         else:
-            # What a run that never came to a checkpoint left in this directory.
+            # Remove what a run without a checkpoint left in this directory.
             self._files.checkpoints.cut_back(0)
             cut_metrics(self._run_dir / METRICS_FILE, 0)
         if run.init_from is not None and run.resume is None:
@@ -98,10 +98,10 @@ class Scribe:
                 for name in out:
                     out[name][:] = weights.flat if name in ("online", "target") else 0.0
                 if PRIORITIES in out:
-                    out[PRIORITIES][-1] = 1.0  # the greatest priority before there is any
+                    out[PRIORITIES][-1] = 1.0  # maximum priority before the first update
 
             self._memory.learner_snapshots.write(0, fill)
-        (self._run_dir / SUMMARY_FILE).unlink(missing_ok=True)  # the run goes on
+        (self._run_dir / SUMMARY_FILE).unlink(missing_ok=True)  # the run is not finished
         self._drop_judgements(of_versions_from=self._board.committed + 1)
         self._board.written[0] = max(0, self._board.committed)
         self._board.begun_ns[0] = time.monotonic_ns()
@@ -109,25 +109,26 @@ class Scribe:
         self._board.prepared[0] = 1
 
     def _drop_judgements(self, of_versions_from: int) -> None:
-        """Remove evaluations of whole protocols whose version is `of_versions_from` or later, or is not known."""
+        """Remove evaluation files whose version is `of_versions_from` or later, or unknown."""
         for name in JUDGED.values():
             version = read_object(self._run_dir / name).get("version")
             if not isinstance(version, int) or not 0 <= version < of_versions_from:
                 (self._run_dir / name).unlink(missing_ok=True)
 
     def _inexact_since(self, manifest: Manifest) -> int:
-        """The step from which on a resumed run is not bit for bit the undisturbed one; -1: it is."""
+        """Step from which a resumed run differs bitwise from an undisturbed one; -1: it does not."""
         if INEXACT_SINCE in manifest.counters:
             return int(manifest.counters[INEXACT_SINCE])
         changed = manifest.arithmetic_differences(self._config)
         if not changed:
             return -1
-        print(f"The run goes on with another arithmetic: {', '.join(changed)}.", file=sys.stderr, flush=True)
+        print(f"The run continues with different arithmetic: {', '.join(changed)}.", file=sys.stderr, flush=True)
         return manifest.boundary * self._run_schedule.round_steps
 
     def _adopt(self, manifest: Manifest) -> None:
-        """Make the run's directory what it was at the checkpoint's boundary, be it there or elsewhere."""
-        former, checkpoints = manifest.run_dir, self._files.checkpoints  # which makes their directory
+        """Restore the run directory to its state at the checkpoint's boundary; the checkpoint may be of another
+        directory."""
+        former, checkpoints = manifest.run_dir, self._files.checkpoints  # creates their directory
         if former.resolve() == self._run_dir.resolve():
             self._board.saved[0] = manifest.boundary
         else:
@@ -140,13 +141,13 @@ class Scribe:
         cut_metrics(self._run_dir / METRICS_FILE, manifest.boundary)
 
     def _alive(self) -> None:
-        """A sign of life from the middle of work that takes long."""
+        """Heartbeat during long operations."""
         self._board.record_heartbeat(Role.SCRIBE)
 
-    # --- looking
+    # --- due work
 
     def due(self) -> bool:
-        """Whether something waits to be written down."""
+        """True if something is due to be recorded."""
         return self._spans_due() or self._evaluation_due() or self._save_due()
 
     def _spans_due(self) -> bool:
@@ -162,15 +163,15 @@ class Scribe:
         return bool(behind and self.may_try() and time.monotonic() - self._saved_at >= every)
 
     def may_try(self) -> bool:
-        """Whether the disk is not in trouble, or was so long ago."""
+        """True unless a retry after a disk error is still pending."""
         return time.monotonic() >= self._retry_at
 
     # --- writing
 
     def work(self) -> None:
-        """Write down one thing that is due. Troubles with the disk are reported and tried again."""
+        """Record one thing that is due. Disk errors are reported and retried."""
         try:
-            # Spans come last: where rounds are short, one is always due.
+            # Spans come last: with short rounds one is always due.
             if self._evaluation_due():
                 self._evaluation(self._memory.evaluations.logged.read())
             elif self._save_due() and self.save() >= 0:
@@ -185,19 +186,19 @@ class Scribe:
             self.report(error)
 
     def _oldest_readable_tick(self) -> int:
-        """The oldest tick that nobody can be writing over now."""
+        """Oldest tick that no lane can overwrite now."""
         return self._run_schedule.oldest_readable_tick(self._board.committed)
 
     def _span(self, first: int) -> None:
-        """Metrics, events and the segment of the span that begins with round `first`.
+        """Record metrics, events and the segment of the span that begins with round `first`.
 
         Raises:
-            OSError: the disk refuses; nothing is forgotten, and all of it is tried again.
+            OSError: the disk refuses; the whole span is retried.
         """
-        self._alive()  # a checkpoint may find many to be written first
-        if not self._goes_on:
-            self._drop_judgements(of_versions_from=0)  # there will be newer weights
-            self._goes_on = True
+        self._alive()  # a checkpoint may record many spans first
+        if not self._has_recorded:
+            self._drop_judgements(of_versions_from=0)  # newer weights will follow
+            self._has_recorded = True
         log, events = self._files.metrics, self._files.events
         run_schedule, stop = self._run_schedule, first + self._run_schedule.snapshot_rounds
         begin, steps = first * run_schedule.round_ticks, stop * run_schedule.round_steps
@@ -206,40 +207,40 @@ class Scribe:
         log.log_round(first, steps, values, episodes, run_schedule.envs)
         events.round(steps, values | {"mean_return_100": log.totals.mean_return_100}, episodes, run_schedule.envs)
         if held and self._config.run.checkpoint_replay:
-            with suppress(Moved):  # then it has left the window, too
+            with suppress(Moved):  # then it has left the replay window, too
                 self._add_segment(begin // segment_ticks(run_schedule), needed_from=begin)
-        self._tell_statistics(log, values)
+        self._publish_statistics(log, values)
         if first < run_schedule.first_learning_round <= stop:
             self._board.samples[LEARNING] = sample.words
         self._board.samples[NEWEST] = sample.words
         self._board.written[0] = stop
 
     def _read(self, begin: int, stop: int, sample: Sample) -> tuple[bool, dict[str, float | int | None], list[Episode]]:
-        """The values and episodes of the span from tick `begin` to boundary `stop`, and whether its slots were held.
+        """Values and episodes of the span from tick `begin` to boundary `stop`; first, True if its slots were readable.
 
-        They are not where the disk was in trouble for too long: the lanes have written over them, or do so meanwhile.
+        After a long disk error the lanes may have overwritten the slots, or do so during the read.
         """
         if begin >= self._oldest_readable_tick():
             episodes = episodes_in(self._memory.ring.field, begin, stop * self._run_schedule.round_ticks)
-            values = values_of(self._memory, stop, sample, held=True)
+            values = span_values(self._memory, stop, sample, held=True)
             if begin >= self._oldest_readable_tick():
                 return True, values, episodes
-        return False, values_of(self._memory, stop, sample, held=False), []
+        return False, span_values(self._memory, stop, sample, held=False), []
 
     def _add_segment(self, index: int, needed_from: int) -> None:
-        """Compress a segment whose ticks from `needed_from` on are needed.
+        """Compress a segment of which the ticks from `needed_from` are needed.
 
         Raises:
-            Moved: lanes wrote over it meanwhile; what was compressed is of no use and is deleted.
+            Moved: lanes overwrote it during compression; the segment is deleted.
         """
         self._alive()
         self._files.checkpoints.add_segment(index, self._memory.ring.field)
         if needed_from < self._oldest_readable_tick():
             self._files.checkpoints.discard_segment(index)
-            raise Moved(f"Segment {index} was written over while it was compressed.")
+            raise Moved(f"Segment {index} was overwritten during compression.")
 
-    def _tell_statistics(self, log: MetricsLog, values: Mapping[str, float | int | None]) -> None:
-        """Put the totals of all records on the board, and what of a span's values the display looks at."""
+    def _publish_statistics(self, log: MetricsLog, values: Mapping[str, float | int | None]) -> None:
+        """Publish totals of all records, and values for the display, on the board."""
         self._board.outside_support[0] = _or_nan(values.get("outside_support"))
         self._board.episodes[0] = log.totals.episodes
         self._board.mean_return_100[0] = _or_nan(log.totals.mean_return_100)
@@ -248,7 +249,7 @@ class Scribe:
             self._board.evaluation[:] = astuple(log.totals.evaluation)
 
     def _evaluation(self, number: int) -> None:
-        """The returns of an evaluation, and its version if it is the best so far."""
+        """Record an evaluation, and save its version if it is the best so far."""
         queue = self._memory.evaluations
         place = number % len(queue.returns)
         returns, lengths = queue.returns[place], queue.lengths[place]
@@ -273,18 +274,18 @@ class Scribe:
         queue.logged.publish(number + 1)
 
     def save(self) -> int:
-        """Write a checkpoint of the newest boundary and return that; -1: there is none yet, or it moved on too fast.
+        """Write a checkpoint of the newest boundary and return the boundary; -1: none yet, or rounds passed too fast.
 
         Raises:
             OSError: the disk refuses; older checkpoints are untouched.
         """
         begun = time.monotonic()
-        for _ in range(3):  # a capture can only fail when a whole round passed meanwhile
+        for _ in range(3):  # a capture fails only if a whole round passes during it
             boundary = newest_boundary(self._memory)
             if boundary < 0 or boundary <= self._board.saved[0]:
                 return boundary
             try:
-                arrays = capture(self._memory, boundary)  # first: snapshots are gone two rounds later
+                arrays = capture(self._memory, boundary)  # first: snapshots are overwritten two rounds later
                 while self._board.written[0] < boundary:
                     self._span(int(self._board.written[0]))
                 oldest = self._run_schedule.oldest_needed_tick(boundary)
@@ -294,7 +295,7 @@ class Scribe:
                 continue
             self._files.metrics.sync()
             weights = np.asarray(arrays["online"], np.float32)
-            size = self._files.checkpoints.save(boundary, arrays, weights, counters_of(self._memory))
+            size = self._files.checkpoints.save(boundary, arrays, weights, run_counters(self._memory))
             self._saved_at = time.monotonic()
             count = np.nan_to_num(self._board.checkpoint[-1]) + 1
             self._board.checkpoint[:] = size, self._saved_at - begun, boundary * self._run_schedule.round_steps, count
@@ -303,20 +304,20 @@ class Scribe:
         return -1
 
     def report(self, error: OSError) -> None:
-        """Note a trouble with the disk, once for each kind, and look at everything anew at the next try."""
+        """Report a disk error, once for each message, and schedule a retry with reopened files."""
         self._retry_at = time.monotonic() + self._retry_seconds
         self._retry_seconds = min(2 * self._retry_seconds, RETRY_SECONDS)
         self._board.trouble[0] = error.errno or errno.EIO
-        self._files.doubt()
-        if str(error) not in self._said:
-            self._said.add(str(error))
+        self._files.reopen()
+        if str(error) not in self._reported:
+            self._reported.add(str(error))
             with suppress(OSError):  # the log lies on the same disk
-                print(f"Could not write: {error}. The run goes on; it is tried again.", file=sys.stderr, flush=True)
+                print(f"Could not write: {error}. The run continues and retries.", file=sys.stderr, flush=True)
 
     # --- the end
 
     def close(self) -> None:
-        """The rest of what is due, the last checkpoint and the summary.
+        """Record everything due, the last checkpoint and the summary.
 
         Raises:
             OSError: the disk refuses.
@@ -325,7 +326,7 @@ class Scribe:
         boundary = self.save()
         while self._evaluation_due():
             self._evaluation(self._memory.evaluations.logged.read())
-        summary = summary_of(self._memory, self._files.metrics, boundary)
+        summary = make_summary(self._memory, self._files.metrics, boundary)
         write_atomic(self._run_dir / SUMMARY_FILE, json.dumps(summary, indent=1).encode())
         self._board.trouble[0] = 0
 
@@ -335,7 +336,7 @@ def _or_nan(value: float | None) -> float:
 
 
 def main(child_spec: ChildSpec) -> None:
-    """Write down until the last round is committed and evaluated, or the run stops; then checkpoint and summary.
+    """Record until the last round is committed and evaluated, or the run stops; then write checkpoint and summary.
 
     Raises:
         FatalError: a checkpoint, metrics or the disk at the end; the message says which.
@@ -365,10 +366,10 @@ def main(child_spec: ChildSpec) -> None:
 
 
 def _close(scribe: Scribe, waiter: Waiter, run_dir: Path) -> None:
-    """Write the last checkpoint and the summary, patiently, unless the run was asked to stop.
+    """Write the last checkpoint and the summary, with retries unless the run was asked to stop.
 
     Raises:
-        FatalError: the disk refuses to the last.
+        FatalError: the disk still refuses after the last retry.
     """
     last_try_at = time.monotonic() + PATIENCE_SECONDS
     while True:

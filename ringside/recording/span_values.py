@@ -1,4 +1,4 @@
-"""What is known of a span of rounds besides its episodes: the values of its record."""
+"""Values of the record of a span of rounds."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from shared.memory.board import METRIC_SPANS
 from shared.memory.run_memory import Memory
 
 
-def values_of(memory: Memory, stop: int, sample: Sample, *, held: bool) -> dict[str, float | int | None]:
-    """The values of the span before boundary `stop`.
+def span_values(memory: Memory, stop: int, sample: Sample, *, held: bool) -> dict[str, float | int | None]:
+    """Values of the span before boundary `stop`, without its episodes.
 
     Args:
-        sample: of the board, taken when the span is written down.
-        held: whether its slots are still in the rings.
+        sample: of the board, taken when the span is recorded.
+        held: True if the rings still hold its slots.
     """
     run_schedule, board, config = memory.run_schedule, memory.board, memory.plan.config
     steps, frames = run_schedule.snapshot_rounds * run_schedule.round_steps, config.play.frames_per_step
@@ -40,7 +40,7 @@ def values_of(memory: Memory, stop: int, sample: Sample, *, held: bool) -> dict[
             values["outside_support"] = outside_support(ring, *ticks, config)
     span = stop // run_schedule.snapshot_rounds - 1
     behind = board.committed // run_schedule.snapshot_rounds - span
-    if behind < METRIC_SPANS:  # else the learner has used the row for another span
+    if behind < METRIC_SPANS:  # else the learner has reused the row
         row = dict(zip(board.metric_names, board.metrics[span % METRIC_SPANS].tolist(), strict=True))
         former = float(board.metrics[(span - 1) % METRIC_SPANS][board.metric_names.index("committed_at")])
         begun = float(board.begun_ns[0]) / 1e9
@@ -52,7 +52,7 @@ def values_of(memory: Memory, stop: int, sample: Sample, *, held: bool) -> dict[
             "seconds": float(board.before[0]) + at - begun,
             "steps_per_second": steps / seconds,
             "frames_per_second": None if frames is None else steps * frames / seconds,
-            "updates_per_second": row["updates"] / seconds,  # counted, where the rest follows from the clock
+            "updates_per_second": row["updates"] / seconds,  # counted by the learner
         }
     return values | _busy_shares(memory, sample)
 
@@ -66,8 +66,8 @@ def _busy_shares(memory: Memory, sample: Sample) -> dict[str, float | None]:
 def outside_support(ring: Mapping[str, NDArray[np.generic]], first_tick: int, stop_tick: int, config: Config) -> float:
     """Share of the states of a span whose discounted return lies outside --v-min to --v-max, in [0, 1].
 
-    The projection of Bellemare et al. 2017, Algorithm 1, counts what lies outside as the nearer end of the support. A
-    return is counted as far as it was played: to its end or to that of the span.
+    The projection of Bellemare et al. 2017, Algorithm 1, moves such a return to the nearer end of the support. A return
+    counts up to the end of its episode or of the span.
 
     Args:
         ring: the ring's fields, [lanes, capacity, lane_envs, ...]; the ticks are committed.

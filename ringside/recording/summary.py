@@ -1,4 +1,4 @@
-"""What a run was in the end: the content of `summary.json`, and the counters that go on after a resume."""
+"""Content of `summary.json`, and the counters that continue after a resume."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 
 INEXACT_SINCE = "inexact_since_steps"
-"""Counter of a run that was resumed with another arithmetic (`ARITHMETIC` in shared/config): since which step."""
+"""Counter of a run that was resumed with different arithmetic (`ARITHMETIC` in shared/config): its first such step."""
 
 
-def counters_of(memory: Memory) -> dict[str, float]:
-    """What the run has taken, former sittings included; named by `BEFORE`."""
+def run_counters(memory: Memory) -> dict[str, float]:
+    """Counters of the run, including the time before resumes, by the names of `BEFORE`."""
     board, processes = memory.board, memory.plan.processes
     sitting = (
         (time.monotonic_ns() - int(board.begun_ns[0])) / 1e9,
@@ -36,14 +36,14 @@ def counters_of(memory: Memory) -> dict[str, float]:
     return counters
 
 
-def summary_of(memory: Memory, log: MetricsLog, boundary: int) -> dict[str, Any]:
-    """The run at a boundary whose snapshots are there; below 0: of a run that did not begin."""
+def make_summary(memory: Memory, log: MetricsLog, boundary: int) -> dict[str, Any]:
+    """Summary at a boundary whose snapshots are in memory; below 0: the run did not begin."""
     run_schedule, board, config = memory.run_schedule, memory.board, memory.plan.config
     state = memory.learner_snapshots.read(boundary) if boundary >= 0 else None
     boundary = max(0, boundary)
     steps, updates = boundary * run_schedule.round_steps, run_schedule.updates_before(boundary)
     learning = steps - run_schedule.first_learning_round * run_schedule.round_steps
-    counters = counters_of(memory)
+    counters = run_counters(memory)
     inexact_since = counters.get(INEXACT_SINCE)
     return {
         "game": config.play.env or config.play.game,
@@ -72,38 +72,38 @@ def summary_of(memory: Memory, log: MetricsLog, boundary: int) -> dict[str, Any]
         "redone_ticks": int(counters["redone_ticks"]),
         "redone_updates": int(counters["redone_updates"]),
         "lane_moves": int(board.moves[0]),
-        **_load_of(memory),
-        "checkpoint": _checkpoint_of(board),
+        **_load_fields(memory),
+        "checkpoint": _checkpoint_fields(board),
         "learner_barrier_seconds": float(board.barrier_ns[0]) / 1e9,
         "machine": facts.describe(),
     }
 
 
-def _checkpoint_of(board: Board) -> dict[str, float | int] | None:
-    """The newest checkpoint of this sitting, named by `CHECKPOINT`; None: there is none."""
+def _checkpoint_fields(board: Board) -> dict[str, float | int] | None:
+    """Newest checkpoint since the last start, by the names of `CHECKPOINT`; None: there is none."""
     found = dict(zip(CHECKPOINT, board.checkpoint.tolist(), strict=True))
     if math.isnan(found["bytes"]):
         return None
     return {name: value if name == "seconds" else int(value) for name, value in found.items()}
 
 
-def _load_of(memory: Memory) -> dict[str, Any]:
-    """What limited the run, how busy its processes were, and their memory.
+def _load_fields(memory: Memory) -> dict[str, Any]:
+    """Bottleneck, busy shares and memory of the processes.
 
-    Over the learning part of this sitting, up to its newest record; of a run that never learnt, over all of it. The
-    board keeps the samples and the memory, for at the end of a run the other processes are gone already.
+    They cover the learning part since the last start, up to the newest record; without learning, all of it. The board
+    has the samples, because at the end of a run the other processes are gone.
     """
     board = memory.board
     learning, newest = (Sample(board.samples[row]) for row in (LEARNING, NEWEST))
     load = load_between(memory, learning, newest, facts.usable_cores())
     return {
         "limit": {
-            "name": load.verdict.limit,
-            "role": load.verdict.role,
-            "sentence": load.verdict.sentence,
+            "name": load.bottleneck.kind,
+            "role": load.bottleneck.role,
+            "sentence": load.bottleneck.sentence,
             "steps_per_second": load.steps_per_second,
-            "share_of_limit": load.verdict.share,
-            "limit_steps_per_second": load.verdict.steps_per_second,
+            "share_of_limit": load.bottleneck.share,
+            "limit_steps_per_second": load.bottleneck.steps_per_second,
             "seconds": load.seconds,
             "usable_cores": facts.usable_cores(),
             "other_programs_cores": load.others,
@@ -122,6 +122,6 @@ def _load_of(memory: Memory) -> dict[str, Any]:
 
 
 def _by_process(memory: Memory, field: NDArray[np.int64]) -> dict[str, int]:
-    """What processes told, by name; those that told nothing are left out."""
+    """Values of a field by name of process, without those that are 0."""
     names = memory.plan.processes.name_of
     return {names(process): int(size) for process, size in enumerate(field) if size}

@@ -1,4 +1,4 @@
-"""What the records of a run add up to: episodes, their returns, and evaluations."""
+"""Totals of a run's records: episodes, returns and evaluations."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class Totals:
 
     @property
     def mean_return_100(self) -> float | None:
-        """Mean return of the newest `MEAN_OVER` episodes, or of as many as there are; None: there are none."""
+        """Mean return of the newest `MEAN_OVER` episodes, or of all if fewer; None: no episode has ended."""
         return math.fsum(self._recent) / len(self._recent) if self._recent else None
 
     def copy(self) -> Totals:
-        """The same, to be counted on apart."""
+        """An independent copy."""
         made = Totals()
         made.episodes, made.best_return, made.evaluation = self.episodes, self.best_return, self.evaluation
         made._recent = self._recent.copy()
@@ -59,7 +59,7 @@ class Totals:
             self.best_return = value if self.best_return is None else max(value, self.best_return)
 
     def add_evaluation(self, record: Mapping[str, Any]) -> None:
-        """Add the record of an evaluation; one that lacks figures, as another version may write it, is left out."""
+        """Add the record of an evaluation; a record that lacks figures is ignored."""
         steps, episodes, mean = (record.get(name) for name in ("steps", "episodes", "mean_return"))
         if isinstance(steps, int) and isinstance(episodes, int) and isinstance(mean, int | float):
             best = mean if self.evaluation is None else max(mean, self.evaluation.best_mean)

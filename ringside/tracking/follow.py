@@ -1,4 +1,4 @@
-"""Following a metrics.jsonl that is being written: what is new since the last look."""
+"""Follower of a metrics.jsonl while the scribe writes it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from ringside.recording.metrics import parse_record
 from shared.files.atomic import open_to_read
 
 READ_BYTES = 64 << 20
-"""Most that is read at once: far more than the records of one round."""
+"""Bytes of one read: far more than the records of one round."""
 
 
 class Follower:
-    """Gives every record of a run's metrics.jsonl once, in order, as soon as it stands there whole.
-
-    The file may be cut back and written on, when a run is resumed: what was given already is not given again.
+    """Yields every complete record of a metrics.jsonl once, in order.
+    A resume may truncate and extend the file: records that were returned already are not returned again.
 
     Attributes:
-        last_round: the newest round that was given; -1: none.
-        last_evaluation: the newest evaluation that was given; -1: none.
+        last_round: newest round returned; -1: none.
+        last_evaluation: newest evaluation returned; -1: none.
     """
 
     def __init__(self, path: Path, last_round: int = -1, last_evaluation: int = -1) -> None:
@@ -30,10 +29,10 @@ class Follower:
         self._inode = -1
         self._offset = 0
 
-    def new(self) -> list[dict[str, Any]]:
-        """The new records; none where there is no file yet.
+    def new_records(self) -> list[dict[str, Any]]:
+        """New records; none if the file does not exist yet.
 
-        Episodes come with their round: the record after them says that all of them are there.
+        Episodes come with their round: the record of a round follows all of its episodes.
         """
         try:
             with open_to_read(self._path) as file:
@@ -45,7 +44,7 @@ class Follower:
             return []
 
     def _rest(self, file: BinaryIO) -> list[dict[str, Any]]:
-        """The records of all whole groups beyond the offset, read in parts: a stranger's file may hold no line."""
+        """Complete groups beyond the offset, read in parts because a foreign file may hold no line break."""
         found: list[dict[str, Any]] = []
         begin = -1
         while self._offset > begin:
@@ -55,7 +54,7 @@ class Follower:
         return found
 
     def _whole(self, data: bytes) -> list[dict[str, Any]]:
-        """The records of whole groups, and the offset moved behind them."""
+        """Complete groups of records; advances the offset past them."""
         found: list[dict[str, Any]] = []
         pending: list[dict[str, Any]] = []
         position = 0

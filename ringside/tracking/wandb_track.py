@@ -1,8 +1,7 @@
 """`--track wandb`: a process that reads a run's records and sends them to Weights & Biases.
 
-It reads files and nothing else, so whatever the service does, or the network does not, the run cannot be disturbed; and
-it ends with the run. `python -m ringside.tracking.wandb_track RUN` is started by `Tracker`; closing its standard input
-says that the run is over.
+It only reads files, so neither the service nor the network can disturb the run. `Tracker` starts
+`python -m ringside.tracking.wandb_track RUN`; closing its standard input tells it that the run is over.
 """
 
 from __future__ import annotations
@@ -30,20 +29,20 @@ from shared.machine.subprocesses import die_with, kill_and_reap
 from shared.process.ownership import TRACK_FILE
 from shared.process.signals import enable_stack_dumps, ignore_requests, stack_dumps_held_back
 
-LOOK_SECONDS = 2.0
-"""Between two looks at the records."""
+POLL_SECONDS = 2.0
+"""Interval between two reads of the records."""
 FINISH_SECONDS = 120.0
-"""How long the rest may take to be sent, once the run is over."""
+"""Time limit for sending the rest after the end of the run."""
 _LOG_LIMIT = 16 << 20
 
 T = TypeVar("T")
 
 
 class Tracker:
-    """The process, seen from the launcher."""
+    """The launcher's side of the process."""
 
     def __init__(self, run_dir: Path, note: Callable[[str], None]) -> None:
-        """Start it. Its output goes to RUN/logs/track.log."""
+        """Start the process. Its output goes to RUN/logs/track.log."""
         self._run_dir = run_dir
         self._note = note
         self._log = run_dir / LOGS / "track.log"
@@ -56,16 +55,16 @@ class Tracker:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # a Ctrl-C is not for it: it sends the rest first
+                start_new_session=True,  # Ctrl-C does not reach it: it sends the rest first
                 preexec_fn=partial(die_with, os.getpid()),
             )
 
-    def look(self) -> None:
-        """Say, once each, where the run is to be seen, and that it is no longer sent."""
+    def poll(self) -> None:
+        """Report, once each, the address of the run, and a failure of the process."""
         if not self._lost and self._process.poll():
             self._lost = True
             self._note(
-                f"Weights & Biases gets nothing more of this run, which is not touched by that: {self._last_words()} "
+                f"Weights & Biases gets nothing more of this run; the run continues: {self._last_log_line()} "
                 f"({self._log})"
             )
         if self._shown or self._lost:
@@ -75,19 +74,19 @@ class Tracker:
             self._shown = True
             self._note(f"Weights & Biases: {state['address']}")
 
-    def _last_words(self) -> str:
+    def _last_log_line(self) -> str:
         lines = []
         with suppress(OSError, FileError):  # the run's directory may be gone
             lines = read_bytes(self._log, _LOG_LIMIT).decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else f"exit code {self._process.returncode}"
 
     def finish(self) -> None:
-        """Have it send the rest, and wait for that, but not for ever."""
+        """Let the process send the rest, and wait `FINISH_SECONDS` at most."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
             self._process.wait(FINISH_SECONDS)
-            self.look()
+            self.poll()
         except subprocess.TimeoutExpired:
             self._note(f"Weights & Biases did not take the rest within {FINISH_SECONDS:.0f} s; see {self._log}.")
         finally:
@@ -97,28 +96,25 @@ class Tracker:
 
 
 @contextmanager
-def tracking(run: ResolvedRun, look: Callable[[T], None], note: Callable[[str], None]) -> Iterator[Callable[[T], None]]:
-    """Track a run while this lasts, if its settings say so.
+def tracking(run: ResolvedRun, poll: Callable[[T], None], note: Callable[[str], None]) -> Iterator[Callable[[T], None]]:
+    """Track a run during the block if its settings ask for it. Yields the function to call in place of `poll`.
 
     Args:
-        look: what is called several times a second anyway.
-
-    Returns:
-        What is to be called instead.
+        poll: called several times a second.
     """
     if run.track == "off":
-        yield look
+        yield poll
         return
     if run.resume is None:
         (run.run_dir / TRACK_FILE).unlink(missing_ok=True)  # of a former run in this directory
     tracker = Tracker(run.run_dir, note)
 
-    def look_and_tell(at: T) -> None:
-        look(at)
-        tracker.look()
+    def poll_both(at: T) -> None:
+        poll(at)
+        tracker.poll()
 
     try:
-        yield look_and_tell
+        yield poll_both
     finally:
         tracker.finish()
 
@@ -127,7 +123,7 @@ def tracking(run: ResolvedRun, look: Callable[[T], None], note: Callable[[str], 
 
 
 def main(run_dir: Path) -> None:
-    """Send what is new until standard input is closed, then the rest and the summary."""
+    """Send new records until standard input is closed, then the rest and the summary."""
     ignore_requests()
     enable_stack_dumps()
     os.umask(PRIVATE_UMASK)
@@ -150,8 +146,8 @@ def main(run_dir: Path) -> None:
     follower = Follower(run_dir / METRICS_FILE, state.get("round", -1), state.get("evaluation", -1))
     over = False
     while not over:
-        over = bool(select.select([sys.stdin], [], [], LOOK_SECONDS)[0])
-        for record in follower.new():
+        over = bool(select.select([sys.stdin], [], [], POLL_SECONDS)[0])
+        for record in follower.new_records():
             run.log(_scalars(record) | {"steps": record["steps"]})
         followed = {"round": follower.last_round, "evaluation": follower.last_evaluation}
         if followed.items() - state.items():
@@ -163,7 +159,7 @@ def main(run_dir: Path) -> None:
 
 
 def _scalars(record: dict[str, Any]) -> dict[str, Any]:
-    """A record under the names of the dashboards."""
+    """Values of a record by the names of dashboards."""
     if record["kind"] == "episode":
         return episode_scalars(record["return"], record["length"])
     if record["kind"] == "round":

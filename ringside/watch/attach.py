@@ -1,8 +1,8 @@
-"""Looking on from outside: which run, what it is, and its memory, mapped for reading alone.
+"""Attaching an observer to a run: find the run, read its configuration, map its memory read-only.
 
-Nobody in a run knows of a looker-on: it opens the region through the launcher's entry in /proc, which the kernel grants
-to the same user (and root) only, and maps it without the right to write. It rings no doorbell and takes no lock, so it
-may be slow, stopped or killed, and the run does not notice.
+The processes of a run do not know of observers. An observer opens the region through the launcher's entry in /proc,
+which the kernel grants to the same user (and root) only, and maps it without the right to write. It rings no doorbell
+and takes no lock, so the run does not notice a slow, stopped or killed observer.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from shared.process.live import LIVE_FILE, Live, LiveError
 from shared.text import nearest
 
 RUNS = Path("runs")
-"""Where runs lie unless they are told otherwise."""
+"""Default directory of runs."""
 _REGION = "/memfd:ringside"
 
 
 def newest_run(runs: Path = RUNS) -> Path:
-    """The run under `runs` that began last among those that go on; where none does, the last of all.
+    """The newest living run under `runs`; without one, the newest run.
 
     Raises `ConfigError` when there is no run.
     """
     found = []
     try:
-        for pattern in (f"*/{CONFIG_FILE}", f"*/*/{CONFIG_FILE}"):  # the latter are of a suite
+        for pattern in (f"*/{CONFIG_FILE}", f"*/*/{CONFIG_FILE}"):  # the second pattern: runs of a suite
             for config in runs.glob(pattern):
                 if not config.is_symlink():
                     found.append((_goes_on(config.parent), config.lstat().st_mtime, config.parent))
@@ -52,10 +52,10 @@ def _goes_on(run_dir: Path) -> bool:
 
 
 def read_config(run_dir: Path) -> Config:
-    """The configuration of a run. Raises `ConfigError` when there is none that this program and this user can read."""
+    """Configuration of a run. Raises `ConfigError` if this program and this user cannot read one."""
     path = run_dir / CONFIG_FILE
     try:
-        if not os.path.isdir(run_dir):  # which raises for no path
+        if not os.path.isdir(run_dir):  # never raises
             near = nearest(run_dir.name, [each.name for each in run_dir.parent.glob("*/")])
             raise ConfigError(f"There is no run {run_dir}{near if '?' in near else ': name its directory.'}")
         sections = read_json(path)
@@ -76,11 +76,11 @@ def read_config(run_dir: Path) -> Config:
 
 
 def attach(run_dir: Path, config: Config) -> tuple[Memory, Live] | None:
-    """The memory of a living run, read-only, and its launcher; None when the run has ended, or has not begun yet.
+    """Memory of a living run, read-only, and its launcher; None if the run has ended or has not begun.
 
-    Close the memory's arena when the run ends, and forget the memory: until then the kernel keeps all of it.
+    Close the memory's arena and drop the memory when the run ends: the kernel keeps all of it until then.
 
-    Raises `ConfigError` when the run is another user's or of another format.
+    Raises `ConfigError` if the run belongs to another user or has another format.
     """
     try:
         live = Live.read(run_dir)
@@ -126,4 +126,4 @@ def _plan(config: Config, actions: int) -> Plan:
 
 
 def _not_yours(path: Path) -> str:
-    return f"{path} belongs to another user, who alone can look on: ask for it to be watched there."
+    return f"{path} belongs to another user; only that user can watch it."

@@ -1,6 +1,6 @@
-"""What a person sees while a run goes on: a live display in a terminal, or a line every few seconds.
+"""Displays of a run: a live display in a terminal, or a line every few seconds.
 
-Both are given a `Status` several times a second. A terminal that goes away ends the display, never the run.
+Both get a `Status` several times a second. If the terminal goes away, the display ends and the run continues.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from ringside.watch.status import Status
 from shared.text import printable
 
 PLAIN_SECONDS = 5.0
-"""Between two lines of the plain display."""
-MOST_UNTOLD = 1_000
-"""Notes that are kept for a reader who takes none."""
+"""Interval of the lines of the plain display."""
+MOST_NOTES = 1_000
+"""Most notes kept while the reader does not read."""
 END_SECONDS = 2.0
-"""How long such a reader is waited for at the end."""
+"""Time limit for such a reader at the end."""
 
 
 class Display(ABC):
@@ -37,26 +37,26 @@ class Display(ABC):
 
     def __init__(self, outlet: Outlet) -> None:
         self._outlet = outlet
-        self._untold: deque[str] = deque(maxlen=MOST_UNTOLD)
+        self._pending_notes: deque[str] = deque(maxlen=MOST_NOTES)
         self._unseen: Status | None = None
 
     def show(self, status: Status) -> None:
-        """Show the run as it is now. Call it as often as you like; who reads too slowly misses some."""
-        self._tell()
+        """Show the current status. Call it at any rate; a slow reader misses some."""
+        self._flush_notes()
         self._unseen = status
-        if self._outlet.taken():
+        if self._outlet.drained():
             self._show(status)
             self._unseen = None
 
     def note(self, message: str) -> None:
-        """Tell the person something that happened: it stays to be read."""
-        self._untold.append(printable(message))
-        self._tell()
+        """Print a message that stays on the screen."""
+        self._pending_notes.append(printable(message))
+        self._flush_notes()
 
-    def _tell(self) -> None:
-        """The notes that there are, as far as they are taken."""
-        while self._untold and self._outlet.taken():
-            self._note(self._untold.popleft())
+    def _flush_notes(self) -> None:
+        """Print pending notes while the reader reads."""
+        while self._pending_notes and self._outlet.drained():
+            self._note(self._pending_notes.popleft())
 
     def __enter__(self) -> Self:
         self._begin()
@@ -65,13 +65,13 @@ class Display(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._outlet.taken(END_SECONDS):
-            while self._untold:
-                self._note(self._untold.popleft())
+        if self._outlet.drained(END_SECONDS):
+            while self._pending_notes:
+                self._note(self._pending_notes.popleft())
             if self._unseen is not None:
                 self._show(self._unseen)
             self._end()
-            self._outlet.taken(END_SECONDS)
+            self._outlet.drained(END_SECONDS)
         self._outlet.finish()
 
     @abstractmethod
@@ -88,12 +88,12 @@ class Display(ABC):
 
 
 class LiveDisplay(Display):
-    """A display that is drawn again in its place, for a terminal."""
+    """Display that redraws in place, for a terminal."""
 
     def __init__(self, outlet: Outlet) -> None:
         super().__init__(outlet)
         self._console = console = Console(file=cast(TextIO, outlet), highlight=False)
-        # No thread of its own: it is drawn when there is something new, and the process stays as it was.
+        # No refresh thread: it redraws on new data only, and the process stays single-threaded.
         self._live = Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
 
     def _begin(self) -> None:
@@ -113,7 +113,7 @@ class PlainDisplay(Display):
     """A line every few seconds, for files, pipes and `--plain`."""
 
     def __init__(self, outlet: Outlet, seconds: float = PLAIN_SECONDS, clock: Callable[[], float] = time.monotonic):
-        """Write a line every `seconds` of `clock`."""
+        """Print a line every `seconds` of `clock`."""
         super().__init__(outlet)
         self._seconds = seconds
         self._clock = clock
@@ -127,7 +127,7 @@ class PlainDisplay(Display):
 
     def _show(self, status: Status) -> None:
         self._unshown = status
-        if self._clock() >= self._next or not self._warned.issuperset(status.warnings):  # which may be gone soon
+        if self._clock() >= self._next or not self._warned.issuperset(status.warnings):  # a warning may be short
             self._next = self._clock() + self._seconds
             self._write()
 
@@ -135,7 +135,7 @@ class PlainDisplay(Display):
         print(message, file=self._outlet)
 
     def _end(self) -> None:
-        # What happened since the last line, so that the last one tells the end.
+        # The last line shows the end.
         self._write()
 
     def _write(self) -> None:
@@ -143,9 +143,9 @@ class PlainDisplay(Display):
         if status is None:
             return
         print(line(status), file=self._outlet)
-        found = status.verdict
-        if found and found.steps_per_second is not None and found.limit != self._said:
-            self._said = found.limit
+        found = status.bottleneck
+        if found and found.steps_per_second is not None and found.kind != self._said:
+            self._said = found.kind
             self._note(found.sentence)
         for warning in status.warnings:
             if warning not in self._warned:
@@ -154,7 +154,7 @@ class PlainDisplay(Display):
 
 
 def open_display(*, plain: bool, stream: TextIO | None = None) -> Display:
-    """The display that fits where the output goes: live in a terminal, unless `plain`; else lines."""
+    """Live display in a terminal unless `plain`; else lines."""
     outlet = Outlet(sys.stdout if stream is None else stream)
     if plain or not outlet.isatty() or os.environ.get("TERM", "dumb") == "dumb":
         return PlainDisplay(outlet)

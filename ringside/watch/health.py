@@ -1,34 +1,33 @@
-"""What a run's figures say of its learning: whether the network still tells screens apart, and whether the support of
-its distributions holds the returns."""
+"""Health of learning: a network that no longer distinguishes screens, and returns outside the support of c51."""
 
 from __future__ import annotations
 
 PATIENCE_UPDATES = 20_000
-"""Before that, a live network may give all screens the same value (docs/lab/2026-11-pong.md)."""
+"""Earlier, a healthy network may give all screens the same value (docs/lab/2026-11-pong.md)."""
 ALIKE = 2e-3
-"""Share of the mean of max Q below which its standard deviation over a batch is taken for none. Networks that had died
-had less than 5e-4, networks that lived more than 1e-2 of it."""
+"""Ratio of max Q's standard deviation over a batch to its mean that counts as zero. Dead networks had less than 5e-4,
+healthy networks more than 1e-2."""
 LEAST_BATCH = 8
-"""Fewer screens may well be alike."""
+"""Smaller batches may contain only similar screens."""
 _DEAD = (
     f"After {PATIENCE_UPDATES:,} updates and more, Q is still the same number for all screens (q_spread in "
-    "metrics.jsonl): the network has probably died, no unit that sees the screen is on any more. Begin anew with a "
+    "metrics.jsonl): the network has probably died (no unit that sees the screen is active). Start a new run with a "
     "smaller --learning-rate or another --seed."
 )
 
 OUTSIDE = 0.01
-"""Share of the returns outside the support from which it is worth a word."""
+"""Share of the returns outside the support from which a warning appears."""
 
 
 def screens_alike(mean_q: float | None, q_spread: float | None, updates: int, batch: int) -> str | None:
-    """The warning of a network that gives all screens the same values, where it is due: always in the same words.
+    """Warning of a network that gives all screens the same values, or None; the text is always the same.
 
-    Where all values are next to 0, as in a game without a reward so far, the share is no small one: nothing is said.
+    If all values are close to 0, as before the first reward of a game, the ratio is not small and no warning appears.
 
     Args:
-        mean_q, q_spread: `learner.engine.round_means.RoundMetrics`; None: not known.
-        updates: done in the run.
-        batch: screens among which the spread was taken.
+        mean_q, q_spread: metrics of that name; None: not known, or the method has none.
+        updates: of the run so far.
+        batch: screens over which the spread was computed.
     """
     if mean_q is None or q_spread is None or updates < PATIENCE_UPDATES or batch < LEAST_BATCH:
         return None
@@ -36,12 +35,12 @@ def screens_alike(mean_q: float | None, q_spread: float | None, updates: int, ba
 
 
 def returns_outside(share: float | None, v_min: float, v_max: float, *, clipped: bool) -> str | None:
-    """The warning of a support that returns leave, where it is due: always in the same words.
+    """Warning of returns outside the support, or None; the text is always the same.
 
     Args:
-        share: `outside_support` of the newest span; None: not known, or a method without a support.
+        share: `outside_support` of the newest span; None: not known, or the method has no support.
         v_min, v_max: the support's ends.
-        clipped: whether rewards are.
+        clipped: True if rewards are clipped.
     """
     if share is None or share < OUTSIDE:
         return None

@@ -1,4 +1,4 @@
-"""A run's status in words: numbers that a person reads, and a line of them."""
+"""A status as text: formatted numbers, and the line of the plain display."""
 
 from __future__ import annotations
 
@@ -7,11 +7,6 @@ from ringside.watch.status import CheckpointStatus, Status
 from shared.text import count
 
 UNKNOWN = "–"
-
-
-def whole(value: float | None) -> str:
-    """A whole number with separators: 1,234,567."""
-    return UNKNOWN if value is None else f"{value:,.0f}"
 
 
 def short(value: float) -> str:
@@ -33,7 +28,7 @@ def clock(seconds: float | None) -> str:
 
 
 def number(value: float | None, digits: int = 1) -> str:
-    """A number with a fixed count of decimals."""
+    """A number with separators and a fixed count of decimals: 1,234,567.5."""
     return UNKNOWN if value is None else f"{value:,.{digits}f}"
 
 
@@ -48,20 +43,20 @@ def saved(checkpoint: CheckpointStatus) -> str:
 
 
 def pace(status: Status, steps: str, frames: str) -> str:
-    """The speed in both units, each put into its words; frames only where they are known to be so many a step."""
-    return steps.format(whole(status.steps_per_second)) + (
-        frames.format(whole(status.frames_per_second)) if status.frames is not None else ""
+    """Speed in both units, formatted by `steps` and `frames`; frames only if the number per step is known."""
+    return steps.format(number(status.steps_per_second, 0)) + (
+        frames.format(number(status.frames_per_second, 0)) if status.frames is not None else ""
     )
 
 
 def left(status: Status) -> str:
-    """The time left; "at least" while nobody can know more."""
+    """Time left, with "at least" while only a lower bound is known."""
     at_least = "at least " if status.time_left_at_least and status.time_left is not None else ""
     return f"{at_least}{clock(status.time_left)}"
 
 
-def taken(status: Status) -> str:
-    """The cores that other programs use and a hypervisor takes: 0.9 of 2 cores; 0.9, 0.2 stolen, of 2."""
+def cores_taken(status: Status) -> str:
+    """Cores that other programs and a hypervisor take: 0.9 of 2 cores; 0.9, 0.2 stolen, of 2."""
     if status.others is None:
         return UNKNOWN
     if status.stolen and status.stolen >= 0.05:
@@ -70,27 +65,27 @@ def taken(status: Status) -> str:
 
 
 def line(status: Status) -> str:
-    """Everything that matters in one line, the same words in the same order every time."""
+    """The status in one line, with the same fields in the same order every time."""
     parts = [
         clock(status.elapsed),
         f"{share(status):.1%}",
-        f"{whole(status.steps)} steps",
+        f"{number(status.steps, 0)} steps",
         pace(status, "{} steps/s", " ({} frames/s)"),
-        f"{whole(status.updates_per_second)} updates/s",
+        f"{number(status.updates_per_second, 0)} updates/s",
         f"samples/step {number(status.samples_per_step, 2)} of {number(status.samples_asked, 2)}",
         f"epsilon {number(status.epsilon, 3)}",
         f"return {number(status.mean_return_100)} (best {number(status.best_return, 0)}, "
-        f"{whole(status.episodes)} episodes)",
+        f"{number(status.episodes, 0)} episodes)",
         *(f"{label_of(name).removeprefix('mean ')} {figure(value)}" for name, value in status.metrics.items()),
     ]
     if status.evaluation:
         parts.append(f"evaluation {number(status.evaluation.mean_return)} at {short(status.evaluation.steps)}")
     if status.checkpoint:
         parts.append(f"checkpoint {saved(status.checkpoint)}")
-    if status.verdict and status.verdict.share is not None:
-        parts.append(f"limit {status.verdict.limit} ({status.verdict.share:.0%})")
+    if status.bottleneck and status.bottleneck.share is not None:
+        parts.append(f"limit {status.bottleneck.kind} ({status.bottleneck.share:.0%})")
     if status.others is not None:
-        parts.append(f"others {taken(status)}")
+        parts.append(f"others {cores_taken(status)}")
     restarts = sum(role.restarts for role in status.roles)
     if restarts:
         parts.append(f"restarts {restarts}")
@@ -99,5 +94,5 @@ def line(status: Status) -> str:
 
 
 def share(status: Status) -> float:
-    """How much of the run is done, in [0, 1]."""
+    """Finished share of the run, in [0, 1]."""
     return min(1.0, status.steps / status.total_steps) if status.total_steps else 0.0

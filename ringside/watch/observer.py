@@ -1,6 +1,6 @@
-"""Looking on: makes a `Status` of the shared memory. Reads only.
+"""The observer: makes a `Status` from shared memory, without writing.
 
-Every read may be a moment stale: the next look is right, and nothing but the display hangs on it.
+A read may be slightly stale: the next one corrects it, and only the display depends on it.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from shared.memory.board import METRIC_SPANS
 from shared.memory.run_memory import Memory
 
 WINDOW_SECONDS = 60.0
-"""Over how long speeds and busy shares are taken: some rounds, so that their rhythm does not show."""
+"""Window of speeds and busy shares: several rounds, so that phases of a round average out."""
 SAMPLE_SECONDS = 1.0
-"""Between two samples."""
+"""Interval between samples."""
 
 
 @dataclass(frozen=True)
 class Restored:
-    """A run that is resumed, as its checkpoint and records tell it."""
+    """State of a resumed run, from its checkpoint and records."""
 
     boundary: int
     totals: Totals
 
 
-class _Told(NamedTuple):
-    """As of `Totals`."""
+class _Totals(NamedTuple):
+    """Fields of `Totals` that the scribe publishes."""
 
     episodes: int
     mean_return_100: float | None
@@ -46,10 +46,10 @@ class _Told(NamedTuple):
 
 
 class Observer:
-    """Looks at one run; remembers some samples, for speeds."""
+    """Observer of one run; keeps some samples for speeds."""
 
     def __init__(self, memory: Memory, restored: Restored | None = None) -> None:
-        """`restored`: shown until the scribe has put the same into memory."""
+        """`restored`: shown until the scribe has published the same values."""
         self._restored = restored
         self._first_committed: int | None = None
         self._memory = memory
@@ -60,24 +60,24 @@ class Observer:
         self._first_steps = 0
         self._prepared = False
         newest = Sample(memory.board.samples[NEWEST])
-        if newest.at:  # the run has gone on for some time: who comes later need not wait for a speed
+        if newest.at:  # the run is under way: its newest record gives a speed at once
             self._samples.append(newest)
             self._prepared = True
 
-    def look(self) -> Status:
-        """The run now. Costs some hundred microseconds."""
+    def observe(self) -> Status:
+        """The current status. Costs some hundred microseconds."""
         board, run_schedule, config = self._memory.board, self._memory.run_schedule, self._config
         now = time.monotonic()
-        prepared = bool(board.prepared[0])  # read before the steps that it says are there
+        prepared = bool(board.prepared[0])  # read before the steps that it guards
         current = Sample.take(self._memory, round(now * 1e9))
         if not self._samples or current.at - self._samples[-1].at >= SAMPLE_SECONDS * 1e9:
             self._keep(current, prepared)
         load = load_between(self._memory, self._samples[0], self._samples[-1], self._cores)
         committed, steps, updates = max(0, board.committed), current.steps, current.updates
         speed = load.steps_per_second
-        told: _Told | Totals = self._told()
+        totals: _Totals | Totals = self._totals()
         if not prepared and self._restored is not None:
-            committed, told = self._restored.boundary, self._restored.totals
+            committed, totals = self._restored.boundary, self._restored.totals
             steps, updates = committed * run_schedule.round_steps, run_schedule.updates_before(committed)
         elif prepared and self._first_committed is None:
             self._first_committed = committed
@@ -113,56 +113,56 @@ class Observer:
             learning=learning,
             learning_begins=run_schedule.learning_begins if run_schedule.updates_before(run_schedule.rounds) else None,
             epsilon=run_schedule.epsilon(steps // run_schedule.envs, config.explore),
-            episodes=told.episodes,
-            mean_return_100=told.mean_return_100,
-            best_return=told.best_return,
+            episodes=totals.episodes,
+            mean_return_100=totals.mean_return_100,
+            best_return=totals.best_return,
             metrics={name: known[name] for name in displayed(self._memory.plan.method.metrics)},
-            evaluation=told.evaluation,
+            evaluation=totals.evaluation,
             checkpoint=self._checkpoint(),
             roles=load.roles,
             usable_cores=self._cores,
             others=load.others,
             stolen=load.stolen,
-            verdict=load.verdict,
+            bottleneck=load.bottleneck,
             warnings=self._warnings(known, updates),
         )
 
     def _keep(self, sample: Sample, prepared: bool) -> None:
-        """Keep a sample, and forget those that are of no use any more."""
+        """Append a sample and drop those outside the window."""
         if not self._prepared:
-            # A run that resumes takes up its clock in one leap, which is no speed.
+            # A resumed run restores its clock in one jump, which is no speed.
             self._samples.clear()
             self._first_steps = sample.steps
             self._prepared = prepared
         self._samples.append(sample)
-        # Neither what is too old nor the time before the first step, when processes prepare, belongs to the window.
+        # The window excludes old samples, and the time before the first step, when processes prepare.
         while len(self._samples) > 1 and (
             sample.at - self._samples[0].at > WINDOW_SECONDS * 1e9
             or self._samples[0].steps == self._first_steps
-            # Without learning a run is faster.
+            # A run is faster before it learns.
             or (len(self._samples) > 2 and sample.updates and not self._samples[0].updates)
         ):
             self._samples.popleft()
 
     def _figures(self, committed: int) -> dict[str, float | None]:
-        """The learner's figures of the newest span."""
+        """The learner's metrics of the newest span."""
         span = committed // self._memory.run_schedule.snapshot_rounds - 1
         board = self._memory.board
         row = board.metrics[span % METRIC_SPANS]
         return {name: _known(value) for name, value in zip(board.metric_names, row, strict=True)}
 
     def _pace_may_fall(self, committed: int) -> bool:
-        """True until a whole round with learning has been seen: lanes play ahead of the learner, then wait for it."""
+        """True until a round with learning is complete: lanes play ahead of the learner, then wait for it."""
         run_schedule = self._memory.run_schedule
         if not run_schedule.updates_before(run_schedule.rounds):
             return False
         return committed <= max(self._first_committed or 0, run_schedule.first_learning_round)
 
-    def _told(self) -> _Told:
-        """What the scribe has put on the board."""
+    def _totals(self) -> _Totals:
+        """Totals that the scribe has published on the board."""
         board = self._memory.board
         steps, episodes, mean, best = board.evaluation.tolist()
-        return _Told(
+        return _Totals(
             int(board.episodes[0]),
             _known(board.mean_return_100[0]),
             _known(board.best_return[0]),
@@ -170,7 +170,7 @@ class Observer:
         )
 
     def _checkpoint(self) -> CheckpointStatus | None:
-        """The newest checkpoint of this sitting."""
+        """Newest checkpoint since the last start."""
         size, seconds, steps, _ = self._memory.board.checkpoint.tolist()
         return None if math.isnan(size) else CheckpointStatus(int(steps), int(size), seconds)
 
@@ -183,7 +183,7 @@ class Observer:
         if board.inexact_since[0] >= 0:
             found.append(
                 f"Since step {int(board.inexact_since[0]):,} this run computes on another device, or with another "
-                "precision or number of threads, than before: it goes on, but not to the same last bit."
+                "precision or number of threads, than before: it continues, but not to the same last bit."
             )
         support = self._config.algorithm.settings
         judged = [

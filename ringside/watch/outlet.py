@@ -1,4 +1,4 @@
-"""A stream whose reader is never waited for: a terminal that is held (Ctrl-S), or a pipe that nobody empties."""
+"""A stream that never blocks the writer: its reader may be a stopped terminal (Ctrl-S) or a full pipe."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TextIO
 
 
 class Outlet(io.TextIOBase):
-    """Takes text at once; a thread writes it to the stream's descriptor.
+    """Accepts text at once; a thread writes it to the stream's descriptor.
 
-    Nothing may be written to the stream by another way meanwhile. A stream without a descriptor is written to at once.
+    Write to the stream through the outlet only. A stream without a descriptor is written to directly.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -26,17 +26,17 @@ class Outlet(io.TextIOBase):
         except OSError:
             return
         stream.flush()
-        # It ends with the process, however long the reader makes it wait: nothing of Python is held in a write.
+        # A daemon: a blocked write must not delay the end of the process, and it holds no lock of Python.
         self._thread = threading.Thread(target=self._work, name="outlet", daemon=True)
         self._thread.start()
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
-        """As the stream's."""
+        """Encoding of the stream."""
         return self._stream.encoding or "utf-8"
 
     def isatty(self) -> bool:
-        """Whether the stream is a terminal."""
+        """True if the stream is a terminal."""
         return self._stream.isatty()
 
     def fileno(self) -> int:
@@ -44,7 +44,7 @@ class Outlet(io.TextIOBase):
         return self._stream.fileno()
 
     def write(self, text: str) -> int:
-        """Take text; never waits where there is a descriptor."""
+        """Accept text; never blocks if the stream has a descriptor."""
         if self._thread is None:
             return self._stream.write(text)
         with self._changed:
@@ -53,13 +53,14 @@ class Outlet(io.TextIOBase):
                 self._changed.notify_all()
         return len(text)
 
-    def taken(self, seconds: float = 0.0) -> bool:
-        """Whether all that was written has been taken, within so many seconds."""
+    def drained(self, seconds: float = 0.0) -> bool:
+        """True if the reader has taken all text within `seconds`."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._left, seconds)
 
     def finish(self) -> None:
-        """Write nothing more: without a reader who takes it, nor does whoever comes later wait for one."""
+        """Write nothing more. If the reader is gone or blocked, redirect the descriptor to /dev/null for later
+        writers."""
         if self._thread is None:
             return
         with self._changed:

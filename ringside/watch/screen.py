@@ -1,7 +1,6 @@
-"""The picture of a run's status that the live display shows.
+"""Layout of a status in the live display.
 
-Colors help, and nothing hangs on them: blue, yellow and bold are told apart by the color-blind too, and every state
-is also a word.
+Colors are redundant: every state is also a word, and color-blind readers can tell blue, yellow and bold apart.
 """
 
 from __future__ import annotations
@@ -17,19 +16,19 @@ from rich.text import Text
 
 from ringside.load.bottleneck import RoleStatus
 from ringside.recording.metric_names import label_of
-from ringside.watch.line import UNKNOWN, clock, figure, left, number, pace, saved, share, short, taken, whole
+from ringside.watch.line import UNKNOWN, clock, cores_taken, figure, left, number, pace, saved, share, short
 from ringside.watch.status import Status
 
 FEW_ACTORS = 4
-"""Up to so many actors have a line each."""
+"""Most actors with a line each."""
 _WIDEST = 100
 _TWO_COLUMNS = 80
 _LOW = 26
-"""Columns from which numbers stand side by side, and lines below which actors share one."""
+"""Terminal width for two columns of numbers, and height below which all actors share a line."""
 
 
 def render(status: Status, width: int, height: int = 100) -> RenderableType:
-    """The picture of a status, at most `width` columns wide; one line for all actors if `height` is small."""
+    """Layout of a status, at most `width` columns wide; one line for all actors if `height` is small."""
     width = min(width, _WIDEST)
     title = Text.assemble(("Ringside  ", "bold"), (status.game, "bold blue"))
     title.append(f"  {status.protocol}, {status.schedule}")
@@ -52,8 +51,8 @@ def render(status: Status, width: int, height: int = 100) -> RenderableType:
     picture.add_row()
     picture.add_row(_roles(status.roles, width, fold=fold))
     picture.add_row()
-    if status.verdict:
-        picture.add_row(Text(status.verdict.sentence, style="bold"))
+    if status.bottleneck:
+        picture.add_row(Text(status.bottleneck.sentence, style="bold"))
     for warning in status.warnings:
         picture.add_row(Text(f"Warning: {warning}", style="bold yellow"))
     picture.add_row(Text(f"{status.run_dir}", style="dim", overflow="fold"))
@@ -64,19 +63,19 @@ def render(status: Status, width: int, height: int = 100) -> RenderableType:
 
 
 def _progress(status: Status) -> Text:
-    """Share, steps, rounds, and times gone and left."""
+    """Share, steps, rounds, elapsed time and time left."""
     time_left = f"{left(status)} left" if status.time_left is not None else "time left unknown"
     return Text.assemble(
         (f"{share(status):.1%}", "bold"),
         f"  {short(status.steps)} of {short(status.total_steps)} steps",
-        f"  round {whole(status.committed)} of {whole(status.rounds)}",
+        f"  round {number(status.committed, 0)} of {number(status.rounds, 0)}",
         f"  {clock(status.elapsed)} gone, ",
         (time_left, "bold"),
     )
 
 
 def _figures(status: Status, width: int) -> Table:
-    """The numbers, two columns of them where there is room."""
+    """Table of numbers, in two columns if there is room."""
     evaluation = status.evaluation
     evaluated = UNKNOWN
     if evaluation:
@@ -87,13 +86,13 @@ def _figures(status: Status, width: int) -> Table:
         ("playing", pace(status, "{} steps/s", ", {} frames/s")),
         ("return", f"{number(status.mean_return_100)} (mean of 100)"),
         ("learning", _learning(status)),
-        ("episodes", f"{whole(status.episodes)} (best {number(status.best_return, 0)})"),
+        ("episodes", f"{number(status.episodes, 0)} (best {number(status.best_return, 0)})"),
         ("samples", f"{number(status.samples_per_step, 2)} a step of {number(status.samples_asked, 2)} asked"),
         *_metrics(status.metrics),
         ("epsilon", number(status.epsilon, 3)),
         ("evaluated", evaluated),
         ("saved", saved(status.checkpoint) if status.checkpoint else UNKNOWN),
-        ("others", taken(status)),
+        ("others", cores_taken(status)),
     ]
     pairs = 2 if width >= _TWO_COLUMNS else 1
     table = Table.grid(padding=(0, 1))
@@ -116,14 +115,14 @@ def _metrics(metrics: Mapping[str, float | None]) -> list[tuple[str, str]]:
 
 
 def _learning(status: Status) -> str:
-    """The pace of updates, or when they begin."""
+    """Updates per second, or the step of the first update."""
     if not status.learning and status.learning_begins is not None:
-        return f"from step {whole(status.learning_begins)} on"
-    return f"{whole(status.updates_per_second)} updates/s"
+        return f"from step {number(status.learning_begins, 0)} on"
+    return f"{number(status.updates_per_second, 0)} updates/s"
 
 
 def _roles(roles: Sequence[RoleStatus], width: int, *, fold: bool) -> Table:
-    """A line for each role; with `fold`, one for all actors."""
+    """Table with a line for each role; with `fold`, one for all actors."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim", show_edge=False)
     table.add_column("role", no_wrap=True, min_width=9)
     table.add_column("state", no_wrap=True, min_width=8)
@@ -154,7 +153,7 @@ def _restarts(restarts: int) -> Text:
 
 
 def _busy(busy: float | None, cells: int) -> Text:
-    """A bar of `cells` characters, and the share in words."""
+    """Bar of `cells` characters, and the share."""
     if busy is None:
         return Text(" " * (cells + bool(cells)) + f"{UNKNOWN:>4}", style="dim")
     filled = round(min(1.0, max(0.0, busy)) * cells)

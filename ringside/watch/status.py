@@ -1,4 +1,4 @@
-"""What a person is told about a run: one frozen `Status`, and the sentence that says what limits it."""
+"""Status of a run at one moment, for displays."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from shared.config.settings import Schedule
 
 @dataclass(frozen=True)
 class CheckpointStatus:
-    """The newest checkpoint of this sitting."""
+    """Newest checkpoint since the last start."""
 
     steps: int
-    """The clock of its boundary."""
+    """Step of its boundary."""
     bytes: int
-    """With its replay."""
+    """Size including the replay."""
     seconds: float
-    """That writing it took, beside training."""
+    """Time to write it, in parallel to training."""
 
 
 @dataclass(frozen=True)
 class Status:
-    """A run at one moment. What is not known yet is None."""
+    """A run at one moment. Values not known yet are None."""
 
     game: str
     protocol: str
@@ -34,19 +34,19 @@ class Status:
     total_steps: int
     rounds: int
     samples_asked: float
-    """Transitions sampled for each step, as configured: batch size / train_every."""
+    """Configured transitions per step: batch size / train_every."""
     steps: int = 0
-    """The clock: ticks x envs, of all ticks played, the round under way included."""
+    """Ticks x envs of all ticks played, including the current round."""
     frames: int | None = 0
-    """Emulator frames; None: not known, of an environment that is no game."""
+    """Emulator frames; None: not known, for an environment that is no game."""
     committed: int = 0
     """Rounds committed."""
     elapsed: float = 0.0
-    """Seconds since this command began."""
+    """Seconds since the command started."""
     time_left: float | None = None
-    """Seconds to the end at the present pace."""
+    """Seconds to the end at the current speed."""
     time_left_at_least: bool = False
-    """True while the pace is not that of a whole round with learning in it."""
+    """True until the speed covers a whole round with learning."""
     steps_per_second: float | None = None
     frames_per_second: float | None = None
     updates: int = 0
@@ -54,11 +54,11 @@ class Status:
     samples_per_step: float | None = None
     """Achieved since learning began."""
     can_be_saved: bool = False
-    """True once there is a boundary that a stop saves, or that was saved before a resume."""
+    """True once a stop can save a boundary, or a resumed run has a saved one."""
     learning: bool = False
-    """Whether updates have begun."""
+    """True if updates have begun."""
     learning_begins: int | None = None
-    """Steps played when updates begin; None: there are none in this run."""
+    """Step of the first update; None: the run has none."""
     epsilon: float | None = None
     episodes: int = 0
     mean_return_100: float | None = None
@@ -71,8 +71,8 @@ class Status:
     usable_cores: int = 0
     """Cores that the run may use."""
     others: float | None = None
-    """Of these, how many other programs used."""
+    """Cores among them that other programs used."""
     stolen: float | None = None
-    """Of these, how many a hypervisor took."""
-    verdict: Bottleneck | None = None
+    """Cores among them that a hypervisor took."""
+    bottleneck: Bottleneck | None = None
     warnings: tuple[str, ...] = ()

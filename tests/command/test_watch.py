@@ -55,7 +55,7 @@ def test_a_port_in_use_and_none_at_all(refused: Refused, tmp_path: Path) -> None
     run_of(tmp_path / "run")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        assert f"--port {port} is in use: name another" in refused("watch", "run", "--port", port)
+        assert f"--port {port} is in use: pass another" in refused("watch", "run", "--port", port)
     assert "--port -1 is not a port" in refused("watch", "run", "--port", "-1")
 
 

@@ -26,6 +26,7 @@ from shared.errors import DeviceFault
 from shared.files.atomic import write_atomic
 from shared.machine import facts
 from shared.machine.subprocesses import read_output
+from shared.text import readable
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -217,13 +218,6 @@ def machine_line(described: dict[str, Any]) -> str:
         + f"; {', '.join(described['gpus']) or 'no GPU'}; Python {described['python']}, {libraries}; "
         f"load {described['load_average'][0]:.1f} before"
     )
-
-
-def readable(value: float) -> str:
-    """Three significant digits or more, thousands grouped."""
-    if value == 0 or abs(value) >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
 
 
 def commit() -> str | None:

@@ -1,1 +1,1 @@
-"""`launch.py watch`: a living run as a page in the browser, served on loopback."""
+"""`launch.py watch`: a run as a page in the browser, served on loopback. Read server first, then source."""

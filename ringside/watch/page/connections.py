@@ -1,9 +1,9 @@
-"""Waitress, with bounds for who holds a connection without the key, drips a request, or does not read its answer.
+"""Waitress with deadlines for connections without the key, slow requests, and responses that are not read.
 
-Waitress times a connection out when nothing has come for a while, and every byte counts anew; so a few connections that
-drip would keep all viewers out. Other users of the machine cannot be told from viewers by their address, which is
-loopback's, but by the key: they get a few connections, a few seconds each, and the oldest of theirs gives way to a new
-one. A connection that has shown the key gives way to nobody.
+Waitress times out idle connections, and every byte restarts its clock; so a few slow connections would keep all viewers
+out. Other users of the machine share the loopback address with viewers; only the key tells them apart. Connections
+without it are limited to a few, of a few seconds each, and the oldest gives way to a new one. A connection that has
+shown the key gives way to none.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from waitress.server import TcpWSGIServer
 
 MOST_CONNECTIONS = 48
 MOST_KEYLESS = 16
-"""Of these, without the key."""
+"""Limit for connections without the key."""
 REQUEST_SECONDS = 5.0
-"""Bound for a whole request, from the end of the response before. Without the key, for the connection itself."""
+"""Deadline for a request, from the end of the previous response. Without the key, for the whole connection."""
 READ_SECONDS = 30.0
-"""How long a viewer may read nothing of a response."""
+"""Longest pause of a viewer in reading a response."""
 _OF_THE_SERVER = 2
 """Descriptors that waitress counts as connections: the one it listens on, and its bell."""
 
 
 class _Connection(HTTPChannel):
-    """One viewer's, or a stranger's."""
+    """Connection of a viewer or of a stranger."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -50,7 +50,7 @@ class _Connection(HTTPChannel):
 
 
 class Server(TcpWSGIServer):
-    """Serves a WSGI application on a socket that listens."""
+    """Server of a WSGI application on a listening socket."""
 
     channel_class = _Connection
 
@@ -78,20 +78,20 @@ class Server(TcpWSGIServer):
         )
 
     def add_task(self, connection: _Connection) -> None:
-        """A request is whole."""
+        """Accept a complete request."""
         request = connection.requests[0]
         connection.has_key = connection.has_key or (not request.error and self._knows_key(request.path))
         super().add_task(connection)
 
     def handle_accept(self) -> None:
-        """Somebody connects."""
+        """Accept a connection, and drop the oldest ones without the key."""
         super().handle_accept()
         keyless = [each for each in self.active_channels.values() if not each.has_key]  # the oldest first
         for each in keyless[:-MOST_KEYLESS]:
             each.handle_close()
 
     def maintenance(self, now: float) -> None:
-        """Once a second: close the connections that are late. A thread that waits for one to be read goes on."""
+        """Close late connections, once a second. A thread that waits for one of them continues."""
         for connection in list(self.active_channels.values()):
             if connection.is_late(now):
-                connection.handle_close()  # waitress would close it once it could be written to
+                connection.handle_close()  # waitress would wait until the socket is writable

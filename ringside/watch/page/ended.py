@@ -1,4 +1,4 @@
-"""What the files of a run tell when its memory is gone, in the words of a `Status`."""
+"""Status of a run that has ended, from its files."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _PLAIN = (
 _OF_ROLES = ("busy", "cores", "restarts")
 
 
-def status_of(
+def ended_status(
     config: Config, summary: dict[str, Any], last: dict[str, float | None], metrics: Sequence[str]
 ) -> dict[str, Any]:
-    """The fields of `ringside.watch.status.Status` that files know, as JSON values.
+    """Fields of `ringside.watch.status.Status` that files provide, as JSON values.
 
     Args:
         config: of the run.
         summary: its `summary.json`; empty where there is none.
-        last: the newest record of a round, by name: all that a killed run has left.
+        last: values of the newest record of a round, by name; a killed run leaves nothing else.
         metrics: names of the method's metrics in that record.
     """
     run_schedule = make_run_schedule(config)
@@ -41,7 +41,7 @@ def status_of(
         "metrics": metric_rows({name: last[name] for name in metrics}),
         "epsilon": last.get("epsilon"),
         "evaluation": None,
-        "verdict": {"sentence": str(limit.get("sentence", ""))} if isinstance(limit, dict) else None,
+        "bottleneck": {"sentence": str(limit.get("sentence", ""))} if isinstance(limit, dict) else None,
         "roles": [
             {"name": name, "state": "ended", **{word: finite(role.get(word)) for word in _OF_ROLES}}
             for name, role in (roles.items() if isinstance(roles, dict) else ())

@@ -14,9 +14,9 @@ from shared.errors import FileError
 from shared.files.atomic import open_to_read
 
 MOST_POINTS = 1_000
-"""Points of a series; when there are more, every second one is left out."""
+"""Most points of a series; beyond that, every second point is dropped."""
 READ_BYTES = 4 << 20
-"""Most that one look reads, so that a long file does not hold the page up."""
+"""Most bytes of one read, so that a long file does not delay the page."""
 
 SERIES: dict[str, tuple[str, ...]] = {
     "round": (
@@ -36,7 +36,7 @@ MOST_METRICS = 24
 
 
 class Series:
-    """Rows of numbers, thinned evenly: each `stride`-th of those that were added."""
+    """Rows of numbers, thinned evenly: every `stride`-th row that was added."""
 
     def __init__(self) -> None:
         self.rows: list[list[float | None]] = []
@@ -45,7 +45,7 @@ class Series:
         self._added = 0
 
     def add(self, row: list[float | None]) -> bool:
-        """Add a row; returns whether the former ones were thinned."""
+        """Add a row. Returns True if former rows were thinned."""
         keep = self._added % self._stride == 0
         self._added += 1
         self.newest = row
@@ -72,41 +72,41 @@ class Curves:
         self._path = path
         self._declared = displayed(metrics)
         self.edition = 0
-        self._begin(0)
+        self._reset(0)
 
-    def _begin(self, inode: int) -> None:
+    def _reset(self, inode: int) -> None:
         self._inode, self._offset = inode, 0
         self.series = {kind: Series() for kind in SERIES}
         self.metrics = list(self._declared)
         self.edition += 1
 
     def read(self) -> bool:
-        """Take up what was written since the last look; returns whether there may be more.
+        """Read what was appended since the last call. Returns True if there may be more.
 
-        A file that cannot be read has no news: the run goes on, and so does the page.
+        An unreadable file counts as unchanged: the run continues, and so does the page.
         """
         try:
             with open_to_read(self._path) as file:
-                data = self._news(file)
+                data = self._unread(file)
         except (OSError, FileError):
             return False
         whole = data.rfind(b"\n") + 1
         self._offset += whole
         for line in data[:whole].splitlines(keepends=True):
             record = parse_record(line)
-            if record is not None:  # ringside/recording/metrics.py tells of it where it matters
-                self._take(record)
+            if record is not None:  # ringside/recording/metrics.py reports damage where it matters
+                self._add(record)
         return len(data) == READ_BYTES and whole > 0
 
-    def _news(self, file: BinaryIO) -> bytes:
-        """What lies beyond the offset; from the beginning, if it is another file or was cut back."""
+    def _unread(self, file: BinaryIO) -> bytes:
+        """Bytes beyond the offset; all bytes if the file was replaced or truncated."""
         found = os.fstat(file.fileno())
         if found.st_ino != self._inode or found.st_size < self._offset:
-            self._begin(found.st_ino)
+            self._reset(found.st_ino)
         file.seek(self._offset)
         return file.read(READ_BYTES)
 
-    def _take(self, record: dict[str, Any]) -> None:
+    def _add(self, record: dict[str, Any]) -> None:
         names = SERIES[record["kind"]]
         if record["kind"] == "round":
             self._add_metrics(displayed(metrics_of(record)))
@@ -125,7 +125,7 @@ class Curves:
             self.edition += 1
 
     def since(self, edition: int, known: Sequence[int]) -> dict[str, Any]:
-        """What somebody lacks who has `known` rows of each kind, in the order of `SERIES`, of an edition."""
+        """Rows that a viewer lacks who has `known` rows of each kind, in the order of `SERIES`, of an edition."""
         same = edition == self.edition and len(known) == len(SERIES)
         begin = dict(zip(SERIES, known, strict=True)) if same else dict.fromkeys(SERIES, 0)
         return {
@@ -142,5 +142,5 @@ def metric_rows(metrics: Mapping[str, float | None]) -> list[dict[str, Any]]:
 
 
 def finite(value: Any) -> float | None:
-    """A number that can be drawn; None for anything else that a file may hold."""
+    """The value if it is a finite number; else None."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) else None

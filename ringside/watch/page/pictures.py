@@ -1,8 +1,8 @@
-"""What the envs see at this moment, and what the agent makes of it, from the memory of a living run.
+"""Current frames of the envs, and the values of their actions, from the memory of a living run.
 
-Actors write while this reads, and nothing holds them up. The frame after the newest `done` tick of a lane is whole when
-that number is read, and its slot is written again only when the ring has gone round; all else may be a tick newer than
-its number. Where a read is stale or torn all the same, a picture is wrong for one look, and nothing hangs on it.
+Actors write while this reads, and nothing delays them. When the newest `done` tick of a lane is read, the frame after
+it is complete, and its slot is overwritten only after a full turn of the ring. Other values may be a tick newer. A
+stale or torn read spoils one picture; nothing else depends on it.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from shared.memory.mailbox import Mailbox
 from shared.memory.run_memory import Memory
 
 LAST_ACTIONS = 24
-"""How many actions of the chosen env are told."""
+"""Number of recent actions shown for the selected env."""
 
 
 def mosaic(memory: Memory, first: int, count: int) -> tuple[dict[str, Any], NDArray[np.uint8]]:
-    """The newest frames uint8[n, 84, 84] of the envs `first ...`, at most `count`, and their returns so far."""
+    """Newest frames uint8[n, 84, 84] of at most `count` envs from `first`, and their returns so far."""
     run_schedule, flat = memory.run_schedule, memory.ring.flat
     envs = np.arange(first, min(first + count, run_schedule.envs))
     ticks = memory.board.lane_done.values[envs // run_schedule.lane_envs]
     frames = flat["frame"][memory.ring.rows(envs, ticks)]
     before = memory.ring.rows(envs, np.maximum(ticks - 1, 0))
-    told = {
+    fields = {
         "first": int(first),
         "envs": len(envs),
         "ticks": ticks.tolist(),
         "returns": _finite(np.where(ticks > 0, flat["episode_return"][before], 0)),
         "ended": (_ended(memory, before) & (ticks > 0)).tolist(),
     }
-    return told, frames
+    return fields, frames
 
 
-def chosen(memory: Memory, env: int) -> tuple[dict[str, Any], NDArray[np.uint8]]:
-    """One env: what is known of it, and the stack that its next action is chosen by, uint8[4, 84, 84], oldest first."""
+def selected_env(memory: Memory, env: int) -> tuple[dict[str, Any], NDArray[np.uint8]]:
+    """One env: its state, and the stack uint8[4, 84, 84], oldest first, that decides its next action."""
     run_schedule, flat, board = memory.run_schedule, memory.ring.flat, memory.board
     lane, place = divmod(env, run_schedule.lane_envs)
     tick = int(board.lane_done.values[lane])
@@ -46,7 +46,7 @@ def chosen(memory: Memory, env: int) -> tuple[dict[str, Any], NDArray[np.uint8]]
     stack[~mask[0]] = 0
     history = np.arange(max(0, tick - LAST_ACTIONS), tick)
     past = memory.ring.rows(np.full(len(history), env), history)
-    told = {
+    fields = {
         "env": env,
         "tick": tick,
         "lane": lane,
@@ -59,24 +59,24 @@ def chosen(memory: Memory, env: int) -> tuple[dict[str, Any], NDArray[np.uint8]]
         "ended": _ended(memory, past).tolist(),
         **_values(memory, lane, place),
     }
-    return told, stack
+    return fields, stack
 
 
 def _finite(values: NDArray[np.float32]) -> list[float]:
-    """Numbers that JSON knows."""
+    """Values as finite numbers, which JSON requires."""
     return np.nan_to_num(values).tolist()
 
 
 def _ended(memory: Memory, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether an episode ended with the ticks in these rows."""
+    """True for rows whose tick ended an episode."""
     flat = memory.ring.flat
     return ((flat["terminated"][rows] | flat["truncated"][rows]) & flat["valid"][rows]) != 0
 
 
 def _values(memory: Memory, lane: int, place: int) -> dict[str, Any]:
-    """The values of the actions that inference answered last, and what was done then; the reply is read first.
+    """Action values of inference's last reply, and the action taken; reads the reply's number first.
 
-    Inference writes the values before the reply's number: they are those of this tick or, for one look, of the next.
+    Inference writes the values before the reply's number: they belong to this tick or, for one picture, to the next.
     """
     reply = int(memory.mailbox.reply.values[lane])
     values = memory.mailbox.values[lane, place].copy()

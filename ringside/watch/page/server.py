@@ -1,8 +1,8 @@
-"""The page's server: on loopback, for whoever knows its address, and reading alone.
+"""The page's server: on loopback, read-only, for viewers who know its address.
 
-An address holds a key, so that other users of the machine, who reach its loopback too, see nothing; the name that a
-browser asks for is checked, so that no foreign site can be made to stand for this one (DNS rebinding); and the page may
-load nothing from elsewhere. `connections.py` keeps slow and dead connections away from the two threads that answer.
+The address holds a key, because other users of the machine reach its loopback, too. The server checks the host name of
+a request against DNS rebinding, and the page may load nothing from other sites. `connections.py` keeps slow and dead
+connections away from the two threads that answer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from shared.machine.facts import usable_cores
 
 STATIC = Path(__file__).parent / "static"
 NAMES = ("localhost", "127.0.0.1")
-"""What this machine calls itself; also at the near end of an ssh tunnel, on whatever port."""
+"""Host names of this machine, also at the near end of an ssh tunnel, on any port."""
 KINDS = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -51,11 +51,11 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 STATE_SECONDS = 1.0
-"""Between two looks at what is no picture."""
+"""Interval of the page's state."""
 _LENGTH = struct.Struct("<I")
 _COMPRESSION = 1
 _SMALL = 1_000
-"""Bytes below which nothing is compressed."""
+"""Size below which responses are not compressed."""
 
 
 class Page:
@@ -83,7 +83,7 @@ class Page:
         return response(environ, start)
 
     def is_keyed(self, path: str) -> bool:
-        """True if a request for a path knows the key."""
+        """True if a path starts with the key."""
         return hmac.compare_digest(path.removeprefix("/").partition("/")[0].encode(), self.key.encode())
 
     def _answer(self, request: Request) -> Response:
@@ -96,29 +96,29 @@ class Page:
             return redirect(f"/{self.key}/")
         name = "/".join(rest) or "index.html"
         if name == "state":
-            return self._told(request)
+            return self._state_response(request)
         if name == "pictures":
-            return self._pictured(request)
+            return self._pictures_response(request)
         if name not in self._files:
             raise NotFound
-        self._budget.forgive()
+        self._budget.exclude()
         return Response(self._files[name], content_type=KINDS[Path(name).suffix])
 
-    def _told(self, request: Request) -> Response:
-        """The state of the run, and the curves that the viewer lacks."""
+    def _state_response(self, request: Request) -> Response:
+        """State of the run, and the curve rows that the viewer lacks."""
         known = [_whole(word) for word in request.args.get("known", "").split(",")]
         with self._lock:
-            if self._budget.now() - self._state_at >= STATE_SECONDS / 2:  # one look for all viewers
+            if self._budget.now() - self._state_at >= STATE_SECONDS / 2:  # one state for all viewers
                 self._source.refresh()
                 self._state = self._source.state()
                 self._state_at = self._budget.now()
             curves = self._source.curves(_whole(request.args.get("edition", "")), known)
         pause = 0.0 if curves["more"] else STATE_SECONDS
-        told = {**self._state, "curves": curves, "pause": pause}
-        return self._packed(request, json.dumps(told, default=str).encode(), "application/json")
+        state = {**self._state, "curves": curves, "pause": pause}
+        return self._packed(request, json.dumps(state, default=str).encode(), "application/json")
 
-    def _pictured(self, request: Request) -> Response:
-        """The newest pictures, of which all viewers who look at the same have the same: u32 length, JSON, frames."""
+    def _pictures_response(self, request: Request) -> Response:
+        """Newest pictures, shared by viewers of the same envs: u32 length, JSON, frames."""
         words = request.args
         asked = (
             _whole(words.get("first", "")),
@@ -139,7 +139,7 @@ class Page:
         return response
 
     def _packed(self, request: Request, content: bytes, kind: str) -> Response:
-        """A response, compressed as the viewer understands it: pictures may travel through a tunnel."""
+        """Response in a compression that the viewer accepts: pictures may pass a tunnel."""
         response = Response(content, mimetype=kind)
         accepted = request.accept_encodings
         if len(content) < _SMALL:
@@ -152,14 +152,14 @@ class Page:
 
 
 def _whole(word: str, default: int = 0) -> int:
-    """A number of a query; what is none counts as `default`."""
+    """Number of a query; `default` if the word is no number."""
     return int(word) if word.isascii() and word.isdigit() and len(word) < 10 else default
 
 
 def listen(port: int) -> socket.socket:
-    """A socket on loopback; port 0: whichever is free. Raises `ConfigError` when the port cannot be had."""
+    """Listening socket on loopback; port 0: any free port. Raises `ConfigError` if the port is not available."""
     if not 0 <= port <= 65_535:
-        raise ConfigError(f"--port {port} is not a port; it lies between 0 (whichever is free) and 65535.")
+        raise ConfigError(f"--port {port} is not a port: pass 0 (any free port) to 65535.")
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -167,14 +167,14 @@ def listen(port: int) -> socket.socket:
         listening.listen()
     except OSError as error:
         listening.close()
-        why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be had ({error.strerror})"
-        raise ConfigError(f"--port {port} {why}: name another, or omit it to get a free one.") from error
+        why = "is in use" if error.errno == errno.EADDRINUSE else f"is not available ({error.strerror})"
+        raise ConfigError(f"--port {port} {why}: pass another, or omit it for a free one.") from error
     return listening
 
 
 def serve(source: Source, listening: socket.socket, ready: Callable[[str], None]) -> None:
-    """Serve until the process is interrupted; `ready` is told the address."""
-    logging.getLogger("waitress").setLevel(logging.ERROR)  # that viewers wait for a busy machine is no news
+    """Serve until the process is interrupted; calls `ready` with the address."""
+    logging.getLogger("waitress").setLevel(logging.ERROR)  # viewers of a busy machine often wait
     page = Page(source, Budget(usable_cores()))
     server = Server(page, page.is_keyed, listening)
     ready(f"http://127.0.0.1:{listening.getsockname()[1]}/{page.key}/")

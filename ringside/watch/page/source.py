@@ -1,4 +1,4 @@
-"""What the page shows of a run: from its memory while it lives, from its files when it has ended."""
+"""Data of the page: from a run's memory while it lives, from its files when it has ended."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.recording.summary import counters_of
+from ringside.recording.summary import run_counters
 from ringside.watch.attach import attach, read_config
 from ringside.watch.observer import Observer
-from ringside.watch.page.ended import status_of
+from ringside.watch.page.ended import ended_status
 from ringside.watch.page.live_curves import SERIES, Curves, metric_rows
-from ringside.watch.page.pictures import chosen, mosaic
+from ringside.watch.page.pictures import mosaic, selected_env
 from shared.config.method_declaration import method_declaration, method_names
 from shared.config.settings import METRICS_FILE, SUMMARY_FILE
 from shared.errors import ConfigError
@@ -24,14 +24,14 @@ from shared.memory.run_memory import Memory
 from shared.process.live import Live, LiveError
 
 MOST_ENVS = 96
-"""Envs in one mosaic; the page turns over to the next ones."""
+"""Most envs in one mosaic; the page has buttons for the others."""
 
 
 class Source:
-    """One run. It lets go of the memory when the run ends, and takes hold of it again when the run goes on."""
+    """One run. It releases the memory when the run ends, and attaches again when the run is resumed."""
 
     def __init__(self, run_dir: Path) -> None:
-        """Attach, if the run lives. Raises `ConfigError` when there is no run, or none that can be watched."""
+        """Attach if the run lives. Raises `ConfigError` if there is no run, or it cannot be watched."""
         self.run_dir = run_dir
         self._config = read_config(run_dir)
         method = self._config.algorithm.method
@@ -41,45 +41,45 @@ class Source:
         self._memory: Memory | None = None
         self._observer: Observer | None = None
         self._refused: str | None = None
-        self._take_hold()
+        self._attach()
 
     @property
     def lives(self) -> bool:
-        """Whether the run goes on."""
+        """True while the run lives."""
         return self._memory is not None
 
-    def _take_hold(self) -> None:
+    def _attach(self) -> None:
         found = attach(self.run_dir, self._config)
         if found is not None:
             self._memory, self._live = found
             self._observer = Observer(self._memory)
 
     def refresh(self) -> None:
-        """See whether the run still lives, or lives again."""
+        """Detach from a run that has ended; attach to one that lives again."""
         if self._memory is not None and self._live is not None:
             try:
                 if Live.read(self.run_dir) == self._live:
                     return
             except (LiveError, OSError):
-                if self._live.lives:  # its directory was moved, say: the memory is there all the same
+                if self._live.lives:  # its directory may have moved; the memory is still there
                     return
-            self._let_go()
+            self._detach()
         try:
             self._config = read_config(self.run_dir)
-            self._take_hold()
+            self._attach()
             self._refused = None
         except ConfigError as error:
             self._refused = str(error)
 
-    def _let_go(self) -> None:
-        """Give the memory back: as long as anybody maps it, the kernel keeps all of it."""
+    def _detach(self) -> None:
+        """Release the memory: the kernel keeps all of it while a process maps it."""
         assert self._memory is not None, "there is something to let go"
         self._memory.arena.close()
         self._memory = self._observer = self._live = None
         gc.collect()
 
     def state(self) -> dict[str, Any]:
-        """All but curves and pictures, as JSON values."""
+        """State without curves and pictures, as JSON values."""
         config, live = self._config, self._live
         return {
             "living": self.lives,
@@ -97,10 +97,10 @@ class Source:
         assert self._memory is not None, "the run lives"
         assert self._observer is not None, "the run lives"
         board = self._memory.board
-        status = asdict(self._observer.look())
+        status = asdict(self._observer.observe())
         del status["run_dir"], status["checkpoint"]
         status["metrics"] = metric_rows(status["metrics"])
-        status["elapsed"] = counters_of(self._memory)["seconds"] if board.begun_ns[0] else None
+        status["elapsed"] = run_counters(self._memory)["seconds"] if board.begun_ns[0] else None
         return {"status": status, "finished": bool(board.finished), "prepared": bool(board.prepared[0])}
 
     def _past(self) -> dict[str, Any]:
@@ -108,23 +108,23 @@ class Source:
         newest = self._curves.series["round"].newest
         metrics = self._curves.metrics
         last = dict(zip(("steps", *SERIES["round"], *metrics), newest, strict=True)) if newest else {}
-        status = status_of(self._config, summary, last, metrics if newest else ())
+        status = ended_status(self._config, summary, last, metrics if newest else ())
         status["warnings"] = [self._refused] if self._refused else []
         return {"status": status, "finished": bool(summary.get("finished")), "prepared": bool(summary)}
 
     def curves(self, edition: int, known: list[int]) -> dict[str, Any]:
-        """What somebody lacks who knows so many rows of an edition (`Curves.since`)."""
+        """Rows that a viewer lacks (`Curves.since`), and `more` if the file has unread ones."""
         more = self._curves.read()
         return {**self._curves.since(edition, known), "more": more}
 
     def pictures(self, first: int, count: int, env: int) -> tuple[dict[str, Any], list[NDArray[np.uint8]]] | None:
-        """The mosaic from env `first` on, and one env with its stack; None: the run has ended.
+        """Mosaic from env `first`, and one env with its stack; None: the run has ended.
 
-        Numbers that no env has are brought to the nearest that one has.
+        Numbers out of range are clipped.
         """
         if self._memory is None:
             return None
         last = self._memory.run_schedule.envs - 1
-        told, frames = mosaic(self._memory, min(max(first, 0), last), min(max(count, 1), MOST_ENVS))
-        one, stack = chosen(self._memory, min(max(env, 0), last))
-        return {"mosaic": told, "chosen": one}, [frames, stack]
+        mosaic_fields, frames = mosaic(self._memory, min(max(first, 0), last), min(max(count, 1), MOST_ENVS))
+        env_fields, stack = selected_env(self._memory, min(max(env, 0), last))
+        return {"mosaic": mosaic_fields, "chosen": env_fields}, [frames, stack]

@@ -11,7 +11,7 @@ import pytest
 
 from ringside.load.board_samples import LEARNING, NEWEST, Sample, load_between
 from ringside.recording.metrics import MetricsLog
-from ringside.recording.summary import _load_of, summary_of
+from ringside.recording.summary import _load_fields, make_summary
 from shared.config.settings import Config, Learn, Machine, Play, Run
 from shared.memory.board import Phase
 from shared.memory.process_table import Role
@@ -62,17 +62,17 @@ def test_shares_and_speeds_between_two_samples(memory: Memory, phase: Phase, sha
     assert (learner.name, learner.busy, learner.cores, learner.restarts) == ("learner", 1.0, 1.5, 0)
     assert (scribe.busy, scribe.cores) == (None, 0.0)
     assert [(actor.name, actor.busy, actor.restarts) for actor in actors] == [("actor 0", 0.5, 0), ("actor 1", 0.5, 1)]
-    assert (load.verdict.limit, load.verdict.share, load.verdict.steps_per_second) == ("learner", 1.0, 30.0)
+    assert (load.bottleneck.kind, load.bottleneck.share, load.bottleneck.steps_per_second) == ("learner", 1.0, 30.0)
 
 
 def test_what_the_learner_waited_for_evaluations_makes_them_the_limit(memory: Memory) -> None:
     old = Sample.take(memory, 10 * SECOND)
     memory.board.evaluation_wait_ns[0] = SECOND
     new = after_four_seconds(memory)
-    assert load_between(memory, old, new, usable_cores=4).verdict.limit == "learner", "which is never idle"
+    assert load_between(memory, old, new, usable_cores=4).bottleneck.kind == "learner", "which is never idle"
     new.busy[Role.LEARNER], new.waited[Role.LEARNER] = 3 * SECOND, SECOND
-    found = load_between(memory, old, new, usable_cores=4).verdict
-    assert found.sentence.startswith("Evaluation limits the run: the learner waits 25% of the time until")
+    found = load_between(memory, old, new, usable_cores=4).bottleneck
+    assert found.sentence.startswith("Evaluation limits the run: the learner waits 25% of the time for a free")
 
 
 def test_what_others_took_between_two_samples(memory: Memory) -> None:
@@ -87,9 +87,9 @@ def test_what_others_took_between_two_samples(memory: Memory) -> None:
     board.contention[:] = 13 * SECOND, 11 * SECOND, SECOND
     load = load_between(memory, old, Sample.take(memory, 14 * SECOND), usable_cores=4)
     assert (load.others, load.stolen) == (2.0, 0.0)
-    assert load.verdict.sentence.endswith("Other programs use 2.0 of 4 cores.")
+    assert load.bottleneck.sentence.endswith("Other programs use 2.0 of 4 cores.")
     board.samples[LEARNING], board.samples[NEWEST] = old.words, Sample.take(memory, 14 * SECOND).words
-    limit = _load_of(memory)["limit"]
+    limit = _load_fields(memory)["limit"]
     assert (limit["other_programs_cores"], limit["stolen_cores"]) == (2.0, 0.0)
 
 
@@ -108,7 +108,7 @@ def test_a_sample_is_kept_as_words_and_does_not_follow_the_board(memory: Memory)
 def test_no_time_between_two_samples_gives_no_shares(memory: Memory) -> None:
     sample = after_four_seconds(memory)
     load = load_between(memory, sample, sample, usable_cores=2)
-    assert (load.steps_per_second, load.updates_per_second, load.verdict.limit) == (None, None, "starting")
+    assert (load.steps_per_second, load.updates_per_second, load.bottleneck.kind) == (None, None, "starting")
     assert {(role.busy, role.cores) for role in load.roles} == {(None, None)}
 
 
@@ -130,7 +130,7 @@ def test_the_summary_says_what_limited_the_run_since_the_beginning_of_learning(m
     board.replay_device_bytes[0] = 7_000_000_000
     board.busy_ns[ACTOR:] += 99 * SECOND  # after the newest record
     with MetricsLog(tmp_path / "metrics.jsonl") as log:
-        found = summary_of(memory, log, -1)
+        found = make_summary(memory, log, -1)
     assert (
         found["limit"].items()
         >= {

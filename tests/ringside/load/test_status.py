@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ringside.load.bottleneck import Bottleneck, RoleStatus, busy_by_group, verdict
+from ringside.load.bottleneck import Bottleneck, RoleStatus, busy_by_group, find_bottleneck
 
 
 def roles(
@@ -35,7 +35,7 @@ def judged(
     others: float | None = None,
     stolen: float | None = None,
 ) -> Bottleneck:
-    return verdict(
+    return find_bottleneck(
         who,
         learning=learning,
         usable_cores=usable_cores,
@@ -83,33 +83,33 @@ def test_the_role_that_limits_and_the_way_to_its_limit(
     shares: tuple[float, ...], limit: str, role: str, sentence: str
 ) -> None:
     found = judged(roles(*shares))
-    assert (found.limit, found.role, found.sentence) == (limit, role, sentence)
+    assert (found.kind, found.role, found.sentence) == (limit, role, sentence)
     assert found.share == busy_by_group(roles(*shares))[role]
     assert found.steps_per_second == pytest.approx(450.0 / found.share)
 
 
 def test_one_slow_actor_for_which_all_others_wait_is_named() -> None:
     found = judged(roles(0.6, 0.3, 0.5, 1.0))
-    assert (found.limit, found.role, found.share) == ("emulation", "actors", 0.75)
+    assert (found.kind, found.role, found.share) == ("emulation", "actors", 0.75)
     assert "the actors are busy 75%, actor 1 100%, and the learner waits 40% of its time" in found.sentence
 
 
 def test_a_scribe_for_which_the_run_waits_is_named() -> None:
     found = judged(roles(0.6, 0.3, 0.5, scribe=0.96))
-    assert (found.limit, found.role, found.share) == ("scribe", "scribe", 0.96)
-    assert found.sentence.startswith("What is written down limits the run: the scribe is busy 96%")
-    assert judged(roles(0.95, 0.3, 0.5, scribe=0.96)).limit == "learner"
+    assert (found.kind, found.role, found.share) == ("scribe", "scribe", 0.96)
+    assert found.sentence.startswith("Recording limits the run: the scribe is busy 96%")
+    assert judged(roles(0.95, 0.3, 0.5, scribe=0.96)).kind == "learner"
 
 
 def test_evaluations_for_which_the_learner_waits_are_named_unless_these_wait_for_inference() -> None:
     found = judged(roles(0.6, 0.5, 0.4), evaluation_wait=0.3)
-    assert (found.limit, found.role, found.share) == ("evaluation", "evaluator", 1.0)
+    assert (found.kind, found.role, found.share) == ("evaluation", "evaluator", 1.0)
     assert found.sentence == (
-        "Evaluation limits the run: the learner waits 30% of the time until one of those that are queued is played; "
+        "Evaluation limits the run: the learner waits 30% of the time for a free slot in the queue of evaluations; "
         "450 of about 450 steps/s that the evaluator would allow (100%)."
     )
-    assert judged(roles(0.6, 0.93, 0.4), evaluation_wait=0.3).limit == "inference"
-    assert judged(roles(0.95, 0.5, 0.4), evaluation_wait=0.3).limit == "learner"
+    assert judged(roles(0.6, 0.93, 0.4), evaluation_wait=0.3).kind == "inference"
+    assert judged(roles(0.95, 0.5, 0.4), evaluation_wait=0.3).kind == "learner"
     assert judged(roles(0.6, 0.5, 0.4), evaluation_wait=0.05).role == "learner"
 
 
@@ -121,33 +121,33 @@ def test_who_is_busy_without_a_core_is_said_to_be() -> None:
 
 def test_before_learning_the_learner_cannot_limit() -> None:
     found = judged(roles(0.99, 0.4, 0.95), learning=False)
-    assert found.limit == "emulation"
+    assert found.kind == "emulation"
     assert "learner" not in found.sentence
 
 
 def test_roles_that_have_not_counted_anything_yet_do_not_matter() -> None:
     idle = [RoleStatus(name, "waiting", 0.0, cores=0.0) for name in ("inference", "actor 0")]
     found = judged([*idle, RoleStatus("learner", "waiting")])
-    assert (found.limit, found.share, found.steps_per_second) == ("none", 0.0, None)
+    assert (found.kind, found.share, found.steps_per_second) == ("none", 0.0, None)
 
 
 def test_when_all_cores_are_in_use_they_are_the_limit() -> None:
     who = roles(0.97, 0.4, 0.9, learner_cores=0.6, actor_cores=0.3)
     found = judged(who, usable_cores=2)
-    assert (found.limit, found.role, found.share) == ("cores", "inference", pytest.approx(0.95))
+    assert (found.kind, found.role, found.share) == ("cores", "inference", pytest.approx(0.95))
     assert found.sentence == (
         "All cores are in use (2): inference takes the most, 0.9, then learner 0.6, actors 0.3, scribe 0.1; "
         "450 of about 474 steps/s that they allow (95%)."
     )
-    assert judged(who, usable_cores=3).limit == "learner"
+    assert judged(who, usable_cores=3).kind == "learner"
 
 
 def test_cores_that_other_programs_use_are_in_use_too_and_named() -> None:
     cores = {"learner": 0.1, "inference": 0.06, "scribe": 0.0, "actor 0": 0.04}
     who = tuple(replace(role, cores=cores[role.name]) for role in roles(1.0, 0.4, 0.9))
     found = judged(who, usable_cores=2, others=1.8)
-    assert (found.limit, found.role, found.share) == ("cores", "learner", pytest.approx(0.1))
-    assert judged(who, usable_cores=2).limit == "learner"
+    assert (found.kind, found.role, found.share) == ("cores", "learner", pytest.approx(0.1))
+    assert judged(who, usable_cores=2).kind == "learner"
     assert found.sentence == (
         "All cores are in use (2, 1.8 by others): of this run learner takes the most, 0.1, then inference 0.1; "
         "450 of about 4,500 steps/s that they allow (10%). "
@@ -157,13 +157,13 @@ def test_cores_that_other_programs_use_are_in_use_too_and_named() -> None:
 
 def test_others_are_no_limit_of_a_run_that_has_the_cores_that_it_needs() -> None:
     found = judged(roles(0.98, 0.2, 0.3, learner_cores=0.97, actor_cores=0.3), usable_cores=3, others=0.9)
-    assert found.limit == "learner"
+    assert found.kind == "learner"
     assert found.sentence.endswith("Other programs use 0.9 of 3 cores.")
 
 
 def test_what_is_taken_from_a_run_is_named_whatever_limits_it() -> None:
     found = judged(roles(0.9, 0.4, 0.5), usable_cores=8, others=1.0, stolen=0.8)
-    assert found.limit == "learner"
+    assert found.kind == "learner"
     assert found.sentence.endswith(
         "(90%). Other programs use 1.0 of 8 cores. The hypervisor takes 0.8 of 8 cores (steal time)."
     )
@@ -185,4 +185,4 @@ def test_without_a_speed_there_is_a_share_all_the_same(speed: float | None) -> N
 def test_without_busy_shares_the_processes_are_starting() -> None:
     blank = tuple(replace(role, busy=None) for role in roles(0.5, 0.5, 0.5))
     for found in (judged(blank), judged((), learning=False)):
-        assert (found.limit, found.role, found.share) == ("starting", None, None)
+        assert (found.kind, found.role, found.share) == ("starting", None, None)

@@ -81,7 +81,7 @@ def test_judgements_of_a_run_stay_until_it_goes_on(late: Any, tmp_path: Path) ->
     late._drop_judgements(of_versions_from=5)  # an older checkpoint is resumed, and its future deleted
     assert not final.exists()
     assert best.exists()
-    late._goes_on, late._alive = False, lambda: None
+    late._has_recorded, late._alive = False, lambda: None
     late._files = None
     with pytest.raises(AttributeError):  # at what comes after it
         Scribe._span(late, 5)
@@ -101,5 +101,5 @@ def test_what_lanes_write_over_is_not_of_a_span(
     late._run_schedule = SimpleNamespace(round_ticks=5)
     late._oldest_readable_tick = iter(oldest_readable_tick).__next__
     monkeypatch.setattr(scribe, "episodes_in", lambda ring, begin, end: [(begin, end)])
-    monkeypatch.setattr(scribe, "values_of", lambda memory, stop, sample, held: {"stop": stop, "held": held})
+    monkeypatch.setattr(scribe, "span_values", lambda memory, stop, sample, held: {"stop": stop, "held": held})
     assert late._read(35, 8, None) == (held, {"stop": 8, "held": held}, [(35, 40)] if held else [])

@@ -130,24 +130,24 @@ def names(found: list[dict[str, object]]) -> list[tuple[object, object]]:
 def test_a_follower_gives_every_record_once(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     follower = Follower(path)
-    assert follower.new() == []
+    assert follower.new_records() == []
     with MetricsLog(path) as log:
         round_of(log, 0)
-        assert names(follower.new()) == [("episode", 0), ("round", 0)]
-        assert follower.new() == []
+        assert names(follower.new_records()) == [("episode", 0), ("round", 0)]
+        assert follower.new_records() == []
         log.log_evaluation(0, 1, 40, {})
         round_of(log, 1)
-        assert names(follower.new()) == [("evaluation", 0), ("episode", 1), ("round", 1)]
+        assert names(follower.new_records()) == [("evaluation", 0), ("episode", 1), ("round", 1)]
 
 
 def test_a_follower_waits_for_what_is_unfinished(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     follower = Follower(path)
     path.write_bytes(b'{"kind": "episode", "round": 0, "steps": 1, "return": 2.0}\n{"kind": "ro')
-    assert follower.new() == []
+    assert follower.new_records() == []
     with open(path, "ab") as file:
         file.write(b'und", "round": 0, "steps": 1}\n')
-    assert names(follower.new()) == [("episode", 0), ("round", 0)]
+    assert names(follower.new_records()) == [("episode", 0), ("round", 0)]
 
 
 def test_a_follower_gives_nothing_twice_when_a_run_is_resumed(tmp_path: Path) -> None:
@@ -156,11 +156,11 @@ def test_a_follower_gives_nothing_twice_when_a_run_is_resumed(tmp_path: Path) ->
         for number in range(4):
             round_of(log, number)
     follower = Follower(path)
-    assert len(follower.new()) == 8
+    assert len(follower.new_records()) == 8
     cut_metrics(path, 2)
     with MetricsLog(path) as log:
         for number in range(2, 6):
             round_of(log, number)
-    assert names(follower.new()) == [(kind, number) for number in (4, 5) for kind in ("episode", "round")]
+    assert names(follower.new_records()) == [(kind, number) for number in (4, 5) for kind in ("episode", "round")]
     again = Follower(path, last_round=4)
-    assert names(again.new()) == [("episode", 5), ("round", 5)]
+    assert names(again.new_records()) == [("episode", 5), ("round", 5)]

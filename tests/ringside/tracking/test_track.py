@@ -45,7 +45,7 @@ def sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[l
     log.touch()
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "fake"))
     monkeypatch.setenv("FAKE_LOG", str(log))
-    monkeypatch.setattr(wandb_track, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(wandb_track, "POLL_SECONDS", 0.1)
     return lambda: [json.loads(line) for line in log.read_text().splitlines()]
 
 
@@ -60,7 +60,7 @@ def test_records_are_sent_under_the_names_of_the_dashboards(
     path = write_run(tmp_path / "run", returns=[3.0, 4.0], evaluations=[5.0])
     notes: list[str] = []
     tracker = Tracker(path, notes.append)
-    until(lambda: (tracker.look(), notes)[1])
+    until(lambda: (tracker.poll(), notes)[1])
     tracker.finish()
     assert notes == ["Weights & Biases: https://example.org/run"]
     (told,) = of("init", sent())
@@ -113,7 +113,7 @@ def test_what_the_service_refuses_is_said_and_the_run_goes_on(
     notes: list[str] = []
     path = write_run(tmp_path / "run")
     tracker = Tracker(path, notes.append)
-    until(lambda: (tracker.look(), notes)[1])
+    until(lambda: (tracker.poll(), notes)[1])
     tracker.finish()
     assert len(notes) == 1
     assert "no key: log in first" in notes[0]

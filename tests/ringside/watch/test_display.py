@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from ringside.load.bottleneck import RoleStatus, verdict
+from ringside.load.bottleneck import RoleStatus, find_bottleneck
 from ringside.recording.totals import EvaluationStatus
 from ringside.watch.display import LiveDisplay, PlainDisplay, open_display
 from ringside.watch.line import clock, figure, line, short
@@ -67,7 +67,7 @@ def status(actors: int = 12) -> Status:
         evaluation=EvaluationStatus(6_000_000, 30, 901.2, 940.3),
         checkpoint=CheckpointStatus(6_100_000, 812_345_678, 12.34),
         roles=who,
-        verdict=verdict(who, learning=True, usable_cores=64, steps_per_second=1_234.5),
+        bottleneck=find_bottleneck(who, learning=True, usable_cores=64, steps_per_second=1_234.5),
         warnings=("The scribe cannot write.",),
     )
 
@@ -207,8 +207,8 @@ def test_the_plain_display_says_verdict_and_warning_once() -> None:
         for _ in range(3):
             display.show(status())
         for speed in (None, 450.0, 450.0):  # a sentence without its figures is none yet
-            found = verdict(roles(2, learner=0.2), learning=True, usable_cores=64, steps_per_second=speed)
-            display.show(replace(status(), verdict=found))
+            found = find_bottleneck(roles(2, learner=0.2), learning=True, usable_cores=64, steps_per_second=speed)
+            display.show(replace(status(), bottleneck=found))
     assert out.getvalue().count("The learner limits") == 1
     assert [said for said in out.getvalue().splitlines() if said.startswith("Emulation limits")] == [found.sentence]
     assert out.getvalue().count("Warning: The scribe") == 1

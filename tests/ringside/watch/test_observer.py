@@ -42,12 +42,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def test_a_run_that_has_not_begun(clock: Clock) -> None:
     memory = Memory.create(Plan(CONFIG, actions=6))
-    found = Observer(memory).look()
+    found = Observer(memory).observe()
     assert (found.steps, found.committed, found.total_steps, found.rounds) == (0, 0, 400, 10)
     assert found.mean_return_100 is found.steps_per_second is found.evaluation is None
     assert set(found.metrics.values()) == {None}
-    assert found.verdict is not None
-    assert found.verdict.limit == "starting"
+    assert found.bottleneck is not None
+    assert found.bottleneck.kind == "starting"
     assert [role.name for role in found.roles] == ["inference", "learner", "scribe", "actor 0", "actor 1"]
     assert {role.state for role in found.roles} == {"starting"}
     assert not found.can_be_saved
@@ -60,11 +60,11 @@ def test_speeds_shares_and_figures(clock: Clock) -> None:
     board, watcher = memory.board, Observer(memory)
     board.prepared[0] = 1
     board.heartbeat[:] = 1_000_000_000_000
-    watcher.look()
+    watcher.observe()
     clock.now += 5.0
     board.lane_done.publish_all([5, 0])  # of 4 envs in 2 lanes: 10 steps
     board.heartbeat[:] = 1_005_000_000_000
-    assert watcher.look().steps_per_second is None
+    assert watcher.observe().steps_per_second is None
     clock.now += 2.0
     board.lane_done.publish_all([35, 25])
     board.commits.publish(3)
@@ -78,7 +78,7 @@ def test_speeds_shares_and_figures(clock: Clock) -> None:
     board.phase[Role.INFERENCE] = Phase.WORKING
     board.mean_return_100[0], board.best_return[0], board.episodes[0] = -20.5, -19.0, 7
     board.trouble[0] = 28
-    found = watcher.look()
+    found = watcher.observe()
     assert (found.steps, found.frames, found.committed) == (120, 480, 3)
     assert (found.steps_per_second, found.frames_per_second, found.updates_per_second) == (55.0, 220.0, 5.0)
     assert found.can_be_saved
@@ -96,7 +96,7 @@ def test_speeds_shares_and_figures(clock: Clock) -> None:
     )
     memory.evaluations.queued.publish(1 + len(memory.evaluations.data))
     memory.evaluations.logged.publish(1)
-    assert Observer(memory).look().warnings == (
+    assert Observer(memory).observe().warnings == (
         "runs/pong cannot be written (No space left on device): make space on its disk. The run goes on until its next "
         "evaluation, which waits for former ones, and writing is tried again.",
     )
@@ -108,16 +108,16 @@ def test_a_network_that_gives_all_screens_the_same_values_is_warned_of(clock: Cl
     memory.board.commits.publish(3)
     memory.board.updates[0] = 20_000
     memory.board.metrics[2] = 0.03, -2.42, 0.1, 0.0002, 10.0, 1.0
-    (warning,) = Observer(memory).look().warnings
+    (warning,) = Observer(memory).observe().warnings
     assert "Q is still the same number for all screens" in warning
     memory.arena.close()
 
 
 def test_a_support_that_returns_leave_is_warned_of(clock: Clock) -> None:
     memory = Memory.create(Plan(CONFIG.with_settings(method="c51"), actions=6))
-    assert Observer(memory).look().warnings == ()  # not known before the first round is written down
+    assert Observer(memory).observe().warnings == ()  # not known before the first round is written down
     memory.board.outside_support[0] = 0.02
-    (warning,) = Observer(memory).look().warnings
+    (warning,) = Observer(memory).observe().warnings
     assert "beyond --v-min -10 or --v-max 10" in warning
     memory.arena.close()
 
@@ -128,14 +128,14 @@ def test_a_lane_that_is_played_again_gives_no_negative_speed_and_old_samples_are
     memory.board.prepared[0] = 1
     for ticks in (10, 11):
         memory.board.lane_done.publish_all(ticks)
-        watcher.look()
+        watcher.observe()
         clock.now += 2.0
     memory.board.lane_done.publish_all(5)
-    assert watcher.look().steps_per_second == 0.0
+    assert watcher.observe().steps_per_second == 0.0
     for _ in range(100):
         clock.now += 1.0
         memory.board.lane_done.publish_all(memory.board.lane_done.values + 1)
-        found = watcher.look()
+        found = watcher.observe()
     assert found.steps_per_second == pytest.approx(4.0)
     memory.arena.close()
 
@@ -145,17 +145,17 @@ def test_the_time_before_the_first_step_does_not_count_for_the_speed(clock: Cloc
     watcher = Observer(memory)
     for _ in range(10):
         clock.now += 1.0
-        assert watcher.look().steps_per_second in (None, 0.0)
+        assert watcher.observe().steps_per_second in (None, 0.0)
     memory.board.lane_done.publish_all(20)  # it resumes there
-    watcher.look()
+    watcher.observe()
     memory.board.prepared[0] = 1
     for _ in range(10):
         clock.now += 1.0
-        assert watcher.look().steps_per_second in (None, 0.0)
+        assert watcher.observe().steps_per_second in (None, 0.0)
     for _ in range(5):
         clock.now += 1.0
         memory.board.lane_done.publish_all(memory.board.lane_done.values + 5)
-        found = watcher.look()
+        found = watcher.observe()
     assert found.steps_per_second == pytest.approx(20.0)
     memory.arena.close()
 
@@ -166,7 +166,7 @@ def test_who_comes_late_knows_the_speed_since_the_newest_record(clock: Clock) ->
     memory.board.lane_done.publish_all(10)
     memory.board.samples[NEWEST] = Sample.take(memory, 995_000_000_000).words
     memory.board.lane_done.publish_all(30)
-    assert Observer(memory).look().steps_per_second == 80 / 5
+    assert Observer(memory).observe().steps_per_second == 80 / 5
     memory.arena.close()
 
 
@@ -181,7 +181,7 @@ def test_until_a_whole_round_with_learning_the_time_left_is_the_least(clock: Clo
         board.lane_done.publish_all(10 * min(second, 3) + max(0, second - 3))  # from the third round on a tenth as fast
         board.commits.publish(int(board.lane_done.values.min() // 10))
         board.updates[0] = make_run_schedule(CONFIG).updates_before(board.committed) + (second >= 3)
-        found = watcher.look()
+        found = watcher.observe()
         seen.append((found.committed, found.time_left_at_least, found.steps_per_second))
     assert [at_least for _, at_least, _ in seen] == [True] * 2 + [False] * 5
     assert seen[-1][2] == pytest.approx(4.0), "what was played before learning does not count"
@@ -192,7 +192,7 @@ def test_until_a_whole_round_with_learning_the_time_left_is_the_least(clock: Clo
 def test_a_run_that_never_learns_has_one_pace(clock: Clock) -> None:
     config = replace(CONFIG, learn=replace(CONFIG.learn, learning_starts=400))
     memory = Memory.create(Plan(config, actions=6))
-    found = Observer(memory).look()
+    found = Observer(memory).observe()
     assert (found.time_left_at_least, found.learning_begins) == (False, None)
     memory.arena.close()
 
@@ -204,7 +204,7 @@ def test_a_resumed_run_is_shown_as_it_was_before_anything_is_in_memory(clock: Cl
     totals.add_evaluation({"steps": 160, "episodes": 3, "mean_return": 7.0})
     totals.add_evaluation({"steps": 200, "episodes": 3, "mean_return": 6.0})
     watcher = Observer(memory, Restored(5, totals))
-    found = watcher.look()
+    found = watcher.observe()
     assert (found.steps, found.committed, found.updates) == (200, 5, memory.run_schedule.updates_before(5))
     assert found.can_be_saved
     assert found.epsilon == memory.run_schedule.epsilon(50, CONFIG.explore) < 1.0
@@ -213,10 +213,10 @@ def test_a_resumed_run_is_shown_as_it_was_before_anything_is_in_memory(clock: Cl
     memory.board.commits.publish(5)
     memory.board.lane_done.publish_all(50)
     memory.board.prepared[0] = 1
-    assert watcher.look().steps == 200
+    assert watcher.observe().steps == 200
     memory.board.commits.publish(6)
     memory.board.lane_done.publish_all(60)
-    assert (watcher.look().steps, watcher.look().committed) == (240, 6)
+    assert (watcher.observe().steps, watcher.observe().committed) == (240, 6)
     memory.arena.close()
 
 
@@ -224,7 +224,7 @@ def test_the_newest_evaluation_and_the_best(clock: Clock) -> None:
     config = replace(CONFIG, evaluate=Evaluate(eval_every_steps=40, eval_episodes=3))
     memory = Memory.create(Plan(config, actions=6))
     watcher = Observer(memory)
-    assert watcher.look().evaluation is None
+    assert watcher.observe().evaluation is None
     memory.board.evaluation[:] = 80, 3, 3.0, 5.0
-    assert watcher.look().evaluation == EvaluationStatus(80, 3, 3.0, 5.0)
+    assert watcher.observe().evaluation == EvaluationStatus(80, 3, 3.0, 5.0)
     memory.arena.close()

@@ -190,7 +190,7 @@ def test_a_run_that_ends_gives_its_memory_back_and_files_stand_in(run: Pretended
     told = viewer.state()
     assert told["finished"]
     assert told["status"]["roles"] == [{"name": "learner", "state": "ended", **role}]  # type: ignore[index]
-    assert told["status"]["verdict"] == {"sentence": "So."}  # type: ignore[index]
+    assert told["status"]["bottleneck"] == {"sentence": "So."}  # type: ignore[index]
     run.live.write(run.run_dir)  # it is resumed
     assert viewer.state()["living"]
     assert viewer.get("pictures").status_code == 200
@@ -230,7 +230,7 @@ def test_a_port_that_is_taken_or_none() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(ConfigError, match="is in use: name another"):
+        with pytest.raises(ConfigError, match="is in use: pass another"):
             listen(taken.getsockname()[1])
     with pytest.raises(ConfigError, match="--port 70000 is not a port"):
         listen(70_000)

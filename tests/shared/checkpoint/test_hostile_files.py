@@ -369,7 +369,7 @@ def test_a_file_of_metrics_without_lines_is_not_read_whole(tmp_path: Path) -> No
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b"")
     os.truncate(path, 1 << 40)
-    assert Follower(path).new() == []
+    assert Follower(path).new_records() == []
 
 
 @pytest.mark.parametrize(
@@ -402,9 +402,9 @@ def test_a_run_whose_file_of_metrics_is_too_large_is_not_continued(tmp_path: Pat
 
 def test_records_are_followed_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     records = write_records(tmp_path / "run") / "metrics.jsonl"
-    whole = Follower(records).new()
+    whole = Follower(records).new_records()
     monkeypatch.setattr("ringside.tracking.follow.READ_BYTES", 500)
-    assert Follower(records).new() == whole
+    assert Follower(records).new_records() == whole
     assert records.stat().st_size > 1_000
 
 
@@ -495,7 +495,7 @@ def test_a_line_that_lacks_what_readers_need_is_no_record(line: bytes, tmp_path:
         load(run)
     path.write_bytes(whole + line)
     assert load(run).steps > 0
-    assert Follower(path).new()
+    assert Follower(path).new_records()
     Curves(path).read()
 
 

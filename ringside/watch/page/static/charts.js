@@ -133,7 +133,7 @@ export class Chart {
     return group;
   }
 
-  // What the lines say below the pointer.
+  // Show the values below the pointer.
   read(event) {
     if (!this.x || this.card.classList.contains("nothing")) return;
     const pointer = event.clientX - this.svg.getBoundingClientRect().left;

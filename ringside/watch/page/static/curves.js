@@ -1,4 +1,4 @@
-// The curves of a run: which charts there are, and what of its records they show.
+// The charts of a run, and the values of its records that they show.
 
 import { Chart } from "./charts.js";
 import { say } from "./words.js";
@@ -41,7 +41,7 @@ export class Curves {
       const points = rows.round.map((row) => [row[0], row[place]]);
       return living && typeof now === "number" ? [...points, [status.steps, now]] : points;
     };
-    // A role that is busy for the share b of the time would alone allow 1/b of the speed (ringside/watch/status.py); before
+    // A role with busy share b would alone allow 1/b of the speed (ringside/load/bottleneck.py); before
     // learning begins, the learner waits by design.
     const works = (row, place) => row[place] > 0.005 && (place !== LEARNER || row[FIRST_METRIC] !== null);
     const alone = (place) => rows.round.map((row) => [row[0], works(row, place) ? row[SPEED] / row[place] : null]);

@@ -27,7 +27,7 @@ export class Mosaic {
     new ResizeObserver(() => this.arrange()).observe(box);
   }
 
-  // As many cells as there are envs, from env `first` on.
+  // Create a cell for each env, from env `first`.
   prepare(first, count) {
     if (this.first === first && this.cells.length === count) return;
     this.first = first;
@@ -42,7 +42,7 @@ export class Mosaic {
     this.arrange();
   }
 
-  // The largest cells with which all of them are seen at once.
+  // Choose the largest cells with which all envs fit on the screen.
   arrange() {
     const count = this.cells.length;
     if (!count) return;
@@ -57,16 +57,16 @@ export class Mosaic {
     this.box.classList.toggle("coarse", side() > 1.5 * SIDE);
   }
 
-  show(told, bytes, chosen) {
-    this.prepare(told.first, told.envs);
+  show(fields, bytes, chosen) {
+    this.prepare(fields.first, fields.envs);
     this.cells.forEach((cell, i) => {
       draw(cell.canvas, bytes, i * PIXELS);
-      say(cell.caption, score(told.returns[i]));
-      const env = told.first + i;
+      say(cell.caption, score(fields.returns[i]));
+      const env = fields.first + i;
       cell.button.setAttribute("aria-pressed", String(env === chosen));
-      cell.button.setAttribute("aria-label", `env ${env}, return ${score(told.returns[i])}`);
+      cell.button.setAttribute("aria-label", `env ${env}, return ${score(fields.returns[i])}`);
       cell.button.tabIndex = env === chosen ? 0 : -1;
-      cell.button.classList.toggle("ended", told.ended[i]);
+      cell.button.classList.toggle("ended", fields.ended[i]);
     });
   }
 }
@@ -89,29 +89,29 @@ export class One {
     this.rows = [];
   }
 
-  show(told, bytes, offset, names) {
+  show(fields, bytes, offset, names) {
     this.stack.forEach((canvas, i) => draw(canvas, bytes, offset + i * PIXELS));
     draw(this.large, bytes, offset + 3 * PIXELS);
-    say(this.title, `Env ${told.env}`);
-    const steps = told.steps === 1 ? "1 step" : `${told.steps.toLocaleString("en")} steps`;
-    say(this.facts, `lane ${told.lane}, actor ${told.actor} · ${steps} into its episode`);
-    say(this.total, score(told.return));
-    this.showActions(told, names);
-    this.showValues(told, names);
+    say(this.title, `Env ${fields.env}`);
+    const steps = fields.steps === 1 ? "1 step" : `${fields.steps.toLocaleString("en")} steps`;
+    say(this.facts, `lane ${fields.lane}, actor ${fields.actor} · ${steps} into its episode`);
+    say(this.total, score(fields.return));
+    this.showActions(fields, names);
+    this.showValues(fields, names);
   }
 
-  showActions(told, names) {
-    this.actions.replaceChildren(...told.actions.map((action, i) => {
+  showActions(fields, names) {
+    this.actions.replaceChildren(...fields.actions.map((action, i) => {
       const name = names[action] ?? String(action);
-      const reward = told.rewards[i];
-      const chip = element("span", { class: "chip", title: told.valid[i] ? name : "begins a new episode" });
-      chip.append(told.valid[i] ? sign(name) : "⟲");
+      const reward = fields.rewards[i];
+      const chip = element("span", { class: "chip", title: fields.valid[i] ? name : "begins a new episode" });
+      chip.append(fields.valid[i] ? sign(name) : "⟲");
       if (reward) {
         chip.classList.add(reward > 0 ? "gain" : "loss");
         chip.append(element("b", {}, (reward > 0 ? "+" : "") + score(reward)));
         chip.title += `, reward ${score(reward)}`;
       }
-      if (told.ended[i]) {
+      if (fields.ended[i]) {
         chip.classList.add("end");
         chip.title += ", end of the episode";
       }
@@ -119,23 +119,23 @@ export class One {
     }));
   }
 
-  // Bars from the lowest to the highest value: their differences are what decides.
-  showValues(told, names) {
-    if (!told.values) {
+  // Bars from the lowest to the highest value: the differences decide the action.
+  showValues(fields, names) {
+    if (!fields.values) {
       this.rows = [];
       this.values.replaceChildren();
       return say(this.note, "none yet");
     }
-    if (this.rows.length !== told.values.length) this.prepareValues(names, told.values.length);
-    const low = Math.min(...told.values);
-    const high = Math.max(...told.values);
-    const best = told.values.indexOf(high);
-    told.values.forEach((value, i) => {
+    if (this.rows.length !== fields.values.length) this.prepareValues(names, fields.values.length);
+    const low = Math.min(...fields.values);
+    const high = Math.max(...fields.values);
+    const best = fields.values.indexOf(high);
+    fields.values.forEach((value, i) => {
       const row = this.rows[i];
       row.bar.style.width = `${3 + 97 * (high > low ? (value - low) / (high - low) : 1)}%`;
       say(row.value, quantity(value));
       row.line.classList.toggle("best", i === best);
-      say(row.mark, i === told.taken ? (i === best ? "best, taken" : "taken") : i === best ? "best" : "");
+      say(row.mark, i === fields.taken ? (i === best ? "best, taken" : "taken") : i === best ? "best" : "");
     });
     say(this.note, "from lowest to highest");
   }

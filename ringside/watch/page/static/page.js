@@ -1,4 +1,4 @@
-// The page: asks for state and pictures, and shows them. It asks only while somebody looks.
+// The page: requests state and pictures, and shows them. It requests only while it is visible.
 
 import { Curves } from "./curves.js";
 import { Mosaic, One, SIDE } from "./frames.js";
@@ -40,10 +40,10 @@ async function watchState() {
     let pause = 1;
     try {
       const known = [rows.round.length, rows.episode.length, rows.evaluation.length].join();
-      const told = await (await ask(`state?edition=${edition}&known=${known}`)).json();
+      const fresh = await (await ask(`state?edition=${edition}&known=${known}`)).json();
       failures = 0;
-      take(told);
-      pause = told.pause;
+      update(fresh);
+      pause = fresh.pause;
     } catch {
       failures += 1;
       pause = Math.min(10, 1 + failures);
@@ -53,15 +53,15 @@ async function watchState() {
   }
 }
 
-function take(told) {
+function update(fresh) {
   const lived = state?.living;
-  state = told;
-  if (told.curves.fresh) rows = { round: [], episode: [], evaluation: [] };
-  edition = told.curves.edition;
-  for (const kind of Object.keys(rows)) rows[kind].push(...told.curves[kind]);
+  state = fresh;
+  if (fresh.curves.fresh) rows = { round: [], episode: [], evaluation: [] };
+  edition = fresh.curves.edition;
+  for (const kind of Object.keys(rows)) rows[kind].push(...fresh.curves[kind]);
   showState();
-  if (!told.curves.more) curves.show(state, rows);
-  if (told.living && lived === false) pictures.wake();
+  if (!fresh.curves.more) curves.show(state, rows);
+  if (fresh.living && lived === false) pictures.wake();
 }
 
 function mode() {
@@ -99,8 +99,8 @@ function showState() {
   if (!state.living) {
     say(gone, mosaic.cells.length
       ? "The run has ended: these are the last pictures. Curves and figures are from its files."
-      : "No process plays this run now. Pictures live in the memory of a run and go with it; curves and figures are from "
-        + "its files. When the run goes on (--resume), so does this page.");
+      : "No process plays this run now. Pictures need the memory of a living run; curves and figures are from "
+        + "its files. The page shows the run again after --resume.");
     say(find("rate"), "");
   }
   const paged = state.envs > PER_PAGE;
@@ -150,7 +150,7 @@ function showRoles(status) {
   });
   const restarts = status.roles.reduce((sum, role) => sum + (role.restarts ?? 0), 0);
   say(find("restarts"), restarts === 1 ? "1 restart" : `${restarts || "no"} restarts`);
-  say(find("limit"), status.verdict?.sentence ?? "");
+  say(find("limit"), status.bottleneck?.sentence ?? "");
   const stolen = status.stolen >= 0.05 ? `, a hypervisor takes ${status.stolen.toFixed(1)}` : "";
   say(find("others"), typeof status.others === "number"
     ? `Other programs use ${status.others.toFixed(1)} of ${status.usable_cores} cores${stolen}.` : "");
@@ -158,7 +158,7 @@ function showRoles(status) {
 
 function alerts() {
   const said = state ? [...state.status.warnings] : [];
-  if (failures > 1) said.push("The page's server does not answer. The run is not touched by that; start it again with: python launch.py watch");
+  if (failures > 1) said.push("The page's server does not answer. The run continues; start the server again with: python launch.py watch");
   if (state) {
     const [word, look] = mode();
     say(find("mode"), word);
@@ -202,10 +202,10 @@ async function watchPictures() {
 
 function showPictures(content) {
   const length = new DataView(content).getUint32(0, true);
-  const told = JSON.parse(new TextDecoder().decode(new Uint8Array(content, 4, length)));
+  const fields = JSON.parse(new TextDecoder().decode(new Uint8Array(content, 4, length)));
   const frames = new Uint8Array(content, 4 + length);
-  mosaic.show(told.mosaic, frames, view.env);
-  one.show(told.chosen, frames, told.mosaic.envs * SIDE * SIDE, state.actions);
+  mosaic.show(fields.mosaic, frames, view.env);
+  one.show(fields.chosen, frames, fields.mosaic.envs * SIDE * SIDE, state.actions);
   const now = performance.now();
   shownAt = [...shownAt.filter((at) => now - at < 15_000), now];
   const rate = shownAt.length > 2 ? (1000 * (shownAt.length - 1)) / (now - shownAt[0]) : null;
@@ -220,7 +220,7 @@ function choose(env) {
   pictures.wake();
 }
 
-function turn(by) {
+function changePage(by) {
   if (state && state.envs > PER_PAGE) choose(Math.min(Math.max(view.first + by * PER_PAGE, 0), state.envs - 1));
 }
 
@@ -242,7 +242,7 @@ function faster(by) {
   pictures.wake();
 }
 
-// A browser may refuse to remember; then the page follows the system.
+// A browser may refuse local storage; then the page follows the system.
 function remember(theme) {
   try {
     if (theme) localStorage.setItem("theme", theme);
@@ -274,8 +274,8 @@ const KEYS = {
   ArrowDown: () => choose(view.env + mosaic.columns),
   Home: () => choose(0),
   End: () => choose((state?.envs ?? 1) - 1),
-  "[": () => turn(-1),
-  "]": () => turn(1),
+  "[": () => changePage(-1),
+  "]": () => changePage(1),
   " ": hold,
   "+": () => faster(1),
   "-": () => faster(-1),
@@ -296,8 +296,8 @@ document.addEventListener("keydown", (event) => {
 find("pause").addEventListener("click", hold);
 find("theme").addEventListener("click", repaint);
 find("help").addEventListener("click", help);
-find("before").addEventListener("click", () => turn(-1));
-find("after").addEventListener("click", () => turn(1));
+find("before").addEventListener("click", () => changePage(-1));
+find("after").addEventListener("click", () => changePage(1));
 find("speed").addEventListener("change", () => faster(0));
 document.addEventListener("visibilitychange", () => { states.wake(); pictures.wake(); });
 

@@ -25,7 +25,7 @@ export function figure(value) {
   return text.replace("-", "−");
 }
 
-// A number that stands below others: four digits or three decimals.
+// A number in a column: four digits or three decimals.
 export function quantity(value) {
   return (Math.abs(value) < 10 ? value.toFixed(3) : value.toPrecision(4)).replace("-", "−");
 }
@@ -69,7 +69,7 @@ export function element(tag, attributes = {}, ...children) {
   return made;
 }
 
-// Write a text only where it changes, so that nothing is laid out anew in vain.
+// Set a text only if it changes, which avoids needless layout.
 export function say(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
