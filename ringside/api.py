@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from ringside.agents.agent import (
     ROWS,
-    evaluation_of,
+    evaluation_result,
+    make_evaluation_policy,
     play_of,
-    policy_of,
     require_actions,
     rules_of,
     weights_at,
@@ -328,7 +328,7 @@ def evaluate(
     from shared.config.settings import FRAME_SIDE, STACK
 
     protocol = PROTOCOLS[weights.protocol]
-    network = policy_of(weights, device, ROWS, captured=False)  # this may be a user's program
+    network = make_evaluation_policy(weights, device, ROWS, captured=False)  # this may be a user's program
     stacks = np.zeros((ROWS, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
 
     def ask() -> NDArray[np.uint8]:
@@ -339,6 +339,6 @@ def evaluate(
         played = play_steps(play, rules, seed, 0, steps, stacks, ask, drops_last=protocol.drops_last_episode)
     else:
         played = play_episodes(play, rules, seed, 0, episodes or protocol.eval_episodes, stacks, ask)
-    return evaluation_of(
+    return evaluation_result(
         weights, network, rules, seed, played.returns.tolist(), int(played.lengths.sum()), eval_steps=steps
     )

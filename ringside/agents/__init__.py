@@ -1,1 +1,1 @@
-"""Trained agents outside of training: loaded, asked, played, shown. Read agent first."""
+"""Trained agents outside of training: load, query, play, show. Read agent first."""

@@ -1,6 +1,6 @@
-"""Trained networks: found by the name that a user gives, asked in batches as evaluations ask, or used as a function.
+"""Trained networks: loaded by a user's name for them, queried in batches by evaluations, or used as a function.
 
-Everything that makes a `learner.networks.policy.Policy` outside of training is here.
+All code that makes a `learner.networks.policy.Policy` outside of training is here.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     from shared.checkpoint.weights_file import StoredWeights
 
 ROWS = 8
-"""Emulators that an evaluation plays together, which is also the batch of its network. Episode `i` is in row
-`i % ROWS`, so that its numbers do not depend on how many episodes are played."""
+"""Emulators of an evaluation, which is also the batch of its network. Episode `i` is in row `i % ROWS`, so that its
+numbers do not depend on the number of episodes."""
 
 
 def weights_at(load: str | Path, env: str | None = None, plugin: str | None = None) -> StoredWeights:
-    """The weights of a run directory, a checkpoint, a file of weights, or of an agent in the zoo by its name.
+    """Weights of a run directory, a checkpoint, a file of weights, or a zoo agent by its name.
 
     Args:
-        load: as the user names it.
-        env: the env that the user says the agent was trained on. An env that imports a module is required to be named
-            here (shared/config/trust.py), so what was trained on may be made afterwards.
-        plugin: the plug-in that the user says the agent was trained with, which is imported.
+        load: the user's name for it.
+        env: the env on which the agent was trained, by the user's word. An env that imports a module must be named here
+            (shared/config/trust.py), so the caller may make it afterwards.
+        plugin: the plug-in with which the agent was trained, by the user's word; it is imported.
 
     Raises:
-        ConfigError: there are none, or the file names an env that the user does not.
+        ConfigError: there are none, or the file names an env that the user did not.
     """
     from actors.make_env import is_registered
 
@@ -54,7 +54,7 @@ _AGENT = "The agent of --load {load}"
 
 
 def _stored_weights(load: str | Path, plugin: str | None) -> StoredWeights:
-    """The weights that `load` names, whatever they were trained on, with their plug-in."""
+    """Weights that `load` names, with their plug-in, without a check of their env."""
     from shared.checkpoint.weights_file import load_weights
     from shared.errors import CheckpointError
 
@@ -71,7 +71,7 @@ def _stored_weights(load: str | Path, plugin: str | None) -> StoredWeights:
 def rules_of(
     weights: StoredWeights, play: Play, *, eval_epsilon: float | None = None, eval_max_frames: int | None = None
 ) -> EvalRules:
-    """Rules of an evaluation of the weights in `play`: those that are given, else those of the run that trained them.
+    """Rules of an evaluation of the weights in `play`: the given ones, else those of the training run.
 
     Raises `ConfigError` for a number out of its range.
     """
@@ -86,7 +86,7 @@ def rules_of(
 
 
 def play_of(weights: StoredWeights) -> Play:
-    """What the weights say that they were trained on; a file keeps one name for a game of ale-py and any other env."""
+    """Game or env on which the weights were trained; a file has one name for either."""
     from actors.envs.atari import games
 
     named = "game" if weights.game in games() else "env"
@@ -94,7 +94,7 @@ def play_of(weights: StoredWeights) -> Play:
 
 
 def require_actions(weights: StoredWeights, play: Play) -> None:
-    """Raise `ConfigError` with a sentence unless the network chooses among just the actions of `play`."""
+    """Raise `ConfigError` unless the actions of the network are those of `play`."""
     from actors.make_env import action_names
 
     names, trained = action_names(play), play_of(weights)
@@ -113,7 +113,7 @@ def require_actions(weights: StoredWeights, play: Play) -> None:
 
 @dataclass(frozen=True)
 class EvaluationPolicy:
-    """A network as evaluations ask it, and the arithmetic that its answers were made with."""
+    """A network for evaluations, and its arithmetic."""
 
     policy: Policy
     device: str
@@ -121,8 +121,10 @@ class EvaluationPolicy:
     threads: int
 
 
-def policy_of(weights: StoredWeights, device: str, rows: int = ROWS, *, captured: bool = True) -> EvaluationPolicy:
-    """The network that answers `rows` stacks at once. Sets torch up for this process. `captured`: see `Policy`."""
+def make_evaluation_policy(
+    weights: StoredWeights, device: str, rows: int = ROWS, *, captured: bool = True
+) -> EvaluationPolicy:
+    """Network for batches of `rows` stacks. Configures torch for this process. `captured`: see `Policy`."""
     import torch
 
     from learner.engine.device import prepare_torch
@@ -131,7 +133,7 @@ def policy_of(weights: StoredWeights, device: str, rows: int = ROWS, *, captured
 
     name = device_of(device)
     precision = precision_of("auto", name)
-    threads = 1  # a batch of eight is too small to share; threads that wait for each other made it four times slower
+    threads = 1  # a batch of eight is too small for several threads: they were four times slower
     choose_workspace()
     prepare_torch(torch.device(name), precision, threads)
     policy = Policy(weights.network, torch.device(name), precision, rows, captured=captured)
@@ -139,7 +141,7 @@ def policy_of(weights: StoredWeights, device: str, rows: int = ROWS, *, captured
     return EvaluationPolicy(policy, name, precision, threads)
 
 
-def evaluation_of(
+def evaluation_result(
     weights: StoredWeights,
     network: EvaluationPolicy,
     rules: EvalRules,
@@ -149,9 +151,9 @@ def evaluation_of(
     *,
     eval_steps: int | None = None,
 ) -> dict[str, Any]:
-    """Episodes that were played by the rules of the protocol, judged: JSON values.
+    """Result of an evaluation as JSON values.
 
-    `eval_steps`: the steps that the episodes were to fill; None: a number of episodes was played.
+    `eval_steps`: the steps that the episodes had to fill; None: the number of episodes was given.
     """
     from ringside.recording.scores import SOURCE, summarize
     from shared.machine import facts
@@ -176,13 +178,13 @@ def evaluation_of(
 
 
 class Agent:
-    """A trained policy as an ordinary function, in float32. It leaves the settings of torch as they are: on a GPU these
-    let convolutions be computed in TF32 unless somebody changed them.
+    """A trained policy as an ordinary function, in float32. It does not change the settings of torch: by default these
+    allow TF32 in convolutions on a GPU.
 
         agent = ringside.load_agent("zoo/pong")
         action = agent(observation)
 
-    Observations are what Gymnasium's `AtariPreprocessing` and `FrameStackObservation(padding_type="zero")` give: the
+    Observations are those of Gymnasium's `AtariPreprocessing` and `FrameStackObservation(padding_type="zero")`: the
     last four frames, uint8[4, 84, 84], oldest first; or those of several environments, uint8[n, 4, 84, 84].
     """
 
@@ -190,13 +192,13 @@ class Agent:
         self.game = weights.game
         self.protocol = weights.protocol
         self.actions = weights.actions
-        """How many actions there are; they are numbered as the environment of `env` numbers them."""
+        """Number of actions, in the order of the environment of `env`."""
         self._weights = weights
         self._device = device
         self._policies: dict[int, Policy] = {}
 
     def __call__(self, observation: NDArray[np.uint8]) -> Any:
-        """The greedy action, an int, of the last four frames, uint8[4, 84, 84], oldest first; the actions int64[n] of
+        """Greedy action, an int, for the last four frames, uint8[4, 84, 84], oldest first; actions int64[n] for
         uint8[n, 4, 84, 84].
 
         Raises `ValueError` for an observation of another shape or kind.
@@ -207,7 +209,7 @@ class Agent:
         return int(greedy(values[None])[0]) if values.ndim == 1 else greedy(values)
 
     def q_values(self, observation: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Q(s, .), float32[actions] or float32[n, actions], of what `__call__` takes."""
+        """Q(s, .), float32[actions] or float32[n, actions], of the observations of `__call__`."""
         import numpy as np
 
         stacks = np.asarray(observation)
@@ -222,14 +224,14 @@ class Agent:
                 f"{stacks.dtype}{list(stacks.shape)}."
             )
         if stacks.ndim == 3:
-            return self._of(1).q_values(stacks[None])[0]
-        policy, rows = self._of(len(stacks)), len(stacks)
+            return self._policy_for(1).q_values(stacks[None])[0]
+        policy, rows = self._policy_for(len(stacks)), len(stacks)
         padded = np.zeros((policy.batch, *stacks.shape[1:]), np.uint8)
         padded[:rows] = stacks
         return policy.q_values(padded)[:rows]
 
-    def _of(self, least: int) -> Policy:
-        """The network for a batch of so many, or of the next power of two: environments may end one by one."""
+    def _policy_for(self, least: int) -> Policy:
+        """Network for a batch of `least`, rounded up to a power of two: environments may end one by one."""
         rows = 1 << (least - 1).bit_length()
         if rows not in self._policies:
             import torch
@@ -242,10 +244,10 @@ class Agent:
         return self._policies[rows]
 
     def env(self, **settings: Any) -> gymnasium.Env[Any, Any]:
-        """A Gymnasium env of the agent's game, preprocessed as its protocol says.
+        """A Gymnasium env of the agent's game with the preprocessing of its protocol.
 
         Args:
-            settings: for `gymnasium.make`, as `render_mode="human"`.
+            settings: for `gymnasium.make`, such as `render_mode="human"`.
 
         Raises:
             ConfigError: the agent was not trained on a game of ale-py.
@@ -257,13 +259,13 @@ class Agent:
 
 
 def load_agent(load: str | Path, *, env: str | None = None, plugin: str | None = None, device: str = "auto") -> Agent:
-    """The agent of a run directory, a checkpoint, a file of weights or a name in the zoo.
+    """Agent of a run directory, a checkpoint, a file of weights or a zoo name.
 
     Args:
-        load: the same as for `ringside.evaluate`.
-        env: the env that the agent must have been trained on. It is compared and never imported: an agent is a function
-            and plays no env by itself.
-        plugin: the plug-in that the agent was trained with, which is imported.
+        load: as for `ringside.evaluate`.
+        env: the env on which the agent must have been trained. It is compared, not imported: an agent is a function and
+            plays no env by itself.
+        plugin: the plug-in with which the agent was trained; it is imported.
         device: auto, cpu, cuda or cuda:N.
 
     Raises:

@@ -1,6 +1,6 @@
-"""One picture of an episode: the screen, in whole multiples of its own pixels, and what the agent makes of it beside.
+"""Picture of a moment of an episode: the screen, scaled by a whole number, beside the agent's values.
 
-The colors are of Okabe & Ito's palette, which the color-blind tell apart; and what they say is also said by a mark.
+The colors are from Okabe & Ito's palette, which color-blind people tell apart; a mark repeats what a color says.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BAR = (86, 180, 233)
 CHOSEN = (230, 159, 0)
 
 COMFORTABLE_HEIGHT = 512
-"""Pixels up to which a screen is enlarged unless told otherwise: Atari's 210 lines become 420."""
+"""Default limit of the height of an enlarged screen: Atari's 210 lines become 420."""
 _LEAST_HEIGHT = 200
 _LINES = 24
 """Lines of text beside a screen."""
@@ -32,12 +32,12 @@ _SMALLEST = 8
 
 
 def comfortable_scale(height: int, most: int = COMFORTABLE_HEIGHT) -> int:
-    """The largest whole multiple of a screen of so many lines that keeps within `most`."""
+    """Largest whole scale at which a screen of `height` lines stays within `most`."""
     return max(1, most // height)
 
 
 def enlarge(screen: NDArray[np.uint8], scale: int) -> NDArray[np.uint8]:
-    """A screen uint8[h, w, 3] of which every pixel becomes scale x scale pixels."""
+    """Enlarge a screen uint8[h, w, 3]: every pixel becomes scale x scale pixels."""
     return np.repeat(np.repeat(screen, scale, axis=0), scale, axis=1)
 
 
@@ -47,12 +47,12 @@ def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
 
 
 def _even(length: float) -> int:
-    """Rounded up to an even number: videos halve the resolution of color."""
+    """Round up to an even number: videos halve the resolution of color."""
     return math.ceil(length / 2) * 2
 
 
 class Painter:
-    """Paints the pictures of one place: all of the same size, uint8[height, width, 3]."""
+    """Painter of pictures of one size, uint8[height, width, 3]."""
 
     def __init__(self, height: int, width: int, scale: int) -> None:
         """For screens of `height` x `width`, each pixel `scale` pixels wide and high."""
@@ -67,7 +67,7 @@ class Painter:
         self._scene: Scene | None = None
 
     def paint(self, screen: NDArray[np.uint8], scene: Scene) -> NDArray[np.uint8]:
-        """The picture of a moment; the next call paints over it."""
+        """Picture of a moment; the next call overwrites it."""
         self._picture[: self._screen_height, : self._screen_width] = enlarge(screen, self._scale)
         if scene != self._scene:
             self._picture[:, self._screen_width :] = self._panel(scene)
@@ -75,7 +75,7 @@ class Painter:
         return self._picture
 
     def _panel(self, scene: Scene) -> NDArray[np.uint8]:
-        """What stands beside the screen: uint8[height, width - screen, 3]."""
+        """Panel beside the screen: uint8[height, width - screen, 3]."""
         letter, width = self._letter, self.width - self._screen_width
         image = Image.new("RGB", (width, self.height), GROUND)
         draw = ImageDraw.Draw(image)
@@ -100,7 +100,7 @@ class Painter:
         return np.asarray(image)
 
     def _bars(self, draw: ImageDraw.ImageDraw, scene: Scene, left: int, top: int, right: int) -> None:
-        """A row for each action: its mark, its name, its value and, beneath these, its bar."""
+        """Draw a row for each action: its mark, name and value above its bar."""
         rows = len(scene.actions)
         row = min((self.height - top - left // 2) / rows, self._letter * 2.1)
         size = max(6, min(self._letter, int(row * 0.62)))
@@ -124,14 +124,14 @@ class Painter:
 
 
 class Montage:
-    """Many episodes side by side, each with its return beneath: pictures uint8[height, width, 3]."""
+    """Mosaic of episodes, each with its return below: pictures uint8[height, width, 3]."""
 
     def __init__(self, height: int, width: int, scale: int, places: int) -> None:
-        """For `places` screens of `height` x `width`, in about the shape of a screen of today."""
+        """For `places` screens of `height` x `width`, in a shape of about 16 : 9."""
         self._scale = scale
         self._letter = max(_SMALLEST + 2, height * scale // 18)
         self._screen_height = height * scale
-        self._told: dict[int, tuple[float, bool]] = {}
+        self._labels: dict[int, tuple[float, bool]] = {}
         self._tile = (self._screen_height + round(self._letter * 1.6), width * scale + 4)
         shape = 16 / 9 * self._tile[0] / self._tile[1]
         self.columns = min(places, max(1, round(math.sqrt(places * shape))))
@@ -141,26 +141,26 @@ class Montage:
         self._picture[:] = GROUND
 
     def place(self, place: int, screen: NDArray[np.uint8], scene: Scene) -> None:
-        """Put a screen into a place; one whose episode is over stays, darkened."""
+        """Put a screen into a place; a screen whose episode is over stays, darkened."""
         top, left = (place // self.columns) * self._tile[0], (place % self.columns) * self._tile[1]
         large = enlarge(screen // 2 if scene.over else screen, self._scale)
         self._picture[top : top + large.shape[0], left + 2 : left + 2 + large.shape[1]] = large
-        if self._told.get(place) != (scene.total, scene.over):
-            self._told[place] = (scene.total, scene.over)
+        if self._labels.get(place) != (scene.total, scene.over):
+            self._labels[place] = (scene.total, scene.over)
             label = self._label(scene, large.shape[1])
             bottom = top + large.shape[0]
             self._picture[bottom : bottom + label.shape[0], left + 2 : left + 2 + label.shape[1]] = label
 
     def _label(self, scene: Scene, width: int) -> NDArray[np.uint8]:
-        """What stands beneath a screen: number and return."""
+        """Label below a screen: number and return of the episode."""
         label = Image.new("RGB", (width, self._tile[0] - self._screen_height), GROUND)
         draw = ImageDraw.Draw(label)
         draw.text((2, 1), f"{scene.episode}", DIM, _font(self._letter))
-        told, color = f"{scene.total:,.10g}" + " end" * scene.over, CHOSEN if scene.over else TEXT
-        draw.text((width - 2, 1), told, color, _font(self._letter), anchor="ra")
+        text, color = f"{scene.total:,.10g}" + " end" * scene.over, CHOSEN if scene.over else TEXT
+        draw.text((width - 2, 1), text, color, _font(self._letter), anchor="ra")
         return np.asarray(label)
 
     @property
     def picture(self) -> NDArray[np.uint8]:
-        """All places as they are."""
+        """Current picture of all places."""
         return self._picture

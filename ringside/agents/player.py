@@ -1,7 +1,7 @@
-"""Agents and people who play episodes to be looked at: what joins network, env and screen.
+"""Players of episodes that are shown: an agent or a person, with env and screen.
 
-An episode follows the protocol as in an evaluation, from the same draws: episode `i` here returns what episode `i` of
-`launch.py eval` returns with the same seed.
+An episode follows the protocol of an evaluation with the same random draws: episode `i` has the return of episode `i`
+of `launch.py eval` with the same seed.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from shared.checkpoint.weights_file import StoredWeights
 
 HumanPolicy = Callable[[], int]
-"""Chooses an action, as a person does."""
+"""Returns the action that a person chooses."""
 
 
 @dataclass(frozen=True)
 class StepFrames:
-    """What one step of one episode showed: each screen uint8[h, w, 3], in its own size, and what is told beside it."""
+    """Frames of one step of an episode: each screen uint8[h, w, 3], in its own size, and its scene."""
 
     moments: list[tuple[NDArray[np.uint8], Scene]]
     over: bool
-    """Whether the episode ended with it."""
+    """True if the step ended the episode."""
 
 
 @dataclass(frozen=True)
 class EpisodeResult:
-    """An episode that was played to its end."""
+    """Result of a finished episode."""
 
     episode: int
     total: float
@@ -50,9 +50,9 @@ class EpisodeResult:
 
 
 class Player:
-    """Plays episodes of one evaluation, one or several at a time, and shows what they look like.
+    """Plays episodes of one evaluation, one or several at a time, and yields their frames.
 
-    At the end of a `with` block its envs are closed.
+    The end of a `with` block closes its envs.
     """
 
     def __init__(
@@ -67,16 +67,16 @@ class Player:
         """A player of `play`.
 
         Args:
-            network: whose values are shown and, where there is no pilot, whose best action is played.
+            network: source of the values shown and, without a pilot, of the greedy action.
             seed: of the evaluation.
-            pilot: a person.
+            pilot: the person who plays, if any.
             rules: of the evaluation.
 
         Raises:
             ConfigError: the environment cannot be made.
         """
         if network is None and pilot is None:
-            raise ValueError("Nobody plays.")
+            raise ValueError("A player needs a network or a pilot.")
         self._evaluation = Evaluation(play, rules, seed, 0)
         self.rules = rules
         self.game = play.env or play.game
@@ -84,7 +84,7 @@ class Player:
         self._envs: list[tuple[Env, list[Shot]]] = []
         self._closing = ExitStack()
         self.played: list[EpisodeResult] = []
-        """The episodes that were played to their ends, in that order."""
+        """Finished episodes, in order of their ends."""
         first = self._env(0)[0]
         self.actions = first.action_names
         self.screens_per_second = first.screens_per_second
@@ -96,7 +96,7 @@ class Player:
         self._closing.close()
 
     def _env(self, place: int) -> tuple[Env, list[Shot]]:
-        """The env of a place among those that play together, and what it shows."""
+        """Env of a slot, and the list of its shots."""
         while len(self._envs) <= place:
             env = self._evaluation.env()
             self._closing.callback(env.close)
@@ -104,34 +104,34 @@ class Player:
         return self._envs[place]
 
     def perform(self, numbers: Sequence[int]) -> Iterator[list[StepFrames | None]]:
-        """Play the episodes of these consecutive numbers side by side, to the end of the longest.
+        """Play episodes of consecutive numbers side by side, to the end of the longest.
 
         Yields:
-            After each step, what it showed of each of them; None: its episode was over before.
+            After each step, the frames of each episode; None: it was over before.
         """
         groups = -(-len(numbers) // ROWS)
         stacks = np.zeros((groups, ROWS, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
-        seats = [
+        slots = [
             _Slot(self._evaluation.open(env, number, stacks[i // ROWS, number % ROWS]), shots, self.game, env)
             for i, number in enumerate(numbers)
             for env, shots in [self._env(i)]
         ]
-        while not all(seat.episode.over for seat in seats):
+        while not all(slot.episode.over for slot in slots):
             values = None if self._network is None else [self._network.policy.q_values(group) for group in stacks]
-            turns: list[StepFrames | None] = []
-            for i, seat in enumerate(seats):
-                if seat.episode.over:
-                    turns.append(None)
+            frames: list[StepFrames | None] = []
+            for i, slot in enumerate(slots):
+                if slot.episode.over:
+                    frames.append(None)
                     continue
-                turns.append(seat.step(None if values is None else values[i // ROWS][numbers[i] % ROWS], self._pilot))
-                if seat.episode.over:
-                    episode = seat.episode
+                frames.append(slot.step(None if values is None else values[i // ROWS][numbers[i] % ROWS], self._pilot))
+                if slot.episode.over:
+                    episode = slot.episode
                     self.played.append(EpisodeResult(episode.number, episode.total, episode.steps))
-            yield turns
+            yield frames
 
 
 class _Slot:
-    """An episode that is being played, and what is told of it."""
+    """A running episode and its scene."""
 
     def __init__(self, episode: Episode, shots: list[Shot], game: str, env: Env) -> None:
         self.episode = episode
@@ -140,7 +140,7 @@ class _Slot:
         self._reward = 0.0
 
     def step(self, values: NDArray[np.float32] | None, pilot: HumanPolicy | None) -> StepFrames:
-        """Play one step, as the pilot or else the values float32[actions] say."""
+        """Play one step with the action of the pilot, or the greedy one of values float32[actions]."""
         from learner.networks.policy import greedy
 
         episode = self.episode
@@ -153,7 +153,7 @@ class _Slot:
         self._shots.clear()
         episode.step(chosen)
         assert episode.action is not None
-        told = None if values is None else tuple(values.tolist())
+        shown_values = None if values is None else tuple(values.tolist())
         moments = []
         for shot in self._shots:
             total += shot.reward
@@ -168,14 +168,14 @@ class _Slot:
                 actions=self._names,
                 action=episode.action,
                 random=episode.action != chosen,
-                values=told,
+                values=shown_values,
                 over=over,
             )
             moments.append((shot.screen, scene))
         return StepFrames(moments, episode.over)
 
 
-def player_of(
+def make_player(
     weights: StoredWeights | None,
     game: str | None,
     seed: int,
@@ -185,14 +185,14 @@ def player_of(
     eval_epsilon: float | None = None,
     eval_max_frames: int | None = None,
 ) -> tuple[Player, EvaluationPolicy | None]:
-    """A player with these weights of their own game or of another with the same actions.
+    """Make a player for weights, on their own game or another with the same actions.
 
-    A pilot plays without epsilon, and as long as an episode of training may last.
+    A pilot plays without epsilon, and up to the time limit of a training episode.
 
-    Raises `ConfigError` with a sentence when that cannot be.
+    Raises `ConfigError` if the game has other actions.
     """
     from actors.envs.atari import game_name
-    from ringside.agents.agent import play_of, policy_of, require_actions, rules_of
+    from ringside.agents.agent import make_evaluation_policy, play_of, require_actions, rules_of
     from shared.config.settings import Config
 
     name = None if game is None else game_name(game)
@@ -204,36 +204,36 @@ def player_of(
         play = Config().with_settings(game=name, protocol=weights.protocol).play
     require_actions(weights, play)
     rules = rules_of(weights, play, eval_epsilon=eval_epsilon, eval_max_frames=eval_max_frames)
-    network = policy_of(weights, device)
+    network = make_evaluation_policy(weights, device)
     return Player(play, network, seed, pilot, rules=rules if pilot is None else pilot_rules(play)), network
 
 
 def pilot_rules(play: Play) -> EvalRules:
-    """A person plays what they choose, as long as an episode of training may last."""
+    """Rules for a person: no epsilon, and the time limit of a training episode."""
     return EvalRules(epsilon=0.0, max_frames=PROTOCOLS[play.protocol].longest_episode_frames)
 
 
 @contextmanager
-def stop_heard() -> Iterator[Requests]:
-    """Within, a signal only asks for the end; nothing is broken off in its midst, unless the user asks twice."""
+def stop_requests() -> Iterator[Requests]:
+    """Within the block, a stop signal only sets a request; the second one raises `KeyboardInterrupt`."""
     requests = Requests()
 
-    def hear(number: int) -> None:
+    def on_signal(number: int) -> None:
         requests.count_signal(number)
         if requests.count > 1:
             raise KeyboardInterrupt
 
-    with handle_stop_signals(hear):
+    with handle_stop_signals(on_signal):
         yield requests
 
 
 def show(player: Player, episodes: Iterable[int], canvas: Canvas, seconds: float | None, stop: Requests) -> None:
-    """Show episodes in turn, until the canvas is closed, a stop is asked for or the seconds of play are over."""
+    """Show episodes one after the other until the canvas closes, a stop is requested, or `seconds` of play are over."""
     left = None if seconds is None else round(seconds * player.screens_per_second)
     for number in episodes:
-        for turns in player.perform([number]):
-            for turn in filter(None, turns):
-                for screen, scene in turn.moments:
+        for frames in player.perform([number]):
+            for step in filter(None, frames):
+                for screen, scene in step.moments:
                     if canvas.closed or stop.count or left == 0:
                         return
                     canvas.show(screen, scene)

@@ -1,4 +1,4 @@
-"""What is told beside the screen of an episode that is watched."""
+"""Scenes of an episode that is shown, and the canvas on which they appear."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-_PATIENCE = 0.25
-"""Seconds behind its time from which on a show goes on from now, rather than catch up."""
+_CATCH_UP = 0.25
+"""Delay in seconds beyond which a show continues from now instead of catching up."""
 
 
 @dataclass(frozen=True)
@@ -23,34 +23,34 @@ class Scene:
     game: str
     episode: int
     steps: int
-    """Steps played, the one that is shown included."""
+    """Steps played, including the current one."""
     total: float
     """The return so far."""
     reward: float
-    """The last reward that was not nought."""
+    """The last reward other than 0."""
     actions: tuple[str, ...]
     """The names of all actions."""
     action: int
-    """Which of them is played."""
+    """Index of the action played."""
     random: bool
-    """Whether chance chose it (epsilon), and nobody else."""
+    """True if the action is random (epsilon)."""
     values: tuple[float, ...] | None
-    """Q(s, .) of the state in which it was chosen; None: no network was asked."""
+    """Q(s, .) of the state in which it was chosen; None: no network plays."""
     over: bool = False
-    """Whether the episode is at its end."""
+    """True at the end of the episode."""
 
 
 class Canvas(ABC):
-    """Somewhere that episodes are shown, between `__enter__` and `__exit__`."""
+    """Output for episodes, between `__enter__` and `__exit__`."""
 
     @property
     def closed(self) -> bool:
-        """Whether nobody looks on any more, or nothing more fits."""
+        """True if the viewer has closed it, or it is full."""
         return False
 
     @abstractmethod
     def show(self, screen: NDArray[np.uint8], scene: Scene) -> None:
-        """Show a screen uint8[h, w, 3] in its turn; where people look on, that takes as long as it is to be seen."""
+        """Show a screen uint8[h, w, 3]; for a viewer, wait until the screen is due."""
 
     def __enter__(self) -> Self:
         return self
@@ -59,13 +59,13 @@ class Canvas(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give back what the canvas held: a window, the terminal, a file."""
+        """Release the window, terminal or file of the canvas."""
 
 
 class ValueRange:
-    """Where values lie between the lowest and the highest of their episode so far.
+    """Position of values between the lowest and the highest of their episode so far.
 
-    The values of a state are near each other and far from nought, so that bars from nought would all look alike.
+    The values of a state are close to each other and far from 0, so bars that start at 0 would all look alike.
     """
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class ValueRange:
         self._low = self._high = 0.0
 
     def fractions(self, episode: int, values: Sequence[float]) -> list[float]:
-        """Each value's place, from 0 to 1."""
+        """Position of each value, from 0 to 1."""
         if episode != self._episode:
             self._episode, self._low, self._high = episode, min(values), max(values)
         self._low, self._high = min(self._low, *values), max(self._high, *values)
@@ -82,17 +82,17 @@ class ValueRange:
 
 
 class Pace:
-    """The time at which each of many screens is due."""
+    """Clock of the times at which screens are due."""
 
     def __init__(self, rate: float, most: float) -> None:
-        """Of `rate` screens a second, of which at most `most` can be drawn."""
+        """For `rate` screens a second, of which at most `most` are drawn."""
         self._period, self._between = 1.0 / rate, 1.0 / most
         self._due = self._drawn = -np.inf
 
     def wait(self) -> bool:
-        """Wait for the next screen's time; whether it is to be drawn."""
+        """Wait until the next screen is due. Returns True if it is to be drawn."""
         now = time.perf_counter()
-        if now - self._due > _PATIENCE:
+        if now - self._due > _CATCH_UP:
             self._due = now
         due, self._due = self._due, self._due + self._period
         if due > now:

@@ -1,7 +1,6 @@
-"""Episodes in a terminal: two pixels a character, by the upper half block in two of 2^24 colors.
+"""Episodes in a terminal: two pixels per character, by the upper half block with foreground and background color.
 
-Only characters that changed are sent, at most 30 times a second, and what the terminal looked like before comes back
-however the show ends.
+It sends only characters that changed, at most 30 times a second, and restores the terminal however the show ends.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _CLEAR = _PLAIN + "\x1b[2J"
 _ENTER = "\x1b[?1049h\x1b[?25l" + _CLEAR
 _LEAVE = "\x1b[0m\x1b[?25h\x1b[?1049l"
 _PANEL = 30
-"""Columns for what is told beside the screen; in a narrower terminal a line beneath tells the most of it."""
+"""Columns of the panel beside the screen; a narrow terminal has a line below the screen instead."""
 _NAME = 13
 
 Row = list[tuple[str, tuple[int, int, int]]]
@@ -32,7 +31,7 @@ Row = list[tuple[str, tuple[int, int, int]]]
 
 
 class Terminal(Canvas):
-    """A terminal, for the time of a show."""
+    """A terminal as a canvas."""
 
     def __init__(self, stream: TextIO, rate: float) -> None:
         """On `stream`, a terminal, with `rate` screens a second."""
@@ -68,11 +67,11 @@ class Terminal(Canvas):
         self._shown = cells
         width = cells.shape[1]
         if beside:
-            told = self._panel(scene, lines)
+            rows = self._panel(scene, lines)
             left, top = width + 3, 1
         else:
-            told, left, top = [brief(scene)], 1, cells.shape[0] + 1
-        painted = [paint(row, columns - left + 1) for row in told]
+            rows, left, top = [brief(scene)], 1, cells.shape[0] + 1
+        painted = [paint(row, columns - left + 1) for row in rows]
         for i, line in enumerate(painted):
             if i >= len(self._lines) or line != self._lines[i]:
                 out.append(f"\x1b[{top + i};{left}H{_PLAIN}{line}")
@@ -81,7 +80,7 @@ class Terminal(Canvas):
         self._stream.flush()
 
     def _panel(self, scene: Scene, lines: int) -> list[Row]:
-        """What stands beside the screen, at most so many lines."""
+        """Panel beside the screen, at most `lines` high."""
         rows: list[Row] = [
             [(scene.game.replace("_", " "), TEXT)],
             [(f"{'return':{_NAME}}", DIM), (f"{scene.total:,.10g}", TEXT)],
@@ -102,14 +101,14 @@ class Terminal(Canvas):
 
 
 def brief(scene: Scene) -> Row:
-    """The most important things in one line."""
+    """Return, action and step in one line."""
     name = scene.actions[scene.action]
     value = "" if scene.values is None else f" Q {scene.values[scene.action]:.2f}"
     return [(f"return {scene.total:,.10g}  ", TEXT), (f"{name}{value}  ", CHOSEN), (f"step {scene.steps:,}", DIM)]
 
 
 def paint(row: Row, width: int) -> str:
-    """A line of colored words, cut or filled to so many columns."""
+    """A line of colored words, truncated or padded to `width` columns."""
     out = []
     for words, (red, green, blue) in row:
         out.append(f"\x1b[38;2;{red};{green};{blue}m{words[: max(0, width)]}")
@@ -127,7 +126,7 @@ def halves(screen: NDArray[np.uint8], columns: int, lines: int) -> NDArray[np.ui
 
 
 def changes(cells: NDArray[np.uint8], before: NDArray[np.uint8] | None) -> str:
-    """What turns a terminal that shows `before`, None: nothing, into one that shows `cells`, from its upper left on."""
+    """Escape sequences that turn a terminal with `before` (None: empty) into one with `cells`, from the upper left."""
     changed = np.ones(cells.shape[:2], bool)
     if before is not None and before.shape == cells.shape:
         changed = (cells != before).any(axis=2)

@@ -1,4 +1,4 @@
-"""Files of moving pictures: .mp4 by PyAV, whose package brings its encoder along, and .gif by Pillow."""
+"""Video files: .mp4 by PyAV, which includes its encoder, and .gif by Pillow."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from shared.errors import ConfigError
 VIDEO_RATE = 60.0
 """Pictures a second in a video: every frame of the emulator."""
 GIF_RATE = 20.0
-"""In a GIF, which counts in hundredths of a second. Every third frame: what flickers every other frame still shows."""
+"""Pictures a second in a GIF, whose delays are hundredths of a second. Every third frame, so that objects that flicker
+every other frame stay visible."""
 GIF_SECONDS = 60.0
-"""The longest GIF: it is put together in memory, and a larger one is of no use."""
+"""Longest GIF; it is assembled in memory."""
 GIF_IS_FULL = "a GIF is not made longer, an .mp4 has no end"
 
 SUFFIXES = (".mp4", ".gif")
@@ -33,17 +34,17 @@ _BT709 = 1
 _LIMITED = 1
 _COLORS = 255
 _EXACT = 191
-"""Of a GIF's colors, those that are the pictures' own; Atari shows 128 at most, the rest is letters."""
+"""Colors of a GIF that are exact; Atari shows 128 at most, the rest is antialiased text."""
 
 
 class MovingPicture(ABC):
-    """A file that is written picture by picture, and is whole after `__exit__`, however that is reached."""
+    """A video file that is written picture by picture, and complete after `__exit__` in any case."""
 
     rate: float
     """Pictures a second in the file."""
 
     def __init__(self, path: Path, source_rate: float) -> None:
-        """For pictures that come `source_rate` a second: the file repeats some or leaves some out to have its rate."""
+        """For pictures at `source_rate` a second; the file repeats or drops some to reach its own rate."""
         try:
             self._out = path.open("wb")
         except OSError as error:
@@ -55,27 +56,27 @@ class MovingPicture(ABC):
 
     @property
     def seconds(self) -> float:
-        """How long the file takes to show."""
+        """Duration of the video."""
         return self.frames / self.rate
 
     @property
     def full(self) -> bool:
-        """Whether nothing more fits."""
+        """True if the file accepts no more pictures."""
         return False
 
     @property
     def wanted(self) -> bool:
-        """Whether the next picture will be in the file, as far as rates say."""
+        """True if the file will include the next picture at its rate."""
         return self._due(self._given + 1) > self.frames and not self.full
 
     def _due(self, given: int) -> int:
-        """How many pictures the file has when so many were given."""
+        """Number of pictures in the file after `given` pictures."""
         return round(given * self.rate / self._source_rate)
 
     def add(self, picture: NDArray[np.uint8] | None) -> None:
-        """The next picture uint8[h, w, 3], of even height and width, all of one size; it is copied.
+        """Add a picture uint8[h, w, 3], of even height and width, all of one size; it is copied.
 
-        It may be None where it is not `wanted`.
+        It may be None unless it is `wanted`.
         """
         self._given += 1
         while self.frames < self._due(self._given) and not self.full:
@@ -110,7 +111,7 @@ def _unwritable(path: Path, error: OSError) -> ConfigError:
 
 
 class Mp4(MovingPicture):
-    """H.264 in MP4, nearly without loss, in colors that every player shows."""
+    """H.264 in MP4, nearly lossless, in colors that every player shows."""
 
     rate = VIDEO_RATE
 
@@ -119,15 +120,15 @@ class Mp4(MovingPicture):
             import av
         except ImportError as error:
             raise ConfigError(
-                f"{path} needs the package av, which brings the encoder of videos along: make install, or choose .gif."
+                f"{path} needs the package av, which contains the video encoder: run make install, or choose .gif."
             ) from error
         if "libx264" not in av.codecs_available:
             raise ConfigError(
-                f"{path} needs an encoder that the installed package av lacks: make install, or choose .gif."
+                f"{path} needs an encoder that the installed package av lacks: run make install, or choose .gif."
             )
         super().__init__(path, source_rate)
         self._av = av
-        # Through a file of Python's: FFmpeg's own answers a full disk with a fault of the whole process (av 18.1).
+        # Through a Python file: FFmpeg's own file access crashes the process on a full disk (av 18.1).
         self._file = av.open(self._out, "w", format="mp4")
         self._stream = self._file.add_stream(
             "libx264", rate=Fraction(self.rate), options={"crf": "16", "preset": "veryfast", "tune": "animation"}
@@ -142,7 +143,7 @@ class Mp4(MovingPicture):
             self._stream.height, self._stream.width = picture.shape[:2]
         from av.video.reformatter import ColorRange, Colorspace, Interpolation
 
-        # The color of two by two pixels is one: that of a pixel of the game, where its scale is even.
+        # Two by two pixels share a color: that of one pixel of the game if the scale is even.
         frame = self._av.VideoFrame.from_ndarray(picture, format="rgb24").reformat(
             format="yuv420p",
             dst_colorspace=Colorspace.ITU709,
@@ -161,7 +162,7 @@ class Mp4(MovingPicture):
 
 
 class Gif(MovingPicture):
-    """A GIF in one palette of 255 colors: equal pictures are shown longer, and of each only what changed is kept."""
+    """A GIF with one palette of 255 colors. Equal pictures become one with a longer delay; each stores only changes."""
 
     rate = GIF_RATE
 
@@ -203,10 +204,10 @@ class Gif(MovingPicture):
 
 
 def palette_of(pixels: Counter[int]) -> Image.Image:
-    """An image whose palette has the most frequent colors exactly, and what is nearest to all others.
+    """An image whose palette has the most frequent colors exactly, and close colors for the others.
 
     Args:
-        pixels: how often each color, 0xRRGGBB, is seen.
+        pixels: count of each color, 0xRRGGBB.
     """
     ranked = np.array([color for color, _ in pixels.most_common()], np.uint32)
     colors = (ranked[:, None] >> np.array([16, 8, 0], np.uint32) & 0xFF).astype(np.uint8)
@@ -221,18 +222,18 @@ def palette_of(pixels: Counter[int]) -> Image.Image:
 
 
 def open_moving_picture(path: Path, source_rate: float) -> MovingPicture:
-    """A new file of the kind that its suffix, one of `SUFFIXES`, says.
+    """Open a new file of the kind of its suffix, one of `SUFFIXES`.
 
-    Raises `ConfigError` when the file cannot be written, or what writes it is not installed.
+    Raises `ConfigError` if the file cannot be written, or its encoder is not installed.
     """
     return (Gif if path.suffix.lower() == ".gif" else Mp4)(path, source_rate)
 
 
 class VideoCanvas(Canvas):
-    """A file as a canvas: screens with what is told beside them."""
+    """A video file as a canvas: screens beside their panels."""
 
     def __init__(self, path: Path, source_rate: float, scale: int | None) -> None:
-        """As `open_moving_picture`; `scale`: pixels for each pixel of the screen, None: for about 500 lines."""
+        """As `open_moving_picture`; `scale`: pixels per pixel of the screen, None: for about 500 lines."""
         self.file = open_moving_picture(path, source_rate)
         self._scale = scale
         self._painter: Painter | None = None

@@ -1,4 +1,4 @@
-"""A window in which episodes are shown, and the keys that are held in it. By SDL, which pygame brings along."""
+"""A window that shows episodes and reads keys. It uses SDL by pygame."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shared.errors import ConfigError
 
 DRAWN_PER_SECOND = 60.0
 _SHARE = 0.8
-"""Of the screen's height that a window takes at most."""
+"""Largest share of the display's height for a window."""
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
 _KEYS = {
     "up": ("K_UP", "K_w"),
@@ -23,18 +23,18 @@ _KEYS = {
     "right": ("K_RIGHT", "K_d"),
     "fire": ("K_SPACE", "K_RETURN"),
 }
-"""What keys mean, by the names that pygame has for them."""
+"""Keys of each meaning, by pygame's names."""
 
 
 def has_display() -> bool:
-    """Whether the environment names a screen that a window could be opened on."""
+    """True if the environment names a display."""
     return any(os.environ.get(name) for name in _DISPLAYS)
 
 
 def action_for(held: frozenset[str], names: tuple[str, ...]) -> int:
-    """Which of a game's actions the held directions and `fire` mean; the nearest that it has, else the first.
+    """Index of the game's action for the held directions and `fire`; the closest action, else NOOP.
 
-    Where a game knows no up and down, as Pong, whose paddle's knob turns right and left, these mean right and left.
+    A game without up and down, such as Pong, whose paddle turns right and left, takes them as right and left.
     """
     vertical = "UP" * ("up" in held) or "DOWN" * ("down" in held)
     level = "RIGHT" * ("right" in held) or "LEFT" * ("left" in held)
@@ -49,15 +49,15 @@ def action_for(held: frozenset[str], names: tuple[str, ...]) -> int:
 
 
 class Window(Canvas):
-    """A window; closed by its button, Escape or Q (not Q where a person plays: their hand is near it)."""
+    """A window; its button, Escape or Q close it (not Q while a person plays, whose hand is near it)."""
 
     def __init__(self, title: str, rate: float, *, scale: int | None, people: bool = False) -> None:
-        """Open the window when the first screen comes.
+        """Prepare a window that opens with the first screen.
 
         Args:
             rate: screens a second.
-            scale: pixels for each pixel of the screen; None: as many as suit the display.
-            people: whether a person plays.
+            scale: pixels per pixel of the screen; None: as the display allows.
+            people: True if a person plays.
 
         Raises:
             ConfigError: there is no display, or pygame is not installed.
@@ -67,7 +67,7 @@ class Window(Canvas):
         self._pace = Pace(rate, DRAWN_PER_SECOND)
         self._ends = {self._pygame.K_ESCAPE} if people else {self._pygame.K_ESCAPE, self._pygame.K_q}
         self._meaning = {getattr(self._pygame, key): word for word, keys in _KEYS.items() for key in keys}
-        self._touched: set[str] = set()
+        self._tapped: set[str] = set()
         self._closed = False
         self._painter: Painter | None = None
         try:
@@ -83,17 +83,17 @@ class Window(Canvas):
         return self._closed
 
     def held(self) -> frozenset[str]:
-        """The words of `_KEYS` whose keys are down, or were since this was asked last: a tap counts."""
-        self._look()
+        """Meanings of `_KEYS` whose keys are down, or were pressed since the last call: a tap counts."""
+        self._process_events()
         pressed = self._pygame.key.get_pressed()
         now = {word for key, word in self._meaning.items() if pressed[key]}
-        held, self._touched = frozenset(now | self._touched), set()
+        held, self._tapped = frozenset(now | self._tapped), set()
         return held
 
     def show(self, screen: NDArray[np.uint8], scene: Scene) -> None:
         if self._painter is None:
             self._painter = self._open(*screen.shape[:2])
-        self._look()
+        self._process_events()
         if self._pace.wait():
             picture = self._painter.paint(screen, scene)
             size = (self._painter.width, self._painter.height)
@@ -108,15 +108,15 @@ class Window(Canvas):
         self._pygame.display.set_caption(self._title)
         return painter
 
-    def _look(self) -> None:
-        """See what was pressed and closed since."""
+    def _process_events(self) -> None:
+        """Process events: pressed keys and the window's button."""
         for event in self._pygame.event.get():
             if event.type == self._pygame.QUIT:
                 self._closed = True
             elif event.type == self._pygame.KEYDOWN:
                 self._closed |= event.key in self._ends
                 if event.key in self._meaning:
-                    self._touched.add(self._meaning[event.key])
+                    self._tapped.add(self._meaning[event.key])
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -1,1 +1,1 @@
-"""`launch.py doctor`: the machine examined before a run."""
+"""`launch.py doctor`: checks of the machine before a run. Read checks first."""

@@ -1,7 +1,7 @@
-"""What a machine must have for a run: each check is a pure function of facts, and answers green, yellow or red.
+"""Checks of a machine for a run: each is a pure function of facts and returns green, yellow or red.
 
-`before_start` gathers the facts that cost nothing and is asked before every run: red refuses it, yellow is a warning.
-`launch.py doctor` shows the same checks, and slower ones, to a person.
+Every start runs `before_start`, whose facts cost nothing: red refuses the run, yellow is a warning. `launch.py doctor`
+shows the same checks and slower ones.
 """
 
 from __future__ import annotations
@@ -33,38 +33,38 @@ TIGHT = 0.9
 DESCRIPTORS, DESCRIPTORS_OF_A_PROCESS = 64, 4
 """Open files of the launcher: some of its own, and for every process doorbell, handle, pipe and claimed core."""
 TASKS, TASKS_OF_AN_ACTOR = 64, 2
-"""Threads beside the actors and the learner's and inference's own (CUDA starts some thirty), and of every actor."""
+"""Threads besides those of actors, learner and inference (CUDA starts some thirty), and threads of an actor."""
 LEAST_DISK = 100 * MB
-"""Free bytes below which not even the weights are sure to be saved."""
+"""Free bytes below which even the weights may not fit."""
 COMPRESSED = 10
-"""How often smaller a checkpoint's replay is than the ring, cautiously (frames of real games: 39 times)."""
+"""Conservative compression ratio of a checkpoint's replay (frames of real games: 39)."""
 SLOW_DISK = 20 * MB
 """Bytes a second below which checkpoints fall behind."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One answer."""
+    """Result of one check."""
 
     name: str
     color: Color
     found: str
-    """A sentence: how it is."""
+    """Finding, as a sentence."""
     advice: str = ""
-    """A sentence: what to do, unless all is well."""
+    """Remedy, as a sentence; empty if none is needed."""
 
     @property
     def sentence(self) -> str:
-        """Both, as one message."""
+        """Finding and remedy."""
         return f"{self.found} {self.advice}".strip()
 
 
 def before_start(plan: Plan, *, continues: bool) -> list[Check]:
-    """The checks that every start makes; they cost a few milliseconds and write nothing.
+    """Checks of every start; they take a few milliseconds and write nothing.
 
     Args:
         plan: resolved and validated.
-        continues: whether the run directory's own run is continued.
+        continues: True if the run of the run directory is continued.
     """
     run_dir = plan.config.run.run_dir
     directory = run_directory(run_dir, continues=continues, env=plan.config.play.env)
@@ -84,16 +84,16 @@ def before_start(plan: Plan, *, continues: bool) -> list[Check]:
 
 
 def refuse(answers: Iterable[Check]) -> None:
-    """Raise `ConfigError` with the sentence of the first red answer, if there is one."""
+    """Raise `ConfigError` with the sentence of the first red check, if any."""
     for answer in answers:
         if answer.color == "red":
             raise ConfigError(answer.sentence)
 
 
 def settings(doubted: Sequence[str]) -> list[Check]:
-    """What looks like a mistake among the settings."""
+    """Settings that look like mistakes."""
     return [Check("settings", "yellow", sentence) for sentence in doubted] or [
-        Check("settings", "green", "Nothing among the settings looks like a mistake.")
+        Check("settings", "green", "No setting looks like a mistake.")
     ]
 
 
@@ -101,7 +101,7 @@ def settings(doubted: Sequence[str]) -> list[Check]:
 
 
 def within(version: str, ranges: str) -> bool:
-    """Whether a version lies in ranges like ">=3.11,<3.14"; of "2.13.0+cpu" the leading numbers count."""
+    """True if a version lies in ranges like ">=3.11,<3.14"; only the leading numbers of "2.13.0+cpu" count."""
     compare = {">=": operator.ge, "<": operator.lt}
     for condition in filter(None, ranges.split(",")):
         found = re.fullmatch(r"(>=|<)([\d.]+)", condition.strip())
@@ -124,7 +124,7 @@ def python(version: str, ranges: str) -> Check:
 
 
 def packages(ranges: Mapping[str, str], installed: Mapping[str, str | None]) -> Check:
-    """What is installed against what is required.
+    """Installed packages against required ones.
 
     Args:
         ranges: by package, as in setup.cfg: ">=2.11".
@@ -142,10 +142,9 @@ def packages(ranges: Mapping[str, str], installed: Mapping[str, str | None]) -> 
 
 
 def processor(kind: str) -> Check:
-    """The processor's instruction set, as `uname -m` says it.
+    """Instruction set, as in `uname -m`.
 
-    Processes of a run see each other's writes in the order in which they were made, which x86-64 promises and others
-    do not (docs/design.md).
+    Processes rely on seeing each other's writes in order, which x86-64 guarantees and others do not (docs/design.md).
     """
     if kind == "x86_64":
         return Check("processor", "green", f"{kind}.")
@@ -153,31 +152,31 @@ def processor(kind: str) -> Check:
 
 
 def cores(actors: int, usable: int, processors: int) -> Check:
-    """Actors against the cores that affinity and control groups leave."""
+    """Actors against the cores that affinity and control groups allow."""
     may = f"{usable} of {processors} processors may be used"
     if actors > usable:
         return Check(
             "cores",
             "yellow",
             f"--actors {actors} share {count(usable, 'core')}.",
-            "They take turns and play no faster than fewer would.",
+            "They share cores and play no faster than fewer would.",
         )
     return Check("cores", "green", f"{may}, by {count(actors, 'actor')} and the learner's side.")
 
 
 def contention(others: float | None, stolen: float | None, usable: int) -> Check:
-    """Cores that other programs use and that a hypervisor takes; None: the kernel does not tell."""
+    """Cores that other programs and a hypervisor take; None: the kernel does not say."""
     said = contention_sentences(others, stolen, usable)
     if said:
         advice = "Figures measured now will be too low; a run that shares its cores is slower, and as exact."
         return Check("other programs", "yellow", " ".join(said), advice)
     if others is None:
-        return Check("other programs", "green", "What they use is not known here: the kernel does not tell.")
+        return Check("other programs", "green", "Their use of cores is not known: the kernel does not report it.")
     return Check("other programs", "green", f"They use {others:.1f} of {count(usable, 'core')}.")
 
 
 def threads(plan: Plan, usable: int) -> list[Check]:
-    """A warning where a learner's threads, which wait for each other spinning, are more than the cores."""
+    """Warning if the learner has more threads than cores: they spin while they wait for each other."""
     settings = plan.config.machine
     on_cpu = settings.device == "cpu"
     busy, advised = busy_threads(settings.learner_threads, on_cpu=on_cpu), learner_threads_of(usable, on_cpu=on_cpu)
@@ -194,10 +193,10 @@ def threads(plan: Plan, usable: int) -> list[Check]:
 
 
 def memory(plan: Plan, usable: int, total: int | None) -> Check:
-    """Shared memory and processes against what is free.
+    """Memory of the run against free memory.
 
     Args:
-        usable: bytes that physical memory and control groups leave.
+        usable: bytes that physical memory and control groups allow.
         total: bytes of physical memory, where known.
     """
     try:
@@ -207,17 +206,17 @@ def memory(plan: Plan, usable: int, total: int | None) -> Check:
     need = plan.layout().size + memory_need.own_bytes(plan)
     found = f"{need / GB:.1f} GB are needed, {usable / GB:.1f} GB are free"
     if need > TIGHT * usable:
-        advice = "Whatever else starts may have the run killed; a smaller --replay-size needs less."
+        advice = "Another program may cause the kernel to kill the run; a smaller --replay-size needs less."
         return Check("memory", "yellow", f"Memory is tight: {found}.", advice)
     return Check("memory", "green", f"{found}{f' of {total / GB:.1f}' if total else ''}.")
 
 
 def descriptors(plan: Plan, soft: int, hard: int) -> Check:
-    """Files that the launcher has open, against `ulimit -n`.
+    """Open files of the launcher against `ulimit -n`.
 
     Args:
         soft: the limit in force; below 0: none.
-        hard: what it may be raised to; below 0: anything.
+        hard: largest limit that may be set; below 0: none.
     """
     need = DESCRIPTORS + DESCRIPTORS_OF_A_PROCESS * (plan.actors + 4)
     if 0 <= soft < need:
@@ -243,7 +242,7 @@ def tasks(plan: Plan, free: int | None) -> Check:
 
 
 def locked_memory(limit: int | None) -> Check:
-    """Memory that may be locked. Nothing here locks any; the driver pins what CUDA needs by itself."""
+    """Limit of locked memory. Ringside locks none; the driver pins the buffers of CUDA itself."""
     shown = "any amount" if limit is None else f"{limit / MB:.0f} MB"
     return Check("locked memory", "green", f"{shown} allowed; none is needed.")
 
@@ -256,21 +255,21 @@ def _limit(count: int | None) -> str:
 
 
 def device(asked: str, gpus: Sequence[facts.Gpu], cuda_devices: int, build: str | None, *, driver: bool) -> Check:
-    """GPUs, their driver, and whether the installed torch can use them.
+    """GPUs and driver, and their use by the installed torch.
 
     Args:
         asked: --device.
         gpus: as the driver lists them.
-        cuda_devices: how many of them this process can use.
-        build: CUDA version of the installed torch; None: it was built without.
-        driver: whether an NVIDIA driver is loaded.
+        cuda_devices: number of them that this process can use.
+        build: CUDA version of the installed torch; None: built without CUDA.
+        driver: True if an NVIDIA driver is loaded.
     """
     if cuda_devices:
         shown = ", ".join(f"{gpu.name} with {gpu.free / GB:.1f} of {gpu.memory / GB:.1f} GB free" for gpu in gpus)
         number = f", driver {gpus[0].driver}" if gpus else ""
         found = f"{shown or f'{cuda_devices} CUDA devices'}{number}; torch is built for CUDA {build}."
         if any(gpu.memory and gpu.free < 2 * GB for gpu in gpus) and asked != "cpu":
-            return Check("GPU", "yellow", found, "Less than 2 GB are free: end what else uses the GPU.")
+            return Check("GPU", "yellow", found, "Less than 2 GB are free: stop other programs on the GPU.")
         return Check("GPU", "green", found)
     if driver and build is None:
         found, advice = "There is a GPU, but the installed torch was built without CUDA.", "Install a torch with CUDA."
@@ -287,7 +286,7 @@ def device(asked: str, gpus: Sequence[facts.Gpu], cuda_devices: int, build: str 
 
 
 def mps(*, installed: bool) -> Check:
-    """The Multi-Process Service, with which inference need not wait for the learner's time slice on the GPU."""
+    """Multi-Process Service: with it inference does not wait for the learner's time slice on the GPU."""
     if installed:
         return Check("MPS", "green", "nvidia-cuda-mps-control is installed.")
     return Check(
@@ -302,7 +301,7 @@ def mps(*, installed: bool) -> Check:
 
 
 def run_directory(path: Path, *, continues: bool, env: str | None = None) -> Check:
-    """Whether the directory can be written and holds no other run."""
+    """Writable run directory without another run."""
     try:
         run_directories.run_directory(path, continues=continues, env=env)
     except ConfigError as error:
@@ -311,7 +310,7 @@ def run_directory(path: Path, *, continues: bool, env: str | None = None) -> Che
 
 
 def disk_space(plan: Plan, free: int) -> Check:
-    """Free bytes at the run directory against a checkpoint beside the one before it."""
+    """Free disk space against two checkpoints."""
     region = plan.layout().size if plan.config.run.checkpoint_replay else 0
     need = LEAST_DISK + region // COMPRESSED + 2 * 16 * plan.parameters.count
     if free < LEAST_DISK:
@@ -328,7 +327,7 @@ def disk_space(plan: Plan, free: int) -> Check:
 
 
 def disk_speed(bytes_per_second: float) -> Check:
-    """Bytes a second that a written and forced file took."""
+    """Write speed, including the sync to disk."""
     found = f"{bytes_per_second / MB:,.0f} MB/s written and forced to the disk."
     if bytes_per_second < SLOW_DISK:
         return Check("disk speed", "yellow", found, "Checkpoints will be slow; name a --run-dir on a local disk.")
@@ -336,7 +335,7 @@ def disk_speed(bytes_per_second: float) -> Check:
 
 
 def games(count: int, chosen: str) -> Check:
-    """Games that ale-py ships."""
+    """Games in ale-py."""
     if not count:
         return Check("games", "red", "ale-py has no games.", "Install it anew: make install")
     return Check("games", "green", f"{count} games of ale-py; {chosen} is to be played.")

@@ -1,7 +1,7 @@
-"""`launch.py doctor`: can this machine do the run that the options say? Green, yellow, red, and what to do.
+"""`launch.py doctor`: checks of this machine for the run of the options, with remedies.
 
-The checks that cost nothing are those of every start (ringside/doctor/checks.py). Here they are shown together with
-slower ones, last of all a small real run from beginning to end.
+It shows the fast checks of every start (ringside/doctor/checks.py), slower ones, and a small real run from beginning to
+end.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ PROJECT = Path(__file__).resolve().parents[2]
 _WRITTEN = 32 << 20
 """Bytes of the test of the disk."""
 _IDLE_SECONDS = 1.0
-"""For which other programs are watched."""
+"""Duration of the measurement of other programs."""
 _COLORS = ("green", "yellow", "red")
 
 
 def examine(config: Config, words: Sequence[str], json_path: Path | None) -> int:
-    """Check, show, write the findings where asked; returns the exit code: 1 when something is red.
+    """Run the checks, show them, write them to `json_path` if given. Returns the exit code: 1 if a check is red.
 
     Args:
-        config: what the options say.
-        words: the options as typed, for the command line that is suggested.
+        config: of the options.
+        words: options as typed, for the suggested command line.
         json_path: file to write.
 
     Raises:
@@ -62,7 +62,7 @@ def examine(config: Config, words: Sequence[str], json_path: Path | None) -> int
 
 
 def diagnose(config: Config, words: Sequence[str]) -> tuple[list[Check], str]:
-    """All checks, and the command line that suits this machine.
+    """All checks, and the suggested command line for this machine.
 
     Raises `ConfigError` when the options contradict each other.
     """
@@ -78,7 +78,7 @@ def diagnose(config: Config, words: Sequence[str]) -> tuple[list[Check], str]:
         facts.torch_cuda_version(),
         driver=facts.has_nvidia_driver(),
     )
-    if gpu.color == "red":  # the rest can be said all the same
+    if gpu.color == "red":  # the other checks do not need it
         config = config.with_settings(device="cpu", precision="auto", replay_on="auto", mps="auto")
     plan = api.check(config)
     run_dir = plan.config.run.run_dir
@@ -134,7 +134,7 @@ def _packages() -> Check:
 
 
 def _contention(root: Path = ROOT) -> Check:
-    """Do nothing for a moment, and see how busy the cores are meanwhile."""
+    """Use of the cores by other programs, measured while this process is idle."""
     found = Contention(root)
     found.read(begun := time.monotonic_ns(), time.process_time_ns())
     time.sleep(_IDLE_SECONDS)
@@ -146,7 +146,7 @@ def _contention(root: Path = ROOT) -> Check:
 
 
 def _disk_speed(directory: Path) -> Check:
-    """Write a file without a name and force it to the disk."""
+    """Speed of an unnamed file that is written and forced to the disk."""
     block = os.urandom(1 << 20)
     begun = time.monotonic()
     try:
@@ -165,7 +165,7 @@ def _disk_speed(directory: Path) -> Check:
 
 
 def suggestion(plan: Plan, words: Sequence[str]) -> str:
-    """The command line for this machine: as typed, but with actors and a replay that fit it."""
+    """Command line for this machine: as typed, with fitting --actors and --replay-size."""
     from shared.config.resolve import actors_of, spare_cores
 
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
@@ -181,7 +181,7 @@ def suggestion(plan: Plan, words: Sequence[str]) -> str:
     fits = replay_that_fits(plan, int(checks.TIGHT * facts.usable_memory()))
     if fits is not None and (fits < plan.config.learn.replay_size or typed.replay_size):
         suggested += ["--replay-size", f"{fits:_}"]
-    if typed.device:  # which is not the plan's where it is not there
+    if typed.device:  # the plan has another if this one is missing
         suggested += ["--device", settings.device]
     if typed.precision:
         suggested += ["--precision", settings.precision]
@@ -189,7 +189,7 @@ def suggestion(plan: Plan, words: Sequence[str]) -> str:
 
 
 def to_json(answers: Sequence[Check], suggested: str) -> dict[str, Any]:
-    """Everything as JSON values."""
+    """All findings as JSON values."""
     return {
         "color": worst(answers),
         "checks": [asdict(answer) for answer in answers],
@@ -200,7 +200,7 @@ def to_json(answers: Sequence[Check], suggested: str) -> dict[str, Any]:
 
 
 def show(answers: Sequence[Check], suggested: str) -> None:
-    """The table, the verdict and the command line."""
+    """Print the table, the summary and the command line."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -216,20 +216,20 @@ def show(answers: Sequence[Check], suggested: str) -> None:
             said.append(f"\n{answer.advice}", style=answer.color)
         table.add_row(Text(answer.color, style=answer.color), answer.name, said)
     console.print(table)
-    verdict = {
-        "green": "All is well.",
-        "yellow": "Runs work; what is yellow could be better.",
-        "red": "A run would fail: mend what is red.",
+    summary = {
+        "green": "All checks passed.",
+        "yellow": "Runs work; see the yellow checks for improvements.",
+        "red": "A run would fail: fix the red checks.",
     }
     console.print()
-    console.print(verdict[worst(answers)], style=f"bold {worst(answers)}")
+    console.print(summary[worst(answers)], style=f"bold {worst(answers)}")
     console.print("For this machine:")
     console.print(f"    {suggested}", soft_wrap=True, highlight=False, markup=False)
 
 
 @contextmanager
 def _working(what: str) -> Iterator[None]:
-    """Say on the terminal, for as long as it takes, what is being done."""
+    """Show a status in the terminal during the block."""
     from rich.console import Console
 
     with Console(stderr=True).status(f"{what} ..."):

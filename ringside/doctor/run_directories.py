@@ -1,4 +1,4 @@
-"""The directory of a run, before anything is written to it."""
+"""Checks of a run directory before anything is written to it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from shared.text import words_of
 
 
 def nearest_directory(path: Path) -> Path:
-    """The path itself, or the nearest above it that exists."""
+    """The path, or its closest existing parent."""
     return next(above for above in (path.absolute(), *path.absolute().parents) if os.path.exists(above))
 
 
 def run_directory(path: Path, *, continues: bool, env: str | None = None) -> None:
-    """Refuse a directory that cannot be written, or that holds a run other than the one that is continued.
+    """Raise `ConfigError` for a directory that is not writable, or holds another run than the continued one.
 
     `env`: the user's --env, which --resume requires again.
     """
-    if os.path.exists(path) and not os.path.isdir(path):  # which raise for no path
+    if os.path.exists(path) and not os.path.isdir(path):  # neither raises
         raise ConfigError(f"--run-dir {path} is a file, not a directory.")
     ownership.require_writable_run(path, "--run-dir")
     if any(path.glob("checkpoints/checkpoint-*.json")) and not continues:

@@ -1,4 +1,4 @@
-"""A small real run from beginning to end, as `launch.py doctor` makes it on a machine that it examines."""
+"""Self-test of `launch.py doctor`: a small real run from beginning to end."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from shared.text import words_of
 ROUNDS = 4
 """Rounds of the run; all but the first learn."""
 ROUND_STEPS = 160
-"""Or the least multiple of it in which every env makes the n steps of a return."""
+"""Steps of a round, or the smallest multiple in which every env makes the n steps of a return."""
 ENVS = 8
 SECONDS = 300.0
-"""From when on it counts as hung; it takes two seconds and its start, and more where kernels are compiled first."""
+"""Time after which it counts as hung; it takes two seconds and its start, and more if kernels are compiled first."""
 LEAVE_SECONDS = 5.0
-"""How long its processes may take to go once it has ended."""
+"""Time limit for its processes to exit after its end."""
 _LAUNCHER = Path(__file__).resolve().parents[2] / "launch.py"
 _SHARED_MEMORY = Path("/dev/shm")
 _OURS = ("sem.mp-", "psm_", "ringside")
-"""What Python and we would call things in /dev/shm."""
+"""Prefixes of shared memory by Python and Ringside in /dev/shm."""
 
 
 def check(plan: Plan) -> Check:
-    """Run it: every round committed, weights moved, no process and no shared memory left behind.
+    """Run it, and verify that it commits every round, changes the weights, and leaves no process or shared memory.
 
     Game, network, method, device and precision are those of the plan.
     """
@@ -57,7 +57,7 @@ def check(plan: Plan) -> Check:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 text=True,
-                start_new_session=True,  # by which its processes are found again
+                start_new_session=True,  # identifies its processes
                 preexec_fn=partial(die_with, os.getpid(), signal.SIGTERM),
             )
         try:
@@ -89,7 +89,7 @@ def _failed(found: str) -> Check:
 
 
 def _first_weights(scratch: Path, plan: Plan) -> tuple[Path, str]:
-    """A file of random weights to begin with, and their SHA-256 as summaries give it."""
+    """A file of random initial weights, and their SHA-256 as in summaries."""
     flat = np.random.default_rng(1).normal(0.0, 0.02, plan.parameters.count).astype(np.float32)
     writer = CheckpointWriter(scratch / "first", plan.config, plan.run_schedule, plan.actions)
     writer.save_best(flat, version=0, mean_return=0.0)
@@ -97,7 +97,7 @@ def _first_weights(scratch: Path, plan: Plan) -> tuple[Path, str]:
 
 
 def _words(plan: Plan) -> list[str]:
-    """Options of the run."""
+    """Command-line options of the run."""
     play, machine = plan.config.play, plan.config.machine
     steps = ROUND_STEPS * -(-ENVS * plan.config.algorithm.n_step // ROUND_STEPS)
     settings = {
@@ -125,14 +125,14 @@ def _words(plan: Plan) -> list[str]:
 
 
 def _shared_memory() -> set[str]:
-    """Names in /dev/shm that could be ours."""
+    """Names in /dev/shm that could belong to Ringside."""
     if not _SHARED_MEMORY.is_dir():
         return set()
     return {f"{_SHARED_MEMORY}/{name}" for name in os.listdir(_SHARED_MEMORY) if name.startswith(_OURS)}
 
 
 def _processes_of(session: int) -> list[str]:
-    """Processes of a session that do not go."""
+    """Processes of a session that do not exit."""
     members = []
     for process in psutil.process_iter():
         try:

@@ -1,9 +1,8 @@
-"""Many scores in a few figures, with intervals: Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the
+"""Aggregates of scores with intervals: Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the
 Statistical Precipice" (arXiv:2108.13264).
 
 Scores are human-normalized, float64[runs], one array for each game; games may have different numbers of runs. The
-bootstrap is *stratified*: each replicate draws, in every game, as many runs as the game has, with replacement, from
-those of that game.
+bootstrap is *stratified*: each replicate draws, with replacement, as many runs of every game as the game has.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ Scores = Mapping[str, NDArray[np.float64]]
 Drawn = Sequence[NDArray[np.float64]]
 """Scores of each game, float64[replicates, runs]."""
 Statistic = Callable[[Drawn], NDArray[np.float64]]
-"""From scores to one figure a replicate."""
+"""Function of scores that returns one figure per replicate."""
 
 REPLICATES = 10_000
 CONFIDENCE = 0.95
 _CHUNK = 500
-"""Replicates that are drawn at once, which bounds the memory."""
+"""Replicates drawn at once, which bounds memory."""
 
 
 def iqm(drawn: Drawn) -> NDArray[np.float64]:
-    """Interquartile mean: of all runs, without the lowest and the highest quarter of them (rounded down)."""
+    """Interquartile mean: mean of all runs without the lowest and the highest quarter (rounded down)."""
     runs = np.sort(np.concatenate(drawn, axis=1), axis=1)
     cut = runs.shape[1] // 4
     return np.asarray(runs[:, cut : runs.shape[1] - cut].mean(axis=1))
@@ -44,7 +43,7 @@ def mean(drawn: Drawn) -> NDArray[np.float64]:
 
 
 def optimality_gap(drawn: Drawn) -> NDArray[np.float64]:
-    """By how much runs fall short of 1, the human, in the mean; less is better."""
+    """Mean shortfall of runs from 1, the human; less is better."""
     return np.asarray(np.maximum(1.0 - np.concatenate(drawn, axis=1), 0.0).mean(axis=1))
 
 
@@ -57,18 +56,18 @@ STATISTICS: dict[str, Statistic] = {"IQM": iqm, "Median": median, "Mean": mean, 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure with its interval."""
+    """A statistic with its interval."""
 
     value: float
     low: float | None
-    """None, as `high`: no game has two runs, so nothing is known of how runs differ."""
+    """None, like `high`, if no game has two runs, so that their spread is unknown."""
     high: float | None
 
 
 def estimate(
     scores: Scores, statistic: Statistic, *, replicates: int = REPLICATES, confidence: float = CONFIDENCE
 ) -> Estimate:
-    """A statistic of all scores, with the percentile interval of the stratified bootstrap.
+    """Statistic of all scores, with the percentile interval of the stratified bootstrap.
 
     The same scores always give the same interval.
     """

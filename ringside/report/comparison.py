@@ -1,7 +1,7 @@
-"""Runs beside one another: which of them are one configuration, which of their scores may be compared, and how.
+"""Comparison of runs: their grouping by configuration, and the scores that may be compared.
 
-Runs whose settings differ in nothing but game, seed and what cannot matter are one *arm*: its runs of one game are its
-seeds there.
+Runs whose settings differ only in game, seed and settings without influence form one *arm*. The arm's runs of one game
+are its seeds.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from ringside.recording.totals import MEAN_OVER
 from ringside.report.aggregate import STATISTICS, Estimate, estimate
 from ringside.report.figures import setting
 from ringside.report.records import Records, RecordsError, newest
-from ringside.report.rules import EvaluationRules, of_final_evaluation, of_last_evaluation
+from ringside.report.rules import EvaluationRules, rules_of_final_evaluation, rules_of_last_evaluation
 from shared.config.settings import ARITHMETIC, MAY_CHANGE_ON_RESUME, Evaluate
 
-ASIDE = (
+IGNORED_SETTINGS = (
     (MAY_CHANGE_ON_RESUME - {"total_steps"})
     | (ARITHMETIC - {"precision"})
     | {"game", "env", "seed"}
     | set(vars(Evaluate()))
 )
 """Settings in which the runs of one arm may differ."""
-SAID = 4
-"""Differences that an arm's meaning names."""
+NAMED_DIFFERENCES = 4
+"""Most differences that an arm's description names."""
 
 
 @dataclass(frozen=True)
 class Measure:
-    """The definition of a run's score."""
+    """Definition of a run's score."""
 
     name: str
     explanation: str
     of: Callable[[Records], float]
-    """NaN where a run has none."""
+    """Score of a run; NaN if it has none."""
     rules: Callable[[Records], EvaluationRules] | None
-    """Rules of the evaluation of a run that has one; None: the score comes from no evaluation."""
+    """Rules of the run's evaluation; None: the score comes from no evaluation."""
 
 
 MEASURES = (
@@ -51,54 +51,54 @@ MEASURES = (
         "final evaluation",
         "mean return of the final weights, in an evaluation of their own",
         lambda run: float(run.judged["final"]["mean"]) if "final" in run.judged else math.nan,
-        of_final_evaluation,
+        rules_of_final_evaluation,
     ),
     Measure(
         "last evaluation beside training",
         "mean return in the last evaluation beside training",
         lambda run: newest(run.evaluations["mean_return"]),
-        of_last_evaluation,
+        rules_of_last_evaluation,
     ),
     Measure(
         f"last {MEAN_OVER} training episodes",
-        f"mean return of the last {MEAN_OVER} episodes of training, with its exploration: no evaluation, so it stands "
-        "beside published evaluations only as a hint",
+        f"mean return of the last {MEAN_OVER} training episodes, with exploration: no evaluation, so a comparison with "
+        "published evaluations is only a hint",
         lambda run: newest(run.rounds["mean_return_100"]),
         None,
     ),
 )
-"""From the best to the least; a report uses the first that all its runs have, so that all are judged alike."""
+"""In order of preference; a report uses the first that all its runs have."""
 
 
 @dataclass(frozen=True)
 class Arm:
-    """One configuration, played with one or more games and seeds."""
+    """One configuration, with runs of one or more games and seeds."""
 
     label: str
-    """A letter, or `Ringside` where there is but one."""
+    """A letter, or `Ringside` for a single arm."""
     meaning: str
-    """In what it differs from the other arms, first of all in the parts of its algorithm; as many as are soon said."""
+    """Differences from the other arms, those of the algorithm first; at most `NAMED_DIFFERENCES`."""
     runs: tuple[Records, ...]
 
     def of(self, game: str) -> list[Records]:
-        """Its runs of a game, by seed."""
+        """Runs of a game, by seed."""
         return sorted((run for run in self.runs if run.game == game), key=lambda run: run.seed)
 
     @property
     def games(self) -> list[str]:
-        """In alphabetical order."""
+        """Games in alphabetical order."""
         return sorted({run.game for run in self.runs})
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """All that a report compares."""
+    """Contents of a report."""
 
     protocol: str
     arms: tuple[Arm, ...]
     measure: Measure
     left_out: tuple[str, ...]
-    """Sentences: which runs are not in it, and why."""
+    """Sentences about omitted runs, with reasons."""
 
     @property
     def runs(self) -> list[Records]:
@@ -106,8 +106,8 @@ class Comparison:
         return [run for arm in self.arms for run in arm.runs]
 
     @property
-    def judged_by(self) -> str | None:
-        """The rules of the evaluations behind the scores, in words; None: the scores are of no evaluation."""
+    def evaluation_rules(self) -> str | None:
+        """Rules of the evaluations behind the scores, as text; None: the scores come from no evaluation."""
         rules = self.measure.rules
         return None if rules is None else "; ".join(dict.fromkeys(rules(run).in_words(run) for run in self.runs))
 
@@ -117,32 +117,32 @@ class Comparison:
         return sorted({run.game for run in self.runs})
 
     def scores(self, arm: Arm, game: str) -> NDArray[np.float64]:
-        """Raw scores of an arm's seeds of a game that have one."""
+        """Raw scores of an arm on a game, for the seeds that have one."""
         found = np.array([self.measure.of(run) for run in arm.of(game)])
         return found[np.isfinite(found)]
 
     @property
     def aggregated_games(self) -> list[str]:
-        """The games with reference scores and with scores in every arm: arms are compared over the same games only."""
+        """Games with reference scores and with scores in every arm: aggregates of arms cover the same games."""
         return [
             game for game in self.games if game in REFERENCE and all(len(self.scores(arm, game)) for arm in self.arms)
         ]
 
     def normalized(self, arm: Arm, game: str) -> NDArray[np.float64]:
-        """Human-normalized scores of an arm's seeds of a game of `REFERENCE`."""
+        """Human-normalized scores of an arm on a game of `REFERENCE`, by seed."""
         return np.array([human_normalised(game, float(score)) for score in self.scores(arm, game)], np.float64)
 
     def aggregates(self, arm: Arm) -> dict[str, Estimate]:
-        """The statistics of Agarwal et al. 2021 over the aggregated games; empty where there are none."""
+        """Statistics of Agarwal et al. 2021 over the aggregated games; empty without such games."""
         scores = {game: self.normalized(arm, game) for game in self.aggregated_games}
         return {name: estimate(scores, statistic) for name, statistic in STATISTICS.items()} if scores else {}
 
 
 def compare(runs: Iterable[Records], left_out: Sequence[str] = ()) -> Comparison:
-    """Sort runs into arms.
+    """Group runs into arms.
 
     Raises:
-        RecordsError: there are none, or they were played under different protocols.
+        RecordsError: there are none, or their protocols differ.
     """
     found = list(runs)
     if not found:
@@ -151,8 +151,8 @@ def compare(runs: Iterable[Records], left_out: Sequence[str] = ()) -> Comparison
     if len(protocols) > 1:
         named = " and ".join(f"{name} ({run.path})" for name, run in sorted(protocols.items()))
         raise RecordsError(
-            f"The runs were played under different protocols, {named}, and scores under different rules cannot be "
-            "compared: make a report for each."
+            f"The runs have different protocols, {named}, and scores under different rules cannot be compared: make a "
+            "report for each."
         )
     refused = list(left_out)
     groups: dict[str, dict[tuple[str, int, str], Records]] = {}
@@ -161,8 +161,7 @@ def compare(runs: Iterable[Records], left_out: Sequence[str] = ()) -> Comparison
         twin = group.setdefault((run.game, run.seed, _history(run)), run)
         if twin is not run:
             refused.append(
-                f"{run.path} is left out: it is the same experiment with the same seed as {twin.path}, and tells "
-                "nothing new."
+                f"{run.path} is left out: it repeats the experiment and seed of {twin.path}, and adds no information."
             )
     order = {id(run): i for i, run in enumerate(found)}
     arms = [tuple(group.values()) for group in groups.values()]
@@ -179,10 +178,9 @@ def compare(runs: Iterable[Records], left_out: Sequence[str] = ()) -> Comparison
 
 
 def _history(run: Records) -> str:
-    """Settings that two runs of one experiment and seed share if their results must be equal.
+    """Key that two runs of one experiment and seed share if one repeats the other.
 
-    They are the settings of arithmetic. With the schedule `free`, or kernels that are not deterministic, no two runs
-    share them.
+    With the schedule `free`, or nondeterministic kernels, no two runs share it; else runs of equal arithmetic do.
     """
     free = run.settings.get("schedule") == "free" or run.settings.get("deterministic") == "off"
     if free or not (run.summary or {}).get("exact", True):
@@ -190,26 +188,28 @@ def _history(run: Records) -> str:
     return json.dumps({name: value for name, value in run.settings.items() if name in ARITHMETIC}, sort_keys=True)
 
 
-def differences(runs: Sequence[Records], aside: Iterable[str] = ()) -> dict[str, list[Any]]:
-    """The settings in which runs differ, but those `aside`: their values run by run, None where a run knows none."""
+def differences(runs: Sequence[Records], ignored: Iterable[str] = ()) -> dict[str, list[Any]]:
+    """Settings in which runs differ, except `ignored`: values by run, None if a run lacks the setting."""
     settings = [run.settings for run in runs]
     names = dict.fromkeys(name for each in settings for name in each)
-    rows = {name: [each.get(name) for each in settings] for name in names if name not in set(aside)}
+    rows = {name: [each.get(name) for each in settings] for name in names if name not in set(ignored)}
     return {name: values for name, values in rows.items() if len({json.dumps(value) for value in values}) > 1}
 
 
 def _identity(run: Records) -> str:
-    """Settings that all runs of one arm share, and no run of another arm."""
-    return json.dumps({name: value for name, value in run.settings.items() if name not in ASIDE}, sort_keys=True)
+    """Key that the runs of one arm share."""
+    return json.dumps(
+        {name: value for name, value in run.settings.items() if name not in IGNORED_SETTINGS}, sort_keys=True
+    )
 
 
 def _names(firsts: Sequence[Records]) -> list[tuple[str, str]]:
     """A label and a meaning for each arm."""
     if len(firsts) == 1:
         return [("Ringside", "")]
-    rows = differences(firsts, ASIDE)
-    telling = sorted(rows, key=lambda name: name not in firsts[0].config.get("algorithm", {}))[:SAID]
-    more = f" and {len(rows) - SAID} more" if len(rows) > SAID else ""
+    rows = differences(firsts, IGNORED_SETTINGS)
+    telling = sorted(rows, key=lambda name: name not in firsts[0].config.get("algorithm", {}))[:NAMED_DIFFERENCES]
+    more = f" and {len(rows) - NAMED_DIFFERENCES} more" if len(rows) > NAMED_DIFFERENCES else ""
     return [
         (_letter(i), ", ".join(f"{name} {setting(rows[name][i])}" for name in telling) + more)
         for i in range(len(firsts))

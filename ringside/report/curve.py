@@ -1,12 +1,12 @@
-"""Learning curves as a picture: returns over steps and over wall-clock time, of one run or of several side by side.
+"""Learning curves as a picture: returns over steps and over wall-clock time, for one or several runs.
 
     python -m ringside.report.curve runs/pong --out docs/pictures/pong.png
     python -m ringside.report.curve quick=runs/pong rainbow=runs/pong-rainbow --out docs/pictures/pong-family.png
     python -m ringside.report.curve rainbow=runs/pong-rainbow --published --out pong.png
 
-A run alone is shown with its training episodes; several with the mean of their last hundred, and their evaluations.
-`--published` draws beside them, over steps alone and as far as the runs came, what published agents reached on their
-game (`ringside/report/published_curves.json`): the legend says whose it is, and whether actions were sticky.
+A single run appears with its training episodes; several runs with the mean of their last hundred, and evaluations.
+`--published` adds published curves of the game over steps, up to the last step of the runs
+(`ringside/report/published_curves.json`). The legend names the publisher, and says whether actions were sticky.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from numpy.typing import NDArray
 
 from ringside.recording.totals import MEAN_OVER
 from ringside.report.plots import MARKERS, color_of, style
-from ringside.report.published_curves import PublishedCurve, curves_of
+from ringside.report.published_curves import PublishedCurve, published_curves_of_game
 from ringside.report.records import Records, load
 
 LABELS = ("thousand steps (4 frames each)", "minutes")
 
 
 class Curve(NamedTuple):
-    """A run, and what it is called here."""
+    """A run and its name in the picture."""
 
     name: str
     run: Records
 
     @property
     def title(self) -> str:
-        """Title: the game and its rules."""
+        """Game, protocol, schedule and seed."""
         run = self.run
         return f"{run.game}, protocol {run.protocol}, {run.settings['schedule']}, seed {run.seed}"
 
     def at(self, steps: NDArray[np.float64], which: int) -> NDArray[np.float64]:
-        """Positions of steps on the axis `which`: in thousands (0), or in minutes (1)."""
+        """Positions of steps on the axis `which`: thousands (0) or minutes (1)."""
         if which == 0:
             return steps / 1e3
         known = np.isfinite(self.run.rounds["seconds"])
@@ -50,13 +50,13 @@ class Curve(NamedTuple):
 
 
 def curve_in(word: str) -> Curve:
-    """The curve of `RUN`, or of `NAME=RUN`. Raises `RecordsError`."""
+    """Curve of `RUN`, or of `NAME=RUN`. Raises `RecordsError`."""
     name, _, path = ("", "", word) if Path(word).exists() else word.partition("=")
     return Curve(name or Path(path).name, load(Path(path)))
 
 
 def draw(axis: Axes, curve: Curve, color: str, which: int, *, alone: bool) -> None:
-    """One curve over steps (`which` 0) or minutes (1)."""
+    """Draw one curve over steps (`which` 0) or minutes (1)."""
     rounds, episodes, evaluations = curve.run.rounds, curve.run.episodes, curve.run.evaluations
     if alone:
         axis.plot(curve.at(episodes["steps"], which), episodes["return"], ".", color="#9ab", ms=3, label="episode")
@@ -68,7 +68,7 @@ def draw(axis: Axes, curve: Curve, color: str, which: int, *, alone: bool) -> No
 
 
 def draw_published(axis: Axes, curve: PublishedCurve, last_step: float) -> None:
-    """One published curve over steps, to the last of the runs, but at least its first point."""
+    """Draw one published curve over steps, up to `last_step`, but at least its first point."""
     shown = max(1, int(np.searchsorted(curve.steps, last_step, side="right")))
     look: dict[str, Any] = {"color": "#777777", "marker": MARKERS.get(curve.agent, "v"), "mfc": "white", "ms": 3.5}
     axis.plot(curve.steps[:shown] / 1e3, curve.returns[:shown], "--", lw=0.9, label=curve.label, **look)
@@ -78,12 +78,12 @@ def published_beside(curves: Sequence[Curve]) -> tuple[PublishedCurve, ...]:
     """Published curves of the one game of some runs.
 
     Raises:
-        ValueError: they are of several games, or there is nothing. The message is a sentence.
+        ValueError: the runs have several games, or no curve is published. The message is a sentence.
     """
     games = list(dict.fromkeys(curve.run.game for curve in curves))
     if len(games) > 1:
         raise ValueError(f"--published needs runs of one game; these are of {', '.join(games)}")
-    found = curves_of(games[0])
+    found = published_curves_of_game(games[0])
     if not found:
         raise ValueError(f"there is no published curve of {games[0]} here; omit --published")
     return found

@@ -1,4 +1,4 @@
-"""Figures and settings as people read them."""
+"""Numbers and settings as text for reports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shared.text import shown
 
 
 def score(value: object, digits: int = 1) -> str:
-    """A figure with thousands apart; a dash for none."""
+    """A score with grouped digits; a dash for no number."""
     found = number(value)
     if not math.isfinite(found):
         return "–"
@@ -25,7 +25,7 @@ def amount(value: object) -> str:
 
 
 def duration(seconds: object) -> str:
-    """58 s, 12 min, 3.4 h."""
+    """A duration: 58 s, 12 min, 3.4 h."""
     found = number(seconds)
     if not math.isfinite(found):
         return "–"
@@ -35,7 +35,7 @@ def duration(seconds: object) -> str:
 
 
 def setting(value: object) -> str:
-    """A setting as it is typed."""
+    """A setting as typed on the command line."""
     if value is None:
         return "–"
     if isinstance(value, bool):

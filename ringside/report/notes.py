@@ -1,4 +1,4 @@
-"""Notes that precede the figures of a report: missing, unequal or unusual facts, one sentence each."""
+"""Notes above a report: a sentence for everything that is missing, unequal or unusual."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from ringside.recording.totals import MEAN_OVER
-from ringside.report.comparison import ASIDE, Comparison, differences
+from ringside.report.comparison import IGNORED_SETTINGS, Comparison, differences
 from ringside.report.figures import setting
 from ringside.report.records import Records, number
 from ringside.report.rules import EvaluationRules
@@ -20,10 +20,10 @@ _NAMED = 4
 
 
 def notes(comparison: Comparison, published_frames: int | None) -> list[str]:
-    """The sentences, most of them about runs that a reader would take for whole and equal otherwise.
+    """Sentences, mostly about runs that are incomplete or differ in ways that a reader should know.
 
     Args:
-        published_frames: what the agents beside the runs were trained for; None: there are none.
+        published_frames: training frames of the published agents in the report; None: there are none.
     """
     return [
         *comparison.left_out,
@@ -45,9 +45,9 @@ def _named(runs: Sequence[Records]) -> str:
 
 def _ends(runs: Sequence[Records]) -> Iterator[str]:
     if open_ends := [run for run in runs if run.state == "no end"]:
-        yield f"Still going on, or died, and reported as far as they came: {_named(open_ends)}."
+        yield f"Still running, or crashed, and reported up to their last round: {_named(open_ends)}."
     if stopped := [run for run in runs if run.state == "stopped"]:
-        yield f"Stopped before their last round, and reported as far as they came: {_named(stopped)}."
+        yield f"Stopped before their last round, and reported up to there: {_named(stopped)}."
 
 
 def _lengths(runs: Sequence[Records], published_frames: int | None) -> Iterator[str]:
@@ -63,16 +63,16 @@ def _seeds(comparison: Comparison) -> Iterator[str]:
     fewest = min(len(arm.of(game)) for arm in comparison.arms for game in arm.games)
     if fewest < 3:
         seeds = count(fewest, "seed")
-        yield f"Some game has {seeds} only: intervals from fewer than three are too narrow to be believed."
+        yield f"Some game has {seeds} only: intervals from fewer than three are too narrow to be reliable."
     if missing := sorted({run.game for run in comparison.runs} - set(comparison.aggregated_games)):
         yield (
-            "Not in the aggregates, for want of a reference score or of a score in every configuration: "
+            "Not in the aggregates, because a reference score or a configuration's score is missing: "
             f"{', '.join(missing)}."
         )
 
 
 def _judgement(comparison: Comparison) -> Iterator[str]:
-    """Unusual rules of the episodes behind the scores."""
+    """Unusual properties of the episodes behind the scores."""
     if comparison.measure.rules is None:
         if short := [run for run in comparison.runs if len(run.episodes["steps"]) < MEAN_OVER]:
             fewest = min(len(run.episodes["steps"]) for run in short)
@@ -84,7 +84,7 @@ def _judgement(comparison: Comparison) -> Iterator[str]:
     rules = [(run, comparison.measure.rules(run)) for run in comparison.runs]
     words = dict.fromkeys(found.in_words(run) for run, found in rules)
     if len(words) > 1:
-        yield f"The runs were not judged alike: {'; '.join(words)}."
+        yield f"The runs were evaluated under different rules: {'; '.join(words)}."
     yield from _against_protocol(comparison.protocol, rules)
     if comparison.measure.name == "final evaluation":
         yield from _final_evaluations(comparison.runs)
@@ -103,11 +103,11 @@ def _against_protocol(protocol: str, rules: Sequence[tuple[Records, EvaluationRu
         yield f"Scores are means of {_range(episodes)} {noun} only, where the protocol has {wanted}."
     other = [found.epsilon for _, found in rules if not math.isnan(found.epsilon - usual.eval_epsilon)]
     if other := [epsilon for epsilon in other if epsilon != usual.eval_epsilon]:
-        yield f"Judged with epsilon {_range(other)}, where the protocol has {usual.eval_epsilon:g}."
+        yield f"Evaluated with epsilon {_range(other)}; the protocol has {usual.eval_epsilon:g}."
     cut = [found.max_frames for run, found in rules if run.env is None and not math.isnan(found.max_frames)]
     if cut := [frames for frames in cut if frames != usual.eval_max_frames]:
         yield (
-            f"Episodes were judged up to {_range(cut)} frames, where the protocol cuts them after "
+            f"Episodes were evaluated up to {_range(cut)} frames; the protocol ends them after "
             f"{usual.eval_max_frames:,}."
         )
     silent = [run for run, found in rules if math.isnan(found.epsilon + found.max_frames + found.episodes)]
@@ -116,7 +116,7 @@ def _against_protocol(protocol: str, rules: Sequence[tuple[Records, EvaluationRu
 
 
 def _final_evaluations(runs: Sequence[Records]) -> Iterator[str]:
-    """Evaluations of other weights than the last, and such that were computed differently."""
+    """Evaluations of other weights than the last, or with different arithmetic."""
     old = [run for run in runs if _is_old(run)]
     if old:
         yield f"The final evaluation is not of the last weights in {_named(old)}."
@@ -130,7 +130,7 @@ def _final_evaluations(runs: Sequence[Records]) -> Iterator[str]:
 
 
 def _is_old(run: Records) -> bool:
-    """True if the run has played further than the weights of its final evaluation; False where that is not known."""
+    """True if the run continued after the weights of its final evaluation; False if that is unknown."""
     version, rounds = number(run.judged["final"].get("version")), number((run.summary or {}).get("rounds"))
     return 0 <= version < rounds
 
@@ -138,20 +138,20 @@ def _is_old(run: Records) -> bool:
 def _environments(runs: Sequence[Records]) -> Iterator[str]:
     if own := dict.fromkeys(run.env for run in runs if run.env is not None):
         names = ", ".join(map(str, own))
-        yield f"Not a game of ale-py: {names}. Steps, starts and ends are its own; the protocol says nothing of them."
+        yield f"Not a game of ale-py: {names}. The environment defines steps, starts and ends, not the protocol."
 
 
 def _arithmetic(comparison: Comparison) -> Iterator[str]:
     inexact = [run for run in comparison.runs if (run.summary or {}).get("exact") is False]
     if inexact:
-        yield f"A repeat would not give the same bits: {_named(inexact)}."
+        yield f"A repetition would not give the same bits: {_named(inexact)}."
     for arm in comparison.arms:
         rows = {name: values for name, values in differences(arm.runs).items() if name in ARITHMETIC}
         if rows:
             told = ", ".join(f"{flag_of(name)} {' and '.join(_distinct(values))}" for name, values in rows.items())
             yield f"Runs of {arm.label} were computed differently: {told}."
     if len(comparison.arms) > 1:
-        between = differences([arm.runs[0] for arm in comparison.arms], ASIDE)
+        between = differences([arm.runs[0] for arm in comparison.arms], IGNORED_SETTINGS)
         if set(between) == {"precision"}:
             yield f"The configurations differ in --precision alone: {' and '.join(_distinct(between['precision']))}."
 
@@ -161,7 +161,7 @@ def _distinct(values: Iterable[object]) -> list[str]:
 
 
 def _machines(runs: Sequence[Records]) -> Iterator[str]:
-    """Runs whose cores others used."""
+    """Runs that shared their cores with other programs."""
     shared = [run for run in runs if _shared_cores(run) >= WORTH_SAYING]
     if shared:
         most = max(map(_shared_cores, shared))
@@ -172,7 +172,7 @@ def _machines(runs: Sequence[Records]) -> Iterator[str]:
 
 
 def _shared_cores(run: Records) -> float:
-    """Share of the usable cores that was taken from a run; 0 where it is not known."""
+    """Share of the usable cores that other programs took; 0 if it is unknown."""
     limit = (run.summary or {}).get("limit")
     found = limit if isinstance(limit, dict) else {}
     taken = [number(found.get(name)) for name in ("other_programs_cores", "stolen_cores")]
@@ -181,7 +181,7 @@ def _shared_cores(run: Records) -> float:
 
 
 def _range(values: Sequence[float]) -> str:
-    """One number, or the least and the greatest."""
+    """One number, or the lowest and the highest."""
     least, most = min(values), max(values)
     shown = [f"{value:,.0f}" if value >= 1 else f"{value:g}" for value in (least, most)]
     return shown[0] if least == most else " to ".join(shown)

@@ -1,6 +1,6 @@
-"""The pictures of a report, as figures of matplotlib: learning curves, scores beside published ones, aggregates.
+"""Figures of a report by matplotlib: learning curves, scores beside published ones, aggregates.
 
-Colors are those of Okabe & Ito (2008), which people who see few colors tell apart; no meaning hangs on color alone.
+Colors are those of Okabe & Ito (2008), which color-blind people tell apart; no meaning depends on color alone.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from numpy.typing import NDArray
 from ringside.recording.scores import REFERENCE, human_normalised
 from ringside.report.aggregate import STATISTICS
 from ringside.report.comparison import Arm, Comparison
-from ringside.report.published import comparable
+from ringside.report.published import comparable_agents
 from ringside.report.records import Records
 from shared.files.atomic import write_atomic
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1)))
-"""Line styles, when there are more arms than colors."""
+"""Line styles, for more arms than colors."""
 MARKERS = {"DQN": "s", "Rainbow": "D", "IQN": "^"}
 POINTS = 200
-"""Points of a drawn line at most: one for every two or three that a picture is wide."""
+"""Most points of a line: about one for every two or three pixels of width."""
 
 _STYLE: Any = {
     "font.family": "sans-serif",
@@ -59,20 +59,20 @@ _STYLE: Any = {
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure as a report shows it."""
+    """A figure of a report."""
 
     name: str
-    """Name of its PNG, without suffix."""
+    """Name of its PNG without suffix."""
     caption: str
     svg: str
-    """As a data URI, so that the names inside do not meet those of another."""
+    """Data URI, so that ids inside do not collide with those of other figures."""
 
 
 @contextmanager
 def style() -> Iterator[None]:
-    """The look of all pictures here: they are drawn and saved inside of it.
+    """Style of all figures; draw and save them inside the block.
 
-    A `matplotlibrc` of the working directory, which may be a foreign run's, counts for nothing.
+    A `matplotlibrc` of the working directory, which may belong to a foreign run, has no effect.
     """
     with mpl.rc_context():
         mpl.rcdefaults()
@@ -83,26 +83,26 @@ def style() -> Iterator[None]:
 def save(figure: Figure, directory: Path, name: str, caption: str) -> Picture:
     """Write a figure as NAME.png and keep it as SVG. The same figure always gives the same SVG."""
     write_atomic(directory / f"{name}.png", partial(figure.savefig, format="png", dpi=160), forced=False)
-    figure.set_layout_engine("none")  # all has its place now; to find it again takes a third of the time
+    figure.set_layout_engine("none")  # the layout is done; a second one takes a third of the time
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None})
-    svg = re.sub(r'(?<= d=")[^"]*', _shorter, buffer.getvalue())
+    svg = re.sub(r'(?<= d=")[^"]*', _round_path, buffer.getvalue())
     return Picture(name, caption, "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode())
 
 
-def _shorter(path: re.Match[str]) -> str:
-    """The data of a path in SVG, to a hundredth of a point: a third of what six digits take."""
+def _round_path(path: re.Match[str]) -> str:
+    """Data of an SVG path, rounded to a hundredth of a point, which takes a third of the space."""
     return re.sub(r"\.(\d\d)\d+", r".\1", path[0]).replace("\n", "")
 
 
 def _figure(width: float, height: float) -> tuple[Figure, Axes]:
-    """One pair of axes, inches."""
+    """Figure with one pair of axes; sizes in inches."""
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.add_subplot()
 
 
 def color_of(i: int) -> str:
-    """The color of the i-th arm."""
+    """Color of the i-th arm."""
     return COLORS[i % len(COLORS)]
 
 
@@ -115,8 +115,8 @@ def _dash(i: int) -> Any:
 Axis = Literal["steps", "hours"]
 
 
-def curve_of(run: Records, axis: Axis) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The learning curve of a run: x, ascending, and the mean return of the last episodes; where both are known."""
+def learning_points(run: Records, axis: Axis) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Learning curve of a run: ascending x, and the mean return of the last episodes, where both are known."""
     x = run.rounds["steps"] if axis == "steps" else run.rounds["seconds"] / 3600
     y = run.rounds["mean_return_100"]
     known = np.isfinite(x) & np.isfinite(y)
@@ -125,10 +125,10 @@ def curve_of(run: Records, axis: Axis) -> tuple[NDArray[np.float64], NDArray[np.
     return x[ascending], y[ascending]
 
 
-def band_of(
+def seed_band(
     curves: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]] | None:
-    """x, mean, least and most over seeds, float64[points], where all of them have values; None: they share nothing."""
+    """x, mean, minimum and maximum over seeds, float64[points], where all have values; None if they share no range."""
     if not curves or not all(len(x) for x, _ in curves):
         return None
     first, last = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
@@ -140,7 +140,7 @@ def band_of(
 
 
 def learning_curve(comparison: Comparison, game: str, axis: Axis) -> Figure:
-    """Training returns of a game by arm: the mean over seeds, the range of seeds as a band; evaluations as circles."""
+    """Training returns of a game by arm: mean over seeds, range of seeds as a band, evaluations as circles."""
     figure, axes = _figure(4.6, 3.4)
     hours = max((_last_hour(run) for run in comparison.runs if run.game == game), default=0.0)
     unit, scale = ("hours", 1.0) if hours >= 2 else ("minutes", 60.0)
@@ -162,10 +162,10 @@ def learning_curve(comparison: Comparison, game: str, axis: Axis) -> Figure:
 
 
 def _draw_arm(axes: Axes, arm: Arm, game: str, axis: Axis, scale: float, look: dict[str, Any]) -> None:
-    """One arm's curves; `scale` is by what their x is multiplied."""
+    """Draw the curves of one arm; `scale` multiplies x."""
     runs = arm.of(game)
-    curves = [(scale * x, y) for x, y in (curve_of(run, axis) for run in runs)]
-    band = band_of(curves) if len(runs) > 1 else None
+    curves = [(scale * x, y) for x, y in (learning_points(run, axis) for run in runs)]
+    band = seed_band(curves) if len(runs) > 1 else None
     thin, label = {"color": look["color"], "linewidth": 0.6, "alpha": 0.5}, f"{arm.label}: training"
     if band is not None:
         grid, mean, least, most = band
@@ -174,7 +174,7 @@ def _draw_arm(axes: Axes, arm: Arm, game: str, axis: Axis, scale: float, look: d
     else:
         thin = {"linewidth": 1.6, **look}
     for i, (x, y) in enumerate(curves):
-        axes.plot(*_thinned(x, y), label=label if band is None and i == 0 else "_", **thin)
+        axes.plot(*_thin(x, y), label=label if band is None and i == 0 else "_", **thin)
     circles = {"linestyle": "none", "marker": "o", "markersize": 4, "markerfacecolor": "white", "color": look["color"]}
     label = f"{arm.label}: evaluations"
     for run in runs:
@@ -185,13 +185,13 @@ def _draw_arm(axes: Axes, arm: Arm, game: str, axis: Axis, scale: float, look: d
 
 
 def _last_hour(run: Records) -> float:
-    """Duration of a run, as far as it is known."""
+    """Duration of a run in hours, as far as it is known."""
     seconds = run.rounds["seconds"]
     return float(np.nanmax(seconds)) / 3600 if np.isfinite(seconds).any() else 0.0
 
 
 def _hours_at(run: Records, steps: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Hours at which a run had played so many steps; NaN where that is not known."""
+    """Hours after which a run had played `steps`; NaN if unknown."""
     x, y = run.rounds["steps"], run.rounds["seconds"] / 3600
     known = np.isfinite(x) & np.isfinite(y)
     if not known.any():
@@ -199,8 +199,8 @@ def _hours_at(run: Records, steps: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.interp(steps, x[known], y[known])
 
 
-def _thinned(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """As many points as can be seen."""
+def _thin(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Reduce a line to the points that a figure can show."""
     if len(x) <= POINTS:
         return x, y
     kept = np.linspace(0, len(x) - 1, POINTS).round().astype(int)
@@ -208,10 +208,10 @@ def _thinned(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[NDArray[np
 
 
 def _references(axes: Axes, protocol: str, game: str) -> None:
-    """Levels of random play, the human and published agents, as far as they lie in sight of what was reached."""
+    """Draw levels of random play, the human and published agents that lie near the range of the axes."""
     low, high = axes.get_ylim()
     margin = 0.35 * (high - low)
-    levels = [(agent.name, agent.scores[game]) for agent in comparable(protocol) if game in agent.scores]
+    levels = [(agent.name, agent.scores[game]) for agent in comparable_agents(protocol) if game in agent.scores]
     if game in REFERENCE:
         levels += [("random", REFERENCE[game][0]), ("human", REFERENCE[game][1])]
     at: dict[float, list[str]] = {}
@@ -246,7 +246,8 @@ def _short(value: float) -> str:
 
 
 def score_chart(comparison: Comparison) -> Figure:
-    """Human-normalized scores by game: every seed a dot, its arm's mean a bar, published agents as open marks."""
+    """Human-normalized scores by game: a dot for each seed, a bar for the mean of an arm, open marks for published
+    agents."""
     games = [game for game in comparison.games if game in REFERENCE]
     arms = comparison.arms
     figure, axes = _figure(5.2, 1.3 + len(games) * max(0.24, 0.14 * len(arms)))
@@ -262,7 +263,7 @@ def score_chart(comparison: Comparison) -> Figure:
                 axes.plot(scores, np.full(len(scores), y), "o", color=color_of(i), **dots, label=label)
                 axes.plot([scores.mean()] * 2, [y - 0.45 * spread, y + 0.45 * spread], color=color_of(i), linewidth=2)
                 label = "_"
-    for agent in comparable(comparison.protocol):
+    for agent in comparable_agents(comparison.protocol):
         known = [game for game in games if game in agent.scores]
         axes.plot(
             np.array([human_normalised(game, agent.scores[game]) for game in known], np.float64),
@@ -290,11 +291,11 @@ def score_chart(comparison: Comparison) -> Figure:
 
 
 LEAST_SPAN = 0.05
-"""Smallest span of human-normalized scores in a panel of aggregates; below it no difference would look like one."""
+"""Least range of a panel of aggregates, in human-normalized scores; else noise would look like a difference."""
 
 
 def aggregate_chart(comparison: Comparison) -> Figure:
-    """The aggregates of all arms with their intervals, a panel for each statistic."""
+    """Aggregates of all arms with their intervals, a panel for each statistic."""
     arms = comparison.arms
     figure = Figure(figsize=(5.2, 1.0 + 0.3 * len(arms)), layout="constrained")
     panels = figure.subplots(1, len(STATISTICS), sharey=True)

@@ -1,6 +1,6 @@
-"""Scores of published agents with source and protocol, from `published.json`, which also says how it was checked.
+"""Published scores with source and protocol, from `published.json`, which also says how they were checked.
 
-A score belongs to its rules. Agents that were judged without sticky actions are never set beside runs with them.
+A score belongs to its rules. Agents evaluated without sticky actions are never compared with runs that have them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from shared.config.protocols import PROTOCOLS
 from shared.files.atomic import read_json
 
 FRAMES = 200_000_000
-"""Frames that all agents here were trained for."""
+"""Training frames of all these agents."""
 
 
 @dataclass(frozen=True)
@@ -23,23 +23,23 @@ class Published:
 
     name: str
     sticky: float
-    """Chance of a sticky action under which it was judged."""
+    """Probability of a sticky action in its evaluation."""
     source: str
     protocol: str
-    """The rest of the rules it was judged by, in words."""
+    """Other rules of its evaluation, as text."""
     scores: Mapping[str, float]
-    """Mean return by game; a game that is not there was not found."""
+    """Mean return by game; games without a published score are missing."""
 
 
 @cache
 def published() -> tuple[tuple[Published, ...], str]:
-    """All agents, and how their scores were checked."""
+    """All agents, and a text on how their scores were checked."""
     found = read_json(Path(__file__).parent / "published.json")
     return tuple(Published(**agent) for agent in found["agents"]), found["checked"]
 
 
-def comparable(protocol: str) -> tuple[Published, ...]:
-    """The agents that were judged with the same chance of sticky actions as a protocol of ours has."""
+def comparable_agents(protocol: str) -> tuple[Published, ...]:
+    """Agents evaluated with the same probability of sticky actions as a protocol."""
     if protocol not in PROTOCOLS:
         return ()
     return tuple(agent for agent in published()[0] if agent.sticky == PROTOCOLS[protocol].sticky)

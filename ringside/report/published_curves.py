@@ -1,7 +1,7 @@
-"""Learning curves of published agents, from `published_curves.json`: mean return by frames, with source and rules.
+"""Published learning curves: mean return by frames with source and rules, from `published_curves.json`.
 
 The file also says how the curves were copied and checked. A curve belongs to its rules, as a score does (published.py):
-a plot that sets one beside a run says whether actions were sticky.
+a comparison with a run must state whether actions were sticky.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shared.files.atomic import read_json
 
 PATH = Path(__file__).parent / "published_curves.json"
 MOST_POINTS = 1_000
-"""Largest number of points of a curve."""
+"""Most points of a curve."""
 
 
 @dataclass(frozen=True)
@@ -29,49 +29,49 @@ class PublishedCurve:
     """One agent of the literature on one game."""
 
     name: str
-    """Its publisher."""
+    """Publisher."""
     agent: str
     game: str
     sticky: float
-    """Chance of a sticky action under which it was trained and judged."""
+    """Probability of a sticky action in training and evaluation."""
     runs: int | None
-    """It is the mean of so many; None: the source does not say."""
+    """Number of runs of which it is the mean; None: the source does not say."""
     source: str
-    """Page or file that it was copied from."""
+    """Source of the data."""
     protocol: str
-    """The rules, sticky actions among them, and what a return is the mean of, in words."""
+    """Rules, including sticky actions and the episodes of a mean return, as text."""
     steps: NDArray[np.float64]
-    """Step of each return, [points], in agent steps of `FRAME_SKIP` frames, ascending: the middle of the steps whose
-    training episodes it averages, or the step of its evaluation."""
+    """Position of each return, [points], in agent steps of `FRAME_SKIP` frames, ascending: the middle of the steps
+    whose training episodes it averages, or the step of the evaluation."""
     returns: NDArray[np.float64]
     """Mean raw returns, [points]."""
 
     @property
     def label(self) -> str:
-        """Text of its legend."""
+        """Label in a legend."""
         rules = f"sticky {self.sticky:g}" if self.sticky else "not sticky"
         return f"{self.agent} ({self.name}), {rules}" + (f", {self.runs} runs" if self.runs else "")
 
 
 @cache
 def published_curves(path: Path = PATH) -> tuple[tuple[PublishedCurve, ...], str]:
-    """All curves in the order of the file, and how they were copied and checked.
+    """All curves in the order of the file, and a text on how they were copied and checked.
 
     Raises:
-        ValueError: the file is not what it should be. The message is a sentence.
+        ValueError: the file is damaged. The message is a sentence.
     """
     found = read_json(path)
     sources = _field(found, "sources", list, str(path))
     return tuple(curve for each in sources for curve in _curves(each, path)), _field(found, "checked", str, str(path))
 
 
-def curves_of(game: str) -> tuple[PublishedCurve, ...]:
-    """The published curves of one game, perhaps none."""
+def published_curves_of_game(game: str) -> tuple[PublishedCurve, ...]:
+    """Published curves of one game; may be empty."""
     return tuple(curve for curve in published_curves()[0] if curve.game == game)
 
 
 def _curves(source: Any, path: Path) -> list[PublishedCurve]:
-    """Those of one source. Raises `ValueError`."""
+    """Curves of one source. Raises `ValueError`."""
     where = f"{path}, {_field(source, 'name', str, str(path))}"
     first = _field(source, "first_frame", int, where)
     between = _field(source, "frames_between", int, where)

@@ -1,7 +1,7 @@
-"""Reading what a run wrote down about itself: one reader for reports and for pages that look on.
+"""Reader of a run's records, for reports.
 
-A run may still be going on, or have died: what a writer has not finished is left out. What is read is data of somebody
-else: sizes are compared before memory is asked for, kinds are checked, and nothing is executed.
+A run may still be running, or have crashed: the reader skips an unfinished end. The data is untrusted: sizes are
+checked before memory is allocated, types are checked, and nothing is executed.
 """
 
 from __future__ import annotations
@@ -30,42 +30,43 @@ Columns = Mapping[str, Column]
 
 
 class RecordsError(ValueError):
-    """A directory whose records cannot be used. The message is a sentence for the user: what is wrong, what to do."""
+    """Records of a directory are unusable. The message is a sentence for the user: the fault and the remedy."""
 
 
 @dataclass(frozen=True)
 class Records:
     """Records of one run.
 
-    The columns hold float64, NaN where a record had nothing; a record of another version may have other columns.
+    Columns hold float64, NaN where a record has no value; records of another version may have other columns.
     """
 
     path: Path
     config: dict[str, dict[str, Any]]
     """Sections of settings, as in `Config.to_json`, perhaps of another version."""
     game: str
-    """Or the name of another environment."""
+    """Game, or the name of another environment."""
     protocol: str
     seed: int
     rounds: Columns
-    """By name, one value a round: `steps`, `seconds`, `mean_return_100`, `loss`, ... in the order of rounds."""
+    """Columns with one value per round, in order of rounds: `steps`, `seconds`, `mean_return_100`, metrics, ..."""
     episodes: Columns
-    """`steps`, `return`, `length`: one value an episode of training, in the order in which they ended."""
+    """Columns `steps`, `return`, `length` with one value per training episode, in order of their ends."""
     evaluations: Columns
-    """One value an evaluation beside training, by steps: `steps`, `mean_return`, `episodes`, ..."""
+    """Columns `steps`, `mean_return`, `episodes`, ... with one value per evaluation beside training, in order of
+    steps."""
     summary: dict[str, Any] | None
-    """`summary.json`; None: the run goes on, or it died."""
+    """`summary.json`; None: the run is running, or crashed."""
     judged: dict[str, dict[str, Any]]
-    """By the names of `JUDGED`, where they are: `mean`, `sd`, `median`, `best` and `episodes` are numbers."""
+    """Evaluation files by the names of `JUDGED`; `mean`, `sd`, `median`, `best` and `episodes` are numbers."""
 
     @property
     def steps(self) -> int:
-        """Played in whole rounds."""
+        """Steps of whole rounds."""
         return int(self.rounds["steps"][-1])
 
     @property
     def env(self) -> str | None:
-        """The environment, where it was no game."""
+        """Name of the environment if it is no game; else None."""
         return self.game if self.config["play"].get("env") else None
 
     @property
@@ -75,7 +76,7 @@ class Records:
 
     @property
     def state(self) -> str:
-        """`finished`, `stopped` (asked to, or by a fault) or `no end` (it goes on, or it died)."""
+        """`finished`, `stopped` (by request or error) or `no end` (running, or crashed)."""
         if self.summary is None:
             return "no end"
         return "finished" if self.summary.get("finished") is True else "stopped"
@@ -85,20 +86,20 @@ def load(run_dir: Path) -> Records:
     """Read a run directory.
 
     Raises:
-        RecordsError: it is none, of another format, damaged, or of a run that has not finished a round.
+        RecordsError: it is no run directory, of another format, damaged, or its run has not finished a round.
     """
     config = _config(run_dir)
     play, run = config.get("play", {}), config.get("run", {})
     game, protocol, seed = play.get("env") or play.get("game"), play.get("protocol"), run.get("seed")
     if not _is_name(game) or not _is_name(protocol) or type(seed) is not int:
         raise RecordsError(
-            f"{run_dir} was not written by this version of Ringside: its {CONFIG_FILE} does not say game, protocol and "
-            "seed. Report it with the version that wrote it."
+            f"{run_dir} was not written by this version of Ringside: its {CONFIG_FILE} lacks game, protocol or seed. "
+            "Make the report with the version that wrote it."
         )
     rounds, episodes, evaluations = _metrics(run_dir)
     if not len(rounds["steps"]):
         raise RecordsError(
-            f"{run_dir} holds no whole round yet: the run never began to play, or has just begun. Wait for its first "
+            f"{run_dir} has no complete round yet: the run never started, or has just started. Wait for its first "
             "round, or leave it out."
         )
     return Records(
@@ -116,30 +117,30 @@ def load(run_dir: Path) -> Records:
 
 
 def _is_name(value: object) -> TypeGuard[str]:
-    """True if it may be the name of an env, a game or a protocol, which is printed."""
+    """True if a value is a printable name of an env, a game or a protocol."""
     return isinstance(value, str) and PLAIN_NAME.fullmatch(value) is not None
 
 
 def newest(column: Column) -> float:
-    """The last number of a column, or NaN."""
+    """Last number of a column, or NaN."""
     known = column[np.isfinite(column)]
     return float(known[-1]) if len(known) else math.nan
 
 
 def number(value: object) -> float:
-    """A number from JSON as a float; NaN for everything else, true and false included."""
+    """A number from JSON as a float; NaN for any other value, including booleans."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
 
 
 def _config(run_dir: Path) -> dict[str, dict[str, Any]]:
     """The sections of settings."""
-    if not os.path.exists(run_dir):  # which raises for no path
+    if not os.path.exists(run_dir):  # never raises
         raise RecordsError(f"There is no run {run_dir}.")
     if not os.path.isdir(run_dir):
         raise RecordsError(f"{run_dir} is a file; name the run's directory.")
     if not os.path.lexists(run_dir / CONFIG_FILE):
         inside = sum(1 for entry in run_dir.iterdir() if os.path.exists(entry / CONFIG_FILE))
-        hint = f"it holds {inside} of them: say {run_dir}/*." if inside else f"it has no {CONFIG_FILE}."
+        hint = f"it contains {inside} of them: pass {run_dir}/*." if inside else f"it has no {CONFIG_FILE}."
         raise RecordsError(f"{run_dir} is not a run directory; {hint}")
     config = _object(run_dir / CONFIG_FILE)
     if not all(isinstance(values, dict) for values in config.values()):
@@ -148,7 +149,7 @@ def _config(run_dir: Path) -> dict[str, dict[str, Any]]:
 
 
 def _metrics(run_dir: Path) -> tuple[Columns, Columns, Columns]:
-    """Rounds, episodes and evaluations of `metrics.jsonl`; empty columns where there is no file."""
+    """Rounds, episodes and evaluations of `metrics.jsonl`; empty columns without a file."""
     path = run_dir / METRICS_FILE
     kinds: dict[str, list[dict[str, Any]]] = {"round": [], "episode": [], "evaluation": []}
     if os.path.lexists(path):
@@ -166,7 +167,7 @@ def _metrics(run_dir: Path) -> tuple[Columns, Columns, Columns]:
 
 
 def _columns(records: list[dict[str, Any]], *always: str) -> Columns:
-    """One column for each name under which some record has a number, and for those in `always`."""
+    """A column for each name under which a record has a number, and for those in `always`."""
     columns: dict[str, Column] = defaultdict(lambda: np.full(len(records), np.nan))
     for name in always:
         columns[name]
@@ -178,7 +179,7 @@ def _columns(records: list[dict[str, Any]], *always: str) -> Columns:
 
 
 def _judgement(path: Path) -> dict[str, Any]:
-    """Result that `launch.py eval --json` wrote."""
+    """Result of `launch.py eval --json`."""
     found = _object(path)
     for name in ("mean", "sd", "median", "best", "episodes"):
         if not math.isfinite(number(found.get(name))):
@@ -187,7 +188,7 @@ def _judgement(path: Path) -> dict[str, Any]:
 
 
 def _object(path: Path) -> dict[str, Any]:
-    """A JSON object of moderate size."""
+    """A JSON object of limited size."""
     try:
         return read_json(path, _JSON_LIMIT)
     except FileError as error:

@@ -1,6 +1,6 @@
-"""A report: one HTML page that needs nothing else, its pictures as PNG beside it, and its figures as JSON.
+"""A report: a self-contained HTML page, its figures as PNG files, and its numbers as JSON.
 
-What the page says is put together here; how it looks is in `templates/report.html`, whose values are all escaped.
+This module computes the contents; `templates/report.html` defines the layout and escapes all values.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import numpy as np
 
 from ringside.recording.scores import REFERENCE, SOURCE, human_normalised
 from ringside.report.aggregate import CONFIDENCE, REPLICATES
-from ringside.report.comparison import ASIDE, Arm, Comparison, differences
+from ringside.report.comparison import IGNORED_SETTINGS, Arm, Comparison, differences
 from ringside.report.figures import amount, duration, file_name, score, setting
 from ringside.report.notes import notes
 from ringside.report.plots import Axis, Picture, aggregate_chart, color_of, learning_curve, save, score_chart, style
-from ringside.report.published import FRAMES, Published, comparable, published
+from ringside.report.published import FRAMES, Published, comparable_agents, published
 from ringside.report.records import Records, newest, number
 from ringside.report.rules import training_rules
 from shared.config.settings import FRAME_SKIP
@@ -33,7 +33,7 @@ PAGE = "report.html"
 FIGURES = "report.json"
 
 _RUN_ONLY = frozenset({"run_dir", "resume", "init_from", "plain", "seed", "game", "env"})
-"""Settings that are shown run by run anyway, or say nothing."""
+"""Settings that are shown for each run, or carry no information."""
 
 
 def write(comparison: Comparison, directory: Path, title: str) -> Path:
@@ -73,7 +73,9 @@ def write(comparison: Comparison, directory: Path, title: str) -> Path:
                 _run_row(arm, run, parent) for arm in comparison.arms for game in arm.games for run in arm.of(game)
             ],
             parent=parent,
-            between=differences([arm.runs[0] for arm in comparison.arms], ASIDE) if len(comparison.arms) > 1 else {},
+            between=differences([arm.runs[0] for arm in comparison.arms], IGNORED_SETTINGS)
+            if len(comparison.arms) > 1
+            else {},
             within=_within(comparison),
             settings=_common_settings(comparison.runs),
             machines=_machines(comparison.runs),
@@ -83,16 +85,16 @@ def write(comparison: Comparison, directory: Path, title: str) -> Path:
         )
     )
     write_atomic(directory / PAGE, page.encode(errors="backslashreplace"))
-    write_atomic(directory / FIGURES, json.dumps(figures_of(comparison), indent=1).encode() + b"\n")
+    write_atomic(directory / FIGURES, json.dumps(report_figures(comparison), indent=1).encode() + b"\n")
     return directory / PAGE
 
 
-def figures_of(comparison: Comparison) -> dict[str, Any]:
-    """The figures of a report as JSON values."""
+def report_figures(comparison: Comparison) -> dict[str, Any]:
+    """Numbers of a report as JSON values."""
     return {
         "protocol": comparison.protocol,
         "measure": comparison.measure.name,
-        "judged_by": comparison.judged_by,
+        "judged_by": comparison.evaluation_rules,
         "aggregated_games": comparison.aggregated_games,
         "left_out": list(comparison.left_out),
         "configurations": [
@@ -122,7 +124,7 @@ def _environment() -> jinja2.Environment:
 
 
 def _pictures(comparison: Comparison, directory: Path) -> tuple[list[Picture], dict[str, list[Picture]]]:
-    """Pictures of all games together, and the learning curves of each."""
+    """Figures of all games together, and learning curves of each game."""
     overview = []
     if len(comparison.runs) > 1 and comparison.aggregated_games:
         caption = (
@@ -153,12 +155,12 @@ def _pictures(comparison: Comparison, directory: Path) -> tuple[list[Picture], d
 
 
 def _agents(comparison: Comparison) -> tuple[Published, ...]:
-    """The published agents to stand beside the runs: none where nothing but other environments was played."""
-    return comparable(comparison.protocol) if any(run.env is None for run in comparison.runs) else ()
+    """Published agents for the comparison; none if no run played a game."""
+    return comparable_agents(comparison.protocol) if any(run.env is None for run in comparison.runs) else ()
 
 
 def _tiles(comparison: Comparison) -> list[tuple[str, str, str]]:
-    """The few figures that stand first: what, the figure, what it is of."""
+    """Headline figures: name, value, remark."""
     tiles = []
     for arm in comparison.arms[:4]:
         found = comparison.aggregates(arm).get("IQM")
@@ -183,7 +185,7 @@ def _tiles(comparison: Comparison) -> list[tuple[str, str, str]]:
 
 
 def _score_row(comparison: Comparison, game: str, arm: Arm) -> dict[str, Any]:
-    """One line of the table of scores."""
+    """Row of the table of scores."""
     scores = comparison.scores(arm, game)
     best = [_best_evaluation(run) for run in arm.of(game)]
     known = [value for value in best if math.isfinite(value)]
@@ -206,7 +208,7 @@ def _score_row(comparison: Comparison, game: str, arm: Arm) -> dict[str, Any]:
 
 
 def _best_evaluation(run: Records) -> float:
-    """The mean return of the best weights: in an evaluation by the protocol, or else beside training; NaN: none."""
+    """Mean return of the best weights, in an evaluation by the protocol, else beside training; NaN: none."""
     if "best" in run.judged:
         return float(run.judged["best"]["mean"])
     values = run.evaluations["mean_return"]
@@ -214,7 +216,7 @@ def _best_evaluation(run: Records) -> float:
 
 
 def _run_row(arm: Arm, run: Records, parent: Path) -> dict[str, Any]:
-    """One line of the tables of runs and of throughput; texts are the run's own and may be anything."""
+    """Row of the tables of runs and of throughput; texts come from the run and are untrusted."""
     summary = run.summary or {}
     limit = _part(summary, "limit")
     evaluations = run.evaluations["mean_return"]
@@ -244,7 +246,7 @@ def _run_row(arm: Arm, run: Records, parent: Path) -> dict[str, Any]:
 
 
 def _speed(run: Records) -> float:
-    """Steps per second, from the first to the last whole round; beginnings and ends do not count. NaN: not known."""
+    """Steps per second from the first to the last complete round; NaN: not known."""
     if run.summary is not None:
         speed = number(_part(run.summary, "limit").get("steps_per_second"))
         if math.isfinite(speed):
@@ -258,7 +260,7 @@ def _speed(run: Records) -> float:
 
 
 def _within(comparison: Comparison) -> dict[str, dict[str, list[Any]]]:
-    """By arm: settings that differ among its runs although they do not make another configuration."""
+    """Settings by arm that differ among its runs without making another configuration."""
     found = {arm.label: differences(arm.runs, _RUN_ONLY) for arm in comparison.arms}
     return {
         label: {name: list(dict.fromkeys(map(str, values))) for name, values in rows.items()}
@@ -268,7 +270,7 @@ def _within(comparison: Comparison) -> dict[str, dict[str, list[Any]]]:
 
 
 def _common_settings(runs: Sequence[Records]) -> dict[str, dict[str, Any]]:
-    """By section: the settings that all runs share."""
+    """Settings by section that all runs share."""
     differing = set(differences(runs)) | _RUN_ONLY
     return {
         section: kept
@@ -278,7 +280,7 @@ def _common_settings(runs: Sequence[Records]) -> dict[str, dict[str, Any]]:
 
 
 def _machines(runs: Sequence[Records]) -> list[str]:
-    """Machines of the runs, one line each."""
+    """Machines of the runs, one line for each."""
     found: dict[str, None] = {}
     for run in runs:
         machine = _part(run.summary or {}, "machine")
@@ -295,6 +297,6 @@ def _machines(runs: Sequence[Records]) -> list[str]:
 
 
 def _part(values: dict[str, Any], name: str) -> dict[str, Any]:
-    """An object inside of JSON that may be anything; empty where it is none."""
+    """A nested JSON object; empty if the value is no object."""
     found = values.get(name)
     return found if isinstance(found, dict) else {}

@@ -1,4 +1,4 @@
-"""The rules by which runs were played and judged, in words, as the runs recorded them."""
+"""Rules of training and evaluation as text, from the records of runs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class EvaluationRules:
     episodes: float
     epsilon: float
     max_frames: float
-    """Emulator frames after which an episode was cut; of another environment than a game, four for each step."""
+    """Emulator frames after which an episode ended; for an environment that is no game, four per step."""
     steps: float = math.nan
-    """Steps that the episodes were to fill; NaN: their number was given."""
+    """Steps that the episodes had to fill; NaN: their number was given."""
 
     def in_words(self, run: Records) -> str:
         """ "30 episodes of at most 18,000 frames with epsilon 0.05"."""
@@ -38,10 +38,10 @@ class EvaluationRules:
         return f"{episodes} of {longest} with epsilon {epsilon}"
 
 
-def of_final_evaluation(run: Records) -> EvaluationRules:
-    """The rules of `evaluation-final.json`, as it says them itself."""
+def rules_of_final_evaluation(run: Records) -> EvaluationRules:
+    """Rules of `evaluation-final.json`, from the file itself."""
     found = run.judged["final"]
-    epsilon = found.get("eval_epsilon", found.get("epsilon"))  # as it was called before
+    epsilon = found.get("eval_epsilon", found.get("epsilon"))  # older files have the shorter key
     return EvaluationRules(
         number(found["episodes"]),
         number(epsilon),
@@ -50,8 +50,8 @@ def of_final_evaluation(run: Records) -> EvaluationRules:
     )
 
 
-def of_last_evaluation(run: Records) -> EvaluationRules:
-    """The rules of the last evaluation beside training, as its record and the settings of its run say them."""
+def rules_of_last_evaluation(run: Records) -> EvaluationRules:
+    """Rules of the last evaluation beside training, from its record and the settings of its run."""
     settings = run.settings
     return EvaluationRules(
         newest(run.evaluations["episodes"]),
@@ -61,15 +61,15 @@ def of_last_evaluation(run: Records) -> EvaluationRules:
 
 
 def training_rules(runs: Iterable[Records]) -> list[tuple[str, str]]:
-    """By what name, and in which words: the rules by which the runs were trained, each once."""
+    """Names and texts of the training rules of the runs, without duplicates."""
     return list(dict.fromkeys((run.env or f"Protocol {run.protocol}", _of_training(run)) for run in runs))
 
 
 def _of_training(run: Records) -> str:
     if run.env is not None:
         return (
-            "an environment of its own: an action is one step of it, starts and ends are its own, and episodes are cut "
-            f"after {LONGEST_EPISODE_STEPS:,} steps; nothing of a protocol of Atari applies"
+            "no game of ale-py: an action is one step, the environment defines starts and ends, and episodes end after "
+            f"{LONGEST_EPISODE_STEPS:,} steps at the latest; no Atari protocol applies"
         )
     rules = PROTOCOLS.get(run.protocol)
     if rules is None:

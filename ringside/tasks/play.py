@@ -72,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     _check(options)
     from ringside.agents.agent import weights_at
-    from ringside.agents.player import player_of, show, stop_heard
+    from ringside.agents.player import make_player, show, stop_requests
 
     weights = None if options.load is None else weights_at(options.load, options.env, options.plugin)
     window: list[Window] = []
@@ -83,7 +83,7 @@ def main(arguments: Sequence[str]) -> int:
 
         return action_for(window[0].held(), actions[0])
 
-    player, _ = player_of(
+    player, _ = make_player(
         weights,
         options.game,
         options.seed,
@@ -94,7 +94,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     actions.append(player.actions)
     number = options.episodes or (1 if options.video is not None else None)
-    with player, stop_heard() as stop, _canvas(options, player, window) as canvas:
+    with player, stop_requests() as stop, _canvas(options, player, window) as canvas:
         show(player, count() if number is None else range(number), canvas, options.seconds, stop)
     _tell(options, player, canvas)
     return 0

@@ -68,15 +68,15 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(Recording, arguments, f"{PROGRAM} record", "Write videos of whole episodes, and their returns.")
     check_picture(options.speed, options.scale)
     validate.episodes(options.episodes, options.seed)
-    from ringside.agents.agent import evaluation_of, weights_at
-    from ringside.agents.player import player_of, stop_heard
+    from ringside.agents.agent import evaluation_result, weights_at
+    from ringside.agents.player import make_player, stop_requests
     from shared.config.protocols import PROTOCOLS
 
     weights = weights_at(options.load, options.env, options.plugin)
     episodes = options.episodes or PROTOCOLS[weights.protocol].eval_episodes
     if options.montage and episodes > MOST_IN_MONTAGE:
         raise ConfigError(f"--montage shows at most {MOST_IN_MONTAGE} episodes; {episodes} are asked for.")
-    player, network = player_of(
+    player, network = make_player(
         weights,
         None,
         options.seed,
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str]) -> int:
     assert network is not None
     _make(options.out)
     record = _record_montage if options.montage else _record_each
-    with player, stop_heard() as stop:
+    with player, stop_requests() as stop:
         videos, cut = record(options, player, episodes, stop)
     if stop.count:
         ended = len(player.played)
@@ -95,7 +95,7 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     played = sorted(player.played, key=lambda each: each.episode)
     returns, steps = [each.total for each in played], [each.steps for each in played]
-    judged = evaluation_of(weights, network, player.rules, options.seed, returns, sum(steps))
+    judged = evaluation_result(weights, network, player.rules, options.seed, returns, sum(steps))
     result = {**judged, "lengths": steps, "videos": videos}
     write_result("--out", options.out / RETURNS, result)
     print(

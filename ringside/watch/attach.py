@@ -115,7 +115,7 @@ def _plan(config: Config, actions: int) -> Plan:
     try:
         resolved = ResolvedConfig.from_config(config)
     except ConfigError as error:
-        raise LayoutError(f"Its {CONFIG_FILE} leaves open what a launcher fills in.") from error
+        raise LayoutError(f"Its {CONFIG_FILE} lacks values that a launcher fills in.") from error
     if not actions:
         raise LayoutError(f"Its {LIVE_FILE} names no actions.")
     try:

@@ -1,1 +1,1 @@
-"""Trained agents that come along, and how they are found by name."""
+"""Trained agents of the repository, found by name."""

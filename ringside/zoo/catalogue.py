@@ -1,7 +1,7 @@
-"""The trained agents that the repository brings along: a directory each, in which nothing is executed.
+"""Catalogue of the trained agents in the repository, with a directory each; nothing in it is executed.
 
-`zoo/NAME/` holds `weights.safetensors`, the `summary.json` of the run, `evaluation.json` (what `launch.py eval` says of
-them) and a `README.md` with the command that trained them. `launch.py zoo` lists and adds.
+`zoo/NAME/` holds `weights.safetensors`, the `summary.json` of the run, `evaluation.json` (the result of
+`launch.py eval`) and a `README.md` with the command that trained them. `launch.py zoo` lists and adds.
 """
 
 from __future__ import annotations
@@ -18,23 +18,21 @@ SUMMARY = SUMMARY_FILE
 EVALUATION = "evaluation.json"
 README = "README.md"
 MOST_BYTES = 10_000_000
-"""Of one entry's weights: a clone stays small."""
+"""Largest weights of an entry, so that a clone stays small."""
 
 
 def names() -> tuple[str, ...]:
-    """The agents that there are."""
+    """Names of the agents."""
     return tuple(sorted(path.parent.name for path in ZOO.glob(f"*/{WEIGHTS}")))
 
 
 def find(load: str | Path, flag: str = "--load") -> Path:
-    """What a user means by --load, or another flag: a path that exists or, where there is none, an agent of the zoo.
+    """Path that a user means by --load, or another flag: an existing path, else a zoo agent `NAME` or `zoo/NAME`.
 
-    It is called `NAME` or `zoo/NAME`.
-
-    Raises `ConfigError` with a sentence when there is neither.
+    Raises `ConfigError` if there is neither.
     """
     path = Path(load)
-    if not os.path.exists(path):  # which raises for no path
+    if not os.path.exists(path):  # never raises
         parts = path.parts[1:] if path.parts[:1] == (ZOO.name,) else path.parts
         if len(parts) != 1 or parts[0] not in names():
             zoo = f"the agents in the zoo are {', '.join(names())}" if names() else "the zoo is empty"

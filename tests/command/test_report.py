@@ -26,8 +26,8 @@ def test_what_cannot_be_read_is_left_out_and_said(launch: Launch, refused: Refus
     (tmp_path / "empty" / "metrics.jsonl").unlink()
     done = launch("report", "good", "empty", "--out", "out")
     assert done.returncode == 0
-    assert done.stderr.startswith("launch.py: empty holds no whole round yet")
-    assert "empty holds no whole round yet" in (tmp_path / "out" / "report.html").read_text()
+    assert done.stderr.startswith("launch.py: empty has no complete round yet")
+    assert "empty has no complete round yet" in (tmp_path / "out" / "report.html").read_text()
     assert "never began" in refused("report", "empty")
 
 

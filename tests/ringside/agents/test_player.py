@@ -14,7 +14,7 @@ import ringside
 from actors.envs.atari import AtariEnv
 from actors.envs.gymnasium_env import GymnasiumEnv
 from ringside.agents.agent import weights_at
-from ringside.agents.player import Player, StepFrames, pilot_rules, player_of, show, stop_heard
+from ringside.agents.player import Player, StepFrames, make_player, pilot_rules, show, stop_requests
 from ringside.agents.scene import Canvas, Scene
 from shared.config.protocols import PROTOCOLS
 from shared.config.settings import Config
@@ -25,7 +25,7 @@ CATCH = "tests.support.pixel_game:factory"
 
 
 def player_at(weights: Path, env: str | None = None, seed: int = 3) -> Player:
-    return player_of(weights_at(weights, env), None, seed, "cpu")[0]
+    return make_player(weights_at(weights, env), None, seed, "cpu")[0]
 
 
 class Gallery(Canvas):
@@ -157,7 +157,7 @@ def test_a_show_ends_when_it_is_closed_or_its_time_is_over(tmp_path: Path) -> No
 
 def test_a_signal_asks_for_the_end_and_a_later_one_insists(monkeypatch: pytest.MonkeyPatch) -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with stop_heard() as stop:
+    with stop_requests() as stop:
         assert not stop.count
         signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGTERM)  # `timeout` sends two

@@ -10,7 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from ringside.report.curve import curve_in, draw, draw_published, main, published_beside
-from ringside.report.published_curves import curves_of
+from ringside.report.published_curves import published_curves_of_game
 from tests.support.runs import ROOT
 from tests.support.written_runs import write_run
 
@@ -44,7 +44,7 @@ def test_the_command_writes_a_picture(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("last_step", "points"), [(1_000, 1), (125_000, 1), (375_000, 2), (1e9, 17)])
 def test_a_published_curve_reaches_as_far_as_the_runs_but_has_a_point(last_step: float, points: int) -> None:
     axis = Figure().subplots()
-    dqn = curves_of("pong")[0]
+    dqn = published_curves_of_game("pong")[0]
     draw_published(axis, dqn, last_step)
     (line,) = axis.lines
     assert list(line.get_xdata()) == [125.0 + 250.0 * i for i in range(points)], "thousands of steps"
@@ -55,7 +55,7 @@ def test_a_published_curve_reaches_as_far_as_the_runs_but_has_a_point(last_step:
 
 def test_published_curves_are_of_the_game_of_the_runs(tmp_path: Path) -> None:
     runs = [curve_in(str(write_run(tmp_path / game, game=game))) for game in ("pong", "breakout", "freeway")]
-    assert published_beside(runs[:1]) == curves_of("pong")
+    assert published_beside(runs[:1]) == published_curves_of_game("pong")
     with pytest.raises(ValueError, match="runs of one game; these are of pong, breakout"):
         published_beside(runs[:2])
     with pytest.raises(ValueError, match="no published curve of freeway"):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ringside.recording.scores import REFERENCE, human_normalised
-from ringside.report.published import comparable, published
+from ringside.report.published import comparable_agents, published
 from ringside.tasks.game_lists import SUITES
 from shared.config.protocols import PROTOCOLS
 
@@ -38,10 +38,10 @@ def test_the_tables_are_those_that_were_checked(name: str, normalized: float) ->
 
 def test_sticky_and_not_are_never_mixed() -> None:
     for name, protocol in PROTOCOLS.items():
-        assert all(agent.sticky == protocol.sticky for agent in comparable(name))
-    assert len(comparable("nature")) == 3
-    assert comparable("machado") == ()
-    assert comparable("of another version") == ()
+        assert all(agent.sticky == protocol.sticky for agent in comparable_agents(name))
+    assert len(comparable_agents("nature")) == 3
+    assert comparable_agents("machado") == ()
+    assert comparable_agents("of another version") == ()
 
 
 def test_lists_of_games_have_their_numbers_and_every_game_is_in_atari57() -> None:

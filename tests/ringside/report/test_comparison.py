@@ -71,7 +71,7 @@ def test_the_same_experiment_counts_once_and_the_one_with_an_end_stays(tmp_path:
     found = compare([died, again, load(died.path)])
     assert found.runs == [again]
     assert len(found.left_out) == 2
-    assert all(str(died.path) in sentence and "same seed" in sentence for sentence in found.left_out)
+    assert all(str(died.path) in sentence and "experiment and seed" in sentence for sentence in found.left_out)
 
 
 def test_the_schedule_free_gives_something_else_each_time(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def test_of_what_is_as_usual_nothing_is_said(tmp_path: Path) -> None:
 def test_ends_lengths_and_published_agents(tmp_path: Path) -> None:
     found = compared(tmp_path, {"ended": None}, {"seed": 2, "ended": False}, {"seed": 3, "returns": [1.0]})
     told = notes(found, FRAMES)
-    for part in ("Still going on, or died", "Stopped before", "unequal lengths, 1,000 to 4,000", "16,000 frames"):
+    for part in ("Still running, or crashed", "Stopped before", "unequal lengths, 1,000 to 4,000", "16,000 frames"):
         assert any(part in note for note in told), part
     assert not any("published agents" in note for note in notes(found, None))
 
@@ -50,15 +50,15 @@ def test_ends_lengths_and_published_agents(tmp_path: Path) -> None:
         ),
         (
             {"judged": {"eval_epsilon": 0.001}},
-            "Judged with epsilon 0.001, where the protocol has 0.05.",
+            "Evaluated with epsilon 0.001; the protocol has 0.05.",
         ),
         (
             {"judged": {"eval_max_frames": 108_000}},
-            "Episodes were judged up to 108,000 frames, where the protocol cuts them after 18,000.",
+            "Episodes were evaluated up to 108,000 frames; the protocol ends them after 18,000.",
         ),
         (
             {"judged": {"eval_epsilon": None, "epsilon": 0.001}},
-            "Judged with epsilon 0.001, where the protocol has 0.05.",
+            "Evaluated with epsilon 0.001; the protocol has 0.05.",
         ),
     ],
 )
@@ -69,7 +69,8 @@ def test_evaluations_that_do_not_follow_the_protocol(tmp_path: Path, changes: di
 def test_a_protocol_that_counts_steps(tmp_path: Path) -> None:
     runs = [seed | {"protocol": "dopamine", "judged": {"episodes": 9, "eval_steps": 125_000}} for seed in SEEDS]
     found = compared(tmp_path, *runs)
-    assert found.judged_by == "9 episodes, as many as fill 125,000 steps, of at most 108,000 frames with epsilon 0.001"
+    rules = "9 episodes, as many as fill 125,000 steps, of at most 108,000 frames with epsilon 0.001"
+    assert found.evaluation_rules == rules
     assert notes(found, None) == []
     (note,) = said(tmp_path / "few", *(run | {"judged": {"episodes": 2, "eval_steps": None}} for run in runs))
     assert note == (
@@ -81,7 +82,7 @@ def test_a_protocol_that_counts_steps(tmp_path: Path) -> None:
 def test_rules_that_are_not_recorded_are_not_made_up(tmp_path: Path) -> None:
     silent = {"judged": {"eval_epsilon": None, "eval_max_frames": None}}
     found = compared(tmp_path, *(seed | silent for seed in SEEDS))
-    assert found.judged_by == "30 episodes of length not recorded with epsilon not recorded"
+    assert found.evaluation_rules == "30 episodes of length not recorded with epsilon not recorded"
     (note,) = notes(found, None)
     assert note.startswith("Not all rules of the evaluation are recorded in ")
 
@@ -89,7 +90,7 @@ def test_rules_that_are_not_recorded_are_not_made_up(tmp_path: Path) -> None:
 def test_runs_that_were_judged_differently(tmp_path: Path) -> None:
     told = said(tmp_path, *SEEDS[:2], SEEDS[2] | {"judged": {"episodes": 1, "device": "cuda:0", "precision": "tf32"}})
     assert told == [
-        "The runs were not judged alike: 30 episodes of at most 18,000 frames with epsilon 0.05; "
+        "The runs were evaluated under different rules: 30 episodes of at most 18,000 frames with epsilon 0.05; "
         "1 episode of at most 18,000 frames with epsilon 0.05.",
         "Scores are means of 1 episode only, where the protocol has 30.",
         "Evaluations were computed differently: fp32 on cpu, tf32 on cuda:0.",
@@ -98,13 +99,13 @@ def test_runs_that_were_judged_differently(tmp_path: Path) -> None:
 
 def test_evaluations_beside_training_are_what_their_records_say(tmp_path: Path) -> None:
     found = compared(tmp_path, *({"seed": seed, "eval_episodes": 2} for seed in (1, 2, 3)))
-    assert found.judged_by == "2 episodes of at most 18,000 frames with epsilon 0.05"
+    assert found.evaluation_rules == "2 episodes of at most 18,000 frames with epsilon 0.05"
     assert notes(found, None) == ["Scores are means of 2 episodes only, where the protocol has 30."]
 
 
 def test_a_mean_of_training_episodes_that_are_few(tmp_path: Path) -> None:
     found = compared(tmp_path, *({"seed": seed, "evaluations": []} for seed in (1, 2, 3)))
-    assert found.judged_by is None
+    assert found.evaluation_rules is None
     (note,) = notes(found, None)
     assert note.startswith("Fewer than 100 training episodes ended in ")
     assert note.endswith("the mean is of those that did, 4 in the shortest run.")
@@ -117,7 +118,7 @@ def test_an_evaluation_of_older_weights(tmp_path: Path) -> None:
 
 def test_an_environment_of_its_own_follows_no_rules_of_atari(tmp_path: Path) -> None:
     found = compared(tmp_path, *({"seed": seed, **OWN} for seed in (1, 2, 3)))
-    assert found.judged_by == "30 episodes of at most 27,000 steps with epsilon 0.05"
+    assert found.evaluation_rules == "30 episodes of at most 27,000 steps with epsilon 0.05"
     ((name, words),) = training_rules(found.runs)
     assert name == ENV
     told = " ".join(notes(found, FRAMES))
@@ -135,7 +136,7 @@ def test_arithmetic_and_bits(tmp_path: Path) -> None:
     summary = json.loads((runs[0].path / "summary.json").read_text())
     (runs[0].path / "summary.json").write_text(json.dumps(summary | {"exact": False}))
     assert notes(compare([load(run.path) for run in runs]), None) == [
-        f"A repeat would not give the same bits: {tmp_path / '0'}.",
+        f"A repetition would not give the same bits: {tmp_path / '0'}.",
         "Runs of Ringside were computed differently: --device cpu and cuda:0.",
     ]
 

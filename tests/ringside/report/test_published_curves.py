@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ringside.recording.scores import REFERENCE
-from ringside.report.published_curves import MOST_POINTS, PATH, curves_of, published_curves
+from ringside.report.published_curves import MOST_POINTS, PATH, published_curves, published_curves_of_game
 from shared.config.settings import FRAME_SKIP
 
 
@@ -40,7 +40,7 @@ def test_every_curve_says_source_and_rules_and_is_of_a_known_game() -> None:
     ],
 )
 def test_the_curves_of_a_game_come_in_order(game: str, agents: list[str]) -> None:
-    assert [curve.agent for curve in curves_of(game)] == agents
+    assert [curve.agent for curve in published_curves_of_game(game)] == agents
 
 
 @pytest.mark.parametrize(
@@ -60,13 +60,13 @@ def test_the_curves_of_a_game_come_in_order(game: str, agents: list[str]) -> Non
     ],
 )
 def test_the_curves_are_those_that_were_copied(game: str, agent: str, points: int, mean: float) -> None:
-    (curve,) = (curve for curve in curves_of(game) if curve.agent == agent)
+    (curve,) = (curve for curve in published_curves_of_game(game) if curve.agent == agent)
     assert len(curve.returns) == points
     assert curve.returns.mean() == pytest.approx(mean, abs=1e-4)
 
 
 def test_training_returns_stand_in_the_middle_of_an_iteration_and_evaluations_where_they_were_made() -> None:
-    dopamine, _, _, btr = curves_of("pong")
+    dopamine, _, _, btr = published_curves_of_game("pong")
     assert dopamine.steps[:2].tolist() == [125_000, 375_000]
     assert btr.steps[:2].tolist() == [250_000, 500_000]
     assert dopamine.label == "DQN (Dopamine), sticky 0.25, 5 runs"

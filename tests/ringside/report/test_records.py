@@ -72,7 +72,7 @@ def damage(path: Path, name: str, content: bytes) -> Path:
         ("config.json", b" " * 9_000_000, "has 9,000,000 bytes; it may have at most"),
         ("summary.json", b"[" * 100_000, "summary.json is truncated or damaged"),
         ("summary.json", b'"text"', "no JSON object"),
-        ("metrics.jsonl", b"", "holds no whole round yet"),
+        ("metrics.jsonl", b"", "has no complete round yet"),
         ("metrics.jsonl", b'nothing\n{"kind": "round", "round": 0, "steps": 1}\n', "line 1 is not a record"),
         ("evaluation-final.json", b"{}", "mean is None. Remove it"),
     ],
@@ -94,10 +94,10 @@ def test_what_is_no_run_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(RecordsError, match=r"not a run directory; it has no config\.json"):
         load(tmp_path)
     write_run(tmp_path / "runs" / "one")
-    with pytest.raises(RecordsError, match=r"it holds 1 of them: say .*runs/\*"):
+    with pytest.raises(RecordsError, match=r"it contains 1 of them: pass .*runs/\*"):
         load(tmp_path / "runs")
     (tmp_path / "runs" / "one" / "metrics.jsonl").unlink()
-    with pytest.raises(RecordsError, match="never began to play"):
+    with pytest.raises(RecordsError, match="never started"):
         load(tmp_path / "runs" / "one")
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ringside.report.figures import amount, duration, score, setting
-from ringside.report.plots import COLORS, band_of, curve_of, style
+from ringside.report.plots import COLORS, learning_points, seed_band, style
 from ringside.report.records import load
 from ringside.tasks import report as task
 from shared.errors import ConfigError
@@ -131,7 +131,7 @@ def test_what_a_run_says_of_itself_is_text(tmp_path: Path) -> None:
 def test_a_run_that_died_young_can_be_reported(tmp_path: Path) -> None:
     path = write_run(tmp_path / "run", returns=[-21.0], evaluations=[], ended=None)
     text = text_of(page_of([path], tmp_path / "out"))
-    assert "Still going on, or died" in text
+    assert "Still running, or crashed" in text
 
 
 def test_two_configurations_have_a_key_and_their_differences(tmp_path: Path) -> None:
@@ -163,24 +163,24 @@ def test_a_curve_holds_what_is_known_in_order(tmp_path: Path) -> None:
             line = {"kind": "round", "round": i, "steps": 1000 * (i + 1), "seconds": seconds, "mean_return_100": 4.0}
             file.write(json.dumps(line) + "\n")
     run = load(path)
-    x, y = curve_of(run, "hours")
+    x, y = learning_points(run, "hours")
     assert (x.tolist(), y.tolist()) == ([1.0, 2.0, 3.0, 5.0], [1.0, 1.5, 2.0, 4.0])
-    assert len(curve_of(run, "steps")[0]) == 6
+    assert len(learning_points(run, "steps")[0]) == 6
 
 
 def test_a_band_reaches_as_far_as_all_seeds() -> None:
     short = np.array([0.0, 10.0]), np.array([0.0, 10.0])
     late = np.array([5.0, 10.0, 20.0]), np.array([0.0, 0.0, 100.0])
-    found = band_of([short, late])
+    found = seed_band([short, late])
     assert found is not None
     grid, mean, least, most = found
     assert (grid[0], grid[-1]) == (5.0, 10.0)
     np.testing.assert_allclose(most, grid)
     np.testing.assert_allclose(least, 0.0)
     np.testing.assert_allclose(mean, grid / 2)
-    assert band_of([short, (np.array([30.0, 40.0]), np.array([0.0, 0.0]))]) is None
-    assert band_of([short, (np.zeros(0), np.zeros(0))]) is None
-    assert band_of([]) is None
+    assert seed_band([short, (np.array([30.0, 40.0]), np.array([0.0, 0.0]))]) is None
+    assert seed_band([short, (np.zeros(0), np.zeros(0))]) is None
+    assert seed_band([]) is None
 
 
 def test_colors_differ() -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from learner.inference import Server
 from learner.networks.policy import Policy
-from ringside.watch.page.pictures import LAST_ACTIONS, chosen, mosaic
+from ringside.watch.page.pictures import LAST_ACTIONS, mosaic, selected_env
 from shared.memory.mailbox import request_number
 from tests.support.watched import NAMES, Pretended
 
@@ -32,7 +32,7 @@ def test_the_mosaic_shows_the_newest_frames_and_returns(run: Pretended) -> None:
 def test_before_the_first_tick_there_is_nothing_to_tell(run: Pretended) -> None:
     told, frames = mosaic(run.memory, 4, 96)
     assert (told["envs"], told["returns"], told["ended"], len(frames)) == (2, [0, 0], [False, False], 2)
-    one, stack = chosen(run.memory, 0)
+    one, stack = selected_env(run.memory, 0)
     assert (one["actions"], one["values"], one["return"], one["steps"]) == ([], None, 0.0, 0)
     assert stack.shape == (4, 84, 84)
 
@@ -40,7 +40,7 @@ def test_before_the_first_tick_there_is_nothing_to_tell(run: Pretended) -> None:
 def test_one_env_with_its_stack_actions_rewards_and_values(run: Pretended) -> None:
     run.play(30)
     memory = run.memory
-    told, stack = chosen(memory, 3)
+    told, stack = selected_env(memory, 3)
     assert (told["env"], told["lane"], told["tick"], told["actor"]) == (3, 1, 30, 1)
     assert (told["return"], told["steps"]) == (2.0, 2)  # of the episode that began with tick 28
     history = [memory.ring.field["action"][1, tick, 1] for tick in range(30 - LAST_ACTIONS, 30)]
@@ -59,14 +59,14 @@ def test_one_env_with_its_stack_actions_rewards_and_values(run: Pretended) -> No
 def test_what_was_done_is_not_told_before_it_is_known(run: Pretended) -> None:
     run.play(2)
     run.memory.mailbox.reply.publish(0, request_number(0, 2))  # answered, and the actor has not read it yet
-    assert chosen(run.memory, 0)[0]["taken"] is None
+    assert selected_env(run.memory, 0)[0]["taken"] is None
 
 
 def test_a_reward_that_is_no_number_spoils_no_page(run: Pretended) -> None:
     run.play(2)
     run.memory.ring.field["episode_return"][:] = np.inf
     run.memory.ring.field["raw_reward"][:] = np.nan
-    assert np.isfinite(chosen(run.memory, 0)[0]["return"])
+    assert np.isfinite(selected_env(run.memory, 0)[0]["return"])
     assert np.isfinite(mosaic(run.memory, 0, 1)[0]["returns"]).all()
 
 
