@@ -90,7 +90,7 @@ def test_what_is_red_is_said_beside_the_rest_and_in_the_exit_code(
     assert "--device cpu" in found["suggested"]
     assert "--replay-size" in found["suggested"]
     printed = capsys.readouterr().out
-    assert "mend what is red" in printed
+    assert "fix the red checks" in printed
     table = printed[: printed.index("A run would fail")]
     assert max(map(len, table.splitlines())) <= 80
 

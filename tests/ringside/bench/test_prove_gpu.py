@@ -42,7 +42,7 @@ from ringside.bench.gpu_proof.prove_training import (
 )
 from ringside.bench.gpu_proof.stage import END_SECONDS, Outcome, Stage
 from ringside.bench.harness.tables import ROOT
-from ringside.report.published_curves import curves_of
+from ringside.report.published_curves import published_curves_of_game
 from ringside.tasks.train import configuration
 from shared.config.presets import PRESETS
 from shared.config.protocols import PROTOCOLS
@@ -338,7 +338,7 @@ def test_a_run_that_saved_nothing_begins_anew_and_is_not_drawn_before_an_episode
 def test_the_runs_of_the_curves_are_not_refused_and_have_published_ones(game: str, preset: str) -> None:
     words = ["--game", game, "--preset", preset, *CURVES_WORDS.split(), "--replay-size", "40_000"]
     ready = ringside.plan(configuration(words))
-    assert {curve.sticky for curve in curves_of(game)} == {PROTOCOLS[ready.config.play.protocol].sticky}
+    assert {curve.sticky for curve in published_curves_of_game(game)} == {PROTOCOLS[ready.config.play.protocol].sticky}
 
 
 def test_what_the_processes_of_a_failed_run_wrote_is_kept(tmp_path: Path) -> None:

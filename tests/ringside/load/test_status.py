@@ -1,4 +1,4 @@
-"""The verdict: which role limits a run, and how far the run is from that limit."""
+"""The bottleneck: which role limits a run, and how far the run is from that limit."""
 
 from __future__ import annotations
 
