@@ -47,6 +47,7 @@ def test_every_round_learns(undisturbed: dict[str, Any]) -> None:
     assert undisturbed["episodes"] > 0
 
 
+@pytest.mark.stress
 def test_the_number_of_actors_changes_nothing(undisturbed: dict[str, Any], tmp_path: Path) -> None:
     finish(start(tmp_path / "run", **A2C | {"actors": "1"}))
     assert _require_same(tmp_path / "run", undisturbed)["actors"] == 1

@@ -21,6 +21,7 @@ from learner.make_engine import make_engine
 from learner.networks import policy
 from learner.networks.policy import Policy
 from shared.config.presets import PRESETS
+from shared.config.settings import Config
 from shared.network_spec import network_of
 from tests.support.played_ring import ACTIONS, PlayedRing
 
@@ -92,6 +93,26 @@ def test_updates_stay_on_the_gpu(monkeypatch: pytest.MonkeyPatch, preset: str, p
     source.load(0)
     with torch.inference_mode(), Watch() as watch:
         source._learning.prepare(source.chunks[0])
+        engine._updates(0, 0, 2)
+    assert watch.operations > 2 * 30
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp32"])
+def test_updates_of_an_actor_critic_stay_on_the_gpu(monkeypatch: pytest.MonkeyPatch, precision: str) -> None:
+    """Updates alone: outputs at the beginning of a round are read back."""
+    monkeypatch.setattr(engine_module, "SideStream", lambda **_: SideStream())
+    monkeypatch.setattr(engine_module.torch.cuda, "Stream", lambda _: None)
+    settings = {
+        "method": "a2c",
+        "envs": 4,
+        "round_steps": 64,
+        "batch_size": 8,
+        "optimizer": "rms",
+        "clip_gradient": 0.5,
+    }
+    config = Config().with_settings(game="pong", schedule="alternate", device="meta", precision=precision, **settings)
+    engine = make_engine(config, network_of(config, ACTIONS), PlayedRing(config).ring)
+    with torch.inference_mode(), Watch() as watch:
         engine._updates(0, 0, 2)
     assert watch.operations > 2 * 30
 
