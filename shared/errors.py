@@ -1,7 +1,7 @@
 """One family of errors. Each message is a sentence for the user, and each kind has the exit code of a command.
 
-`FatalError` and its kinds end a run, because a restarted process would meet them again. `DeviceFault` and others do not:
-the supervisor starts the process again.
+`FatalError` and its kinds end a run, because a restarted process would meet them again. `DeviceFault` and others do
+not: the supervisor starts the process again.
 """
 
 from __future__ import annotations
