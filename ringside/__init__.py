@@ -8,7 +8,8 @@
 Settings have the flat names of the flags (`--total-steps` is `total_steps`). A wrong one raises `ConfigError` with
 a sentence before anything starts. Names are resolved when they are used: the import itself loads no library.
 
-Read in this order: api, supervisor, recording, watch; then what stands around a run: agents, report, doctor, bench.
+Read in this order: planning, training, supervisor, recording, watch; then what stands around a run: agents,
+evaluating, report, doctor, bench.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ringside.agents.agent import Agent as Agent
     from ringside.agents.agent import load_agent as load_agent
-    from ringside.api import evaluate as evaluate
-    from ringside.api import plan as plan
-    from ringside.api import run as run
-    from ringside.api import starting_point as starting_point
-    from ringside.api import train as train
+    from ringside.evaluating import evaluate as evaluate
+    from ringside.planning import plan as plan
+    from ringside.planning import starting_point as starting_point
+    from ringside.training import run as run
+    from ringside.training import train as train
     from shared.config.method_declaration import MethodDeclaration as MethodDeclaration
     from shared.config.method_declaration import MethodSettings as MethodSettings
     from shared.config.presets import PRESETS as PRESETS
@@ -55,7 +56,9 @@ _require_own_packages()
 
 _HOMES = {
     "ringside.agents.agent": ("Agent", "load_agent"),
-    "ringside.api": ("evaluate", "plan", "run", "starting_point", "train"),
+    "ringside.evaluating": ("evaluate",),
+    "ringside.planning": ("plan", "starting_point"),
+    "ringside.training": ("run", "train"),
     "shared.config.method_declaration": ("MethodDeclaration", "MethodSettings"),
     "shared.config.trust": ("register_method",),
     "shared.config.presets": ("PRESETS", "register_preset"),

@@ -67,7 +67,7 @@ def diagnose(config: Config, words: Sequence[str]) -> tuple[list[Check], str]:
     Raises `ConfigError` when the options contradict each other.
     """
     from actors.envs.atari import games
-    from ringside import api
+    from ringside import planning
     from ringside.doctor import selftest
 
     devices = facts.cuda_devices()
@@ -80,7 +80,7 @@ def diagnose(config: Config, words: Sequence[str]) -> tuple[list[Check], str]:
     )
     if gpu.color == "red":  # the other checks do not need it
         config = config.with_settings(device="cpu", precision="auto", replay_on="auto", mps="auto")
-    plan = api.check(config)
+    plan = planning.check(config)
     run_dir = plan.config.run.run_dir
     answers = [
         checks.python(platform.python_version(), requirements()[0]),
@@ -90,7 +90,7 @@ def diagnose(config: Config, words: Sequence[str]) -> tuple[list[Check], str]:
     ]
     if devices:
         answers.append(checks.mps(installed=mps.control() is not None))
-    answers += checks.before_start(plan, continues=api.continues(plan))
+    answers += checks.before_start(plan, continues=planning.continues(plan))
     answers.append(checks.locked_memory(facts.locked_memory()))
     with _working("other programs"):
         answers.append(_contention())

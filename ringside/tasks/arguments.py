@@ -49,11 +49,11 @@ def parse_choices(kind: type[_Choices], arguments: Sequence[str], program: str, 
     """Parse options that default to what --preset or --resume say. Else as `parse`."""
     import tyro
 
-    from ringside import api
+    from ringside import planning
 
     arguments = current_words(arguments)
     preset, resume, env, plugin, method = _ahead(arguments)
-    start = api.starting_point(preset, resume, env, plugin)
+    start = planning.starting_point(preset, resume, env, plugin)
     if method in method_names():
         start = start.with_settings(method=method)
     _require_own(arguments, start.algorithm)

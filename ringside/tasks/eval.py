@@ -42,7 +42,7 @@ OPTIONS = Evaluation
 
 def main(arguments: Sequence[str]) -> int:
     """Evaluate an agent: print the result and, where asked, write it as JSON."""
-    from ringside import api
+    from ringside import evaluating
 
     options = parse(
         Evaluation,
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     if options.json is not None:
         require_writable("--json", options.json)
-    result = api.evaluate(
+    result = evaluating.evaluate(
         options.load,
         env=options.env,
         plugin=options.plugin,

@@ -132,10 +132,10 @@ def jobs_of(options: Suite, games: Sequence[str], out: Path) -> list[Job]:
     Raises:
         ConfigError: the settings cannot work, or a directory holds a run of other settings.
     """
-    from ringside import api
+    from ringside import planning
 
     plain = config_of(options).with_settings(run_dir=out)
-    resolved = api.check(plain.with_settings(game=games[0])).config
+    resolved = planning.check(plain.with_settings(game=games[0])).config
     jobs = []
     for seed in range(1, options.seeds + 1):
         for game in games:
@@ -213,9 +213,9 @@ class _Steward:
 
     def _training(self, job: Job) -> list[str]:
         """The words of `launch.py` for a run."""
-        from ringside import api
+        from ringside import planning
 
-        defaults = api.starting_point(self._options.preset, None).to_flat()
+        defaults = planning.starting_point(self._options.preset, None).to_flat()
         given = config_of(self._options).to_flat()
         words = ["--resume", str(job.directory)] if job.begun else ["--preset", self._options.preset]
         own = {"game", "seed", "run_dir", "resume", *(["init_from"] if job.begun else [])}

@@ -42,9 +42,9 @@ def main(arguments: Sequence[str]) -> int:
     """Train an agent. Returns 1 when the run ended early through a fault."""
     options = _parse(arguments)
     _confine(options.limits)
-    from ringside import api
+    from ringside import planning, training
 
-    plan = api.plan(config_of(options))
+    plan = planning.plan(config_of(options))
     from ringside.watch.display import open_display
     from ringside.watch.status import Status
     from shared.errors import RunFailed
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
 
     try:
         with handle_stop_signals(hear), open_display(plain=plan.config.run.plain) as display:
-            summary = api.run(plan, show, display.note)
+            summary = training.run(plan, show, display.note)
     except RunFailed as error:
         print(printable(f"{PROGRAM}: {error}"), file=sys.stderr)
         print(printable(how_to_continue(plan.config)), file=sys.stderr)

@@ -72,7 +72,7 @@ def _add(source: Path, env: str | None, name: str | None, device: str) -> int:
     import shutil
     import tempfile
 
-    from ringside import api
+    from ringside import evaluating
     from ringside.agents.agent import weights_at
     from ringside.zoo.catalogue import EVALUATION, MOST_BYTES, README, SUMMARY, WEIGHTS, ZOO
     from shared.checkpoint.weights_file import weights_file
@@ -94,7 +94,7 @@ def _add(source: Path, env: str | None, name: str | None, device: str) -> int:
         shutil.copyfile(weights_file(source), entry / WEIGHTS)
         if (entry / WEIGHTS).stat().st_size > MOST_BYTES:
             raise ConfigError(f"The weights are larger than the {MOST_BYTES / 1e6:.0f} MB that they may have.")
-        evaluation = api.evaluate(entry / WEIGHTS, env=env, device=device)
+        evaluation = evaluating.evaluate(entry / WEIGHTS, env=env, device=device)
         for file, content in ((SUMMARY, summary), (EVALUATION, evaluation)):
             (entry / file).write_text(json.dumps(content, indent=1) + "\n")
         (entry / README).write_text(_readme(name, weights, env, command, summary, evaluation))

@@ -50,10 +50,8 @@ MAY_IMPORT = {
     "ringside.watch": _ALL_SHARED | {"ringside.load", "ringside.recording"},
     "ringside.report": _ALL_SHARED | {"ringside.recording"},
     "ringside.agents": _ALL_SHARED | {"actors", "learner", "ringside.recording", "ringside.zoo"},
-    "ringside": _NO_TORCH
-    | {"actors", "learner.networks"}
-    | {"ringside.api", "ringside.agents", "ringside.doctor", "ringside.zoo"},
-    "ringside.doctor": _ALL_SHARED | {"actors", "ringside.api"},
+    "ringside": _NO_TORCH | {"actors", "learner.networks"} | {"ringside.agents", "ringside.doctor", "ringside.zoo"},
+    "ringside.doctor": _ALL_SHARED | {"actors", "ringside.planning"},
     "ringside.bench": {"shared", "actors", "learner", "ringside"},
     "ringside.tasks": {"shared", "actors", "ringside"},
     "launch": _ALL_SHARED | {"ringside.tasks"},
@@ -173,7 +171,7 @@ def test_rooms_import_only_what_they_may(room: str) -> None:
         ("ringside.watch.page.server", "from ringside.supervisor import supervisor"),
         ("ringside.report.plots", "from ringside.watch import status"),
         ("ringside.supervisor.supervisor", "from ringside.recording import scribe"),
-        ("ringside.api", "from ringside.tasks import train"),
+        ("ringside.planning", "from ringside.tasks import train"),
         ("ringside.bench.limits", "from tests.support.runs import start"),
         ("ringside.zoo.catalogue", "from learner import inference"),
         ("launch", "from ringside.agents import agent"),
@@ -222,7 +220,9 @@ def loaded_after(statement: str) -> set[str]:
     [
         "launch",
         "ringside",
-        "ringside.api",
+        "ringside.planning",
+        "ringside.training",
+        "ringside.evaluating",
         "ringside.supervisor.supervisor",
         "ringside.watch.observer",
         "ringside.recording.scribe",

@@ -11,7 +11,7 @@ import torch
 import ringside
 from learner.engine.initialization import initial_parameters
 from learner.networks.policy import Policy
-from ringside import api
+from ringside import planning
 from ringside.agents.agent import weights_at
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.config.run_schedule import make_run_schedule
@@ -75,7 +75,7 @@ def test_weights_of_the_same_network_are_taken(tmp_path: Path, of: dict[str, obj
     config = Config().with_settings(
         game="pong", network="small", envs=8, device="cpu", run_dir=tmp_path / "new", init_from=file, **of
     )
-    assert not api.continues(api.check(config))
+    assert not planning.continues(planning.check(config))
 
 
 def test_an_agent_of_a_noisy_network_acts_without_noise(tmp_path: Path) -> None:

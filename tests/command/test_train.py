@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import ringside
-from ringside import api
+from ringside import training
 from ringside.recording.metrics import MetricsLog
 from shared.config.settings import Config
 from shared.memory.run_memory import Plan
@@ -116,4 +116,4 @@ def test_another_run_is_not_overwritten(refused: Refused, five_rounds: Path, tmp
 def test_the_step_at_which_learning_begins_is_said_before_a_run(
     settings: dict[str, int], boundary: int, sentence: str | None
 ) -> None:
-    assert api.learning_begins(Plan(Config().with_settings(**settings), 4), boundary) == sentence
+    assert training.learning_begins(Plan(Config().with_settings(**settings), 4), boundary) == sentence

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from learner.learner import prepare
 from learner.networks.policy import Policy
-from ringside import api
+from ringside import planning
 from ringside.bench.ladder.serial import Serial
 from shared.config.settings import CONFIG_FILE, Config
 from tests.support.runs import finish, start, summary
@@ -24,7 +24,7 @@ def test_serial_loop_gives_the_weights_of_a_run(tmp_path: Path) -> None:
     run_schedule = {"total_steps": "960", "learning_starts": "480", "snapshot_every_steps": "480", "replay_size": "720"}
     finish(start(run_dir, **settings, **run_schedule))
     config = Config.from_json(json.loads((run_dir / CONFIG_FILE).read_text()))
-    plan, threads = api.check(config), torch.get_num_threads()
+    plan, threads = planning.check(config), torch.get_num_threads()
     prepare(plan.config)
     try:
         network = Policy(plan.network, torch.device(config.machine.device), config.machine.precision, 1)

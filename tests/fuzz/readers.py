@@ -18,7 +18,7 @@ from unittest.mock import patch
 import numpy as np
 
 import ringside
-from ringside import api
+from ringside import evaluating, training
 from ringside.agents import agent
 from ringside.report.records import RecordsError
 from ringside.zoo import catalogue
@@ -179,7 +179,7 @@ def resume_and_write(workspace: Workspace, whole: str) -> list[str]:
     run_dir = ready.config.run.run_dir
     assert run_dir is not None
     try:
-        with api._owned(run_dir, ready.config):
+        with training._owned(run_dir, ready.config):
             Live.for_this_process(memory.arena.fd, ["NOOP"]).write(run_dir)
             scribe = Scribe(memory, run_dir)
             parts = _of_memory(memory, memory.board.committed)
@@ -310,7 +310,7 @@ def add_to_zoo(workspace: Workspace, whole: str) -> list[str]:
 
     place = workspace.work / "zoo"
     place.mkdir()
-    with patch.object(catalogue, "ZOO", place), patch.object(api, "evaluate", evaluate):
+    with patch.object(catalogue, "ZOO", place), patch.object(evaluating, "evaluate", evaluate):
         task._add(workspace.run, _env(whole), "fuzzed", "cpu")
         assert catalogue.names() == ("fuzzed",)
         return _of_weights(agent.weights_at("fuzzed", _env(whole)))

@@ -91,7 +91,7 @@ def plan_of(game: str, words: Sequence[str]) -> Plan:
         ConfigError: a setting cannot work.
         CannotRun: its device is not here.
     """
-    from ringside import api
+    from ringside import planning
     from ringside.tasks.train import configuration
 
     for word in words:
@@ -103,7 +103,7 @@ def plan_of(game: str, words: Sequence[str]) -> Plan:
         device_of(config.machine.device)
     except ConfigError as error:
         raise CannotRun(str(error)) from error
-    return api.check(config)
+    return planning.check(config)
 
 
 def rounds_that_fit(plan: Plan, words: Sequence[str], seconds: float, pace: float) -> list[str]:

@@ -218,7 +218,7 @@ def solve(serial: Serial, bound: float, minutes: float, begun: float) -> dict[st
 
 def main() -> None:
     """Measure once; one line of JSON."""
-    from ringside import api
+    from ringside import planning
     from ringside.tasks.train import configuration
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -230,7 +230,7 @@ def main() -> None:
     options = parser.parse_args()
     choose_workspace()
     try:
-        plan = api.check(configuration(options.words))
+        plan = planning.check(configuration(options.words))
         prepare(plan.config)
         layers = Layers(plan, gradients=options.gradients)
         serial = Serial(plan, layers)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ringside import api
+from ringside import planning
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
 from ringside.bench.ladder import rungs as ladder
 from ringside.bench.ladder.rungs import Options, Rung
@@ -21,7 +21,7 @@ SPEED = [*ladder.QUICKLY]
 
 def config_of(rung: Rung, options: Options, *more: str) -> Config:
     words = [*ladder._game(rung, "pong"), *ladder._words(rung, options, "pong"), *more]
-    return api.check(configuration(words)).config
+    return planning.check(configuration(words)).config
 
 
 @pytest.mark.parametrize("rung", RUNGS, ids=lambda rung: rung.name)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from actors.make_env import make_env
 from learner.learner import prepare
-from ringside import api
+from ringside import planning
 from ringside.bench.harness.tables import WrongResult
 from ringside.bench.ladder.serial import Layers, Serial, measure, solve
 from shared.config.settings import FRAME_SIDE, STACK, Config
@@ -47,7 +47,7 @@ def plan_of(**settings: Any) -> Plan:
         "epsilon_start": 0.3,
         "epsilon_end": 0.3,
     }
-    return api.check(Config().with_settings(**(small | settings)))
+    return planning.check(Config().with_settings(**(small | settings)))
 
 
 @pytest.fixture(autouse=True)

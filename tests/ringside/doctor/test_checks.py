@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import ringside
-from ringside import api
+from ringside import planning
 from ringside.doctor import checks, examination, run_directories
 from ringside.doctor.checks import GB, MB, Check
 from shared.config.settings import Config
@@ -21,7 +21,9 @@ H200 = Gpu("NVIDIA H200", "570.1", 140 * GB, 139 * GB)
 @pytest.fixture(scope="module")
 def plan() -> Plan:
     """A run of 100,000 steps of replay (0.7 GB) with 12 actors."""
-    return api.check(Config().with_settings(game="pong", replay_size=100_000, actors=12, device="cpu", run_dir="r"))
+    return planning.check(
+        Config().with_settings(game="pong", replay_size=100_000, actors=12, device="cpu", run_dir="r")
+    )
 
 
 @pytest.mark.parametrize(
@@ -177,7 +179,7 @@ def test_the_first_red_refuses_a_start() -> None:
 
 def test_a_start_asks_the_same_checks(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = plan.config.with_settings(run_dir=tmp_path / "run", actors=2)
-    names = [answer.name for answer in checks.before_start(api.check(config), continues=False)]
+    names = [answer.name for answer in checks.before_start(planning.check(config), continues=False)]
     assert names == [
         "settings",
         "processor",

@@ -14,7 +14,7 @@ import pytest
 
 import launch
 import ringside
-from ringside import api
+from ringside import planning, training
 from ringside.doctor import run_directories
 from ringside.recording.metrics import (
     MetricsLog,
@@ -225,7 +225,7 @@ def test_a_run_begins_in_no_directory_with_links(name: str, tmp_path: Path) -> N
     run = tmp_path / "run"
     run.mkdir()
     link(run / name)
-    with pytest.raises(ConfigError, match="but a symbolic link"), api._owned(run, CONFIG):
+    with pytest.raises(ConfigError, match="but a symbolic link"), training._owned(run, CONFIG):
         pass
     with pytest.raises(ConfigError, match="but a symbolic link"):
         run_directories.run_directory(run, continues=True)
@@ -391,7 +391,7 @@ def test_a_file_of_metrics_that_is_too_large_is_not_taken_up(take_up: Callable[[
 
 
 def test_a_run_whose_file_of_metrics_is_too_large_is_not_continued(tmp_path: Path) -> None:
-    write_run(tmp_path, 1, api.check(CONFIG).config)
+    write_run(tmp_path, 1, planning.check(CONFIG).config)
     (tmp_path / "metrics.jsonl").touch()
     config = ringside.starting_point(None, tmp_path)
     ringside.plan(config)

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
-from ringside import api
+from ringside import planning
 from ringside.doctor import run_directories
 from ringside.zoo.catalogue import WEIGHTS, ZOO
 from shared.config import resolve, validate
@@ -130,7 +130,7 @@ def test_presets_are_sound(name: Any) -> None:
     config = PRESETS[name]
     validate.settings(config)
     assert Config.from_json(config.to_json()) == config
-    ready = api.check(config.with_settings(device="cpu", precision="fp32"))
+    ready = planning.check(config.with_settings(device="cpu", precision="fp32"))
     assert Network.from_json(json.loads(json.dumps(ready.network.to_json()))) == ready.network
 
 
@@ -377,11 +377,11 @@ def test_every_network_that_may_run_can_be_read_again(extreme: dict[str, Any]) -
 
 def test_a_run_may_begin_with_an_agent_of_the_zoo() -> None:
     for name in ("pong", "zoo/pong"):
-        found = api.check(Config().with_settings(game="pong", init_from=name, device="cpu"))
+        found = planning.check(Config().with_settings(game="pong", init_from=name, device="cpu"))
         assert found.config.run.init_from is not None
         assert found.config.run.init_from.samefile(ZOO / "pong" / WEIGHTS)
     with pytest.raises(ConfigError, match=r"--init-from /no/such does not exist.*the zoo are pong"):
-        api.check(Config().with_settings(init_from="/no/such"))
+        planning.check(Config().with_settings(init_from="/no/such"))
 
 
 def test_several_steps_go_with_rounds_of_one_tick() -> None:
@@ -394,15 +394,15 @@ def test_several_steps_go_with_rounds_of_one_tick() -> None:
 )
 def test_a_method_without_a_file_is_refused_and_the_nearest_named(name: str, nearest: str | None) -> None:
     with pytest.raises(ConfigError) as refused:
-        api.check(Config().with_settings(method=name))
+        planning.check(Config().with_settings(method=name))
     says = f"--method {name} is not one of a2c, c51, dqn, iqn, qr-dqn"
     assert str(refused.value) == (f"{says}; did you mean {nearest}?" if nearest else f"{says}.")
 
 
 def test_looking_for_methods_loads_no_torch() -> None:
     code = (
-        "import sys; from ringside import api; from shared.config.settings import Config;"
-        "api.check(Config().with_settings(method='iqn', device='cpu')); sys.exit('torch' in sys.modules)"
+        "import sys; from ringside import planning; from shared.config.settings import Config;"
+        "planning.check(Config().with_settings(method='iqn', device='cpu')); sys.exit('torch' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=ROOT)
 
@@ -492,9 +492,9 @@ def test_actors_change_no_other_answer() -> None:
 
 def test_the_window_holds_an_observation_and_the_steps_behind_it() -> None:
     small = {"envs": 256, "round_steps": 1_024, "learning_starts": 1_024, "replay_size": 1_500, "device": "cpu"}
-    assert api.check(Config().with_settings(**small)).run_schedule.window_ticks == 4
+    assert planning.check(Config().with_settings(**small)).run_schedule.window_ticks == 4
     with pytest.raises(ConfigError, match=r"holds 4 ticks .*the 6 that an observation with --n-step 3 needs; 1_536 is"):
-        api.check(Config().with_settings(**small, n_step=3))
+        planning.check(Config().with_settings(**small, n_step=3))
 
 
 def test_what_the_user_said_stays() -> None:

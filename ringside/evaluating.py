@@ -1,0 +1,72 @@
+"""Evaluation of trained weights by the rules of their protocol and run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from actors.evaluation import play_episodes, play_steps
+from ringside.agents.agent import (
+    ROWS,
+    evaluation_result,
+    make_evaluation_policy,
+    play_of,
+    require_actions,
+    rules_of,
+    weights_at,
+)
+from shared.config import validate
+from shared.config.protocols import PROTOCOLS
+from shared.config.settings import FRAME_SIDE, STACK
+
+
+def evaluate(
+    load: str | Path,
+    *,
+    env: str | None = None,
+    plugin: str | None = None,
+    episodes: int | None = None,
+    seed: int = 1,
+    device: str = "auto",
+    eval_epsilon: float | None = None,
+    eval_max_frames: int | None = None,
+) -> dict[str, Any]:
+    """Play whole episodes with trained weights by the rules of their protocol and run, and judge the raw returns.
+
+    Args:
+        load: a run directory, a checkpoint, a file of weights or the name of an agent in the zoo.
+        env: the `module:factory` or `module:Id-v0` that the agent was trained on. What the file says is only compared
+            with it, so that no file chooses code.
+        plugin: the plug-in that the agent was trained with, likewise.
+        episodes: how many; by default as the protocol says, which may count steps instead.
+        eval_epsilon: chance of a random action; by default that of the run that trained the weights.
+        eval_max_frames: emulator frames after which an episode is cut; by default that of the run, too.
+
+    Returns:
+        JSON values: episodes, mean, sd (population), median, best, human_normalised and what they were measured with.
+    """
+    validate.episodes(episodes, seed)
+    weights = weights_at(load, env, plugin)
+    play = play_of(weights)
+    rules = rules_of(weights, play, eval_epsilon=eval_epsilon, eval_max_frames=eval_max_frames)
+    require_actions(weights, play)
+    from learner.networks.policy import greedy  # after the refusals, which need not wait for torch
+
+    protocol = PROTOCOLS[weights.protocol]
+    network = make_evaluation_policy(weights, device, ROWS, captured=False)  # this may be a user's program
+    stacks = np.zeros((ROWS, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
+
+    def ask() -> NDArray[np.uint8]:
+        return greedy(network.policy.q_values(stacks)).astype(np.uint8)
+
+    steps = protocol.eval_steps if episodes is None else None
+    if steps is not None:
+        played = play_steps(play, rules, seed, 0, steps, stacks, ask, drops_last=protocol.drops_last_episode)
+    else:
+        played = play_episodes(play, rules, seed, 0, episodes or protocol.eval_episodes, stacks, ask)
+    return evaluation_result(
+        weights, network, rules, seed, played.returns.tolist(), int(played.lengths.sum()), eval_steps=steps
+    )

@@ -1,0 +1,138 @@
+"""Plans of runs: what a user says, checked against the machine and the files. Nothing here loads torch."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from actors.make_env import action_count, is_registered
+from ringside.doctor import checks
+from ringside.recording.metrics import evaluations_in, require_readable
+from ringside.zoo.catalogue import find
+from shared.checkpoint.finding import find_checkpoint
+from shared.checkpoint.manifest import CHECKPOINTS, Manifest
+from shared.checkpoint.weights_file import load_weights
+from shared.config import validate
+from shared.config.method_declaration import method_declaration
+from shared.config.presets import PRESETS
+from shared.config.resolve import resolve
+from shared.config.settings import METRICS_FILE, SUMMARY_FILE, Config
+from shared.config.trust import load_plugin, require_env, require_name, require_plugin
+from shared.errors import CheckpointError, ConfigError, FileError
+from shared.files.atomic import read_object
+from shared.memory.evaluation_queue import evaluations_until
+from shared.memory.run_memory import Plan
+
+
+def starting_point(
+    preset: str | None, resume: str | Path | None, env: str | None = None, plugin: str | None = None
+) -> Config:
+    """The configuration that single settings override: a preset's, nature's unless given, or the run's to resume.
+
+    Args:
+        env: as the user names it. A run to resume that was trained on an env `module:factory` requires it: no file
+            chooses code (shared/config/trust.py).
+        plugin: as the user names it; it is imported here. A run to resume that was trained with one requires it.
+    """
+    load_plugin(plugin)
+    if resume is None:
+        preset = preset or "nature"
+        require_name("--preset", preset, list(PRESETS))
+        return PRESETS[preset]
+    if preset is not None:
+        raise ConfigError("--resume keeps the settings of its run: omit --preset.")
+
+    try:
+        checkpoint = find_checkpoint(Path(resume))
+    except CheckpointError as error:
+        raise ConfigError(f"--resume {resume} cannot be resumed. {error}") from error
+    require_plugin(checkpoint.config.get("run", {}).get("plugin"), plugin, what="This run")
+    try:
+        saved = Config.from_json(checkpoint.config)
+        validate.recorded(saved)
+    except ConfigError as error:
+        raise ConfigError(f"--resume {resume} cannot be resumed. {error}") from error
+    require_env(saved.play, env, what="This run", is_registered=is_registered)
+    in_run = checkpoint.directory.absolute().name == CHECKPOINTS
+    run_dir = checkpoint.run_dir if in_run else None  # beside a checkpoint that lies elsewhere nothing is written
+    run = replace(saved.run, run_dir=run_dir, resume=Path(resume), init_from=None, plain=False, track="off")
+    return replace(saved, run=run)
+
+
+def check(config: Config) -> Plan:
+    """Check the settings of a configuration and answer what it leaves open; memory and files are not looked at.
+
+    Raises `ConfigError` with a sentence when it cannot work on this machine.
+    """
+    if config.run.init_from is not None:
+        config = config.with_settings(init_from=find(config.run.init_from, "--init-from"))
+    validate.settings(config)
+    method_declaration(config.algorithm.method)
+    if config.play.env is None:
+        from actors.envs.atari import game_name
+
+        config = config.with_settings(game=game_name(config.play.game))
+    config = resolve(config)
+    validate.resolved(config)
+    return Plan(config, action_count(config.play))
+
+
+def plan(config: Config) -> Plan:
+    """As `check`; the checkpoint to go on from, and what the machine has for the run, are looked at, too.
+
+    Nothing is started or written. Raises `ConfigError` with a sentence when the run cannot work on this machine.
+    """
+    ready = check(config)
+    checks.refuse(checks.before_start(ready, continues=continues(ready)))
+    return ready
+
+
+def continues(ready: Plan) -> bool:
+    """Whether the run directory's own run is continued.
+
+    Raises `ConfigError` when the checkpoint or the weights to begin with do not suit the plan, or the run is finished.
+    """
+    config, run = ready.config, ready.config.run
+    own = False
+    try:
+        if run.resume is not None:
+            checkpoint = find_checkpoint(run.resume)
+            checkpoint.require(config)
+            if not checkpoint.has_replay:
+                raise ConfigError(
+                    f"{checkpoint.path} was made with --no-checkpoint-replay and cannot be resumed exactly; begin a "
+                    f"new run from its weights with --init-from {run.resume}."
+                )
+            own = os.path.isdir(run.run_dir) and run.run_dir.samefile(checkpoint.run_dir)
+            require_readable(checkpoint.run_dir / METRICS_FILE)
+            _require_more_to_do(checkpoint, ready)
+    except (CheckpointError, FileError) as error:
+        raise ConfigError(f"--resume {run.resume} cannot be continued. {error}") from error
+    if run.init_from is not None:
+        try:
+            load_weights(run.init_from).require(network=ready.network, actions=ready.actions)
+        except CheckpointError as error:
+            raise ConfigError(f"--init-from {run.init_from} cannot be used. {error}") from error
+    return own
+
+
+def _require_more_to_do(checkpoint: Manifest, ready: Plan) -> None:
+    """Raise `ConfigError` when the run of a checkpoint has played all that the plan says, and written it down."""
+    resume, run_schedule = ready.config.run.resume, ready.run_schedule
+    played = checkpoint.boundary * run_schedule.round_steps
+    if checkpoint.boundary > run_schedule.rounds:
+        raise ConfigError(
+            f"--resume {resume} has already played {played:_} steps, more than "
+            f"--total-steps {ready.config.learn.total_steps:_}."
+        )
+    if checkpoint.boundary < run_schedule.rounds:
+        return
+    run_dir = checkpoint.run_dir
+    summed_up = read_object(run_dir / SUMMARY_FILE).get("rounds") == checkpoint.boundary
+    due = evaluations_until(checkpoint.boundary, run_schedule.round_steps, ready.config.evaluate.eval_every_steps)
+    if summed_up and len(evaluations_in(run_dir / METRICS_FILE)) >= due:
+        raise ConfigError(
+            f"--resume {resume} is a finished run, of {played:_} steps; pass --total-steps N, more than that, to "
+            "continue it."
+        )

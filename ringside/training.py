@@ -1,0 +1,135 @@
+"""Training as planned, in a run directory that one launcher owns."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from actors.make_env import action_names
+from actors.pixels.compilation import compile_kernels
+from ringside.doctor import checks
+from ringside.planning import plan, starting_point
+from ringside.recording.metrics import totals_before
+from ringside.supervisor import supervisor
+from ringside.tracking.wandb_track import tracking
+from ringside.watch.observer import Observer, Restored
+from shared.checkpoint.finding import find_checkpoint
+from shared.config.settings import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE, Config
+from shared.errors import ConfigError
+from shared.files.atomic import PRIVATE_UMASK, read_json, remove_temporaries, write_atomic
+from shared.files.lock import locked
+from shared.process.live import LIVE_FILE, Live, withdraw
+from shared.process.ownership import LOCK_FILE, require_writable_run
+
+if TYPE_CHECKING:
+    from ringside.watch.status import Status
+    from shared.memory.run_memory import Memory, Plan
+
+
+def train(
+    *, preset: str | None = None, on_status: Callable[[Status], None] | None = None, **settings: Any
+) -> dict[str, Any]:
+    """Train, and return what `summary.json` holds. A run that Ctrl-C has stopped says `"finished": False` there.
+
+    Args:
+        preset: what the settings that are not given default to, "nature" unless given; not together with `resume`.
+        on_status: called several times a second with the state of the run. What it raises stops the run, which saves
+            its last boundary and can be resumed; then it is raised here.
+        settings: any field of any section of `shared.config.settings.Config`.
+
+    Raises:
+        ConfigError: the settings cannot work. ArenaError: there is too little memory. RunFailed: a fault ended the run.
+    """
+    start = starting_point(preset, *(settings.get(name) for name in ("resume", "env", "plugin")))
+    config = start.with_settings(**settings)
+    return run(plan(config), on_status or (lambda status: None), lambda sentence: None)
+
+
+def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], None]) -> dict[str, Any]:
+    """Train as planned, in its run directory; `note` is told in sentences what happens. Else as `train`."""
+    run_dir = ready.config.run.run_dir
+    observer: Observer | None = None
+    restored: Restored | None = None
+
+    def look(memory: Memory) -> None:
+        nonlocal observer
+        if observer is None:
+            observer = Observer(memory, restored)
+            _announce(ready, memory, note)
+        on_status(observer.observe())
+
+    for answer in checks.before_start(ready, continues=True):  # `plan` has refused what is red
+        if answer.color == "yellow":
+            note(answer.sentence)
+    if ready.config.run.resume is not None:
+        checkpoint = find_checkpoint(ready.config.run.resume)
+        for sentence in checkpoint.refused:
+            note(f"{sentence} Going on from {checkpoint.path.name} instead.")
+        totals = totals_before(checkpoint.directory.parent / METRICS_FILE, checkpoint.boundary)
+        restored = Restored(checkpoint.boundary, totals)
+    beginning = learning_begins(ready, restored.boundary if restored else 0)
+    if beginning is not None:
+        note(beginning)
+    with _owned(run_dir, ready.config), tracking(ready.config.run, look, note) as look_on:
+        compile_kernels()  # once, into numba's cache, rather than by every actor at the same time
+        try:
+            supervisor.train(ready, look_on, note)
+        finally:
+            withdraw(run_dir)
+        return read_json(run_dir / SUMMARY_FILE)
+
+
+def learning_begins(ready: Plan, boundary: int) -> str | None:
+    """The sentence that says at which step a run that is at a boundary begins to learn; None: it learns already, or
+    never will."""
+    run_schedule, starts = ready.run_schedule, ready.config.learn.learning_starts
+    begins = run_schedule.learning_begins
+    if boundary * run_schedule.round_steps >= begins or not run_schedule.updates_before(run_schedule.rounds):
+        return None
+    waits = begins != starts and not ready.method.on_policy
+    after = f", with the first whole round after --learning-starts {starts:_}" if waits else ""
+    return f"Learning begins at step {begins:,}{after}."
+
+
+def _announce(ready: Plan, memory: Memory, note: Callable[[str], None]) -> None:
+    """Say in the run directory where the run can be looked on. That it cannot be said ends no run."""
+    try:
+        live = Live.for_this_process(memory.arena.fd, action_names(ready.config.play))
+        with _private():
+            live.write(ready.config.run.run_dir)
+    except OSError as error:
+        note(f"{LIVE_FILE} cannot be written ({error.strerror}): this run cannot be looked on with launch.py watch.")
+
+
+@contextmanager
+def _owned(run_dir: Path, config: Config) -> Iterator[None]:
+    """Make a run directory, keep every other launcher out of it, and write down what is run in it.
+
+    What is made is for its owner only (the children see to that by themselves: shared/process/child.py).
+    """
+    content = json.dumps(config.to_json(), indent=2).encode() + b"\n"
+    with ExitStack() as held:
+        try:
+            with _private():
+                run_dir.mkdir(parents=True, exist_ok=True)
+                require_writable_run(run_dir, "--run-dir")
+                held.enter_context(locked(run_dir / LOCK_FILE, "--run-dir", "a run that is still going on, or saving"))
+                remove_temporaries(run_dir)
+                write_atomic(run_dir / CONFIG_FILE, content)
+        except OSError as error:
+            raise ConfigError(f"--run-dir {run_dir} cannot be written: {error.strerror}.") from error
+        yield
+
+
+@contextmanager
+def _private() -> Iterator[None]:
+    """Files and directories that are made meanwhile are for their owner only, whatever the umask was."""
+    former = os.umask(PRIVATE_UMASK)
+    try:
+        yield
+    finally:
+        os.umask(former)
