@@ -121,7 +121,9 @@ def _words(plan: Plan) -> list[str]:
         "pin": "off",
         "plain": True,
     }
-    return ["train", *words_of(**settings, **dataclasses.asdict(plan.config.algorithm))]
+    algorithm = dataclasses.asdict(plan.config.algorithm)
+    own = algorithm.pop("settings")
+    return ["train", *words_of(**settings, plugin=plan.config.run.plugin, **algorithm, **own)]
 
 
 def _shared_memory() -> set[str]:
