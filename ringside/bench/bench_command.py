@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ringside.bench.harness.interleaved import INTERRUPTED
 from ringside.bench.harness.tables import Report
-from ringside.bench.harness.turns import INTERRUPTED
 from shared.errors import ConfigError
 from shared.files.result_files import require_writable
 from shared.text import flag_of, nearest

@@ -1,8 +1,8 @@
 """The cost of checkpoints: a run that writes them often against one that writes none.
 
-Two runs in turn, of the same settings: one keeps its replay on the disk, a segment a round, and writes a checkpoint
+Two interleaved runs of the same settings: one keeps its replay on the disk, a segment a round, and writes a checkpoint
 every --every seconds; the other writes nothing but metrics. Both checkpoints and segments are counted, and the run with
-them must have written one before its end. What follows -- goes to launch.py:
+them must have written one before its end. Words after -- are flags of launch.py:
 
   python launch.py bench checkpoint --seconds 120 --every 30 -- --actors 4
 """
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import tyro
 
 from ringside.bench.bench_command import Common
-from ringside.bench.harness.measured_runs import Throughput, plan_of, rounds_that_fit, tell_rounds
+from ringside.bench.harness.interleaved import Contender, measure_interleaved
+from ringside.bench.harness.measured_runs import Throughput, make_plan, note_rounds, rounds_that_fit
 from ringside.bench.harness.measured_runs import measure as run
 from ringside.bench.harness.tables import Report, WrongResult
-from ringside.bench.harness.turns import Contender, in_turn
 from ringside.bench.system_parts import segment_files
 from shared.checkpoint.segments import SegmentShape
 from shared.errors import ConfigError
@@ -49,16 +49,16 @@ def measure(options: Options, report: Report) -> None:
     if options.every > options.seconds:
         raise ConfigError(f"--every {options.every} must be at most --seconds {options.seconds}.")
     words = list(options.words)
-    own = plan_of(options.game, words)
+    own = make_plan(options.game, words)
     with report.measuring("segments"):
         segment_files.measure(report, options.game, SEGMENT_SHAPE, options.repeats)
     with report.measuring("settings"):
         probe = run(options.game, PROBE_SHARE * options.seconds, [*words, *_never()])
         words = rounds_that_fit(own, words, options.seconds, probe.steps_per_second)
-        tell_rounds(report, own, plan_of(options.game, words), options.seconds)
+        note_rounds(report, own, make_plan(options.game, words), options.seconds)
     if "settings" in {*report.missing, *report.wrong}:
         return
-    found = in_turn(
+    found = measure_interleaved(
         report,
         [
             Contender(WITHOUT, lambda: run(options.game, options.seconds, [*words, *_never()])),

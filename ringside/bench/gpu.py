@@ -18,9 +18,9 @@ from functools import partial
 from typing import Any
 
 from ringside.bench.bench_command import Common
+from ringside.bench.harness.interleaved import Contender, measure_interleaved, names_in_list
 from ringside.bench.harness.tables import CannotRun, Report
-from ringside.bench.harness.turns import Contender, chosen, in_turn
-from ringside.bench.network_parts.beside import Answers, Beside, Updates, answers, updates
+from ringside.bench.network_parts.beside import Answers, BackgroundLearner, Updates, answers, updates
 from shared.config.resolve import check_device_name, device_of, resolve
 from shared.config.settings import Config, ResolvedConfig
 from shared.errors import ConfigError
@@ -64,7 +64,7 @@ def measure(options: Options, report: Report) -> None:
     """All parts that were asked for, if there is a GPU."""
     check_device_name(options.device)
     bodies = {"latency": _latency, "learner": _learner}
-    for part in chosen(options.parts, PARTS, "--parts"):
+    for part in names_in_list(options.parts, PARTS, "--parts"):
         with report.measuring(part):
             bodies[part](options, report, _config(options))
 
@@ -92,7 +92,7 @@ def _learner(options: Options, report: Report, config: ResolvedConfig) -> None:
             told.check(first, tuple(item for item in settings.items() if item[0] not in SAME_NUMBERS))
         return told
 
-    reached = in_turn(report, [Contender(name, partial(one, name)) for name in CASES], options.repeats)
+    reached = measure_interleaved(report, [Contender(name, partial(one, name)) for name in CASES], options.repeats)
     for name, values in reached.items():
         limit = USUAL if name != USUAL and USUAL in reached else None
         report.add(f"learner, {name}", "updates/s", [each.per_second for each in values], limit=_row(limit))
@@ -106,7 +106,7 @@ def _latency(options: Options, report: Report, config: ResolvedConfig) -> None:
     """Median and 99th percentile of an answer's time, and what the learner beside it reaches."""
 
     def beside(length: int, environment: Callable[[], dict[str, str]]) -> Answers:
-        with Beside(config.with_settings(graph_updates=length), environment()) as learner:
+        with BackgroundLearner(config.with_settings(graph_updates=length), environment()) as learner:
             return answers(config, options.seconds, environment(), learner)
 
     def contenders(how: str, environment: Callable[[], dict[str, str]]) -> list[Contender]:
@@ -124,7 +124,7 @@ def _latency(options: Options, report: Report, config: ResolvedConfig) -> None:
             except mps.MpsError as error:
                 raise CannotRun(str(error)) from error
             runs += contenders("under MPS", lambda: service.environment)
-        reached = in_turn(report, runs, options.repeats)
+        reached = measure_interleaved(report, runs, options.repeats)
     finally:
         service.quit()
     for name, values in reached.items():

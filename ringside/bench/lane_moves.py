@@ -1,9 +1,9 @@
 """One core slowed down: lanes that move to faster actors against lanes that stay.
 
-Three runs in turn, of the same steps and seed: with nothing beside it; with a busy process on the core of the first
+Three interleaved runs of the same steps and seed: with nothing beside it; with a busy process on the core of the first
 actor, where lanes stay with their actors; and the same where they move. Each actor has one core, and emulation is what
 limits the runs: the small network, an update every 400 steps. Each run is counted from its second learning round to its
-end, so the time until lanes have moved is counted in. All must end with the same weights. What follows -- goes to
+end, so the time until lanes have moved is counted in. All must end with the same weights. Words after -- are flags of
 launch.py:
 
   python launch.py bench balance --seconds 60 -- --actors 4
@@ -24,10 +24,10 @@ import psutil
 import tyro
 
 from ringside.bench.bench_command import Common
-from ringside.bench.harness.measured_runs import Throughput, plan_of
+from ringside.bench.harness.interleaved import Contender, measure_interleaved
+from ringside.bench.harness.measured_runs import Throughput, make_plan
 from ringside.bench.harness.measured_runs import measure as run
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
-from ringside.bench.harness.turns import Contender, in_turn
 from ringside.bench.system_parts.emulator import bare_speeds
 from shared.machine.facts import usable_cores
 from shared.machine.subprocesses import kill_and_reap
@@ -58,13 +58,13 @@ class Options(Common):
 
 
 def measure(options: Options, report: Report) -> None:
-    """Measure the three in turn. Raises `ConfigError` before anything runs when a setting cannot work."""
+    """Measure the three, interleaved. Raises `ConfigError` before anything runs when a setting cannot work."""
     words = [*EMULATION_BOUND, *options.words]
     with report.measuring("settings"):
-        plan = plan_of(options.game, words)
+        plan = make_plan(options.game, words)
         if plan.actors == 1:
             words += ["--actors", "2"]
-            plan = plan_of(options.game, words)
+            plan = make_plan(options.game, words)
         if usable_cores() < 2:
             raise CannotRun("There is one core only; none can be slower than another.")
     if report.missing:
@@ -81,7 +81,7 @@ def measure(options: Options, report: Report) -> None:
     def contender(name: str, *more: str, slowed: bool) -> Contender:
         return Contender(name, partial(_run, options.game, [*words, *more], weights, slowed=slowed))
 
-    found = in_turn(
+    found = measure_interleaved(
         report,
         [
             contender(ALONE, slowed=False),

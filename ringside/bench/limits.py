@@ -10,7 +10,7 @@ Parts, for --parts:
   priorities prioritized draws and their update among a million transitions, against uniform drawing
   update     gradient updates by batch and precision, against their passes alone, and these against their products
 
-A share says how much of the limit is reached; the two are measured in turn, slice by slice. Results are compared with
+A share says how much of the limit is reached; the two are measured in interleaved slices. Results are compared with
 those of a slow and obvious way; of what gives wrong ones no speed is shown.
 """
 
@@ -20,8 +20,8 @@ import importlib
 from dataclasses import dataclass
 
 from ringside.bench.bench_command import Common
+from ringside.bench.harness.interleaved import names_in_list
 from ringside.bench.harness.tables import Report
-from ringside.bench.harness.turns import chosen
 from shared.errors import ConfigError
 
 PARTS = {
@@ -83,7 +83,7 @@ class Options(Common):
     @property
     def part_names(self) -> list[str]:
         """The parts, in the order of `PARTS`. Raises `ConfigError` for one that does not exist."""
-        return chosen(self.parts, PARTS, "--parts")
+        return names_in_list(self.parts, PARTS, "--parts")
 
     @property
     def batch_sizes(self) -> list[int]:

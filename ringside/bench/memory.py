@@ -4,8 +4,8 @@
   memory   what each process has for itself (resident, not shared), looked at --repeats times, --seconds apart,
            beginning with the second round that has updates
 
-A run is started for it, or --run names the directory of one that goes on, whose start is over. What follows -- goes to
-launch.py:
+A run is started for it, or --run names the directory of one that goes on, whose start is over. Words after -- are
+flags of launch.py:
 
   python launch.py bench memory --repeats 60 --seconds 60 -- --actors 16 --preset quick
 """
@@ -21,10 +21,10 @@ import psutil
 import tyro
 
 from ringside.bench.bench_command import Common
-from ringside.bench.harness.attached import LASTING, Beside, run_beside
-from ringside.bench.harness.measured_runs import plan_of
+from ringside.bench.harness.attached import LASTING, AttachedRun, attached_run
+from ringside.bench.harness.interleaved import INTERRUPTED
+from ringside.bench.harness.measured_runs import make_plan
 from ringside.bench.harness.tables import CannotRun, Report
-from ringside.bench.harness.turns import INTERRUPTED
 from ringside.watch.attach import attach, read_config
 from shared.errors import ConfigError
 from shared.memory.process_table import Role, process_name
@@ -57,10 +57,10 @@ def measure(options: Options, report: Report) -> None:
         return
     words = [*LASTING, *options.words]
     with report.measuring("settings"):
-        plan_of(options.game, words)
+        make_plan(options.game, words)
     if report.missing:
         return
-    with report.measuring("run"), run_beside(options.game, words) as run:
+    with report.measuring("run"), attached_run(options.game, words) as run:
         with report.measuring("start"):
             starts = _starts(run)
             report.add("an actor's start", "s", starts, note=f"processor time; {len(starts)} actors")
@@ -70,7 +70,7 @@ def measure(options: Options, report: Report) -> None:
 
 
 def _look_at(options: Options, run_dir: Path, report: Report) -> None:
-    """The memory of a run that somebody else started. Raises `CannotRun` when it does not go on."""
+    """Measure the memory of a run that is under way. Raises `CannotRun` if it has ended."""
     found = attach(run_dir, read_config(run_dir))
     if found is None:
         raise CannotRun(f"The run {run_dir} does not go on.")
@@ -83,7 +83,7 @@ def _look_at(options: Options, run_dir: Path, report: Report) -> None:
         memory.arena.close()
 
 
-def _starts(run: Beside) -> list[float]:
+def _starts(run: AttachedRun) -> list[float]:
     """Seconds of processor time that each actor had used when its first lane had played a tick."""
     board, actors = run.memory.board, run.memory.plan.actors
     found: dict[int, float] = {}

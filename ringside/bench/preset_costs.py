@@ -22,10 +22,17 @@ from multiprocess.connection import Connection
 
 from ringside.bench.bench_command import Common
 from ringside.bench.harness.child_process import Child
-from ringside.bench.harness.measured_runs import PROBE_SHARE, ROUNDS, Throughput, plan_of, rounds_that_fit, says_round
+from ringside.bench.harness.interleaved import Contender, measure_interleaved, names_in_list
+from ringside.bench.harness.measured_runs import (
+    PROBE_SHARE,
+    ROUNDS,
+    Throughput,
+    make_plan,
+    rounds_that_fit,
+    sets_round_steps,
+)
 from ringside.bench.harness.measured_runs import measure as run
 from ringside.bench.harness.tables import Report
-from ringside.bench.harness.turns import Contender, chosen, in_turn
 from ringside.bench.network_parts.learner_alone import Solo, learner_pace
 from ringside.bench.network_parts.shares import BESIDE, REST, Shares
 from ringside.bench.system_parts.emulator import bare_speeds
@@ -95,32 +102,32 @@ def measure(options: Options, report: Report) -> None:
     """Measure what is asked for. Raises `ConfigError` before anything runs when a setting cannot work."""
     if any(flag_in(word) == "--preset" for word in options.words):
         raise ConfigError("--preset after -- is what this benchmark varies: say --presets before it.")
-    names = chosen(options.presets, list(PRESETS), "--presets")
+    names = names_in_list(options.presets, list(PRESETS), "--presets")
     cases = []
     with report.measuring("settings"):
         cases = [_case(options, name) for name in dict.fromkeys([PLAIN, *names])]
     if not cases:
         return
-    costs = in_turn(report, list(_learners(options, report, cases)), options.repeats)
+    costs = measure_interleaved(report, list(_learners(options, report, cases)), options.repeats)
     for case in cases:
         if case.name in costs:
             _add_learner(report, case, costs[case.name])
     if options.end_to_end:
         runs = [*cases, *_plain_at_other_ratios(options, cases)]
-        found = in_turn(report, list(_runs(options, runs, costs)), options.repeats)
+        found = measure_interleaved(report, list(_runs(options, runs, costs)), options.repeats)
         _add_runs(report, cases, found)
 
 
 def _case(options: Options, preset: str, *more: str, name: str = "") -> Case:
     words = ["--preset", preset, *options.words, *more]
-    return Case(name or preset, words, plan_of(options.game, words))
+    return Case(name or preset, words, make_plan(options.game, words))
 
 
 def _learners(options: Options, report: Report, cases: Sequence[Case]) -> Iterator[Contender]:
     """The learners, with rounds that fit, or as the words say."""
     for case in cases:
         config, plan, longest = case.plan.config, case.plan, 0.0
-        if not says_round(options.words):
+        if not sets_round_steps(options.words):
             pace = 0.0
             with report.measuring(case.name):
                 pace = learner_pace(plan, PROBE_SHARE * options.seconds)

@@ -2,8 +2,8 @@
 
 Real runs that do not learn yet: they play, and inference answers, so its cores are counted in. Each is compared with
 the bare emulator in as many processes at once, measured just before it, and its efficiency is its share of so many
-times the speed of one actor. With --whole also runs that learn, each against its actors alone. What follows -- goes to
-launch.py:
+times the speed of one actor. With --whole also runs that learn, each against its actors alone. Words after -- are
+flags of launch.py:
 
   python launch.py bench scaling --whole -- --envs 192
 """
@@ -19,18 +19,18 @@ from typing import Any
 import tyro
 
 from ringside.bench.bench_command import Common
+from ringside.bench.harness.interleaved import Contender, doublings, measure_interleaved
 from ringside.bench.harness.measured_runs import (
     BARE_SHARE,
     NEVER_LEARNS,
     PROBE_SHARE,
-    plan_of,
+    make_plan,
+    note_rounds,
     rounds_that_fit,
-    says_round,
-    tell_rounds,
+    sets_round_steps,
 )
 from ringside.bench.harness.measured_runs import measure as run
 from ringside.bench.harness.tables import CannotRun, Report
-from ringside.bench.harness.turns import Contender, doublings, in_turn
 from ringside.bench.network_parts.learner_alone import learner_pace
 from ringside.bench.system_parts.emulator import bare_speed, bare_speeds
 from shared.errors import ConfigError
@@ -67,11 +67,12 @@ def actor_counts(cores: int, lanes: int) -> list[int]:
 
 
 def measure(options: Options, report: Report) -> None:
-    """Measure every number of actors in turn. Raises `ConfigError` before anything runs when a setting cannot work."""
+    """Measure every number of actors, interleaved. Raises `ConfigError` before anything runs when a setting cannot
+    work."""
     if any(flag_in(word) == "--actors" for word in options.words):
         raise ConfigError("--actors is what this benchmark varies: omit it.")
     with report.measuring("settings"):
-        plan = plan_of(options.game, [*options.words, "--actors", "1"])
+        plan = make_plan(options.game, [*options.words, "--actors", "1"])
         if plan.config.play.env is not None:
             raise CannotRun("Only games of ale-py have a bare emulator to compare with.")
     if report.missing:
@@ -88,15 +89,15 @@ def measure(options: Options, report: Report) -> None:
         count: Runs(fitted(count, count * pace), fitted(count, min(count * pace, learner)))
         for count in actor_counts(cores, lanes)
     }
-    alone, whole = (plan_of(options.game, words) for words in (runs[1].alone, runs[1].whole))
-    tell_rounds(report, plan, alone, options.seconds, "whole runs", whole if options.whole else None)
-    _add(report, runs, in_turn(report, list(_contenders(options, plan, runs)), options.repeats))
+    alone, whole = (make_plan(options.game, words) for words in (runs[1].alone, runs[1].whole))
+    note_rounds(report, plan, alone, options.seconds, "whole runs", whole if options.whole else None)
+    _add(report, runs, measure_interleaved(report, list(_contenders(options, plan, runs)), options.repeats))
 
 
 def _paces(options: Options, plan: Plan, report: Report) -> tuple[float, float]:
-    """Steps/s that an actor and the learner can do at most; infinite where nobody asks, or it cannot be measured."""
+    """Most steps/s of an actor and of the learner; infinite if not needed, or not measurable."""
     seconds, actor, learner = PROBE_SHARE * options.seconds, math.inf, math.inf
-    if not says_round(options.words):
+    if not sets_round_steps(options.words):
         if options.whole:
             with report.measuring("the learner's pace"):
                 learner = learner_pace(plan, seconds)

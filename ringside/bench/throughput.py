@@ -10,7 +10,7 @@ Parts, for --parts:
                machine everybody waits for the learner, and with an update every 400 steps, where emulation is
 
 All of a repeat is measured one after the other, and compared within the repeat. Runs are checked for the work that they
-were asked for; resets, commits and the segments of checkpoints are counted in. What follows -- goes to launch.py:
+were asked for; resets, commits and the segments of checkpoints are counted in. Words after -- are flags of launch.py:
 
   python launch.py bench throughput --game pong --seconds 60 -- --actors 12 --envs 192
 """
@@ -27,20 +27,20 @@ import tyro
 
 from ringside.bench.bench_command import Common
 from ringside.bench.harness.gpu_use import GpuUse
+from ringside.bench.harness.interleaved import Contender, measure_interleaved, names_in_list
 from ringside.bench.harness.measured_runs import (
     BARE_SHARE,
     NEVER_LEARNS,
     PROBE_SHARE,
     Throughput,
-    plan_of,
+    make_plan,
+    note_rounds,
     rounds_that_fit,
-    says_round,
-    tell_rounds,
+    sets_round_steps,
 )
 from ringside.bench.harness.measured_runs import measure as run
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
-from ringside.bench.harness.turns import Contender, chosen, in_turn
-from ringside.bench.network_parts.learner_alone import bound_of, learner_alone, learner_pace
+from ringside.bench.network_parts.learner_alone import bound_name, learner_alone, learner_pace
 from ringside.bench.system_parts.emulator import bare_speeds
 from shared.machine.facts import usable_cores
 from shared.memory.run_memory import Plan
@@ -86,14 +86,14 @@ class Options(Common):
 
 def measure(options: Options, report: Report) -> None:
     """Measure what is asked for. Raises `ConfigError` before anything runs when a setting cannot work."""
-    parts = chosen(options.parts, PARTS, "--parts")
+    parts = names_in_list(options.parts, PARTS, "--parts")
     with report.measuring("settings"):
-        plan = plan_of(options.game, options.words)
+        plan = make_plan(options.game, options.words)
     if report.missing:
         return
     runs = _fitted(options, parts, plan, report)
-    plan = plan_of(options.game, runs.learning)
-    found = in_turn(report, list(_contenders(options, parts, runs, plan)), options.repeats)
+    plan = make_plan(options.game, runs.learning)
+    found = measure_interleaved(report, list(_contenders(options, parts, runs, plan)), options.repeats)
     if "speed" in parts:
         _add_sides(report, found, plan)
     _add_run(report, found.get(END_TO_END, []), plan)
@@ -126,7 +126,7 @@ def _fitted(options: Options, parts: Sequence[str], plan: Plan, report: Report) 
     """Rounds and evaluations that fit into a measurement."""
     words, seconds = list(options.words), PROBE_SHARE * options.seconds
     paces: dict[str, float] = {}
-    if not says_round(words):
+    if not sets_round_steps(words):
         with report.measuring(LEARNER):
             paces[LEARNER] = learner_pace(plan, seconds)
         with report.measuring(BARE):
@@ -134,9 +134,9 @@ def _fitted(options: Options, parts: Sequence[str], plan: Plan, report: Report) 
     slower = min(paces.values(), default=0.0)
     learning = rounds_that_fit(plan, words, options.seconds, slower) if paces else words
     playing = rounds_that_fit(plan, words, options.seconds, paces[BARE]) if BARE in paces else learning
-    fitted = plan_of(options.game, learning)
-    alone = plan_of(options.game, playing) if "speed" in parts else None
-    tell_rounds(report, plan, fitted, options.seconds, "the actors alone", alone)
+    fitted = make_plan(options.game, learning)
+    alone = make_plan(options.game, playing) if "speed" in parts else None
+    note_rounds(report, plan, fitted, options.seconds, "the actors alone", alone)
     rounds = math.ceil(slower * options.seconds / EVALUATIONS / fitted.run_schedule.round_steps)
     evaluation_steps = max(LEAST_ROUNDS_BETWEEN_EVALUATIONS, rounds) * fitted.run_schedule.round_steps
     return Runs(learning, playing, evaluation_steps)
@@ -164,7 +164,7 @@ def _add_sides(report: Report, found: Mapping[str, list[Any]], plan: Plan) -> No
             )
         if learner:
             bounds = [each.bound_per_second * every for each in learner if each.bound_per_second is not None]
-            bound = report.add(bound_of(plan), "steps/s", bounds).name if len(bounds) == len(learner) else None
+            bound = report.add(bound_name(plan), "steps/s", bounds).name if len(bounds) == len(learner) else None
             speeds = [each.updates_per_second * every for each in learner]
             report.add(LEARNER, "steps/s", speeds, limit=bound)
         if actors and learner:

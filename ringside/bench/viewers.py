@@ -3,7 +3,7 @@
 One run plays on; the page's server is started and ended beside it. Each measurement begins and ends with a commit, so
 it holds whole rounds of playing and learning. The viewer asks as the page does: state once a second, pictures as often
 as the server allows. It draws nothing: what a browser needs on this machine comes on top, and on another does not.
-What follows -- goes to launch.py:
+Words after -- are flags of launch.py:
 
   python launch.py bench watch --seconds 60 -- --actors 4
 """
@@ -29,15 +29,15 @@ import psutil
 import tyro
 
 from ringside.bench.bench_command import Common
-from ringside.bench.harness.attached import LASTING, Beside, run_beside
-from ringside.bench.harness.measured_runs import plan_of
+from ringside.bench.harness.attached import LASTING, AttachedRun, attached_run
+from ringside.bench.harness.interleaved import Contender, measure_interleaved
+from ringside.bench.harness.measured_runs import make_plan
 from ringside.bench.harness.tables import ROOT, CannotRun, Report, WrongResult
-from ringside.bench.harness.turns import Contender, in_turn
 from shared.machine.facts import usable_cores
 from shared.machine.subprocesses import kill_and_reap
 from shared.memory.board import METRIC_SPANS, SPAN_METRICS
 
-ALONE, WATCHED = "nobody looks on", "one viewer"
+ALONE, WATCHED = "no viewer", "one viewer"
 COMMITTED_AT = SPAN_METRICS.index("committed_at") - len(SPAN_METRICS)
 END_SECONDS = 10.0
 """Seconds in which the page's server must end."""
@@ -70,10 +70,10 @@ class Seen(NamedTuple):
 
 
 def measure(options: Options, report: Report) -> None:
-    """Measure both in turn. Raises `ConfigError` before anything runs when a setting cannot work."""
+    """Measure both, interleaved. Raises `ConfigError` before anything runs when a setting cannot work."""
     words = [*LASTING, *options.words]
     with report.measuring("settings"):
-        plan_of(options.game, words)
+        make_plan(options.game, words)
     if report.missing:
         return
     found: dict[str, list[Seen]] = {}
@@ -82,7 +82,7 @@ def measure(options: Options, report: Report) -> None:
             Contender(ALONE, lambda: Seen(_speed(run, options.seconds))),
             Contender(WATCHED, partial(_watched, run, options.seconds)),
         ]
-        found = in_turn(report, contenders, options.repeats)
+        found = measure_interleaved(report, contenders, options.repeats)
     for name, seen in found.items():
         limit = ALONE if name != ALONE and ALONE in found else None
         report.add(name, "steps/s", [each.steps_per_second for each in seen], limit=limit)
@@ -92,14 +92,14 @@ def measure(options: Options, report: Report) -> None:
 
 
 @contextmanager
-def _learning(game: str, words: list[str]) -> Iterator[Beside]:
+def _learning(game: str, words: list[str]) -> Iterator[AttachedRun]:
     """A run that learns. Raises `CannotRun`."""
-    with run_beside(game, words) as run:
+    with attached_run(game, words) as run:
         run.until_it_learns()
         yield run
 
 
-def _speed(run: Beside, seconds: float) -> float:
+def _speed(run: AttachedRun, seconds: float) -> float:
     """Steps/s between two commits, `seconds` apart or more. Raises `CannotRun`."""
     first, begun = _next_commit(run)
     while True:
@@ -108,7 +108,7 @@ def _speed(run: Beside, seconds: float) -> float:
             return (last - first) * run.memory.run_schedule.round_steps / (ended - begun)
 
 
-def _next_commit(run: Beside) -> tuple[int, float]:
+def _next_commit(run: AttachedRun) -> tuple[int, float]:
     """Wait for the end of a span; its boundary and moment. Raises `CannotRun` when none comes."""
     memory = run.memory
     spans = memory.run_schedule.snapshot_rounds
@@ -118,7 +118,7 @@ def _next_commit(run: Beside) -> tuple[int, float]:
     return span * spans, float(memory.board.metrics[(span - 1) % METRIC_SPANS][COMMITTED_AT])
 
 
-def _watched(run: Beside, seconds: float) -> Seen:
+def _watched(run: AttachedRun, seconds: float) -> Seen:
     """The same with a viewer. Raises `CannotRun`, and `WrongResult` when the viewer was not shown what was played."""
     command = [sys.executable, "launch.py", "watch", str(run.directory)]
     server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)

@@ -29,7 +29,7 @@ class RoleStatus:
     """One process."""
 
     name: str
-    """As in `ps`: learner, inference, scribe, evaluator, actor 3."""
+    """Name in `ps`: learner, inference, scribe, evaluator, actor 3."""
     state: str
     """Phase: starting, working, waiting, replaying, done, ended."""
     busy: float | None = None

@@ -54,9 +54,9 @@ class Episode(NamedTuple):
     tick: int
     """The tick that ended it."""
     total: float
-    """Its raw return."""
+    """Raw return of the episode."""
     length: int
-    """Its steps."""
+    """Steps of the episode."""
 
 
 def episodes_in(ring: Mapping[str, np.ndarray], first_tick: int, stop_tick: int) -> list[Episode]:

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ringside.bench.harness.programs import logs_of
+from ringside.bench.harness.programs import read_logs
 from ringside.bench.harness.tables import ROOT
 from shared.files.atomic import write_atomic
 from shared.machine import facts
@@ -36,7 +36,7 @@ END_SECONDS = 45.0
 STACKS_SECONDS = 1.0
 """Seconds in which the processes of a late command write their stacks."""
 TALKATIVE = {"PYTHONFAULTHANDLER": "1", "PYTHONUNBUFFERED": "1"}
-"""So that a crash leaves its stacks, and a kill what was said before."""
+"""Environment in which a crash leaves its stacks, and a kill loses no output."""
 OUTCOME = "outcome.json"
 LAUNCH = "launch.py"
 
@@ -175,7 +175,7 @@ class Stage:
         good = satisfied or (process.returncode == 0 and not late)
         if not good and run_dir is not None:
             with (self.out / f"{self.name}.log").open("ab") as log:
-                log.write(logs_of(run_dir).encode())
+                log.write(read_logs(run_dir).encode())
         took = round(time.monotonic() - began, 1)
         self.note({"command": " ".join(words), "code": process.returncode, "seconds": took, "late": late, "good": good})
         return good

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ringside.bench.harness.measured_runs import LEARNING_STARTS, SILENT_SECONDS
-from ringside.bench.harness.programs import last_words, running
+from ringside.bench.harness.programs import last_log_line, running
 from ringside.bench.harness.tables import CannotRun
 from ringside.watch.attach import attach, read_config
 from shared.memory.run_memory import Memory
@@ -25,11 +25,11 @@ LASTING = ("--learning-starts", str(LEARNING_STARTS), "--total-steps", "1_000_00
 
 
 @dataclass
-class Beside:
+class AttachedRun:
     """A run that was started, and its memory, for reading."""
 
     process: subprocess.Popen[bytes]
-    """Its launcher."""
+    """Launcher of the run."""
     directory: Path
     errors: Path
     """File of its standard error."""
@@ -58,11 +58,11 @@ def _until(condition: Callable[[], object], process: subprocess.Popen[bytes], er
 
 
 def _ended(errors: Path) -> CannotRun:
-    return CannotRun(f"The run ended: {last_words(errors)}")
+    return CannotRun(f"The run ended: {last_log_line(errors)}")
 
 
 @contextmanager
-def run_beside(game: str, words: list[str]) -> Iterator[Beside]:
+def attached_run(game: str, words: list[str]) -> Iterator[AttachedRun]:
     """A run of `launch.py`, as soon as its memory is there; it ends with the block. Raises `CannotRun`."""
     with tempfile.TemporaryDirectory(prefix="ringside-bench-") as scratch:
         run_dir, errors = Path(scratch) / "run", Path(scratch) / "errors"
@@ -72,6 +72,6 @@ def run_beside(game: str, words: list[str]) -> Iterator[Beside]:
             if found is None:
                 raise _ended(errors)
             try:
-                yield Beside(process, run_dir, errors, found[0])
+                yield AttachedRun(process, run_dir, errors, found[0])
             finally:
                 found[0].arena.close()

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ringside.bench.harness.gpu_use import GpuSampler, GpuUse
-from ringside.bench.harness.programs import last_words, logs_of, running
+from ringside.bench.harness.programs import last_log_line, read_logs, running
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
 from ringside.recording.metrics import read_metrics
 from shared.config import validate
@@ -72,7 +72,7 @@ class Throughput:
     first_step_seconds: float
     """From the command to the first committed round's record."""
     busy: dict[str, float]
-    """By role, where known: share of the time in which it did not wait for others."""
+    """Busy shares by role, where known."""
     gpu: GpuUse | None
     """None: there is none, or it does not tell."""
     summary: dict[str, Any]
@@ -84,7 +84,7 @@ class Throughput:
         return self.steps_per_second * (1 - (self.reset_share or 0.0))
 
 
-def plan_of(game: str, words: Sequence[str]) -> Plan:
+def make_plan(game: str, words: Sequence[str]) -> Plan:
     """Return the plan of a measured run with these words.
 
     Raises:
@@ -113,19 +113,19 @@ def rounds_that_fit(plan: Plan, words: Sequence[str], seconds: float, pace: floa
     and no less work a step, so it makes no run faster. With alternate a round is short as it is.
     """
     run_schedule = plan.run_schedule
-    fixed = says_round(words) or plan.config.learn.schedule == "alternate"
+    fixed = sets_round_steps(words) or plan.config.learn.schedule == "alternate"
     if fixed or pace * seconds / ROUNDS >= run_schedule.round_steps:
         return list(words)
     steps = max(LEAST_ROUND_TICKS * run_schedule.envs, int(pace * seconds / ROUNDS) // 100 * 100)
     return [*words, "--round-steps", str(min(steps, run_schedule.round_steps))]
 
 
-def says_round(words: Sequence[str]) -> bool:
+def sets_round_steps(words: Sequence[str]) -> bool:
     """True if the words set the length of a round."""
     return any(flag_in(word) == "--round-steps" for word in words)
 
 
-def tell_rounds(
+def note_rounds(
     report: Report, own: Plan, measured: Plan, seconds: float, others: str = "", theirs: Plan | None = None
 ) -> None:
     """Note how long the rounds of a measurement are, and why; and those of `others`, where `theirs` are not as long."""
@@ -227,10 +227,10 @@ def _running(command: Sequence[str], run_dir: Path, errors: Path) -> Iterator[su
     with running(command, errors) as process:
         yield process
     if process.returncode:
-        said = last_words(errors)
+        said = last_log_line(errors)
         if process.returncode == REFUSED:
             raise CannotRun(said)
-        sys.stderr.write(logs_of(run_dir))
+        sys.stderr.write(read_logs(run_dir))
         raise WrongResult(f"{' '.join(command)} ended with code {process.returncode}: {said}")
 
 

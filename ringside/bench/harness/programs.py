@@ -22,14 +22,14 @@ END_SECONDS = 300.0
 """Longest time from asking a run to stop to its end."""
 
 
-def last_line(command: Sequence[str], seconds: float) -> dict[str, Any]:
+def json_result(command: Sequence[str], seconds: float) -> dict[str, Any]:
     """The JSON object in the last line that a command prints.
 
     Raises:
         CannotRun: it failed, or took longer than `seconds`.
         WrongResult: its last line is something else.
     """
-    said = said_by(command, seconds)
+    said = run_command(command, seconds)
     try:
         result: dict[str, Any] = json.loads(said.splitlines()[-1])
     except (IndexError, ValueError):
@@ -37,7 +37,7 @@ def last_line(command: Sequence[str], seconds: float) -> dict[str, Any]:
     return result
 
 
-def said_by(command: Sequence[str], seconds: float) -> str:
+def run_command(command: Sequence[str], seconds: float) -> str:
     """Return the output of a command. Raises `CannotRun` with its last line of errors, or if it takes too long."""
     try:
         return read_output(command, seconds, directory=ROOT)
@@ -79,12 +79,12 @@ def running(command: Sequence[str], errors: Path) -> Iterator[subprocess.Popen[b
             kill_and_reap(process)  # its children die with it
 
 
-def logs_of(run_dir: Path) -> str:
+def read_logs(run_dir: Path) -> str:
     """Logs of the processes of a run, by name, copied since the run directory may be removed."""
     logs = sorted((run_dir / LOGS).glob("*.log"))
     return "".join(f"--- {log.name}\n{log.read_text(errors='replace')}" for log in logs)
 
 
-def last_words(errors: Path) -> str:
+def last_log_line(errors: Path) -> str:
     """The last line of what a program complained about."""
     return (errors.read_text(errors="replace").strip().splitlines() or ["it said nothing"])[-1]

@@ -86,7 +86,7 @@ class Report:
     notes: list[str] = field(default_factory=list)
     console: Console = field(default_factory=lambda: Console(stderr=True))
     machine: dict[str, Any] = field(default_factory=facts.describe)
-    """As it was before the first measurement, its load included."""
+    """State of the machine before the first measurement, including its load."""
     commit: str | None = field(default_factory=lambda: commit())
     """Commit of the measured code."""
     part: str = ""

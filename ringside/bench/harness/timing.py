@@ -1,4 +1,4 @@
-"""Timing of what is compared: in turn, slice by slice, so that whatever else the machine does meets all alike."""
+"""Interleaved timing of alternatives in short slices, so that other load on the machine affects all alike."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ SLICE_SECONDS = 0.01
 def seconds_per_call(
     actions: Sequence[Callable[[], object]], seconds: float, settle: Callable[[], None] = lambda: None
 ) -> list[float]:
-    """Mean wall-clock seconds of a call of each action, timed in turn until each had `seconds`; one call warms up.
+    """Mean wall-clock seconds of a call of each action, timed in interleaved slices until each had `seconds`; one call
+    warms up.
 
     `settle` waits until what a slice began is done, as work on a GPU is begun only.
     """

@@ -5,7 +5,7 @@ Rungs of Lapan's ladder (Deep Reinforcement Learning Hands-On, ch. 9), for --onl
   gradients          one process, one env, Gymnasium's preprocessing, gradients left on in inference
   one-env            gradients off
   three-envs         three envs, answered in one batch; batches three times as large, and as many fewer
-  parallel           one env, played in one process and learnt from in others; batches four times as large
+  parallel           one env, played in one process and trained on in others; batches four times as large
   light-three-envs   three-envs with our frames in the place of Gymnasium's preprocessing
   light-parallel     parallel with our frames
   ringside           as Ringside comes: many envs, actors on all cores
@@ -40,10 +40,10 @@ from typing import Any
 
 from actors.envs.atari import game_name
 from ringside.bench.bench_command import Common
+from ringside.bench.harness.interleaved import INTERRUPTED, Contender, measure_interleaved, names_in_list
 from ringside.bench.harness.measured_runs import measure as measure_run
-from ringside.bench.harness.programs import last_line
+from ringside.bench.harness.programs import json_result
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
-from ringside.bench.harness.turns import INTERRUPTED, Contender, chosen, in_turn
 from ringside.bench.ladder.solve import Learnt, solve_run
 from shared.config.presets import QUICK
 from shared.config.resolve import check_device_name
@@ -80,7 +80,7 @@ class Options(Common):
     round_steps: int = 1_024
     """Steps between two changes of the target network."""
     train_every: int = 4
-    """Steps for each 32 transitions that are learnt from; Lapan's own is 1."""
+    """Steps for each 32 transitions that are trained on; Lapan's own is 1."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     solve: bool = False
@@ -137,11 +137,11 @@ def measure(options: Options, report: Report) -> None:
     """The tables, speed first."""
     check_device_name(options.device)
     known = rungs()
-    names = chosen(options.only, [rung.name for rung in known], "--only")
+    names = names_in_list(options.only, [rung.name for rung in known], "--only")
     wanted = [rung for rung in known if rung.name in names]
     game = game_name(options.game)
     contenders = [Contender(rung.name, partial(_speed, rung, options, game)) for rung in wanted]
-    reached = in_turn(report, contenders, options.repeats)
+    reached = measure_interleaved(report, contenders, options.repeats)
     for table in (LAPAN, FAST_DQN):
         there = [rung.name for rung in wanted if rung.table == table and rung.name in reached]
         with report.measuring(table):
@@ -169,7 +169,7 @@ def _serial(rung: Rung, flags: Sequence[str], words: Sequence[str], seconds: flo
     """Result of ringside/bench/ladder/serial.py."""
     gradients = ["--gradients"] if rung.gradients else []
     command = [sys.executable, "-m", "ringside.bench.ladder.serial", *flags, *gradients, "--", *words]
-    told = last_line(command, seconds + START_SECONDS)
+    told = json_result(command, seconds + START_SECONDS)
     if "wrong" in told:
         raise WrongResult(told["wrong"])
     return told

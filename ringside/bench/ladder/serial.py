@@ -188,7 +188,7 @@ class Serial:
         mailbox.answer(lanes, numbers, actions.reshape(run_schedule.lanes, run_schedule.lane_envs))
 
     def _commit(self) -> None:
-        """Hand the parameters to whoever answers the next round."""
+        """Publish the parameters to the network that answers the next round."""
         weights, updates = self.memory.weights, self.run_schedule.updates_before(self.round)
         before = weights.current
         weights.publish(updates, self._engine.online_into)

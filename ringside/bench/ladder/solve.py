@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ringside.bench.harness.programs import last_words, running
+from ringside.bench.harness.programs import last_log_line, running
 from ringside.bench.harness.tables import CannotRun
 from ringside.recording.metrics import read_metrics
 from ringside.recording.totals import MEAN_OVER
@@ -47,7 +47,7 @@ def solve_run(words: Sequence[str], bound: float, minutes: float) -> Learnt:
                 reached = _look(run_dir / METRICS_FILE, time.monotonic() - begun, reached)
                 going = going and not (reached.mean_return is not None and reached.mean_return >= bound)
         if process.returncode:
-            raise CannotRun(f"The run ended with code {process.returncode}: {last_words(said)}")
+            raise CannotRun(f"The run ended with code {process.returncode}: {last_log_line(said)}")
     return reached
 
 

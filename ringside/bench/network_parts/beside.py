@@ -22,7 +22,7 @@ DIGEST_UPDATES = 45
 """After how many updates parameters are compared: several chunks, and a part of one, which no long graph holds."""
 WARM_ANSWERS = 20
 END = "end"
-"""Tells a process without end to go, with nothing under way: under MPS the others might hang."""
+"""Message that ends a process between two operations: under MPS an abrupt end might hang the others."""
 
 
 class Updates(NamedTuple):
@@ -55,7 +55,7 @@ def updates(config: ResolvedConfig, seconds: float) -> Updates:
 
 
 def answers(
-    config: ResolvedConfig, seconds: float, environment: dict[str, str], learner: Beside | None = None
+    config: ResolvedConfig, seconds: float, environment: dict[str, str], learner: BackgroundLearner | None = None
 ) -> Answers:
     """An inference server that answers all envs, over and over, and what a learner beside it does meanwhile.
 
@@ -71,17 +71,17 @@ def answers(
         return Answers(median, late, reached)
 
 
-class Beside:
+class BackgroundLearner:
     """A learner that updates without pause from `__enter__` on, as long as the block lasts."""
 
     def __init__(self, config: ResolvedConfig, environment: dict[str, str]) -> None:
         self._child = Child(_learn, (config, float("inf")), environment)
 
     def per_second(self) -> float:
-        """Its speed since it was last asked, in whole rounds. Raises `CannotRun` and `WrongResult`."""
+        """Updates per second since the last call, over whole rounds. Raises `CannotRun` and `WrongResult`."""
         return float(self._child.ask("tell"))
 
-    def __enter__(self) -> Beside:
+    def __enter__(self) -> BackgroundLearner:
         with ExitStack() as stack:
             stack.enter_context(self._child)
             self._child.answer()  # it is warm

@@ -24,7 +24,7 @@ from shared.network_spec import Network
 ACTIONS = 4
 SEED = 1
 BATCHES = {"cpu": (2, 8, 32), "cuda": (32, 96, 192)}
-"""By type of device; a run's batch is 32 on a CPU and all envs on a GPU (shared/config/resolve.py)."""
+"""Batches by type of device; a run's batch is 32 on a CPU and all envs on a GPU (shared/config/resolve.py)."""
 
 
 def measure(options: Options, report: Report) -> None:

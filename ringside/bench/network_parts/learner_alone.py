@@ -1,4 +1,4 @@
-"""The learner with nobody beside it: its own rounds on a replay of noise, in a process of its own, as a run sets it up.
+"""The learner alone: its rounds on a replay of noise, in a process set up as in a run.
 
 Also what no learner can do an update without, over and over: of a plain network the matrix products, of others the
 passes.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 WINDOW_STEPS = 100_000
 """Most steps of the replay; 0.7 GB, far beyond any cache, where a million would take long to fill."""
 PACE_UPDATES = 64
-"""Least updates of a round for `learner_pace` on a GPU, where a few take no longer than the round's commit."""
+"""Least updates of a round for `learner_pace` on a GPU; fewer take no longer than the round's commit."""
 BOUND_SHARE = 0.25
 """Share of the learner's seconds for measuring its bound."""
 SLOWEST = 1.0
@@ -38,10 +38,10 @@ class Alone(NamedTuple):
 
     updates_per_second: float
     bound_per_second: float | None
-    """Updates/s of nothing but what `bound_of` names; None: it was not asked for, or takes too long."""
+    """Updates/s of nothing but what `bound_name` names; None: it was not asked for, or takes too long."""
 
 
-def bound_of(plan: Plan) -> str:
+def bound_name(plan: Plan) -> str:
     """Name of the bound of a learner: the sum of its matrix products, or of its passes where products are not counted.
 
     These come one after the other, where a learner computes the targets of coming updates beside the present ones: with
@@ -79,13 +79,13 @@ class Solo:
         from learner.make_engine import make_engine
         from ringside.bench.system_parts.memory_paths import fill
 
-        config = plan.config.with_settings(eval_every_steps=0)  # nobody here would take the versions
+        config = plan.config.with_settings(eval_every_steps=0)  # no evaluator takes the versions
         prepare(config)
         window = min(config.learn.replay_size, max(WINDOW_STEPS, 2 * plan.run_schedule.round_steps))
         memory = Memory.create(Plan(replace(config, learn=replace(config.learn, replay_size=window)), plan.actions))
         fill(memory.ring, plan.actions)
         self._board, self._run_schedule = memory.board, memory.run_schedule
-        # It may go on beyond the end of the run, and nobody writes it down.
+        # It may continue beyond the end of the run, and no scribe records it.
         self._board.written[:] = np.iinfo(np.int64).max
         self._board.lane_finished.publish_all(np.iinfo(np.int64).max)
         self.engine = make_engine(memory.plan.config, memory.plan.network, memory.ring)
@@ -126,7 +126,7 @@ def _learn(connection: Connection, plan: Plan, seconds: float, bounded: bool) ->
 
 
 def _bound(plan: Plan, seconds: float) -> float:
-    """Updates a second of nothing but what `bound_of` names: target values of a chunk, then its updates."""
+    """Updates a second of nothing but what `bound_name` names: target values of a chunk, then its updates."""
     import torch
 
     from learner.replay.replay_source import CHUNK_UPDATES

@@ -1,4 +1,4 @@
-"""The matrix products in a network's passes, alone: what nobody can compute a pass without.
+"""The matrix products in a network's passes, alone: the minimum work of a pass.
 
 A convolution of n images is the product of a matrix [n * places, kernel * kernel * channels] with its weights; a
 backward pass multiplies each layer twice more, the first once, since nobody asks for the gradient of pixels. All

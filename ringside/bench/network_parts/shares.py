@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 REST = "the rest"
 BESIDE = "beside: "
-"""Begins the names of parts that run in another thread than the updates."""
+"""Prefix of parts that run in another thread than the updates."""
 
 
 class Shares:
@@ -53,7 +53,7 @@ class Shares:
             self._watch(holder, name, part)
 
     def begin(self) -> None:
-        """From now on."""
+        """Start to measure."""
         self._seconds.clear()
         self._began = time.perf_counter()
 

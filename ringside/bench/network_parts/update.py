@@ -76,7 +76,7 @@ def _measure(options: Options, report: Report, device: Device, precision: str, m
     if not abs(ours - theirs) < AGREEMENT * theirs:
         raise WrongResult(f"The mean loss of the first {CHUNK_UPDATES} updates is {ours:.5f}, not {theirs:.5f}.")
 
-    rounds.engine.settle()  # nobody else may ask the device for anything while a graph is captured
+    rounds.engine.settle()  # other threads must not use the device while a graph is captured
     passes = Passes(memory.plan, device.torch, precision)
     like = torch.zeros((), dtype=compute_dtype(precision), device=device.torch)
     products = ChunkProducts(learn.network, ACTIONS, learn.batch_size, like)

@@ -26,10 +26,10 @@ from functools import partial
 
 from actors.envs.atari import game_name
 from ringside.bench.bench_command import Common
+from ringside.bench.harness.interleaved import Contender, doublings, measure_interleaved, names_in_list
 from ringside.bench.harness.measured_runs import measure as measure_run
-from ringside.bench.harness.programs import last_line
+from ringside.bench.harness.programs import json_result
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
-from ringside.bench.harness.turns import Contender, chosen, doublings, in_turn
 from ringside.bench.peers.peer_environment import Environment
 from shared.config.resolve import check_device_name, device_of
 from shared.errors import ConfigError
@@ -74,7 +74,7 @@ class Options(Common):
 
 def measure(options: Options, report: Report) -> None:
     """Both tables, each where one of its peers can be had."""
-    names = chosen(options.only, NAMES, "--only")
+    names = names_in_list(options.only, NAMES, "--only")
     check_device_name(options.device)
     game = game_name(options.game)
     environment = Environment()
@@ -123,7 +123,7 @@ def _learners(
     ours = {"Ringside": [], "Ringside, fp32": ["--precision", "fp32"]}
     for label, words in ours.items():
         contenders.append(Contender(label, partial(_ringside, options, game, [*words, "--device", device])))
-    reached = in_turn(report, contenders, options.repeats)
+    reached = measure_interleaved(report, contenders, options.repeats)
     with report.measuring(title):
         _add(report, reached)
         for settings in peers.values():
@@ -183,7 +183,7 @@ def _playing(options: Options, report: Report, environment: Environment, game: s
     ours = {f"Ringside's actors, {count(size, 'process')}": size for size in sizes}
     for label, size in ours.items():
         contenders.append(Contender(label, partial(_actors_alone, game, size, options.env_seconds)))
-    reached = in_turn(report, contenders, options.repeats)
+    reached = measure_interleaved(report, contenders, options.repeats)
     with report.measuring(f"envs of {game} at random"):
         _add(report, reached)
         for label, workers in peers.items():
@@ -206,7 +206,7 @@ def _peer_envs(environment: Environment, kind: str, game: str, envs: int, thread
 def _actors_alone(game: str, processes: int, seconds: float) -> float:
     """Steps/s of Ringside's actors."""
     words = ["--game", game, "--processes", str(processes), "--seconds", str(seconds)]
-    told = last_line([sys.executable, "-m", "ringside.bench.system_parts.actors_alone", *words], 60.0 + 2 * seconds)
+    told = json_result([sys.executable, "-m", "ringside.bench.system_parts.actors_alone", *words], 60.0 + 2 * seconds)
     if told["steps"] != told["logged"]:
         raise WrongResult(f"Actors played {told['steps']} steps, and {told['logged']} are in their rings.")
     return float(told["steps_per_second"])

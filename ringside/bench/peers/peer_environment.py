@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ringside.bench.harness.programs import last_line, said_by
+from ringside.bench.harness.programs import json_result, run_command
 from ringside.bench.harness.tables import ROOT, CannotRun
 
 PEERS = ROOT / ".venv-peers"
@@ -40,7 +40,7 @@ class Environment:
         if not self._made:
             try:
                 if not self._has_pip():
-                    said_by([sys.executable, "-m", "venv", "--clear", str(self._directory)], INSTALL_SECONDS)
+                    run_command([sys.executable, "-m", "venv", "--clear", str(self._directory)], INSTALL_SECONDS)
                 self._pip(next(line for line in LOCK.read_text().splitlines() if line.startswith("torch==")))
             except CannotRun as error:  # asked once: without a network pip takes its time to say so
                 self._refusal = error
@@ -57,18 +57,18 @@ class Environment:
             seconds: that it measures; it is stopped when it takes `START_SECONDS` more.
         """
         # -P: the modules of this room must not stand in for libraries of the same name.
-        return last_line(
+        return json_result(
             [str(self._python), "-P", str(Path(__file__).parent / script), *words], seconds + START_SECONDS
         )
 
     def _has_pip(self) -> bool:
         """True if the environment is complete: pip is installed last."""
         try:
-            said_by([str(self._python), "-m", "pip", "--version"], START_SECONDS)
+            run_command([str(self._python), "-m", "pip", "--version"], START_SECONDS)
         except CannotRun:
             return False
         return True
 
     def _pip(self, *packages: str) -> None:
         options = ["--quiet", "--disable-pip-version-check", "--constraint", str(LOCK)]
-        said_by([str(self._python), "-m", "pip", "install", *options, *packages], INSTALL_SECONDS)
+        run_command([str(self._python), "-m", "pip", "install", *options, *packages], INSTALL_SECONDS)

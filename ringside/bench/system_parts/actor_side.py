@@ -153,7 +153,7 @@ class Players:
 
 
 def slow_step(ale: ALEInterface, number: int) -> tuple[Frame, float]:
-    """The frame and the reward of a step that does not end the game, the obvious way."""
+    """Reference for the frame and the reward of a step that does not end the game."""
     import cv2
 
     reward = 0.0

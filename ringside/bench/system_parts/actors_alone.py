@@ -38,7 +38,7 @@ START_SECONDS = 120.0
 WINDOW_STEPS = 20_000
 
 
-def config_of(game: str, index: int) -> Config:
+def lane_config(game: str, index: int) -> Config:
     """One lane of the default size in rounds of the default length; `index` is the seed."""
     return NATURE.with_settings(
         game=game,
@@ -46,7 +46,7 @@ def config_of(game: str, index: int) -> Config:
         actors=1,
         round_steps=NATURE.learn.round_steps // (NATURE.play.envs // NATURE.play.lane_envs),
         replay_size=WINDOW_STEPS,
-        network="small",  # nobody asks it
+        network="small",  # never queried
         device="cpu",
         inference_batch=NATURE.play.lane_envs,
         seed=index,
@@ -55,7 +55,7 @@ def config_of(game: str, index: int) -> Config:
 
 
 def play(lane: Lane, memory: Memory, ticks: int, random: np.random.Generator) -> None:
-    """So many ticks, with actions that nobody thought about."""
+    """Play `ticks` ticks with random actions."""
     mailbox = memory.mailbox
     for actions in random.integers(memory.plan.actions, size=(ticks, memory.run_schedule.lane_envs), dtype=np.uint8):
         mailbox.actions[0] = actions
@@ -65,9 +65,9 @@ def play(lane: Lane, memory: Memory, ticks: int, random: np.random.Generator) ->
         lane.step()
 
 
-def member(game: str, index: int, seconds: float) -> dict[str, Any]:
+def worker(game: str, index: int, seconds: float) -> dict[str, Any]:
     """One process: says that it is ready, waits for a line, plays for so long."""
-    config = config_of(game, index)
+    config = lane_config(game, index)
     envs = [make_env(config.play, index, env, training=True) for env in range(config.play.envs)]
     memory = Memory.create(Plan(resolve(config), envs[0].actions))
     lane = Lane(memory.lane(0), memory.plan, envs, actor=0)
@@ -84,7 +84,7 @@ def member(game: str, index: int, seconds: float) -> dict[str, Any]:
     return {"steps": steps, "seconds": took, "logged": (logged - first) * len(envs)}
 
 
-def crew(game: str, processes: int, seconds: float) -> list[dict[str, Any]]:
+def measure_processes(game: str, processes: int, seconds: float) -> list[dict[str, Any]]:
     """Run several processes at the same time; return the results of each."""
     command = [
         sys.executable,
@@ -132,9 +132,9 @@ def main() -> None:
     parser.add_argument("--index", type=int, help="be one of the processes, with this seed")
     options = parser.parse_args()
     if options.index is not None:
-        print(json.dumps(member(options.game, options.index, options.seconds)))
+        print(json.dumps(worker(options.game, options.index, options.seconds)))
         return
-    done = crew(options.game, options.processes, options.seconds)
+    done = measure_processes(options.game, options.processes, options.seconds)
     rates = [each["steps"] / each["seconds"] for each in done]
     counts = {name: sum(each[name] for each in done) for name in ("steps", "logged")}
     print(json.dumps(counts | {"steps_per_second": sum(rates)}))

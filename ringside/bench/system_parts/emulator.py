@@ -120,24 +120,24 @@ def bare_speed(game: str, seconds: float, seed: int = 1) -> float:
 
 
 def bare_speeds(game: str, seconds: float, processes: int) -> list[float]:
-    """As `bare_speed`, of each of several processes that play at the same time, each its own seed.
+    """Speeds as of `bare_speed`, for several processes that play at the same time, each with another seed.
 
     Raises:
         CannotRun: a process did not start, or ended early.
         EnvError, WrongResult: as `bare_speed`.
     """
-    with crew(game_name(game), processes) as connections:
-        return speeds_of(connections, seconds)
+    with emulator_pool(game_name(game), processes) as connections:
+        return measure_pool(connections, seconds)
 
 
 @contextmanager
-def crew(game: str, processes: int) -> Iterator[list[Connection]]:
-    """Processes with an emulator each, loaded and waiting for `speeds_of`; they end with the block."""
+def emulator_pool(game: str, processes: int) -> Iterator[list[Connection]]:
+    """Processes with an emulator each, loaded and waiting for `measure_pool`; they end with the block."""
     connections, children = [], []
     try:
         for index in range(processes):
             ours, theirs = Pipe()
-            child = ChildProcess(target=_member, args=(theirs, game, index + 1), daemon=True)
+            child = ChildProcess(target=_worker, args=(theirs, game, index + 1), daemon=True)
             child.start()
             theirs.close()
             connections.append(ours)
@@ -153,8 +153,8 @@ def crew(game: str, processes: int) -> Iterator[list[Connection]]:
             connection.close()
 
 
-def speeds_of(connections: Sequence[Connection], seconds: float) -> list[float]:
-    """Let a crew play at the same time; returns the steps a second of each."""
+def measure_pool(connections: Sequence[Connection], seconds: float) -> list[float]:
+    """Let a pool play at the same time; returns the steps a second of each."""
     for connection in connections:
         connection.send(seconds)
     answers = [_receive(connection, seconds + START_SECONDS) for connection in connections]
@@ -169,11 +169,11 @@ def measure(options: Options, report: Report) -> None:
     cores = usable_cores()
     threads = report.machine["threads_per_core"]
     for game in options.game_names:
-        with report.measuring(f"emulator, {game}"), crew(game, cores) as connections:
+        with report.measuring(f"emulator, {game}"), emulator_pool(game, cores) as connections:
             alone, together = [], []
             for _ in range(options.repeats):
-                alone += speeds_of(connections[:1], options.seconds)
-                together.append(sum(speeds_of(connections, options.seconds)))
+                alone += measure_pool(connections[:1], options.seconds)
+                together.append(sum(measure_pool(connections, options.seconds)))
             limit = f"{game}: bare emulator"
             report.add(limit, "steps/s", alone)
             ratios = [all_ / (cores * one) for all_, one in zip(together, alone, strict=True)]
@@ -183,7 +183,7 @@ def measure(options: Options, report: Report) -> None:
 
 
 def _receive(connection: Connection, seconds: float) -> Any:
-    """Receive the next message of a member of the crew."""
+    """Receive the next message of a member of the pool."""
     try:
         if connection.poll(seconds):
             return connection.recv()
@@ -192,8 +192,8 @@ def _receive(connection: Connection, seconds: float) -> Any:
     raise CannotRun(f"A process that plays the bare emulator did not answer within {seconds:.0f} s.")
 
 
-def _member(connection: Connection, game: str, seed: int) -> None:
-    """A process of the crew: says that it is ready, then plays for as long as it is told, until it is ended."""
+def _worker(connection: Connection, game: str, seed: int) -> None:
+    """A process of the pool: reports that it is ready, then plays for the requested times until it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the benchmark decides what it means
     enable_stack_dumps()
     bare = Bare(game, seed)

@@ -71,7 +71,7 @@ def filled_memory(window_steps: int, **settings: object) -> Iterator[Memory]:
 
 
 def fill(ring: Ring, actions: int) -> None:
-    """Noise in every slot of a ring, its actions below `actions`."""
+    """Fill every slot of a ring with noise, with actions below `actions`."""
     random, flat = np.random.default_rng(SEED), ring.flat
     frames = flat["frame"]
     for first in range(0, len(frames), 4096):
@@ -184,7 +184,7 @@ def _cut(frames: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 class _Silent:
-    """A policy that gathers what it is asked, as `Policy` does, and thinks nothing."""
+    """A policy that gathers stacks as `Policy` does, and computes nothing."""
 
     def __init__(self, batch: int) -> None:
         self.blocks = np.zeros((batch, GRID, GRID, STACK * BLOCK), np.uint32)
@@ -204,7 +204,7 @@ class _Silent:
 
 
 def _inference_gather(paths: Paths, memory: Memory) -> None:
-    """All that inference does for a batch but the network: stacks, choice, reply."""
+    """Work of inference for a batch without the network: stacks, choice, reply."""
     ring, run_schedule, batch = memory.ring, memory.run_schedule, INFERENCE_BATCH
     policy = _Silent(batch)
     server = Server(memory, cast(Policy, policy))
@@ -233,7 +233,7 @@ def _inference_gather(paths: Paths, memory: Memory) -> None:
 
 
 def _stack(ring: Ring, env: int, tick: int) -> NDArray[np.uint8]:
-    """The stack of a tick, slow and obvious: uint8[4, 84, 84]."""
+    """Reference for the stack of a tick: uint8[4, 84, 84]."""
     lane, j = divmod(env, ring.run_schedule.lane_envs)
     stack = np.zeros((STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
     for place in reversed(range(STACK)):

@@ -56,7 +56,7 @@ class Asker:
         self._tick = 0
 
     def heard(self) -> None:
-        """Wait for the other side's word; raises `CannotRun` when it is gone."""
+        """Wait for a message of the other side; raises `CannotRun` if it is gone."""
         try:
             heard = self._pipe.poll(START_SECONDS) and self._pipe.recv()
         except (EOFError, OSError):
@@ -65,7 +65,7 @@ class Asker:
             raise CannotRun("The process at the other end of the mailbox ended, or does not answer.")
 
     def _begin(self, kind: str) -> None:
-        """Have the other side serve `kind`. A ring left over is taken away: it would merge with the next."""
+        """Make the other side serve `kind`. Clears a pending ring of the doorbell, which would merge with the next."""
         self._pipe.send(kind)
         self.heard()
         self._mine.wait(0.0)
@@ -123,7 +123,7 @@ def _asker() -> Iterator[Asker]:
 
 
 def _serve(pipe: Connection, plan: Plan) -> None:
-    """The side of inference: `TRIPS` of the kind that it is told, again and again, until it is ended."""
+    """Side of inference: serves `TRIPS` of the requested kind, again and again, until it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the benchmark decides what it means
     enable_stack_dumps()
     memory = Memory.attach(reduction.recv_handle(pipe), plan)

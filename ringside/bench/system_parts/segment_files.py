@@ -83,7 +83,7 @@ def measure(report: Report, game: str, shape: SegmentShape, repeats: int) -> Non
 
 
 def _speeds(size: int, repeats: int, act: Callable[[], object]) -> list[float]:
-    """Megabytes a second, of `size` bytes each time."""
+    """Megabytes a second for calls that process `size` bytes each."""
     speeds = []
     for _ in range(repeats):
         begun = time.perf_counter()

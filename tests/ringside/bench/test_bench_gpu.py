@@ -10,7 +10,7 @@ import pytest
 
 from ringside.bench import bench_command
 from ringside.bench.harness.tables import WrongResult
-from ringside.bench.network_parts.beside import Beside, Updates, answers, updates
+from ringside.bench.network_parts.beside import BackgroundLearner, Updates, answers, updates
 from shared.config.resolve import resolve
 from shared.config.settings import Config
 from shared.machine.facts import cuda_devices
@@ -45,7 +45,7 @@ def test_learners_with_the_same_numbers_are_told_by_their_parameters(config: Con
 
 
 def test_answers_are_timed_beside_a_learner(config: Config) -> None:
-    with Beside(config, {}) as learner:
+    with BackgroundLearner(config, {}) as learner:
         told = answers(config, 0.1, {})
         assert 0 < told.median_us <= told.late_us
         assert learner.per_second() > 0

@@ -8,7 +8,7 @@ import pytest
 
 from ringside.bench import scaling, throughput
 from ringside.bench.harness.gpu_use import GpuUse
-from ringside.bench.harness.measured_runs import ROUNDS, Throughput, check, plan_of, rounds_that_fit
+from ringside.bench.harness.measured_runs import ROUNDS, Throughput, check, make_plan, rounds_that_fit
 from ringside.bench.harness.tables import Report, WrongResult
 from ringside.bench.scaling import actor_counts
 from shared.config.run_schedule import make_run_schedule
@@ -59,12 +59,12 @@ def test_other_work_is_seen(changes: dict[str, Any], says: str) -> None:
 
 
 def test_rounds_become_shorter_only_and_only_unasked() -> None:
-    plan = plan_of("breakout", ["--device", "cpu"])
+    plan = make_plan("breakout", ["--device", "cpu"])
     assert rounds_that_fit(plan, [], 30, 100_000) == []
     assert rounds_that_fit(plan, [], 30, 400) == ["--round-steps", str(30 * 400 // ROUNDS)]
     assert rounds_that_fit(plan, [], 1, 1) == ["--round-steps", "960"]
     assert rounds_that_fit(plan, ["--round-steps=9_000"], 30, 400) == ["--round-steps=9_000"]
-    assert rounds_that_fit(plan_of("breakout", ["--schedule", "alternate"]), [], 30, 400) == []
+    assert rounds_that_fit(make_plan("breakout", ["--schedule", "alternate"]), [], 30, 400) == []
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_shares_are_of_the_first_rung_and_a_wrong_rung_is_named(monkeypatch: pyt
     ],
 )
 def test_a_serial_rung_is_checked(monkeypatch: pytest.MonkeyPatch, told: dict[str, Any], says: str) -> None:
-    monkeypatch.setattr(ladder, "last_line", lambda command, seconds: told)
+    monkeypatch.setattr(ladder, "json_result", lambda command, seconds: told)
     with pytest.raises(WrongResult, match=says):
         ladder._speed(RUNGS[1], Options(), "pong")
 

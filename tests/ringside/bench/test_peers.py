@@ -14,9 +14,9 @@ import pytest
 
 from ringside.bench import bench_command
 from ringside.bench.harness import programs
-from ringside.bench.harness.programs import last_line
+from ringside.bench.harness.interleaved import Contender, measure_interleaved, names_in_list
+from ringside.bench.harness.programs import json_result
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
-from ringside.bench.harness.turns import Contender, chosen, in_turn
 from ringside.bench.peers import peer_comparison, peer_environment
 from ringside.bench.peers.peer_environment import Environment
 from shared.errors import ConfigError
@@ -108,11 +108,11 @@ def test_an_environment_that_cannot_be_made_is_a_sentence(tmp_path: Path, monkey
 
 def test_the_last_line_is_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs, "ROOT", Path(os.sep))
-    assert last_line(["echo", 'chatter\n{"steps": 3}'], 10.0) == {"steps": 3}
+    assert json_result(["echo", 'chatter\n{"steps": 3}'], 10.0) == {"steps": 3}
     with pytest.raises(WrongResult, match="printed no result"):
-        last_line(["echo", "chatter"], 10.0)
+        json_result(["echo", "chatter"], 10.0)
     with pytest.raises(CannotRun, match=r"did not end within 0 s\."):
-        last_line(["sleep", "10"], 0.1)
+        json_result(["sleep", "10"], 0.1)
 
 
 class Telling(Environment):
@@ -174,14 +174,14 @@ def test_contenders_take_turns_and_who_fails_is_left_out() -> None:
 
     contenders = [Contender(name, lambda n=name, f=at: measure(n, f)) for name, at in (("a", 0), ("b", 2), ("c", 1))]
     report = Report("peers", "title")
-    assert in_turn(report, contenders, 3) == {"a": [1.0, 2.0, 3.0]}
+    assert measure_interleaved(report, contenders, 3) == {"a": [1.0, 2.0, 3.0]}
     assert asked == ["a", "b", "c", "a", "b", "a"]
     assert report.missing == {"b": "b failed."}
     assert report.wrong == {"c": "c failed."}
 
 
 def test_names_are_chosen_in_the_known_order() -> None:
-    assert chosen("all", ["a", "b"], "--only") == ["a", "b"]
-    assert chosen("b, a", ["a", "b", "c"], "--only") == ["a", "b"]
+    assert names_in_list("all", ["a", "b"], "--only") == ["a", "b"]
+    assert names_in_list("b, a", ["a", "b", "c"], "--only") == ["a", "b"]
     with pytest.raises(ConfigError, match="--only d is not one of a, b"):
-        chosen("a,d", ["a", "b"], "--only")
+        names_in_list("a,d", ["a", "b"], "--only")

@@ -26,7 +26,7 @@ TICKS = 260
 """Random Breakout ends an episode in some 200."""
 
 
-def plan_of(**settings: Any) -> Plan:
+def make_plan(**settings: Any) -> Plan:
     small: dict[str, Any] = {
         "game": "breakout",
         "schedule": "alternate",
@@ -53,7 +53,7 @@ def plan_of(**settings: Any) -> Plan:
 @pytest.fixture(autouse=True)
 def prepared() -> Iterator[None]:
     threads = torch.get_num_threads()
-    prepare(plan_of().config)
+    prepare(make_plan().config)
     yield
     torch.set_num_threads(threads)
 
@@ -104,7 +104,7 @@ def slow(plan: Plan, index: int) -> Iterator[dict[str, Any]]:
 
 
 def test_it_plays_what_a_slow_loop_plays() -> None:
-    plan = plan_of()
+    plan = make_plan()
     network = Looking(plan.actions)
     serial = Serial(plan, network)
     while serial.round * serial.run_schedule.round_ticks < TICKS:
@@ -126,7 +126,7 @@ def test_it_plays_what_a_slow_loop_plays() -> None:
 
 
 def test_updates_are_counted_and_a_wrong_count_is_seen() -> None:
-    serial = Serial(plan_of(), Looking(4))
+    serial = Serial(make_plan(), Looking(4))
     for _ in range(40):
         serial.play_round()
     assert serial.steps == 160
@@ -138,7 +138,7 @@ def test_updates_are_counted_and_a_wrong_count_is_seen() -> None:
 
 
 def test_gradients_in_inference_change_no_value() -> None:
-    plan = plan_of(network="nature")
+    plan = make_plan(network="nature")
     stacks = np.random.default_rng(0).integers(0, 256, (2, STACK, FRAME_SIDE, FRAME_SIDE), dtype=np.uint8)
     flat = np.random.default_rng(1).normal(0, 0.02, plan.parameters.count).astype(np.float32)
     plain, graph = Layers(plan, gradients=False), Layers(plan, gradients=True)
@@ -148,7 +148,7 @@ def test_gradients_in_inference_change_no_value() -> None:
 
 
 def test_layers_that_compute_something_else_are_seen() -> None:
-    plan = plan_of()
+    plan = make_plan()
     layers = Layers(plan, gradients=False)
     flat = np.random.default_rng(1).normal(0, 0.02, plan.parameters.count).astype(np.float32)
     layers.q_values = lambda stacks: np.zeros((len(stacks), plan.actions), np.float32)  # type: ignore[method-assign]
@@ -158,13 +158,13 @@ def test_layers_that_compute_something_else_are_seen() -> None:
 
 @pytest.mark.parametrize("settings", [{"schedule": "concurrent"}, {"actors": 2}])
 def test_another_order_is_refused(settings: dict[str, Any]) -> None:
-    plan = plan_of(**settings)
+    plan = make_plan(**settings)
     with pytest.raises(ConfigError, match="--schedule alternate"):
         Serial(plan, Looking(plan.actions))
 
 
 def test_speed_is_of_whole_rounds_that_learn() -> None:
-    told = measure(Serial(plan_of(), Looking(4)), 0.05)
+    told = measure(Serial(make_plan(), Looking(4)), 0.05)
     assert told["steps"] == 4 * told["updates"] > 0
     assert told["seconds"] >= 0.05
 
@@ -176,7 +176,7 @@ def test_solved_is_a_mean_of_a_hundred_episodes() -> None:
         "epsilon_start": 1.0,
         "epsilon_end": 1.0,
     }
-    serial = Serial(plan_of(**catch), Looking(3))
+    serial = Serial(make_plan(**catch), Looking(3))
     assert serial.mean_return is None
     learnt = solve(serial, bound=-5.0, minutes=1.0, begun=time.time())
     assert learnt["mean_return"] is not None

@@ -26,7 +26,7 @@ class Contender:
     """Name of the part that is missing or wrong if it fails; default: its name."""
 
 
-def in_turn(report: Report, contenders: Sequence[Contender], repeats: int) -> dict[str, list[Any]]:
+def measure_interleaved(report: Report, contenders: Sequence[Contender], repeats: int) -> dict[str, list[Any]]:
     """Measure all contenders, interleaved; return their values by name, one for each repeat.
 
     One that cannot run, or computes something wrong, is not asked again and not returned; the report says why. When it
@@ -53,7 +53,7 @@ def doublings(most: int) -> list[int]:
     return sorted({*(1 << power for power in range(most.bit_length())), most})
 
 
-def chosen(words: str, known: Collection[str], flag: str) -> list[str]:
+def names_in_list(words: str, known: Collection[str], flag: str) -> list[str]:
     """The names in a list with commas, in the order of `known`; "all" stands for all. Raises `ConfigError`."""
     names = known if words == "all" else [word.strip() for word in words.split(",")]
     for name in names:
