@@ -89,7 +89,7 @@ def plan(config: Config) -> Plan:
 
 
 def continues(ready: Plan) -> bool:
-    """Whether the run directory's own run is continued.
+    """True if the run directory's own run is continued.
 
     Raises `ConfigError` when the checkpoint or the weights to begin with do not suit the plan, or the run is finished.
     """

@@ -19,7 +19,7 @@ from shared.text import PROGRAM, flag_in, flag_of
 LAUNCHER = Path(__file__).resolve().parents[2] / "launch.py"
 """The program itself, for tasks that start it again."""
 UNSET = "unset"
-"""What stands for no value, in --help and as an argument."""
+"""Stands for no value, in --help and as an argument."""
 PLACEHOLDERS = {int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH"}
 """Stands in --help for the value of an option, by its type."""
 CHOICES = {"method": method_names, "network": network_names}

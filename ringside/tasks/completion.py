@@ -17,7 +17,7 @@ from shared.config.method_declaration import method_declaration, method_names
 from shared.text import PROGRAM
 
 _FUNCTION = "_tyro_launch_py"
-"""What tyro calls the function that completes the command."""
+"""Name that tyro gives to the function that completes the command."""
 
 _BASH = """
 # `python launch.py ...`; for any other program, files as before.

@@ -75,7 +75,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _rules_of(result: dict[str, Any]) -> str:
-    """What was played, and by which rules; those of a protocol are of games alone."""
+    """The game and the rules that were played; a protocol's rules are of games alone."""
     from actors.envs.atari import games
 
     rules = f"epsilon {result['eval_epsilon']:g}, at most"

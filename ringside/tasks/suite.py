@@ -62,7 +62,7 @@ class Job:
 
     @property
     def finished(self) -> bool:
-        """Whether it was run to the end that is wanted now."""
+        """True if it was run to the end that is wanted now."""
         summary, former = read_object(self.directory / SUMMARY_FILE), read_object(self.directory / CONFIG_FILE)
         learn, steps = former.get("learn"), summary.get("steps")
         wanted, planned = self.config.learn.total_steps, learn.get("total_steps") if isinstance(learn, dict) else None
@@ -75,7 +75,7 @@ class Job:
 
     @property
     def begun(self) -> bool:
-        """Whether there is a checkpoint to go on from."""
+        """True if there is a checkpoint to continue from."""
         return any(self.directory.glob("checkpoints/checkpoint-*.json"))
 
 
@@ -295,7 +295,7 @@ class _Steward:
 
 
 def weights_of(run_dir: Path) -> dict[str, tuple[Path, int]]:
-    """What there is to evaluate of a finished run: what to load, and which version that is, by kind."""
+    """Path and version of the weights of a finished run that an evaluation loads, by kind."""
     from shared.checkpoint.finding import find_checkpoint
     from shared.checkpoint.manifest import plain_field
     from shared.checkpoint.weights_file import read_weights_metadata

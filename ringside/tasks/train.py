@@ -34,7 +34,7 @@ class Training(Choices):
 
 
 def configuration(arguments: Sequence[str]) -> Config:
-    """What the options say, unchecked. Raises `ConfigError`; exits with code 2 on an unknown word."""
+    """The configuration that the options say, unchecked. Raises `ConfigError`; exits with code 2 on an unknown word."""
     return config_of(_parse(arguments))
 
 

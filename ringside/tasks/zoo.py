@@ -173,7 +173,7 @@ def _readme(
     summary: dict[str, Any],
     evaluation: dict[str, Any],
 ) -> str:
-    """What stands beside the weights."""
+    """Text of the README beside the weights."""
     named = "" if env is None else f" --env {env}"
     steps = _steps(weights.version, summary)
     hours = summary["seconds"] / 3600

@@ -19,7 +19,7 @@ _PUBLISHED_SUPPORTS = {(-10.0, 10.0)}
 
 
 def config_warnings(config: Config) -> list[str]:
-    """What a user may not have meant."""
+    """Sentences about settings that a user may not have meant."""
     algorithm = config.algorithm
     found = []
     for part, names in _PARTS.items():

@@ -106,7 +106,7 @@ class ActorCriticSettings(OnPolicySettings):
 
 @dataclass(frozen=True)
 class MethodDeclaration:
-    """What one method needs: its class, its settings, and its part of the shared memory."""
+    """Needs of one method: its class, its settings, and its part of the shared memory."""
 
     name: str
     """Value of --method that chooses it: lower-case letters, digits and hyphens."""

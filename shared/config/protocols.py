@@ -22,9 +22,9 @@ class Protocol:
     noop_max: int
     """An episode opens with 1 to `noop_max` emulator frames of no action; 0: with none."""
     life_ends_return: bool
-    """Whether, in training, a lost life ends the return. The emulator is not reset, and the stack is not cleared."""
+    """True if, in training, a lost life ends the return. The emulator is not reset, and the stack is not cleared."""
     fire_on_reset: bool
-    """Whether one FIRE follows the no-ops of a reset, in games whose minimal action set has it."""
+    """True if one FIRE follows the no-ops of a reset, in games whose minimal action set has it."""
     action_set: Literal["minimal", "full"]
     """minimal: the actions that the game distinguishes; full: all 18 of the console."""
     longest_episode_frames: int
@@ -42,7 +42,7 @@ class Protocol:
     """area: the maximum of grays, shrunk by area averages; bilinear: the luma of the maximum of colors, by Pillow's
     bilinear filter, as in dqn_zoo."""
     drops_last_episode: bool = False
-    """Whether the episode that goes beyond `eval_steps` is left out; else it is played to its end, and counts."""
+    """True if the episode that goes beyond `eval_steps` is left out; else it is played to its end, and counts."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ def largest_weight(transitions: int) -> int:
 
 @dataclass(frozen=True)
 class RunSchedule:
-    """What follows from a configuration; all counts are exact integers."""
+    """Clock and sizes that follow from a configuration; all counts are exact integers."""
 
     envs: int
     lane_envs: int

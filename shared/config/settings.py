@@ -29,7 +29,7 @@ FRAME_SIDE = 84
 CONFIG_FILE = "config.json"
 METRICS_FILE = "metrics.jsonl"
 SUMMARY_FILE = "summary.json"
-"""What a run directory calls its configuration, its records, and what is to be said at its end."""
+"""Files of a run directory: its configuration, its records, and its summary at the end."""
 JUDGED = {"final": "evaluation-final.json", "best": "evaluation-best.json"}
 """Evaluations of whole protocols that `launch.py suite` leaves there: of the last weights, and of those that were best
 in the evaluations beside training. Each is what `launch.py eval --json` writes."""
@@ -46,7 +46,7 @@ NotNegative = Annotated[float, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 MOST_EVAL_FRAMES = 4_000_000
-"""Of an episode of an evaluation, which has 2^20 ticks for its draws (actors/evaluation.py)."""
+"""Most frames of an episode of an evaluation, which has 2^20 ticks for its draws (actors/evaluation.py)."""
 Frames = Annotated[int, Meta(ge=1, le=MOST_EVAL_FRAMES)]
 MOST_WIDTH = 64
 OF_METHOD = MethodSettings()
@@ -55,7 +55,7 @@ OF_METHOD = MethodSettings()
 
 @dataclass(frozen=True)
 class Play:
-    """What is played, and how."""
+    """The game or environment, its rules, and the emulators."""
 
     game: str = "breakout"
     """Atari game, as in ale-py: breakout, space_invaders or SpaceInvaders."""
@@ -76,7 +76,7 @@ class Play:
 
 @dataclass(frozen=True)
 class Learn:
-    """How the network learns. Defaults: Mnih et al. 2015, Extended Data Table 1."""
+    """Learning of the network. Defaults: Mnih et al. 2015, Extended Data Table 1."""
 
     total_steps: Count = 50_000_000
     """Steps to play, rounded up to whole rounds (with alternate, to whole rounds between snapshots)."""
@@ -114,15 +114,15 @@ class Learn:
 
 @dataclass(frozen=True)
 class Algorithm:
-    """What came after the DQN of 2015. Most parts combine; docs/algorithms.md says which do not."""
+    """Method and parts that came after the DQN of 2015. Most parts combine; docs/algorithms.md says which do not."""
 
     method: str = "dqn"
-    """What is learned of the return: dqn, its mean; c51, qr-dqn or iqn, its distribution. A method has options of its
+    """Estimate of the return: dqn, its mean; c51, qr-dqn or iqn, its distribution. A method has options of its
     own: --method c51 --help shows those of c51."""
     settings: MethodSettings = OF_METHOD
     """Settings that the method alone has; unless given, its defaults."""
     double: bool = False
-    """The online network chooses the action whose target value is learnt (van Hasselt et al. 2016)."""
+    """The online network chooses the action whose target value is learned (van Hasselt et al. 2016)."""
     dueling: bool = False
     """A stream for the state's value and one for the actions' advantages (Wang et al. 2016)."""
     noisy: bool = False
@@ -261,7 +261,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Config:
-    """What a user says of a run. Frozen; change it with `with_settings` or `dataclasses.replace`."""
+    """Settings of a run as a user gives them. Frozen; change it with `with_settings` or `dataclasses.replace`."""
 
     play: Play = field(default_factory=Play)
     learn: Learn = field(default_factory=Learn)
@@ -371,7 +371,7 @@ class ResolvedRun(Run):
 
 @dataclass(frozen=True, kw_only=True)
 class ResolvedConfig(Config):
-    """What will run: the same sections, and nothing left open that depends on the machine."""
+    """Settings of a run that starts: the same sections, with every default that depends on the machine filled in."""
 
     evaluate: ResolvedEvaluate
     machine: ResolvedMachine
