@@ -10,20 +10,25 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ringside.recording.scores import SOURCE, summarize
 from ringside.zoo.catalogue import find
+from shared.checkpoint.weights_file import StoredWeights, load_weights
+from shared.config.field_checks import check_ranges
 from shared.config.protocols import EvalRules, eval_rules
+from shared.config.resolve import device_of, precision_of
 from shared.config.settings import FRAME_SIDE, STACK, Config, Evaluate, Play
 from shared.config.trust import compare_env, load_plugin, require_env, require_plugin
-from shared.errors import ConfigError
+from shared.errors import CheckpointError, ConfigError
+from shared.machine import facts
 from shared.process.library_env import choose_workspace
 
 if TYPE_CHECKING:
     import gymnasium
-    import numpy as np
-    from numpy.typing import NDArray
 
     from learner.networks.policy import Policy
-    from shared.checkpoint.weights_file import StoredWeights
 
 ROWS = 8
 """Emulators of an evaluation, which is also the batch of its network. Episode `i` is in row `i % ROWS`, so that its
@@ -55,9 +60,6 @@ _AGENT = "The agent of --load {load}"
 
 def _stored_weights(load: str | Path, plugin: str | None) -> StoredWeights:
     """Weights that `load` names, with their plug-in, without a check of their env."""
-    from shared.checkpoint.weights_file import load_weights
-    from shared.errors import CheckpointError
-
     path = find(load)
     load_plugin(plugin)
     try:
@@ -75,8 +77,6 @@ def rules_of(
 
     Raises `ConfigError` for a number out of its range.
     """
-    from shared.config.field_checks import check_ranges
-
     given = Evaluate(
         eval_epsilon=weights.eval_epsilon if eval_epsilon is None else eval_epsilon,
         eval_max_frames=weights.eval_max_frames if eval_max_frames is None else eval_max_frames,
@@ -129,7 +129,6 @@ def make_evaluation_policy(
 
     from learner.engine.device import prepare_torch
     from learner.networks.policy import Policy
-    from shared.config.resolve import device_of, precision_of
 
     name = device_of(device)
     precision = precision_of("auto", name)
@@ -155,9 +154,6 @@ def evaluation_result(
 
     `eval_steps`: the steps that the episodes had to fill; None: the number of episodes was given.
     """
-    from ringside.recording.scores import SOURCE, summarize
-    from shared.machine import facts
-
     return {
         "game": weights.game,
         "protocol": weights.protocol,
@@ -210,8 +206,6 @@ class Agent:
 
     def q_values(self, observation: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Q(s, .), float32[actions] or float32[n, actions], of the observations of `__call__`."""
-        import numpy as np
-
         stacks = np.asarray(observation)
         if (
             stacks.dtype != np.uint8
@@ -271,8 +265,6 @@ def load_agent(load: str | Path, *, env: str | None = None, plugin: str | None =
     Raises:
         ConfigError: there is no such agent or device, or it was trained on another env.
     """
-    from shared.config.resolve import device_of
-
     weights = _stored_weights(load, plugin)
     if env is not None:
         compare_env(play_of(weights), env, what=_AGENT.format(load=load))

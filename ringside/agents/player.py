@@ -20,7 +20,7 @@ from actors.evaluation import Episode, Evaluation
 from ringside.agents.agent import ROWS, EvaluationPolicy
 from ringside.agents.scene import Canvas, Scene
 from shared.config.protocols import PROTOCOLS, EvalRules
-from shared.config.settings import FRAME_SIDE, STACK, Play
+from shared.config.settings import FRAME_SIDE, STACK, Config, Play
 from shared.process.signals import Requests, handle_stop_signals
 
 if TYPE_CHECKING:
@@ -193,7 +193,6 @@ def make_player(
     """
     from actors.envs.atari import game_name
     from ringside.agents.agent import make_evaluation_policy, play_of, require_actions, rules_of
-    from shared.config.settings import Config
 
     name = None if game is None else game_name(game)
     if weights is None:

@@ -20,9 +20,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ringside.doctor import checks
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ringside.doctor import checks, selftest
 from ringside.doctor.checks import Check
 from ringside.doctor.run_directories import nearest_directory
+from shared.config.resolve import actors_of, spare_cores
 from shared.config.settings import Config
 from shared.files.result_files import require_writable, write_result
 from shared.machine import control_groups, facts
@@ -68,7 +73,6 @@ def diagnose(config: Config, words: Sequence[str]) -> tuple[list[Check], str]:
     """
     from actors.envs.atari import games
     from ringside import planning
-    from ringside.doctor import selftest
 
     devices = facts.cuda_devices()
     gpu = checks.device(
@@ -166,8 +170,6 @@ def _disk_speed(directory: Path) -> Check:
 
 def suggestion(plan: Plan, words: Sequence[str]) -> str:
     """Command line for this machine: as typed, with fitting --actors and --replay-size."""
-    from shared.config.resolve import actors_of, spare_cores
-
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for flag in ("--json", "--actors", "--replay-size", "--device", "--precision"):
         parser.add_argument(flag)
@@ -201,10 +203,6 @@ def to_json(answers: Sequence[Check], suggested: str) -> dict[str, Any]:
 
 def show(answers: Sequence[Check], suggested: str) -> None:
     """Print the table, the summary and the command line."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     console = Console()
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
@@ -230,7 +228,5 @@ def show(answers: Sequence[Check], suggested: str) -> None:
 @contextmanager
 def _working(what: str) -> Iterator[None]:
     """Show a status in the terminal during the block."""
-    from rich.console import Console
-
     with Console(stderr=True).status(f"{what} ..."):
         yield

@@ -15,6 +15,7 @@ from ringside.bench.harness.child_process import Child
 from ringside.bench.harness.tables import WrongResult
 from shared.config.settings import FRAME_SIDE, STACK, ResolvedConfig
 from shared.memory.run_memory import Memory, Plan
+from shared.network_spec import Network
 
 ACTIONS = 4
 SEED = 1
@@ -139,7 +140,6 @@ def _answer(connection: Connection, config: ResolvedConfig, seconds: float) -> N
     from learner.engine.initialization import initial_parameters
     from learner.learner import prepare
     from learner.networks.policy import Policy
-    from shared.network_spec import Network
 
     prepare(config)
     batch, network, machine = config.play.envs, Network(config.learn.network, ACTIONS), config.machine
