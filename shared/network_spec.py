@@ -1,8 +1,8 @@
-"""What a network is, and the names and shapes of its parameters, without torch.
+"""Specifications of networks, and the names and shapes of their parameters, without torch.
 
 Parameters travel as one flat float32 vector, in the order of their names here, which are those of PyTorch's layers.
-The scribe turns it back into named tensors for checkpoints; the networks in `learner/` are built to these shapes
-(a test compares them).
+The scribe turns it back into named tensors for checkpoints. The networks in `learner/` are built to these shapes, which
+a test compares.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def register_network(name: str, convolutions: Sequence[tuple[int, int, int]], hi
 
 
 class Torso(NamedTuple):
-    """What a network's convolutions give."""
+    """Output of a network's convolutions."""
 
     channels: int
     side: int
@@ -106,7 +106,7 @@ class Network:
     """A key of `CONVOLUTIONS`, or impala."""
     actions: int
     method: str = "dqn"
-    """What its outputs say of the return (learner/methods)."""
+    """Method that defines the meaning of its outputs (learner/methods)."""
     atoms: int = 1
     """Outputs for each action."""
     v_min: float = 0.0

@@ -39,7 +39,7 @@ class Playing:
     video: Path | None = None
     """Write FILE.mp4 or FILE.gif instead of showing anything."""
     screen: Literal["auto", "window", "terminal"] = "auto"
-    """Where to show it; auto: in a window where there is a display, else in the terminal."""
+    """Place to show it; auto: a window if there is a display, else the terminal."""
     episodes: int | None = None
     """Episodes to play; default: one into a video, else until the window is closed."""
     seconds: float | None = None
@@ -141,7 +141,7 @@ def check_picture(speed: float, scale: int | None) -> None:
 
 
 def _canvas(options: Playing, player: Player, window: list[Window]) -> Canvas:
-    """Where to show it; a window is put into `window`, too."""
+    """Canvas to show it on; a window is put into `window`, too."""
     from ringside.agents.window import Window, has_display
 
     rate = player.screens_per_second * options.speed

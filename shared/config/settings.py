@@ -206,7 +206,7 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class Machine:
-    """Where things run. Of this --device, --precision, --deterministic, --inference-batch and threads touch weights."""
+    """Processes, cores, devices. Weights depend on device, precision, deterministic, inference batch and threads."""
 
     actors: Count | None = None
     """Actor processes; default: what the cores this process may use allow."""
@@ -224,7 +224,7 @@ class Machine:
     deterministic: Literal["on", "off"] = "on"
     """on: kernels that give the same bits every time; off: whichever is fastest here, which gives up exactness."""
     replay_on: Literal["auto", "device", "host"] = "auto"
-    """Where frames are sampled: from a copy on the GPU (auto: when it fits into free memory) or from shared memory."""
+    """Memory that frames are sampled from: a copy on the GPU (auto: if it fits into free memory) or shared memory."""
     graph_updates: Amount = 8
     """On CUDA: most updates in one launch, 8 or fewer; with fewer, inference gets in sooner; 0: no graphs."""
     mps: Literal["auto", "on", "off"] = "auto"

@@ -1,0 +1,39 @@
+"""Docstrings begin with a noun phrase or an imperative, never with a question word, "Of" or "That"."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("actors", "learner", "shared", "ringside", "tests")
+REFUSED = re.compile(r"\s*(What|Whether|Of|How|That|Who|Whose|Whoever|Which|Where|When|Why)\b")
+
+
+def docstrings(source: str) -> Iterator[tuple[int, str]]:
+    """Line and text of every docstring: of modules, classes, functions, and of names assigned above a string."""
+    for node in ast.walk(ast.parse(source)):
+        body = getattr(node, "body", None)
+        for child in body if isinstance(body, list) else []:
+            match child:
+                case ast.Expr(value=ast.Constant(value=str(text))):
+                    yield child.lineno, text
+
+
+def refused(source: str) -> list[int]:
+    """Lines of the docstrings that begin with a refused word."""
+    return [line for line, text in docstrings(source) if REFUSED.match(text)]
+
+
+def test_docstrings_begin_with_a_noun_phrase_or_an_imperative() -> None:
+    files = [ROOT / "launch.py", *(path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py")))]
+    found = {f"{path.relative_to(ROOT)}:{line}" for path in files for line in refused(path.read_text())}
+    assert not found
+
+
+def test_each_kind_of_docstring_is_read() -> None:
+    source = '"""What."""\nX = 1\n"""Of X."""\nclass A:\n    """Whether."""\n    def f(self):\n        """How so."""\n'
+    assert refused(source) == [1, 3, 5, 7]
+    assert not refused('"""Whatever follows is not the word itself."""')
