@@ -1,4 +1,7 @@
-"""Actor processes: games, and the frames made of their screens. No torch here. Read actor, lane, lanes, then env."""
+"""Actor processes: play the games, and write frames and results into shared memory. They never load torch.
+
+Read actor first, then lane, lanes and env; then evaluator and evaluation; then envs/ and pixels/.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,8 @@
-"""The processes that compute with networks: inference and the learner. No emulator here."""
+"""The two processes that compute with networks: the inference server and the learner. They load no emulator.
+
+Read inference, learner and make_engine first. Then follow an update: engine/, replay/, rollout/, losses/, methods/,
+networks/.
+"""
 
 from pathlib import Path
 

@@ -5,11 +5,11 @@
     if __name__ == "__main__":  # processes are spawned, and each imports the main module again
         summary = ringside.train(game="pong", preset="quick", actors=4)
 
-Settings have the flat names of the flags (`--total-steps` is `total_steps`). A wrong one raises `ConfigError` with
-a sentence before anything starts. Names are resolved when they are used: the import itself loads no library.
+Settings have the flat names of the flags (`--total-steps` is `total_steps`). A wrong setting raises `ConfigError`
+before anything starts. Names are resolved when they are used: the import itself loads no library.
 
-Read in this order: planning, training, supervisor, recording, watch; then what stands around a run: agents,
-evaluating, report, doctor, bench.
+Read planning, training, supervisor/, load/, recording/ and watch/ in this order. Then read agents/, evaluating,
+report/, doctor/ and bench/. The command is in tasks/; cgroup/, tracking/ and zoo/ are small.
 """
 
 from __future__ import annotations

@@ -1,1 +1,4 @@
-"""Environments: Atari games, any Gymnasium environment, and what both share. Read atari first."""
+"""Environments: Atari games, any Gymnasium environment, and their shared parts.
+
+Read atari first, then gymnasium_env and action_log; then film and preprocessed, which training does not use.
+"""

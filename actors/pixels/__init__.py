@@ -1,1 +1,4 @@
-"""From the emulator's screen to the 84x84 frame in its ring slot."""
+"""Frames: from the emulator's screens to the 84x84 frame in a ring slot.
+
+Read frames first, then palette, bilinear and compilation.
+"""

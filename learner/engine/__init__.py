@@ -1,1 +1,5 @@
-"""The machinery of an update: parameters, optimizer, streams, devices. Read interfaces, then engine."""
+"""The engine: parameters, optimizer, streams and CUDA graphs of an update, for any method.
+
+Read interfaces first, then engine, optimizer, prefetcher and side_stream; then host_transfer, round_means, device,
+initialization, faults and nan_report.
+"""

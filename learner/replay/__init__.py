@@ -1,1 +1,5 @@
-"""The data of a round: transitions drawn from the ring, gathered, handed to the engine. Read replay_source first."""
+"""The replay: transitions of many rounds, drawn from the ring, gathered and prefetched for the engine.
+
+Read replay_source first, then chunk, sampling, returns and gather. Then read uniform, or prioritized, priorities and
+sum_tree.
+"""

@@ -1,1 +1,4 @@
-"""The data of a round for on-policy methods: all steps of the round itself. Read on_policy_method first."""
+"""The rollout: the steps of the newest round, for on-policy methods.
+
+Read on_policy_method first, then rollout_source and advantages.
+"""

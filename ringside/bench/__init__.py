@@ -1,1 +1,5 @@
-"""`launch.py bench NAME`: a file for each benchmark. Each verifies its result and states its machine."""
+"""Benchmarks: `launch.py bench NAME`, a file each. Each verifies its result and names its machine.
+
+Read bench_command and harness/ first, then throughput. limits runs system_parts/ and network_parts/. Then read ladder/
+and peers/, which compare with other programs, and gpu and gpu_proof/ for a machine with a GPU.
+"""

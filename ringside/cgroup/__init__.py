@@ -1,1 +1,1 @@
-"""`--cgroup`: the run as one systemd scope."""
+"""`--cgroup`: the run as one systemd scope. Read scope."""

@@ -1,1 +1,4 @@
-"""`launch.py doctor`: checks of the machine before a run. Read checks first."""
+"""`launch.py doctor`: checks of the machine before a run.
+
+Read checks first, then examination, run_directories and selftest.
+"""

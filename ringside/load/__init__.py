@@ -1,1 +1,1 @@
-"""Load of a run: the share of time in which each process works, and the bottleneck. Read board_samples first."""
+"""Load of a run: the busy share of each process, and the bottleneck. Read board_samples first, then bottleneck."""

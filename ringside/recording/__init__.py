@@ -1,1 +1,4 @@
-"""The scribe: the process that writes everything down. Read scribe first."""
+"""The scribe: the process that writes metrics, TensorBoard files, checkpoints and the summary.
+
+Read scribe first, then metrics, metric_names, span_values, totals and events; then summary, scores and run_files.
+"""

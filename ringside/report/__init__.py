@@ -1,1 +1,5 @@
-"""Reports: runs beside one another, their curves and scores, on one page. Read comparison first."""
+"""Reports: curves and scores of several runs on one page.
+
+Read records first, then comparison, aggregate, rules and notes; then curve, figures, plots and report_page. published
+and published_curves hold the scores of papers.
+"""

@@ -1,1 +1,4 @@
-"""`--track wandb`: a process that sends the records of a run to Weights & Biases."""
+"""`--track wandb`: a process that sends the records of a run to Weights & Biases.
+
+Read wandb_track first, then follow.
+"""

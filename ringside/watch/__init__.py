@@ -1,1 +1,4 @@
-"""Observers of a run: its status, live displays, and a page in the browser. Read status first."""
+"""Observers of a run: its status, live displays, and a page in the browser.
+
+Read status and observer first, then attach and health; then display, screen, line and outlet; then page/.
+"""

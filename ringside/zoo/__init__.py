@@ -1,1 +1,1 @@
-"""Trained agents of the repository, found by name."""
+"""Trained agents that come with the repository, found by name. Read catalogue."""

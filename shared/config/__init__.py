@@ -1,1 +1,5 @@
-"""Settings of a run: what a user may say, what follows from it, what is refused. Read settings first."""
+"""Settings of a run: the user's values, the values derived from them, and validation.
+
+Read settings first, then method_declaration, presets and protocols; then resolve and run_schedule; then field_checks,
+validate, combinations and config_warnings; then trust and renamed_settings.
+"""

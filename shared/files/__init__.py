@@ -1,1 +1,4 @@
-"""Files that are whole or absent, and the rules for reading and writing them."""
+"""Files that are whole or absent, and the rules for reading and writing them.
+
+Read atomic first, then lock, disk_trouble and result_files.
+"""

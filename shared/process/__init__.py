@@ -1,1 +1,4 @@
-"""Processes of a run: the start of a child, signals, environment variables of its libraries. Read child first."""
+"""Processes of a run: the start of a child, signals, MPS, ownership of the run directory.
+
+Read child first, then signals, library_env and ownership; then mps and live.
+"""

@@ -1,1 +1,4 @@
-"""Everything that is to be shown on a machine with a GPU, by one command."""
+"""The measurements that need a machine with a GPU, all by one command.
+
+Read prove_gpu first, then stage and prove_training.
+"""

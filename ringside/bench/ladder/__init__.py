@@ -1,1 +1,4 @@
-"""The classical tables of faster DQN. Read rungs first; serial is the whole of DQN in one process."""
+"""The classical sequences of DQN speed-ups, rebuilt from Ringside's parts.
+
+Read rungs first, then serial (the whole of DQN in one process), wrapped and solve.
+"""

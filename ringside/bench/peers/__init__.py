@@ -1,1 +1,4 @@
-"""Programs that measure other packages, run in an environment of their own."""
+"""Programs that measure other packages, each in a separate virtual environment.
+
+Read peer_comparison first, then peer_environment, peer_dqn and peer_envs.
+"""
