@@ -1,4 +1,4 @@
-"""`launch.py bench NAME`: which benchmarks there are, and how one is run."""
+"""`launch.py bench NAME`: the table of benchmarks, and the code that runs one of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BENCHMARKS = {
     "ladder": "concurrent or not, synchronized or not, one env or many, parallel or not: the classical tables",
     "peers": "other systems on the same game at the same ratio",
 }
-"""Each is the module of its name in this package, or the one below, with `Options` and `measure`."""
+"""Descriptions by name. Each benchmark is the module of its name, or of `MODULES`, with `Options` and `measure`."""
 MODULES = {
     "balance": "lane_moves",
     "checkpoint": "checkpoints",
@@ -39,7 +39,7 @@ MODULES = {
     "watch": "viewers",
 }
 RETURNS = frozenset({"bound"})
-"""Options that are returns of a game, and may be negative."""
+"""Options that are returns of a game, so they may be negative."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Common:
 
 
 def check_numbers(options: Common) -> None:
-    """Raise `ConfigError` unless every number of the options measures something."""
+    """Raise `ConfigError` unless every numeric option is finite and positive."""
     for item in fields(options):
         value, flag = getattr(options, item.name), flag_of(item.name)
         if isinstance(value, float) and not math.isfinite(value):
@@ -74,7 +74,7 @@ class Benchmark(NamedTuple):
 
 
 def find(name: str) -> Benchmark:
-    """The benchmark of this name. Raises `ConfigError` when there is none."""
+    """The benchmark of this name. Raises `ConfigError` if there is none."""
     if name not in BENCHMARKS:
         raise ConfigError(f"There is no benchmark {name!r}{nearest(name, BENCHMARKS)}")
     module = importlib.import_module(f"ringside.bench.{MODULES.get(name, name)}")
@@ -82,17 +82,17 @@ def find(name: str) -> Benchmark:
 
 
 def run(benchmark: Benchmark, options: Common, words: Sequence[str]) -> int:
-    """Measure, print the table, write the file; returns the exit code.
+    """Measure, print the table, write the file; return the exit code.
 
-    What was measured is shown and written even when it is interrupted, or when the program fails. Raises `ConfigError`
-    for a file that cannot be written.
+    After an interrupt or a failure, the results so far are still printed and written. Raises `ConfigError` if the file
+    cannot be written.
     """
     check_numbers(options)
     if options.json is not None:
         require_writable("--json", options.json, replaces=True)
-    # Told to end, it ends what it started, as when interrupted.
+    # SIGTERM and SIGHUP act as Ctrl-C, so that started processes are ended.
     for request in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(request) is not signal.SIG_IGN:  # as nohup has it
+        if signal.getsignal(request) is not signal.SIG_IGN:  # nohup ignores SIGHUP; keep that
             signal.signal(request, signal.default_int_handler)
     report = Report(benchmark.name, benchmark.explanation.splitlines()[0], [benchmark.name, *words])
     try:
@@ -104,13 +104,13 @@ def run(benchmark: Benchmark, options: Common, words: Sequence[str]) -> int:
         raise
     except Exception as error:
         report.missing["all"] = f"The benchmark itself failed: {error!r}."
-        _tell(report, options.json)
+        _publish(report, options.json)
         raise
-    _tell(report, options.json)
+    _publish(report, options.json)
     return report.code
 
 
-def _tell(report: Report, file: Path | None) -> None:
+def _publish(report: Report, file: Path | None) -> None:
     report.print()
     if file is not None:
         try:

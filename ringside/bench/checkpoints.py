@@ -1,8 +1,8 @@
 """The cost of checkpoints: a run that writes them often against one that writes none.
 
-Two interleaved runs of the same settings: one keeps its replay on the disk, a segment a round, and writes a checkpoint
-every --every seconds; the other writes nothing but metrics. Both checkpoints and segments are counted, and the run with
-them must have written one before its end. Words after -- are flags of launch.py:
+Two runs with the same settings are interleaved. One writes a segment of its replay buffer each round and a checkpoint
+every --every seconds; the other writes only metrics. The cost covers checkpoints and segments. The first run must have
+written a checkpoint before its end. Words after -- are flags of launch.py:
 
   python launch.py bench checkpoint --seconds 120 --every 30 -- --actors 4
 """
@@ -25,9 +25,9 @@ from shared.errors import ConfigError
 WITHOUT, WITH = "without checkpoints", "with checkpoints"
 NEVER_MINUTES = "100_000"
 SEGMENT_SHAPE = SegmentShape(lanes=12, ticks=104, lane_envs=2)
-"""A quarter of the envs of the default settings, for as long as their round."""
+"""A quarter of the default envs, with the default round length."""
 PROBE_SHARE = 0.25
-"""Share of the seconds of a run for measuring the pace, by which the length of its rounds is chosen."""
+"""Share of the measuring time for a first run, whose speed sets the round length."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Options(Common):
 
 
 def measure(options: Options, report: Report) -> None:
-    """Measure segments, then the two runs. Raises `ConfigError` before anything runs when a setting cannot work."""
+    """Measure segments, then the two runs. Raises `ConfigError` before anything runs if a setting is invalid."""
     if options.every > options.seconds:
         raise ConfigError(f"--every {options.every} must be at most --seconds {options.seconds}.")
     words = list(options.words)
@@ -78,12 +78,12 @@ def measure(options: Options, report: Report) -> None:
 
 
 def _never() -> list[str]:
-    """Flags of a run that writes a checkpoint at its end only, and no segments."""
+    """Flags of a run that writes a checkpoint only at its end, and no segments."""
     return ["--no-checkpoint-replay", "--checkpoint-every-minutes", NEVER_MINUTES]
 
 
 def _with_checkpoints(options: Options, words: list[str]) -> Throughput:
-    """One run that writes checkpoints. Raises `WrongResult` when it wrote none before its end."""
+    """Measure a run that writes checkpoints. Raises `WrongResult` if it wrote none before its end."""
     result = run(options.game, options.seconds, [*words, "--checkpoint-every-minutes", f"{options.every / 60:.6f}"])
     if result.summary["checkpoint"] is None or result.summary["checkpoint"]["count"] < 2:
         raise WrongResult("It wrote no checkpoint but the last.")

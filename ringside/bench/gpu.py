@@ -1,13 +1,13 @@
-"""Learner and inference on a GPU: updates by setting, answers beside a busy learner.
+"""Learner and inference on a GPU: update speed by setting, and inference latency with a busy learner.
 
 Parts, for --parts:
 
-  latency  how long inference takes to answer all envs: alone, and beside a learner in another process that updates
-           without pause, by the most updates in one launch (--graph-updates), in turns and under MPS
-  learner  updates a second of a learner alone, by precision, place of the replay, determinism and length of a launch
+  latency  inference latency for all envs: alone, and with a learner in another process that updates without pause, by
+           updates in one launch (--graph-updates), with time slicing ("in turns") and under MPS
+  learner  updates/s of a learner alone, by precision, place of the replay buffer, determinism and updates in a launch
 
-Settings that must not change a number, place and length, are compared by the parameters that they lead to, and answers
-with the first answer, bit for bit.
+Place and updates in a launch must not change a number, so the resulting parameters are compared bit for bit. Answers of
+the inference server are compared with its first answer, also bit for bit.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ class Options(Common):
     seconds: float = 3.0
     """Seconds for each figure of each repeat; a process starts before each, which takes longer."""
     envs: int = 96
-    """Emulators in one answer."""
+    """Envs in one inference batch."""
     window_steps: int = 100_000
-    """Steps in the replay; 7 KB each."""
+    """Steps in the replay buffer; 7 KB each."""
     device: str = "cuda"
     """cuda or cuda:N."""
 
 
 def measure(options: Options, report: Report) -> None:
-    """All parts that were asked for, if there is a GPU."""
+    """Measure the requested parts, if there is a GPU."""
     check_device_name(options.device)
     bodies = {"latency": _latency, "learner": _learner}
     for part in names_in_list(options.parts, PARTS, "--parts"):
@@ -70,7 +70,7 @@ def measure(options: Options, report: Report) -> None:
 
 
 def _config(options: Options) -> ResolvedConfig:
-    """The configuration of a run on the GPU. Raises `CannotRun` where there is none."""
+    """Configuration of a run on the GPU. Raises `CannotRun` without a GPU."""
     try:
         device = device_of(options.device)
     except ConfigError as error:
@@ -82,15 +82,15 @@ def _config(options: Options) -> ResolvedConfig:
 
 
 def _learner(options: Options, report: Report, config: ResolvedConfig) -> None:
-    """Updates a second of each case, and that those which may not differ do not."""
+    """Measure updates/s of each case, and check that cases with the same numbers have the same parameters."""
     first: dict[tuple[Any, ...], str] = {}
 
     def one(name: str) -> Updates:
         settings = CASES[name]
-        told = updates(config.with_settings(**settings), options.seconds)
+        measured = updates(config.with_settings(**settings), options.seconds)
         if settings.get("deterministic") != "off":
-            told.check(first, tuple(item for item in settings.items() if item[0] not in SAME_NUMBERS))
-        return told
+            measured.check(first, tuple(item for item in settings.items() if item[0] not in SAME_NUMBERS))
+        return measured
 
     reached = measure_interleaved(report, [Contender(name, partial(one, name)) for name in CASES], options.repeats)
     for name, values in reached.items():
@@ -103,15 +103,15 @@ def _row(name: str | None) -> str | None:
 
 
 def _latency(options: Options, report: Report, config: ResolvedConfig) -> None:
-    """Median and 99th percentile of an answer's time, and what the learner beside it reaches."""
+    """Median and 99th percentile of inference latency, with the speed of the concurrent learner."""
 
-    def beside(length: int, environment: Callable[[], dict[str, str]]) -> Answers:
+    def with_learner(length: int, environment: Callable[[], dict[str, str]]) -> Answers:
         with BackgroundLearner(config.with_settings(graph_updates=length), environment()) as learner:
             return answers(config, options.seconds, environment(), learner)
 
     def contenders(how: str, environment: Callable[[], dict[str, str]]) -> list[Contender]:
         return [
-            Contender(f"beside a learner {how}, {length} in a launch", partial(beside, length, environment))
+            Contender(f"beside a learner {how}, {length} in a launch", partial(with_learner, length, environment))
             for length in LENGTHS
         ]
 
@@ -128,7 +128,7 @@ def _latency(options: Options, report: Report, config: ResolvedConfig) -> None:
     finally:
         service.quit()
     for name, values in reached.items():
-        told = [each.beside for each in values]
-        note = f"{sum(told) / len(told):,.0f} updates/s beside" if any(told) else ""
+        speeds = [each.beside for each in values]
+        note = f"{sum(speeds) / len(speeds):,.0f} updates/s beside" if any(speeds) else ""
         report.add(f"answer {name}, median", "us", [each.median_us for each in values], note=note)
         report.add(f"answer {name}, 99%", "us", [each.late_us for each in values])

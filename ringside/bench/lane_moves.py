@@ -1,10 +1,10 @@
 """One core slowed down: lanes that move to faster actors against lanes that stay.
 
-Three interleaved runs of the same steps and seed: with nothing beside it; with a busy process on the core of the first
-actor, where lanes stay with their actors; and the same where they move. Each actor has one core, and emulation is what
-limits the runs: the small network, an update every 400 steps. Each run is counted from its second learning round to its
-end, so the time until lanes have moved is counted in. All must end with the same weights. Words after -- are flags of
-launch.py:
+Three runs with the same steps and seed are interleaved. The first has no competing process. The others have a busy
+process on the core of the first actor; in one, lanes stay with their actors, in the other they move. Each actor has one
+core. The small network and an update every 400 steps make emulation the bottleneck. Each run is measured from its
+second learning round to its end, so the time until lanes have moved counts. All runs must end with the same weights.
+Words after -- are flags of launch.py:
 
   python launch.py bench balance --seconds 60 -- --actors 4
 """
@@ -34,13 +34,13 @@ from shared.machine.subprocesses import kill_and_reap
 
 EMULATION_BOUND = ("--network", "small", "--train-every", "400")
 ROUNDS = 40
-"""Rounds of a run: lanes move after some of them."""
+"""Rounds of a run; lanes move at some of their boundaries."""
 SHARE_OF_BARE = 0.5
-"""Share of the bare emulators' speed that a run is assumed to reach when its length is chosen."""
+"""Assumed speed of a run as a share of the bare emulators' speed; it sets the length of the run."""
 PROBE_SHARE = 0.1
-"""Share of the seconds of a run for the speed of the bare emulators."""
+"""Share of the measuring time for the speed of the bare emulators."""
 LOOK_SECONDS = 0.2
-"""Between two looks for actors that are not on a core of their own yet."""
+"""Interval between two searches for actors that are not yet pinned to one core."""
 
 ALONE, STAYING, MOVING = "nothing beside it", "a slowed core, lanes stay", "a slowed core, lanes move"
 
@@ -54,11 +54,11 @@ class Options(Common):
     game: str = "breakout"
     """Atari game."""
     seconds: float = 40.0
-    """Seconds that the run with nothing beside it should take, about."""
+    """Approximate seconds of the run without a competing process."""
 
 
 def measure(options: Options, report: Report) -> None:
-    """Measure the three, interleaved. Raises `ConfigError` before anything runs when a setting cannot work."""
+    """Measure the three runs, interleaved. Raises `ConfigError` before anything runs if a setting is invalid."""
     words = [*EMULATION_BOUND, *options.words]
     with report.measuring("settings"):
         plan = make_plan(options.game, words)
@@ -70,7 +70,7 @@ def measure(options: Options, report: Report) -> None:
     if report.missing:
         return
     pace = SHARE_OF_BARE * sum(bare_speeds(options.game, PROBE_SHARE * options.seconds, plan.actors))
-    # At least one update in each round, however it is rounded to ticks: rounds without are not counted.
+    # Each round needs an update even after rounding to ticks: rounds without updates are not measured.
     round_steps = max(
         10 * plan.run_schedule.envs, 2 * plan.config.learn.train_every, int(pace * options.seconds) // ROUNDS
     )
@@ -101,7 +101,7 @@ def measure(options: Options, report: Report) -> None:
 
 
 def _run(game: str, words: list[str], weights: set[str], *, slowed: bool) -> Throughput:
-    """One run to its end. Raises `WrongResult` when its weights are not those of the runs before."""
+    """Measure a run to its end. Raises `WrongResult` if its weights differ from those of earlier runs."""
     with _cores(slowed=slowed):
         result = run(game, float("inf"), words)
     weights.add(result.summary["weights_sha256"])
@@ -112,9 +112,9 @@ def _run(game: str, words: list[str], weights: set[str], *, slowed: bool) -> Thr
 
 @contextmanager
 def _cores(*, slowed: bool) -> Iterator[None]:
-    """Until the block is left, actors of runs started here get one core each, and the first may get a rival there."""
+    """For the duration of the block, pin each started actor to one core; if `slowed`, the first one gets a rival."""
     ended = Event()
-    thread = Thread(target=_look_after, args=(ended, slowed))
+    thread = Thread(target=_pin_actors, args=(ended, slowed))
     thread.start()
     try:
         yield
@@ -123,13 +123,13 @@ def _cores(*, slowed: bool) -> Iterator[None]:
         thread.join()
 
 
-def _look_after(ended: Event, slowed: bool) -> None:
-    """Look for actors until it `ended`; the rival is as nice as the actor, and so takes half of its core."""
+def _pin_actors(ended: Event, slowed: bool) -> None:
+    """Pin new actors until `ended` is set; the rival has the nice value of its actor, so it takes half the core."""
     cores, rival = sorted(os.sched_getaffinity(0)), None
     try:
         while not ended.wait(LOOK_SECONDS):
             for child in psutil.Process().children(recursive=True):
-                with suppress(psutil.Error):  # it ended meanwhile
+                with suppress(psutil.Error):  # the process has ended
                     program, _, number = " ".join(child.cmdline()).strip().rpartition(" ")
                     if program != "ringside actor":
                         continue

@@ -2,16 +2,16 @@
 
 Parts, for --parts:
 
-  emulator   four act calls a step and nothing else: one process, and one on every core at once
-  actors     env (frame, reward, end) and actor loop (lane, ring, mailbox, answered at once) against the bare emulator
+  emulator   four act calls a step and nothing else: in one process, and in one process on every core at once
+  actors     env (frame, reward, end) and actor loop (lane, ring, mailbox, immediate answers) against the bare emulator
   memory     ring write, gathers of learner and inference, publication of weights, against memcpy of as many bytes
   mailbox    request and reply between two processes, against two bare event descriptors
-  inference  answers by batch and precision, against the matrix products in them
-  priorities prioritized draws and their update among a million transitions, against uniform drawing
-  update     gradient updates by batch and precision, against their passes alone, and these against their products
+  inference  inference by batch size and precision, against its matrix products
+  priorities prioritized draws and updates among a million transitions, against uniform draws
+  update     gradient updates by batch size and precision, against their passes, and these against their products
 
-A share says how much of the limit is reached; the two are measured in interleaved slices. Results are compared with
-those of a slow and obvious way; of what gives wrong ones no speed is shown.
+A share is the part of the limit that is reached; the two are measured in interleaved slices. Results are compared with
+those of a slow and simple implementation; a part with a wrong result shows no speed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PARTS = {
     "priorities": "ringside.bench.network_parts.draws",
     "update": "ringside.bench.network_parts.update",
 }
-"""The module of each part; its `measure` takes `Options` and a report. Loaded only when it is asked for."""
+"""Module of each part, imported only if requested; its `measure` takes `Options` and a report."""
 
 TEN_GAMES = (
     "breakout",
@@ -50,7 +50,7 @@ TEN_GAMES = (
 
 
 LEAST_WINDOW_STEPS = 2_000
-"""Enough for two rounds of ten ticks."""
+"""Smallest --window-steps: two rounds of ten ticks."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,9 @@ class Options(Common):
     batches: str = "32,128"
     """Batch sizes of update, separated by commas."""
     learner_threads: int | None = None
-    """CPU threads of update; default: what a run would take here."""
+    """CPU threads of update; default: as many as a run takes on this machine."""
     inference_threads: int | None = None
-    """CPU threads of inference; default: what a run would take here."""
+    """CPU threads of inference; default: 1."""
 
     @property
     def game_names(self) -> list[str]:
@@ -87,7 +87,7 @@ class Options(Common):
 
     @property
     def batch_sizes(self) -> list[int]:
-        """The batch sizes. Raises `ConfigError` for what is none."""
+        """The batch sizes. Raises `ConfigError` for an invalid one."""
         words = self.batches.split(",")
         for word in words:
             if not word.isdecimal() or int(word) < 1:
@@ -96,7 +96,7 @@ class Options(Common):
 
 
 def measure(options: Options, report: Report) -> None:
-    """Measure the parts that are asked for. Raises `ConfigError` before anything runs."""
+    """Measure the requested parts. Raises `ConfigError` before anything runs if an option is invalid."""
     _check(options)
     from learner.engine.faults import device_faults_named
 

@@ -1,11 +1,11 @@
-"""An actor's start, and the memory of a run's processes over time.
+"""Start cost of an actor, and private memory of a run's processes over time.
 
-  start    processor time of each actor, from its birth to its first tick
-  memory   what each process has for itself (resident, not shared), looked at --repeats times, --seconds apart,
-           beginning with the second round that has updates
+  start    CPU time of each actor, from its start to its first tick
+  memory   private memory of each process (resident, not shared), read --repeats times, --seconds apart, starting with
+           the second round that has updates
 
-A run is started for it, or --run names the directory of one that goes on, whose start is over. Words after -- are
-flags of launch.py:
+The benchmark starts a run. Or --run names the directory of a running one; then only memory is measured. Words after --
+are flags of launch.py:
 
   python launch.py bench memory --repeats 60 --seconds 60 -- --actors 16 --preset quick
 """
@@ -40,20 +40,20 @@ class Options(Common):
     game: str = "breakout"
     """Atari game of the run that is started."""
     seconds: float = 10.0
-    """Between two looks at the memory."""
+    """Seconds between two readings of the memory."""
     repeats: int = 10
     """Number of readings."""
     run: Path | None = None
-    """Directory of a run that goes on, to be looked at instead."""
+    """Directory of a running run, whose memory is read instead."""
 
 
 def measure(options: Options, report: Report) -> None:
-    """Measure both. Raises `ConfigError` before anything runs when a setting cannot work."""
+    """Measure both. Raises `ConfigError` before anything runs if a setting is invalid."""
     if options.run is not None:
         if options.words:
             raise ConfigError("--run names a run that goes on, which takes no flags: omit those after --.")
         with report.measuring("memory"):
-            _look_at(options, options.run, report)
+            _attach_and_measure(options, options.run, report)
         return
     words = [*LASTING, *options.words]
     with report.measuring("settings"):
@@ -69,8 +69,8 @@ def measure(options: Options, report: Report) -> None:
             _add_memory(options, run.memory, run.process, report)
 
 
-def _look_at(options: Options, run_dir: Path, report: Report) -> None:
-    """Measure the memory of a run that is under way. Raises `CannotRun` if it has ended."""
+def _attach_and_measure(options: Options, run_dir: Path, report: Report) -> None:
+    """Measure the memory of a running run. Raises `CannotRun` if it has ended."""
     found = attach(run_dir, read_config(run_dir))
     if found is None:
         raise CannotRun(f"The run {run_dir} does not go on.")
@@ -84,14 +84,14 @@ def _look_at(options: Options, run_dir: Path, report: Report) -> None:
 
 
 def _starts(run: AttachedRun) -> list[float]:
-    """Seconds of processor time that each actor had used when its first lane had played a tick."""
+    """CPU seconds of each actor when its first lane had played a tick."""
     board, actors = run.memory.board, run.memory.plan.actors
     found: dict[int, float] = {}
 
     def all_play() -> bool:
         playing = set(board.lane_owner[board.lane_done.values > 0].tolist()) - found.keys()
         for child in psutil.Process(run.process.pid).children(recursive=True) if playing else ():
-            with suppress(psutil.Error):  # it has ended
+            with suppress(psutil.Error):  # the process has ended
                 title = " ".join(child.cmdline()).strip()
                 for actor in playing:
                     if title == f"ringside {process_name(Role.ACTOR, actor)}":
@@ -106,26 +106,26 @@ def _starts(run: AttachedRun) -> list[float]:
 def _add_memory(
     options: Options, memory: Memory, launcher: subprocess.Popen[bytes] | psutil.Process, report: Report
 ) -> None:
-    """Look at what every process says of its memory, and add a row for each."""
-    looks = [memory.board.private_bytes.copy()]
+    """Read the private memory of every process repeatedly, and add a row for each."""
+    readings = [memory.board.private_bytes.copy()]
     try:
-        while len(looks) < options.repeats and _goes_on(launcher, options.seconds):
-            looks.append(memory.board.private_bytes.copy())
+        while len(readings) < options.repeats and _still_running(launcher, options.seconds):
+            readings.append(memory.board.private_bytes.copy())
     except KeyboardInterrupt:
         report.missing[INTERRUPTED] = "It was interrupted."
     else:
-        if len(looks) < options.repeats:
-            report.missing["memory"] = f"The run ended after {len(looks)} looks of {options.repeats}."
-    middle = looks[(len(looks) - 1) // 2]
-    for process, added in enumerate(looks[-1] - middle):
-        if looks[-1][process]:
-            megabytes = [float(look[process]) / 1e6 for look in looks]
+        if len(readings) < options.repeats:
+            report.missing["memory"] = f"The run ended after {len(readings)} looks of {options.repeats}."
+    middle = readings[(len(readings) - 1) // 2]
+    for process, added in enumerate(readings[-1] - middle):
+        if readings[-1][process]:
+            megabytes = [float(reading[process]) / 1e6 for reading in readings]
             note = f"the second half of the looks added {added / 1e6:.1f} MB"
             report.add(memory.plan.processes.name_of(process), "MB", megabytes, note=note)
 
 
-def _goes_on(launcher: subprocess.Popen[bytes] | psutil.Process, seconds: float) -> bool:
-    """Wait so long, or until the run has ended; whether it goes on."""
+def _still_running(launcher: subprocess.Popen[bytes] | psutil.Process, seconds: float) -> bool:
+    """Wait up to `seconds` for the end of the run. Return True if it still runs."""
     try:
         launcher.wait(seconds)
     except (subprocess.TimeoutExpired, psutil.TimeoutExpired):

@@ -1,11 +1,12 @@
-"""The cost of each preset: its learner alone, and the time of an update by part; with --end-to-end short runs, too.
+"""The cost of each preset: its learner alone, and the time of an update by part; with --end-to-end also short runs.
 
-Everything is compared with the plain one, `nature`, which is always measured: samples a second of the learner on a full
-window of noise, and steps a second of real runs at the same samples a step (where a preset takes another number of
-them, plain DQN with as many runs beside it). Rounds are as long as fits into the time, with 16 updates at least.
+Everything is compared with the preset `nature`, which is always measured. Compared are samples/s of the learner on a
+full window of noise, and steps/s of real runs with as many samples per step. If a preset has another number of samples
+per step, `nature` is also run with that number. Rounds have the length that fits, with at least 16 updates.
 
-Shares are of the thread that updates; parts that begin with "beside" run at the same time in another. On a GPU they are
-of updates launched one by one, not from graphs. On a CPU btr takes seconds for an update: leave it out, or wait.
+Shares are of the learner's main thread; parts that begin with "beside" run in another thread at the same time. On a GPU
+they are shares of updates launched one by one, not from graphs. On a CPU an update of btr takes seconds: omit it, or
+wait.
 
   python launch.py bench presets --presets rainbow,iqn --end-to-end -- --actors 12
 """
@@ -47,13 +48,13 @@ PLAIN: str = "nature"
 LEAST_UPDATES = 16
 """Fewest updates in a round of the learner alone: two chunks."""
 SHARES_SHARE = 0.5
-"""Share of the learner's seconds for timing its parts."""
+"""Time for timing the parts, as a share of the learner's time."""
 SLOWEST_ROUNDS = 8
-"""Rounds that a measurement takes at most where a single one takes longer than it should."""
+"""Most rounds that a measurement waits for if one round takes longer than planned."""
 SLOW_START_SECONDS = 120.0
-"""More patience with a learner that is told to do few rounds on a busy machine."""
+"""Extra time limit for the start of a learner on a busy machine."""
 WORTH_SAYING = 0.1
-"""Smaller shares are not in the sentence."""
+"""Smallest share that the note mentions."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Options(Common):
     words: tyro.conf.Positional[tuple[str, ...]] = ()
     """Flags of launch.py for all presets, after --."""
     presets: str = "all"
-    """Presets to be measured beside nature, separated by commas; all: all of them."""
+    """Presets to measure in addition to nature, separated by commas; all: all of them."""
     game: str = "breakout"
     """Atari game."""
     seconds: float = 10.0
@@ -73,7 +74,7 @@ class Options(Common):
 
 
 class Cost(NamedTuple):
-    """A learner alone."""
+    """Speed of a learner alone, and its time by part."""
 
     updates_per_second: float
     shares: dict[str, float]
@@ -89,17 +90,17 @@ class Case(NamedTuple):
 
     @property
     def samples_per_step(self) -> float:
-        """Samples per step that its settings ask for."""
+        """Samples per step by its settings."""
         return self.plan.config.learn.batch_size / self.plan.config.learn.train_every
 
-    def beside(self, plain: Case) -> str:
-        """Name of the plain case with as many samples a step."""
+    def reference(self, plain: Case) -> str:
+        """Name of the plain case with as many samples per step."""
         samples = self.samples_per_step
         return plain.name if samples == plain.samples_per_step else f"{plain.name} at {samples:g} samples"
 
 
 def measure(options: Options, report: Report) -> None:
-    """Measure what is asked for. Raises `ConfigError` before anything runs when a setting cannot work."""
+    """Measure the requested presets. Raises `ConfigError` before anything runs if a setting is invalid."""
     if any(flag_in(word) == "--preset" for word in options.words):
         raise ConfigError("--preset after -- is what this benchmark varies: say --presets before it.")
     names = names_in_list(options.presets, list(PRESETS), "--presets")
@@ -124,7 +125,7 @@ def _case(options: Options, preset: str, *more: str, name: str = "") -> Case:
 
 
 def _learners(options: Options, report: Report, cases: Sequence[Case]) -> Iterator[Contender]:
-    """The learners, with rounds that fit, or as the words say."""
+    """The learners, with rounds that fit into the time, unless the arguments set their length."""
     for case in cases:
         config, plan, longest = case.plan.config, case.plan, 0.0
         if not sets_round_steps(options.words):
@@ -141,7 +142,7 @@ def _learners(options: Options, report: Report, cases: Sequence[Case]) -> Iterat
 
 
 def _learner(plan: Plan, seconds: float, round_seconds: float) -> Cost:
-    """A learner in a process of its own. Raises as `learner_alone`."""
+    """Measure a learner in a child process. Raises as `learner_alone`."""
     with Child(_learn, (plan, seconds)) as child:
         return Cost(*child.answer(SLOW_START_SECONDS + max(seconds, SLOWEST_ROUNDS * round_seconds)))
 
@@ -159,7 +160,7 @@ def _learn(connection: Connection, plan: Plan, seconds: float) -> None:
 
 
 def _add_learner(report: Report, case: Case, costs: Sequence[Cost]) -> None:
-    """The speed of a learner, its parts, and a sentence that says both."""
+    """Add rows for the speed and the parts of a learner, and a note that sums them up."""
     learn, network = case.plan.config.learn, case.plan.network
     with report.measuring(case.name):
         size = parameters_of(network).count / 1e6
@@ -175,11 +176,11 @@ def _add_learner(report: Report, case: Case, costs: Sequence[Cost]) -> None:
         for part in sorted(parts, key=lambda part: (part.startswith(BESIDE), part == REST)):
             values = [each.shares.get(part, 0.0) for each in costs]
             shares[part] = report.add(f"{case.name}: {part}", "of the time", values).median
-        said = sorted(
+        mentioned = sorted(
             (part for part in shares if shares[part] >= WORTH_SAYING and not part.startswith(BESIDE)),
             key=lambda part: -shares[part],
         )
-        goes = ", ".join(f"{shares[part]:.0%} {part}" for part in said)
+        goes = ", ".join(f"{shares[part]:.0%} {part}" for part in mentioned)
         costs_more = f"; a sample costs {1 / row.ratio:.1f} times as much as with {PLAIN}" if row.ratio else ""
         report.note(f"{case.name}: an update takes {1e3 / updates.median:.3g} ms, {goes}{costs_more}.")
 
@@ -189,9 +190,9 @@ def _samples(name: str) -> str:
 
 
 def _plain_at_other_ratios(options: Options, cases: Sequence[Case]) -> list[Case]:
-    """Plain DQN with the samples a step of presets that take another number of them."""
+    """Plain DQN with the samples per step of each preset that differs in this number."""
     plain = cases[0]
-    others = {case.beside(plain): case.samples_per_step for case in cases if case.beside(plain) != plain.name}
+    others = {case.reference(plain): case.samples_per_step for case in cases if case.reference(plain) != plain.name}
     batch = plain.plan.config.learn.batch_size
     return [
         _case(options, PLAIN, "--train-every", str(max(1, round(batch / samples))), name=name)
@@ -200,7 +201,7 @@ def _plain_at_other_ratios(options: Options, cases: Sequence[Case]) -> list[Case
 
 
 def _runs(options: Options, cases: Sequence[Case], costs: Mapping[str, list[Cost]]) -> Iterator[Contender]:
-    """Short runs, of rounds that fit at the pace of the slower side."""
+    """Short runs, with rounds that fit at the speed of the slower of actors and learner."""
     play = cases[0].plan.config.play
     most = float("inf")
     if play.env is None:
@@ -214,8 +215,8 @@ def _runs(options: Options, cases: Sequence[Case], costs: Mapping[str, list[Cost
 
 
 def _add_runs(report: Report, cases: Sequence[Case], found: Mapping[str, list[Any]]) -> None:
-    """Speed of every run, beside plain DQN with as many samples a step, and what limits it in its own words."""
-    above = {case.name: case.beside(cases[0]) for case in cases}
+    """Add the speed of every run, with its ratio to plain DQN at as many samples per step, and its bottleneck."""
+    above = {case.name: case.reference(cases[0]) for case in cases}
     for name in dict.fromkeys([*above.values(), *above]):
         runs: list[Throughput] = found.get(f"{name}, run", [])
         if not runs:

@@ -1,9 +1,8 @@
 """Actors alone with 1, 2, 4, ... processes, up to the usable cores.
 
-Real runs that do not learn yet: they play, and inference answers, so its cores are counted in. Each is compared with
-the bare emulator in as many processes at once, measured just before it, and its efficiency is its share of so many
-times the speed of one actor. With --whole also runs that learn, each against its actors alone. Words after -- are
-flags of launch.py:
+These are real runs before their first update, so the cores that inference uses are included. Each is compared with the
+bare emulator in as many processes, measured just before it. The efficiency of N actors is their speed over N times the
+speed of one. With --whole, learning runs are compared with their actors alone. Words after -- are flags of launch.py:
 
   python launch.py bench scaling --whole -- --envs 192
 """
@@ -55,20 +54,19 @@ class Options(Common):
 
 @dataclass(frozen=True)
 class Runs:
-    """Words of the runs with one number of actors. As many rounds fit into a measurement of each."""
+    """Arguments of the runs with one number of actors; both have as many rounds in a measurement."""
 
     alone: Sequence[str]
     whole: Sequence[str]
 
 
 def actor_counts(cores: int, lanes: int) -> list[int]:
-    """1, 2, 4, ... and the cores themselves; no more than there are lanes to play."""
+    """1, 2, 4, ... and the number of cores, up to the number of lanes."""
     return [count for count in doublings(cores) if count <= lanes]
 
 
 def measure(options: Options, report: Report) -> None:
-    """Measure every number of actors, interleaved. Raises `ConfigError` before anything runs when a setting cannot
-    work."""
+    """Measure all numbers of actors, interleaved. Raises `ConfigError` before anything runs if a setting is invalid."""
     if any(flag_in(word) == "--actors" for word in options.words):
         raise ConfigError("--actors is what this benchmark varies: omit it.")
     with report.measuring("settings"):
@@ -95,7 +93,7 @@ def measure(options: Options, report: Report) -> None:
 
 
 def _paces(options: Options, plan: Plan, report: Report) -> tuple[float, float]:
-    """Most steps/s of an actor and of the learner; infinite if not needed, or not measurable."""
+    """Highest steps/s of one actor and of the learner; infinite if not needed or not measurable."""
     seconds, actor, learner = PROBE_SHARE * options.seconds, math.inf, math.inf
     if not sets_round_steps(options.words):
         if options.whole:
@@ -107,7 +105,7 @@ def _paces(options: Options, plan: Plan, report: Report) -> tuple[float, float]:
 
 
 def _contenders(options: Options, plan: Plan, runs: Mapping[int, Runs]) -> Iterator[Contender]:
-    """For every number of actors: the bare emulator, the actors alone, and the whole run if asked for."""
+    """For every number of actors: the bare emulator, the actors alone, and the whole run if requested."""
     for count, words in runs.items():
         yield Contender(_bare(count), partial(_emulation, plan.config.play.game, BARE_SHARE * options.seconds, count))
         yield Contender(
@@ -118,7 +116,7 @@ def _contenders(options: Options, plan: Plan, runs: Mapping[int, Runs]) -> Itera
 
 
 def _add(report: Report, counts: Iterable[int], found: Mapping[str, list[Any]]) -> None:
-    """The rows of every number of actors that could be measured."""
+    """Add the rows of every number of actors that could be measured."""
     for count in counts:
         bare, alone, whole = (found.get(name(count)) for name in (_bare, _alone, _whole))
         with report.measuring(f"{count} actors"):
@@ -137,7 +135,7 @@ def _add(report: Report, counts: Iterable[int], found: Mapping[str, list[Any]]) 
 
 
 def _emulation(game: str, seconds: float, processes: int) -> float:
-    """Steps/s of the bare emulator in so many processes together."""
+    """Steps/s of the bare emulator, summed over `processes`."""
     return sum(bare_speeds(game, seconds, processes))
 
 

@@ -2,15 +2,15 @@
 
 Parts, for --parts:
 
-  speed        a real run; its actors alone (a run that does not learn yet), bounded by the bare emulator on all cores;
-               and its learner alone (on a replay of noise), compared with the matrix products of its updates, or
-               with their passes where the network has parts
-  evaluation   the price of evaluation beside training: the run again, with one evaluation under way all the time
-  round        the price of the round: with its barrier (concurrent) against without (free), as it is, where on a small
-               machine everybody waits for the learner, and with an update every 400 steps, where emulation is
+  speed        a real run; its actors alone (before the first update), bounded by the bare emulator on all cores; and
+               its learner alone (on a replay buffer of noise), compared with the matrix products of its updates, or
+               with their passes where products are not counted
+  evaluation   the cost of evaluation during training: the run again, with an evaluation in progress all the time
+  round        the cost of the barrier at the end of a round: with it (concurrent) against without it (free), with the
+               run's settings, and with an update every 400 steps, where emulation is the bottleneck
 
-All of a repeat is measured one after the other, and compared within the repeat. Runs are checked for the work that they
-were asked for; resets, commits and the segments of checkpoints are counted in. Words after -- are flags of launch.py:
+Figures are compared within a repeat, which measures one after the other. Each run must have done the work that its
+settings ask for; resets, commits and checkpoint segments are included. Words after -- are flags of launch.py:
 
   python launch.py bench throughput --game pong --seconds 60 -- --actors 12 --envs 192
 """
@@ -47,11 +47,11 @@ from shared.memory.run_memory import Plan
 
 PARTS = ("speed", "evaluation", "round")
 EVALUATIONS = 5
-"""At most so many begin in a measurement: nearly always one is under way, and never do four wait, for which the learner
-would."""
+"""Most evaluations that start in a measurement: one is nearly always in progress, and four never wait, which would
+stall the learner."""
 LEAST_ROUNDS_BETWEEN_EVALUATIONS = 3
 CASES: dict[str, tuple[str, ...]] = {"as it is": (), "an update every 400 steps": ("--train-every", "400")}
-"""Words of the two cases of the price of the round."""
+"""Arguments of the two cases of the part `round`."""
 
 END_TO_END, SMALLER = "end to end", "the smaller of the two alone"
 BARE, ACTORS, LEARNER = "bare emulator, all cores", "actors alone", "learner alone"
@@ -63,9 +63,9 @@ class Runs:
     """Settings of the runs of a benchmark."""
 
     learning: list[str]
-    """Words of those that learn: five rounds fit into a measurement at the pace of the slower side."""
+    """Arguments of learning runs: five rounds fit into a measurement at the speed of the slower side."""
     playing: list[str]
-    """Words of the actors alone: the same at the pace of the emulator. Shorter rounds would wait for more barriers."""
+    """Arguments of the actors alone: five rounds at the emulator's speed. Shorter rounds would add barriers."""
     evaluation_steps: int
     """Steps between two evaluations."""
 
@@ -85,7 +85,7 @@ class Options(Common):
 
 
 def measure(options: Options, report: Report) -> None:
-    """Measure what is asked for. Raises `ConfigError` before anything runs when a setting cannot work."""
+    """Measure the requested parts. Raises `ConfigError` before anything runs if a setting is invalid."""
     parts = names_in_list(options.parts, PARTS, "--parts")
     with report.measuring("settings"):
         plan = make_plan(options.game, options.words)
@@ -102,14 +102,14 @@ def measure(options: Options, report: Report) -> None:
 
 
 def _contenders(options: Options, parts: Sequence[str], runs: Runs, plan: Plan) -> Iterator[Contender]:
-    """Whatever is measured in each repeat, in this order."""
+    """Contenders of each repeat, in the order of measurement."""
 
     def running(name: str, *more: str, learning: bool = True) -> Contender:
         flags = [*(runs.learning if learning else runs.playing), *more]
         return Contender(name, partial(run, options.game, options.seconds, flags, learning=learning))
 
     if "speed" in parts or "evaluation" in parts:
-        yield running(END_TO_END)  # first: where the time runs out, it is there
+        yield running(END_TO_END)  # first, so that an interrupt leaves this figure
     if "speed" in parts:
         yield Contender(BARE, partial(_bare, plan, BARE_SHARE * options.seconds))
         yield running(ACTORS, *NEVER_LEARNS, learning=False)
@@ -123,7 +123,7 @@ def _contenders(options: Options, parts: Sequence[str], runs: Runs, plan: Plan) 
 
 
 def _fitted(options: Options, parts: Sequence[str], plan: Plan, report: Report) -> Runs:
-    """Rounds and evaluations that fit into a measurement."""
+    """Settings whose rounds and evaluations fit into a measurement."""
     words, seconds = list(options.words), PROBE_SHARE * options.seconds
     paces: dict[str, float] = {}
     if not sets_round_steps(words):
@@ -150,7 +150,7 @@ def _bare(plan: Plan, seconds: float) -> float:
 
 
 def _add_sides(report: Report, found: Mapping[str, list[Any]], plan: Plan) -> None:
-    """Each side against what bounds it, and the run against the smaller of them."""
+    """Add actors and learner, each against its bound, and the smaller of the two."""
     every = plan.config.learn.train_every
     with report.measuring("speed"):
         bare, actors, learner = (found.get(name, []) for name in (BARE, ACTORS, LEARNER))
@@ -173,7 +173,7 @@ def _add_sides(report: Report, found: Mapping[str, list[Any]], plan: Plan) -> No
 
 
 def _add_run(report: Report, runs: Sequence[Throughput], plan: Plan) -> None:
-    """The run: speed, samples a step, resets, busy shares, memory, and what limits it in its own words."""
+    """Add rows for the run: speed, samples per step, resets, busy shares and memory; and a note with its bottleneck."""
     if not runs:
         return
     with report.measuring("the run"):
@@ -212,7 +212,7 @@ def _add_run(report: Report, runs: Sequence[Throughput], plan: Plan) -> None:
 
 
 def _add_role_busy(report: Report, role: str, runs: Sequence[Throughput]) -> None:
-    """The busy share of a role that the records of rounds do not hold."""
+    """Add the busy share of a role that is only in the summary."""
     shares = [each.summary["roles"][role]["busy"] for each in runs]
     report.add(role, "of the time", shares, note="while it learnt")
 
@@ -223,7 +223,7 @@ def _add_private(report: Report, role: str, runs: Sequence[Throughput]) -> None:
 
 
 def _add_device_memory(report: Report, memory: Sequence[Mapping[str, Any]], gpu: Sequence[GpuUse]) -> None:
-    """Memory of the GPU: what PyTorch holds for each process, of it the replay, and all that is in use beside that."""
+    """Add GPU memory: PyTorch's allocation by process, the replay buffer's part of it, and all other use."""
     for role in ("learner", "inference"):
         report.add(f"on the GPU, {role}", "MB", [each["device_bytes"][role] / 1e6 for each in memory])
     report.add("of it the replay", "MB", [each["replay_device_bytes"] / 1e6 for each in memory])
@@ -234,7 +234,7 @@ def _add_device_memory(report: Report, memory: Sequence[Mapping[str, Any]], gpu:
 
 
 def largest(private_bytes: Mapping[str, int], role: str) -> int:
-    """The most private bytes of a process of this role; names are those of `shared.memory.process_table`."""
+    """Most private bytes of a process with this role; names are those of `shared.memory.process_table`."""
     return max(size for name, size in private_bytes.items() if name.split(" ")[0] == role)
 
 

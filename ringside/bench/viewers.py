@@ -1,9 +1,9 @@
 """The cost of a viewer: a run with one viewer of `launch.py watch` against the same run without, interleaved.
 
-One run plays on; the page's server is started and ended beside it. Each measurement begins and ends with a commit, so
-it holds whole rounds of playing and learning. The viewer asks as the page does: state once a second, pictures as often
-as the server allows. It draws nothing: what a browser needs on this machine comes on top, and on another does not.
-Words after -- are flags of launch.py:
+One run continues throughout; the server of the page is started and stopped for each measurement. A measurement begins
+and ends with a commit, so it covers whole rounds. The viewer requests what the page does: state once a second, pictures
+as often as the server allows. It draws nothing, so the cost of a browser on this machine is not included. Words after
+-- are flags of launch.py:
 
   python launch.py bench watch --seconds 60 -- --actors 4
 """
@@ -40,9 +40,9 @@ from shared.memory.board import METRIC_SPANS, SPAN_METRICS
 ALONE, WATCHED = "no viewer", "one viewer"
 COMMITTED_AT = SPAN_METRICS.index("committed_at") - len(SPAN_METRICS)
 END_SECONDS = 10.0
-"""Seconds in which the page's server must end."""
+"""Longest time that the server may take to end."""
 ADDRESS_SECONDS = 60.0
-"""Seconds in which the server must print its address."""
+"""Longest time until the server prints its address."""
 ADDRESS = re.compile(rb"http://127\.0\.0\.1:(\d+)(/\S+/)")
 
 
@@ -55,22 +55,22 @@ class Options(Common):
     game: str = "breakout"
     """Atari game."""
     seconds: float = 30.0
-    """Least time of each measurement; it goes on to the end of a round."""
+    """Least seconds of each measurement, which continues to the end of a round."""
     repeats: int = 5
     """Repeats of both measurements, interleaved."""
 
 
 class Seen(NamedTuple):
-    """A stretch of the run."""
+    """Figures of one measurement."""
 
     steps_per_second: float
     pictures_per_second: float = 0.0
     cores: float = 0.0
-    """Cores that the page's server used."""
+    """Mean number of cores that the server used."""
 
 
 def measure(options: Options, report: Report) -> None:
-    """Measure both, interleaved. Raises `ConfigError` before anything runs when a setting cannot work."""
+    """Measure both, interleaved. Raises `ConfigError` before anything runs if a setting is invalid."""
     words = [*LASTING, *options.words]
     with report.measuring("settings"):
         make_plan(options.game, words)
@@ -93,14 +93,14 @@ def measure(options: Options, report: Report) -> None:
 
 @contextmanager
 def _learning(game: str, words: list[str]) -> Iterator[AttachedRun]:
-    """A run that learns. Raises `CannotRun`."""
+    """A run that has begun to learn. Raises `CannotRun`."""
     with attached_run(game, words) as run:
         run.until_it_learns()
         yield run
 
 
 def _speed(run: AttachedRun, seconds: float) -> float:
-    """Steps/s between two commits, `seconds` apart or more. Raises `CannotRun`."""
+    """Steps/s between two commits that are at least `seconds` apart. Raises `CannotRun`."""
     first, begun = _next_commit(run)
     while True:
         last, ended = _next_commit(run)
@@ -109,7 +109,7 @@ def _speed(run: AttachedRun, seconds: float) -> float:
 
 
 def _next_commit(run: AttachedRun) -> tuple[int, float]:
-    """Wait for the end of a span; its boundary and moment. Raises `CannotRun` when none comes."""
+    """Wait for the end of a span; return its boundary and time. Raises `CannotRun` if none comes."""
     memory = run.memory
     spans = memory.run_schedule.snapshot_rounds
     before = memory.board.committed // spans
@@ -119,7 +119,7 @@ def _next_commit(run: AttachedRun) -> tuple[int, float]:
 
 
 def _watched(run: AttachedRun, seconds: float) -> Seen:
-    """The same with a viewer. Raises `CannotRun`, and `WrongResult` when the viewer was not shown what was played."""
+    """Measure with a viewer. Raises `CannotRun`, and `WrongResult` if the viewer did not see the run progress."""
     command = [sys.executable, "launch.py", "watch", str(run.directory)]
     server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert server.stdout is not None
@@ -131,7 +131,7 @@ def _watched(run: AttachedRun, seconds: float) -> Seen:
         if address is None:
             raise CannotRun("launch.py watch printed no address.")
         with Viewer(int(address[1]), address[2].decode()) as viewer:
-            _next_commit(run)  # it has settled
+            _next_commit(run)  # start-up is over
             used, pictures, began = _cpu_seconds(server.pid), viewer.pictures, time.monotonic()
             speed = _speed(run, seconds)
             took = time.monotonic() - began
@@ -153,14 +153,14 @@ def _cpu_seconds(process: int) -> float:
 
 
 class Viewer:
-    """Asks as the page does, from `__enter__` on, and looks whether the env that it looks at plays on."""
+    """Thread that sends the requests of the page, and checks that the env in its pictures makes progress."""
 
     def __init__(self, port: int, path: str) -> None:
         self.pictures = 0
         self.trouble: str | None = None
         self._port, self._path = port, path
         self._ended = Event()
-        self._thread = Thread(target=self._look)
+        self._thread = Thread(target=self._request_pages)
 
     def __enter__(self) -> Viewer:
         self._thread.start()
@@ -170,7 +170,7 @@ class Viewer:
         self._ended.set()
         self._thread.join()
 
-    def _look(self) -> None:
+    def _request_pages(self) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=20)
         state_at, tick, known = float("-inf"), -1, "edition=0&known=0,0,0"
         first = None
@@ -194,7 +194,7 @@ class Viewer:
             self.trouble = "The pictures stood still while the run played."
 
     def _ask(self, connection: http.client.HTTPConnection, what: str) -> tuple[bytes, float]:
-        """The answer, and the pause that it asks for."""
+        """Return the content of a response, and the pause that its header demands."""
         connection.request("GET", self._path + what)
         answer = connection.getresponse()
         return answer.read(), float(answer.headers.get("X-Pause") or 0)

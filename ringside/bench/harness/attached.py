@@ -1,4 +1,4 @@
-"""A run beside this process, which looks into its memory while it goes on."""
+"""A run in another process, with its shared memory attached for reading."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from shared.memory.run_memory import Memory
 from shared.process.live import LIVE_FILE
 
 LOOK_SECONDS = 0.02
+"""Interval between two checks of a condition."""
 WARM_ROUNDS = 2
 """Rounds with updates before anything is measured."""
 LASTING = ("--learning-starts", str(LEARNING_STARTS), "--total-steps", "1_000_000_000")
-"""Words of a run that learns early, and goes on for as long as anybody looks."""
+"""Arguments of a run that learns early and never ends by itself."""
 
 
 @dataclass
 class AttachedRun:
-    """A run that was started, and its memory, for reading."""
+    """A started run and its memory, read-only."""
 
     process: subprocess.Popen[bytes]
     """Launcher of the run."""
@@ -36,7 +37,7 @@ class AttachedRun:
     memory: Memory
 
     def until(self, condition: Callable[[], object]) -> None:
-        """Wait until it is true. Raises `CannotRun` when the run ends before, or that takes too long."""
+        """Wait until `condition` is true. Raises `CannotRun` if the run ends first or the wait takes too long."""
         _until(condition, self.process, self.errors)
 
     def until_it_learns(self) -> None:
@@ -63,7 +64,7 @@ def _ended(errors: Path) -> CannotRun:
 
 @contextmanager
 def attached_run(game: str, words: list[str]) -> Iterator[AttachedRun]:
-    """A run of `launch.py`, as soon as its memory is there; it ends with the block. Raises `CannotRun`."""
+    """Start `launch.py` and attach to its memory; the run ends with the block. Raises `CannotRun`."""
     with tempfile.TemporaryDirectory(prefix="ringside-bench-") as scratch:
         run_dir, errors = Path(scratch) / "run", Path(scratch) / "errors"
         with running(["launch.py", "--plain", "--game", game, *words, "--run-dir", str(run_dir)], errors) as process:

@@ -1,4 +1,4 @@
-"""Work in a process of its own, set up as a role of a run is, and what it sends."""
+"""Child process with the setup of a role of a run; it sends its result through a pipe."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from shared.process.library_env import choose_workspace, pinned_thread_env
 from shared.process.signals import enable_stack_dumps
 
 START_SECONDS = 120.0
-"""Most that a process may take beyond the time that it was given."""
+"""Longest time that a process may take beyond its measuring time."""
 END_SECONDS = 10.0
-"""Most that it may take to end by itself."""
+"""Longest time that a process may take to end by itself."""
 
 
 class Child:
-    """A process that sends what a function returns, or the exception to be raised. Its end is that of the block."""
+    """Process that runs a function and sends messages or an exception; it is killed at the end of the block."""
 
     def __init__(
         self, work: Callable[..., None], arguments: tuple[Any, ...], environment: Mapping[str, str] | None = None
@@ -37,12 +37,12 @@ class Child:
         self._process = ChildProcess(
             target=_child, args=(theirs, work, arguments, dict(environment or {})), daemon=True
         )
-        with pinned_thread_env():  # as the processes of the runs that it is compared with
+        with pinned_thread_env():  # same threads as the processes of a run
             self._process.start()
         theirs.close()
 
     def ask(self, word: str) -> Any:
-        """Send an answer and return the next message of the child. Raises as `answer`."""
+        """Send `word` and return the next message of the child. Raises as `answer`."""
         try:
             self._ours.send(word)
         except OSError as error:
@@ -50,22 +50,22 @@ class Child:
         return self.answer()
 
     def finish(self, word: str) -> None:
-        """Tell it to end by itself, and wait for it; not for long."""
-        with suppress(OSError):  # it has ended
+        """Ask the child to end by itself, and wait up to `END_SECONDS`."""
+        with suppress(OSError):  # the child has ended already
             self._ours.send(word)
         self._process.join(END_SECONDS)
 
     def answer(self, seconds: float = 0.0) -> Any:
-        """Return the child's next message. Raises the exception that it sends, or `CannotRun` without a message."""
+        """Return the next message of the child. Raises the exception that it sends, or `CannotRun` if none arrives."""
         try:
-            told = self._ours.recv() if self._ours.poll(seconds + START_SECONDS) else None
+            message = self._ours.recv() if self._ours.poll(seconds + START_SECONDS) else None
         except EOFError:
-            told = None
-        if told is None:
+            message = None
+        if message is None:
             raise CannotRun("Its process ended early, or did not answer.")
-        if isinstance(told, Exception):
-            raise told
-        return told
+        if isinstance(message, Exception):
+            raise message
+        return message
 
     def __enter__(self) -> Child:
         return self
@@ -79,10 +79,10 @@ class Child:
 
 
 def _child(connection: Connection, work: Callable[..., None], arguments: tuple[Any, ...], env: dict[str, str]) -> None:
-    """The process."""
+    """Entry point of the child."""
     os.environ.update(env)
     enable_stack_dumps()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the benchmark decides what it means
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent handles it
     from learner.engine.engine import NonFiniteError
     from learner.engine.faults import device_faults_named
 

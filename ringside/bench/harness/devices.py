@@ -1,4 +1,4 @@
-"""Devices for the parts that compute with networks: settings, waits, graphs."""
+"""Devices on which networks are measured: their settings, synchronization and CUDA graphs."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ class Device:
     """The precision of a run, and float32."""
 
     def prepare(self, precision: str, threads: int) -> None:
-        """The settings of a run for this process, before what is measured is built."""
+        """Apply the settings of a run to this process; call it before building what is measured."""
         choose_workspace()
         prepare_torch(self.torch, precision, threads)
 
     def named(self, row: str) -> str:
-        """A row's name with the device, unless that is the CPU."""
+        """Name of a row, with the device appended unless it is the CPU."""
         return row if self.torch.type == "cpu" else f"{row}, CUDA"
 
     def settle(self) -> None:
-        """Wait until what was begun is done."""
+        """Wait until the device has finished all submitted work."""
         if self.torch.type == "cuda":
             torch.cuda.synchronize(self.torch)
 
     def captured(self, body: Callable[[], object]) -> Callable[[], object]:
-        """`body` as a run does it: on CUDA, captured into a graph."""
+        """`body` as a run executes it: on CUDA, captured into a graph."""
         if self.torch.type == "cpu":
             return body
         graphs = Graphs(self.torch)
@@ -49,7 +49,7 @@ class Device:
 
 
 def devices(part: str, report: Report) -> list[Device]:
-    """The CPU, and a GPU if there is one; if not, the report says why."""
+    """The CPU, and a GPU if there is one; otherwise the report says why not."""
     names = ["cpu"]
     if facts.cuda_devices():
         names.append("cuda:0")

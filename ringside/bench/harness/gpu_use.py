@@ -1,4 +1,4 @@
-"""Load and memory of a GPU, read once a second from the driver's own tool."""
+"""GPU utilization and memory, sampled once a second with nvidia-smi."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from shared.machine import facts
 from shared.machine.subprocesses import kill_and_reap
 
 INTERVAL_MS = 1_000
-"""Between two samples; a share is that of the driver's last sample period."""
+"""Interval between two samples; the driver averages utilization over its last sample period."""
 END_SECONDS = 10.0
-"""Seconds in which the tool must end."""
+"""Longest time that nvidia-smi may take to end."""
 _SAMPLE = re.compile(r"(\d+), *(\d+)")
 
 
 def seen_by_the_driver(index: int) -> str:
-    """Driver's name of the GPU that CUDA calls `index`: a number or a UUID of CUDA_VISIBLE_DEVICES."""
+    """Driver's name of CUDA device `index`: a number or UUID from CUDA_VISIBLE_DEVICES."""
     visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
     return visible[index].strip() if index < len(visible) else str(index)
 
@@ -30,13 +30,13 @@ class GpuUse(NamedTuple):
     """Use of a GPU by all processes on it."""
 
     share: float
-    """Mean share of the time in which it worked, in [0, 1]."""
+    """Mean share of the time in which the GPU was busy, in [0, 1]."""
     bytes: float
-    """Most memory in use, contexts included."""
+    """Peak memory in use, contexts included."""
 
 
 class GpuSampler:
-    """Samples of the use of a GPU, from `begin` on; none where there is no GPU, or no tool."""
+    """Samples GPU use from `begin` on; takes no samples without a GPU or nvidia-smi."""
 
     def __init__(self) -> None:
         tool = shutil.which("nvidia-smi")
@@ -44,7 +44,7 @@ class GpuSampler:
         self._process: subprocess.Popen[str] | None = None
 
     def begin(self, device: str) -> None:
-        """Begin to sample `device`, "cuda:N" among those that CUDA sees, unless that was done; "cpu" is no GPU."""
+        """Start to sample `device` ("cuda:N" as CUDA counts); does nothing for "cpu" or if already started."""
         kind, _, index = device.partition(":")
         if self._tool is None or self._process is not None or kind != "cuda":
             return
@@ -59,15 +59,15 @@ class GpuSampler:
         )
 
     def use(self) -> GpuUse | None:
-        """Stop, and return what the samples say; None: there are none."""
+        """Stop, and return the mean use; None without samples."""
         if self._process is None:
             return None
         self._process.terminate()
         try:
-            said, _ = self._process.communicate(timeout=END_SECONDS)
+            output, _ = self._process.communicate(timeout=END_SECONDS)
         except subprocess.TimeoutExpired:
             return None
-        found = [_SAMPLE.fullmatch(line.strip()) for line in said.splitlines()]
+        found = [_SAMPLE.fullmatch(line.strip()) for line in output.splitlines()]
         numbers = [(float(sample[1]), float(sample[2])) for sample in found if sample]
         if not numbers:
             return None

@@ -1,4 +1,4 @@
-"""Things that are compared, measured in turn, repeat by repeat: a machine that changes its pace changes it for all."""
+"""Interleaved A/B measurement: each repeat measures every contender, so a change in machine speed affects all alike."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from shared.errors import ConfigError
 from shared.text import nearest
 
 INTERRUPTED = "the rest"
-"""Name of the missing part after an interrupt."""
+"""Name under which the report lists what an interrupt left out."""
 
 
 @dataclass(frozen=True)
 class Contender:
-    """One of the things compared."""
+    """One of the alternatives compared."""
 
     name: str
-    """Name of its row, which is unique."""
+    """Unique name of its row."""
     measure: Callable[[], Any]
-    """Measures once: a speed, or all that is known of it. Raises `CannotRun` or `WrongResult`."""
+    """Takes one measurement: a speed, or a record that holds one. Raises `CannotRun` or `WrongResult`."""
     part: str = ""
-    """Name of the part that is missing or wrong if it fails; default: its name."""
+    """Name under which the report lists a failure; default: its name."""
 
 
 def measure_interleaved(report: Report, contenders: Sequence[Contender], repeats: int) -> dict[str, list[Any]]:
     """Measure all contenders, interleaved; return their values by name, one for each repeat.
 
-    One that cannot run, or computes something wrong, is not asked again and not returned; the report says why. When it
-    is interrupted, the whole repeats so far count, or what there is of the first; nothing is measured after that.
+    A contender that cannot run or computes a wrong result is dropped and not returned; the report says why. After an
+    interrupt nothing more is measured: complete repeats count, or the values of the first if it was incomplete.
     """
     reached: dict[str, list[Any]] = {contender.name: [] for contender in contenders}
     whole = 0
@@ -54,7 +54,7 @@ def doublings(most: int) -> list[int]:
 
 
 def names_in_list(words: str, known: Collection[str], flag: str) -> list[str]:
-    """The names in a list with commas, in the order of `known`; "all" stands for all. Raises `ConfigError`."""
+    """Names in a comma-separated list, in the order of `known`; "all" selects all. Raises `ConfigError`."""
     names = known if words == "all" else [word.strip() for word in words.split(",")]
     for name in names:
         if name not in known:

@@ -1,7 +1,7 @@
-"""A real run of `launch.py` at steady state: its speed between two boundaries, and what it says of itself, checked.
+"""Throughput of a real run of `launch.py` at steady state, between two boundaries, with its records checked.
 
-Whole rounds are counted, and with them playing, inference, updates, resets, commits and the segments of checkpoints. A
-run goes through the command line, as a user starts it, and is stopped as a user stops it.
+Only whole rounds count. They include env steps, inference, updates, resets, commits and checkpoint segments. The run is
+started from the command line and stopped with a signal, as a user would do it.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ from shared.memory.run_memory import Plan
 from shared.text import flag_in
 
 WARM_ROUNDS = 1
-"""Rounds before the clock starts: caches fill, threads start."""
+"""Rounds before the clock starts, in which caches fill and threads start."""
 LEARNING_STARTS = 5_000
-"""Steps before the first update, unless other words say otherwise; those of Nature DQN would be waited for."""
+"""Default steps before the first update; the 50,000 of Nature DQN would only cost waiting time."""
 NEVER_LEARNS = ("--learning-starts", "40_000_000", "--total-steps", "50_000_000")
-"""Words of a run that plays as it would before learning, for as long as anybody measures."""
+"""Arguments of a run that stays before its first update for the whole measurement."""
 OURS = ("--game", "--run-dir", "--resume")
-"""Flags that a benchmark gives itself."""
+"""Flags that the benchmark sets itself."""
 ROUNDS = 5
-"""Rounds that should fit into the time of a measurement."""
+"""Rounds that should fit into one measurement."""
 LEAST_ROUND_TICKS = 10
 """Shorter rounds would be mostly barrier."""
 PROBE_SHARE = 0.1
-"""Share of the seconds of a measurement for choosing the length of its rounds."""
+"""Share of the measuring time spent on choosing the round length."""
 BARE_SHARE = 0.25
-"""Share of the seconds of a measurement for the bare emulator beside it, which is steady from its start."""
+"""Share of the measuring time for the bare emulator, which is at steady state from its start."""
 SILENT_SECONDS = 600.0
 """Longest time without a new round."""
 LOOK_SECONDS = 0.5
-"""Between two looks at the records."""
+"""Interval between two reads of the records."""
 REFUSED = 2
-"""Exit code of `launch.py` for a setting that cannot work."""
+"""Exit code of `launch.py` for an invalid setting."""
 ROLES = ("learner", "inference", "actors")
-"""Roles whose busy share the records of rounds hold."""
+"""Roles whose busy shares are in the records of rounds."""
 
 
 @dataclass(frozen=True)
@@ -68,28 +68,28 @@ class Throughput:
     episodes: int
     """Episodes that ended, each followed by a reset."""
     reset_share: float | None
-    """Share of the steps that were resets; None: not known."""
+    """Share of the steps that were resets; None if unknown."""
     first_step_seconds: float
-    """From the command to the first committed round's record."""
+    """From the start of the command to the record of the first committed round."""
     busy: dict[str, float]
     """Busy shares by role, where known."""
     gpu: GpuUse | None
-    """None: there is none, or it does not tell."""
+    """None without a GPU or without samples."""
     summary: dict[str, Any]
-    """The run's own, of all its time."""
+    """Summary that the run wrote, over its whole time."""
 
     @property
     def played_per_second(self) -> float:
-        """Steps/s without resets, which the clock of a run counts and that of a bare emulator does not."""
+        """Steps/s without resets; a run counts resets as steps, the bare emulator does not."""
         return self.steps_per_second * (1 - (self.reset_share or 0.0))
 
 
 def make_plan(game: str, words: Sequence[str]) -> Plan:
-    """Return the plan of a measured run with these words.
+    """Return the plan of a measured run with these arguments.
 
     Raises:
-        ConfigError: a setting cannot work.
-        CannotRun: its device is not here.
+        ConfigError: a setting is invalid.
+        CannotRun: its device is not available.
     """
     from ringside import planning
     from ringside.tasks.train import configuration
@@ -107,10 +107,10 @@ def make_plan(game: str, words: Sequence[str]) -> Plan:
 
 
 def rounds_that_fit(plan: Plan, words: Sequence[str], seconds: float, pace: float) -> list[str]:
-    """The words with shorter rounds, if fewer than `ROUNDS` of those in `plan` fit into `seconds` at `pace` steps/s.
+    """The arguments, with shorter rounds if fewer than `ROUNDS` rounds fit into `seconds` at `pace` steps/s.
 
-    Only downwards, and never where the words say how long a round is: a shorter round means more barriers and commits,
-    and no less work a step, so it makes no run faster. With alternate a round is short as it is.
+    Rounds are never lengthened, and a length in `words` is kept. Shorter rounds have more barriers and commits and the
+    same work per step, so they make no run faster. Rounds of the schedule `alternate` are short already.
     """
     run_schedule = plan.run_schedule
     fixed = sets_round_steps(words) or plan.config.learn.schedule == "alternate"
@@ -121,14 +121,14 @@ def rounds_that_fit(plan: Plan, words: Sequence[str], seconds: float, pace: floa
 
 
 def sets_round_steps(words: Sequence[str]) -> bool:
-    """True if the words set the length of a round."""
+    """True if the arguments set the length of a round."""
     return any(flag_in(word) == "--round-steps" for word in words)
 
 
 def note_rounds(
     report: Report, own: Plan, measured: Plan, seconds: float, others: str = "", theirs: Plan | None = None
 ) -> None:
-    """Note how long the rounds of a measurement are, and why; and those of `others`, where `theirs` are not as long."""
+    """Note the round length of a measurement and the reason; also that of `others` if `theirs` differs."""
     steps, usual = measured.run_schedule.round_steps, own.run_schedule.round_steps
     shorter = f" instead of {usual:,}, so that {ROUNDS} fit into {seconds:g} s. Shorter rounds save no work."
     report.note(f"Rounds have {steps:,} steps" + (shorter if steps < usual else "."))
@@ -137,17 +137,17 @@ def note_rounds(
 
 
 def measure(game: str, seconds: float, words: Sequence[str], *, learning: bool = True) -> Throughput:
-    """Run `launch.py` until it has worked for `seconds` after its start, stop it gracefully, and read what it did.
+    """Run `launch.py` until it has worked for `seconds` at steady state, stop it gracefully, and read its records.
 
     Args:
-        game: as in ale-py.
-        seconds: of whole rounds, at least two.
-        words: further flags of `launch.py`; they win over what is given here.
-        learning: count rounds with updates only; else only those without.
+        game: name as in ale-py.
+        seconds: least time of the measured whole rounds, two or more.
+        words: further flags of `launch.py`; they override those set here.
+        learning: count only rounds with updates; otherwise only rounds without.
 
     Raises:
-        CannotRun: the run was refused, with its sentence, or made no round within `SILENT_SECONDS`.
-        WrongResult: it failed, or did other work than it was asked for.
+        CannotRun: the run rejected its settings, or committed no round within `SILENT_SECONDS`.
+        WrongResult: the run failed, or did not do the work that its settings ask for.
     """
     with tempfile.TemporaryDirectory(prefix="ringside-bench-") as scratch:
         run_dir = Path(scratch) / "run"
@@ -186,20 +186,20 @@ def measure(game: str, seconds: float, words: Sequence[str], *, learning: bool =
 def check(
     run_schedule: RunSchedule, before: dict[str, Any], measured: Sequence[dict[str, Any]], summary: dict[str, Any]
 ) -> None:
-    """Raise `WrongResult` unless the records are those of the work that was asked for.
+    """Raise `WrongResult` unless the records show the work that the settings ask for.
 
     Args:
-        sizes: of the run.
-        before: the record of the round before the first that is measured.
-        measured: the records that are; consecutive.
-        summary: the run's own.
+        run_schedule: schedule of the run.
+        before: record of the round before the first measured one.
+        measured: records of the measured rounds, consecutive.
+        summary: summary that the run wrote.
     """
     step = run_schedule.snapshot_rounds
-    for former, record in zip([before, *measured], measured, strict=False):
+    for previous, record in zip([before, *measured], measured, strict=False):
         stop = record["round"] + step
-        if record["round"] != former["round"] + step or record["steps"] != stop * run_schedule.round_steps:
+        if record["round"] != previous["round"] + step or record["steps"] != stop * run_schedule.round_steps:
             raise WrongResult(
-                f"Round {record['round']} after round {former['round']} ended with {record['steps']:,} steps; rounds "
+                f"Round {record['round']} after round {previous['round']} ended with {record['steps']:,} steps; rounds "
                 f"have {run_schedule.round_steps:,}."
             )
         asked, done = (
@@ -212,7 +212,7 @@ def check(
                 f"instead of {run_schedule.updates_before(stop):,}."
             )
     if None not in (valid := [record["valid_steps"] for record in measured]):
-        # A tick that is no state to act from follows each end of an episode; those at the edges count on one side only.
+        # A reset tick follows the end of each episode; at the edges of the time, one of the two may lie outside.
         ends = measured[-1]["episodes"] - before["episodes"]
         resets = sum(step * run_schedule.round_steps - int(count) for count in valid)
         if abs(resets - ends) > run_schedule.envs:
@@ -223,7 +223,7 @@ def check(
 
 @contextmanager
 def _running(command: Sequence[str], run_dir: Path, errors: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A run of `launch.py`, ended with the block; raises when it failed, and shows what its processes wrote."""
+    """A run of `launch.py` that ends with the block; if it failed, print its logs and raise."""
     with running(command, errors) as process:
         yield process
     if process.returncode:
@@ -237,20 +237,20 @@ def _running(command: Sequence[str], run_dir: Path, errors: Path) -> Iterator[su
 def _watch(
     process: subprocess.Popen[bytes], run_dir: Path, seconds: float, *, learning: bool
 ) -> tuple[float, GpuUse | None]:
-    """Wait until there are enough rounds, or the run ends.
+    """Wait until enough rounds are recorded or the run ends.
 
     Returns:
-        The moment at which the first record was seen (CLOCK_MONOTONIC), and the use of the GPU in the measured time.
+        Time at which the first record appeared (CLOCK_MONOTONIC), and GPU use in the measured time.
     """
-    known, news_at = 0, time.monotonic()
-    first_at = news_at
+    known, last_progress = 0, time.monotonic()
+    first_at = last_progress
     with GpuSampler() as sampler:
         while process.poll() is None:
             rounds, now = _rounds(run_dir), time.monotonic()
             if len(rounds) > known:
                 first_at = first_at if known else now
-                known, news_at = len(rounds), now
-            elif now - news_at > SILENT_SECONDS:
+                known, last_progress = len(rounds), now
+            elif now - last_progress > SILENT_SECONDS:
                 raise CannotRun(f"The run made no round within {SILENT_SECONDS:.0f} s.")
             counting = _counting(rounds, learning=learning)
             if counting:
@@ -267,7 +267,7 @@ def _config(run_dir: Path) -> Config:
 
 
 def _rounds(run_dir: Path) -> list[dict[str, Any]]:
-    """The records of rounds that were written so far, and whose time is known."""
+    """Records of rounds written so far that hold their time."""
     path = run_dir / METRICS_FILE
     if not path.exists():
         return []
@@ -275,18 +275,18 @@ def _rounds(run_dir: Path) -> list[dict[str, Any]]:
 
 
 def _counting(rounds: Sequence[dict[str, Any]], *, learning: bool) -> list[dict[str, Any]]:
-    """The rounds with, or without, updates, but for those that warm up."""
+    """Rounds with updates, or without, less the warm-up rounds."""
     return [record for record in rounds if (record["samples_per_step"] > 0) is learning][WARM_ROUNDS:]
 
 
 def _updates(record: dict[str, Any], run_schedule: RunSchedule) -> int:
-    """The updates that the learner counted in the rounds of a record."""
+    """Number of updates in the rounds of a record, from the speeds that the learner recorded."""
     steps = run_schedule.snapshot_rounds * run_schedule.round_steps
     return round(steps * record["updates_per_second"] / record["steps_per_second"])
 
 
 def _busy(measured: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """The roles' busy shares over all rounds, weighted with their time."""
+    """Busy share of each role over all rounds, weighted by their time."""
     times = [1 / record["steps_per_second"] for record in measured]
     shares = {}
     for role in ROLES:

@@ -1,4 +1,4 @@
-"""Commands in processes of their own, and what they say."""
+"""Commands run as subprocesses, and their output."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from shared.machine.subprocesses import die_with, kill_and_reap, read_output
 from shared.process.signals import stack_dumps_held_back
 
 END_SECONDS = 300.0
-"""Longest time from asking a run to stop to its end."""
+"""Longest time between SIGTERM and the end of a run."""
 
 
 def json_result(command: Sequence[str], seconds: float) -> dict[str, Any]:
-    """The JSON object in the last line that a command prints.
+    """JSON object in the last output line of a command.
 
     Raises:
-        CannotRun: it failed, or took longer than `seconds`.
-        WrongResult: its last line is something else.
+        CannotRun: the command failed, or took longer than `seconds`.
+        WrongResult: its last line is no JSON.
     """
-    said = run_command(command, seconds)
+    output = run_command(command, seconds)
     try:
-        result: dict[str, Any] = json.loads(said.splitlines()[-1])
+        result: dict[str, Any] = json.loads(output.splitlines()[-1])
     except (IndexError, ValueError):
         raise WrongResult(f"{Path(command[0]).name} {' '.join(command[1:])} printed no result.") from None
     return result
 
 
 def run_command(command: Sequence[str], seconds: float) -> str:
-    """Return the output of a command. Raises `CannotRun` with its last line of errors, or if it takes too long."""
+    """Return the output of a command. Raises `CannotRun` with its last error line, or after `seconds`."""
     try:
         return read_output(command, seconds, directory=ROOT)
     except subprocess.TimeoutExpired:
@@ -53,13 +53,13 @@ def run_command(command: Sequence[str], seconds: float) -> str:
 
 @contextmanager
 def running(command: Sequence[str], errors: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A Python program of ours that is asked to stop, and has ended, when the block is left, however that is.
+    """Run a Python program of this repository; on every exit from the block, send SIGTERM and wait for its end.
 
-    It is asked, too, should this process be killed.
+    It also gets SIGTERM if this process is killed.
 
     Args:
-        command: its file and arguments.
-        errors: where its standard error goes.
+        command: file and arguments of the program.
+        errors: file for its standard error.
     """
     with open(errors, "wb") as file, stack_dumps_held_back():
         process = subprocess.Popen(
@@ -80,11 +80,11 @@ def running(command: Sequence[str], errors: Path) -> Iterator[subprocess.Popen[b
 
 
 def read_logs(run_dir: Path) -> str:
-    """Logs of the processes of a run, by name, copied since the run directory may be removed."""
+    """Text of the logs of a run, by name; the run directory itself may be removed afterwards."""
     logs = sorted((run_dir / LOGS).glob("*.log"))
     return "".join(f"--- {log.name}\n{log.read_text(errors='replace')}" for log in logs)
 
 
 def last_log_line(errors: Path) -> str:
-    """The last line of what a program complained about."""
+    """Last line that a program wrote to its standard error."""
     return (errors.read_text(errors="replace").strip().splitlines() or ["it said nothing"])[-1]

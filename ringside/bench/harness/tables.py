@@ -1,7 +1,7 @@
-"""Reports of benchmarks: rows with their spread and their ratio to the limit above, as a table and as JSON.
+"""Benchmark reports: rows with their spread and their ratio to a limit, as a table and as JSON.
 
-A figure counts only beside the machine that it was taken on, the command that gives it again, and a check that what was
-timed computed the right thing. A part that cannot run here says why, and the others go on.
+Each report records the machine and the command that reproduces it. Each timed part also checks its results. A part that
+cannot run here says why, and the other parts continue.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 FILE_COLUMNS = 140
-"""Width of a table that goes into a file or a pipe."""
+"""Width of a table printed to a file or a pipe."""
 
 
 class CannotRun(Exception):
@@ -45,71 +45,71 @@ class WrongResult(Exception):
 
 @dataclass(frozen=True)
 class Row:
-    """One thing that was measured."""
+    """One measured quantity."""
 
     part: str
-    """The part of the benchmark that it belongs to."""
+    """Part of the benchmark to which the row belongs."""
     name: str
     unit: str
     values: tuple[float, ...]
-    """One of each repeat."""
+    """One value for each repeat."""
     limit: str | None = None
     """Name of the row that bounds this one."""
     ratios: tuple[float, ...] = ()
-    """Share of that limit reached, one of each repeat; above 1 it was no limit."""
+    """Share of the limit reached, one for each repeat; a ratio above 1 exceeds the limit."""
     note: str = ""
 
     @property
     def median(self) -> float:
-        """The middle one of the values."""
+        """Median of the values."""
         return statistics.median(self.values)
 
     @property
     def ratio(self) -> float | None:
-        """The middle one of the ratios."""
+        """Median of the ratios; None without a limit."""
         return statistics.median(self.ratios) if self.ratios else None
 
 
 @dataclass
 class Report:
-    """The rows of one benchmark, and what could not be measured."""
+    """Rows of one benchmark, and the parts that could not be measured."""
 
     name: str
     title: str
     words: Sequence[str] = ()
-    """The words of the command line behind `launch.py bench`."""
+    """Command-line arguments after `launch.py bench`."""
     rows: list[Row] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
-    """Parts that could not run, and why."""
+    """Reasons by part that could not run."""
     wrong: dict[str, str] = field(default_factory=dict)
-    """Parts whose results were wrong, and how."""
+    """Errors by part whose results were wrong."""
     notes: list[str] = field(default_factory=list)
     console: Console = field(default_factory=lambda: Console(stderr=True))
     machine: dict[str, Any] = field(default_factory=facts.describe)
-    """State of the machine before the first measurement, including its load."""
+    """State of the machine before the first measurement, with its load."""
     commit: str | None = field(default_factory=lambda: commit())
     """Commit of the measured code."""
     part: str = ""
 
     @contextmanager
     def measuring(self, part: str) -> Iterator[None]:
-        """Rows added within belong to `part`; if it cannot run, or is wrong, that is noted and the rest goes on."""
-        former, self.part = self.part, part
+        """Assign rows added in the block to `part`; if it cannot run or is wrong, note that and continue."""
+        previous, self.part = self.part, part
         try:
             with self.noting(part), self.console.status(f"{part} ..."):
                 yield
         finally:
-            self.part = former
+            self.part = previous
 
     @contextmanager
     def noting(self, part: str) -> Iterator[None]:
-        """If what is done within cannot run, or is wrong, that is noted of `part`."""
+        """Note for `part` if the block cannot run or computes a wrong result."""
         try:
             yield
         except (CannotRun, DeviceFault) as error:
             self.missing[part] = str(error)
         except (MemoryError, RuntimeError) as error:
-            # PyTorch says it in words on a CPU, and by a class of its own on a GPU, which is not imported here.
+            # On a CPU PyTorch raises RuntimeError; its CUDA class is a subclass, and torch is not imported here.
             words = ("can't allocate memory", "out of memory")
             if not isinstance(error, MemoryError) and not any(each in str(error) for each in words):
                 raise
@@ -128,12 +128,12 @@ class Report:
         ratios: Sequence[float] = (),
         note: str = "",
     ) -> Row:
-        """Add a row. With a `limit` and no `ratios`, these are the values by those of the limit, repeat by repeat.
+        """Add a row. With a `limit` and no `ratios`, divide the values by those of the limit, repeat by repeat.
 
-        The values of both are speeds then (more is better), with one value for each repeat.
+        In that case the values of both rows must be speeds, one for each repeat.
 
         Raises:
-            WrongResult: a value is not a number, or infinite.
+            WrongResult: a value is NaN or infinite.
         """
         if any(row.name == name for row in self.rows):
             raise ValueError(f"There are two rows named {name!r}; a limit could be either.")
@@ -147,23 +147,23 @@ class Report:
         return row
 
     def row(self, name: str) -> Row:
-        """The row of this name; raises `CannotRun` when it is not there, since what depends on it cannot be said."""
+        """Return the row of this name. Raises `CannotRun` if it is missing, as a ratio to it cannot be computed."""
         for row in self.rows:
             if row.name == name:
                 return row
         raise CannotRun(f"It is measured against {name!r}, which is missing.")
 
     def note(self, sentence: str) -> None:
-        """A sentence below the table."""
+        """Add a sentence below the table."""
         self.notes.append(sentence)
 
     @property
     def code(self) -> int:
-        """Exit code: 1 when something computed a wrong result."""
+        """Exit code: 1 if a part computed a wrong result."""
         return 1 if self.wrong else 0
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, with the machine and the command."""
+        """The whole report, with the machine and the command."""
         return {
             "benchmark": self.name,
             "command": " ".join(["python launch.py bench", *self.words]),
@@ -181,7 +181,7 @@ class Report:
         write_atomic(path, json.dumps(self.to_json(), indent=1).encode() + b"\n")
 
     def print(self) -> None:
-        """The table, the machine, and what went wrong."""
+        """Print the table, the notes, the failures and the machine."""
         console = Console()
         if not console.is_terminal and "COLUMNS" not in os.environ:
             console = Console(width=FILE_COLUMNS)
@@ -208,7 +208,7 @@ class Report:
 
 
 def machine_line(described: dict[str, Any]) -> str:
-    """The machine that `shared.machine.facts.describe` described, in a line."""
+    """One line for a machine described by `shared.machine.facts.describe`."""
     threads = described["threads_per_core"]
     libraries = ", ".join(f"{name} {number}" for name, number in described["libraries"].items() if number)
     return (
@@ -221,7 +221,7 @@ def machine_line(described: dict[str, Any]) -> str:
 
 
 def commit() -> str | None:
-    """The commit of the source, with "+" when files differ from it; None outside a repository."""
+    """Commit of the source, with "+" if files differ from it; None outside a repository."""
     try:
         return read_output(["git", "describe", "--always", "--dirty=+", "--exclude=*"], 10.0, directory=ROOT).strip()
     except (OSError, subprocess.SubprocessError):

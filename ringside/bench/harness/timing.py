@@ -6,16 +6,15 @@ import time
 from collections.abc import Callable, Sequence
 
 SLICE_SECONDS = 0.01
-"""A slice holds as many calls as fit, one at least."""
+"""Length of a slice, which holds as many calls as fit, at least one."""
 
 
 def seconds_per_call(
     actions: Sequence[Callable[[], object]], seconds: float, settle: Callable[[], None] = lambda: None
 ) -> list[float]:
-    """Mean wall-clock seconds of a call of each action, timed in interleaved slices until each had `seconds`; one call
-    warms up.
+    """Mean wall-clock seconds per call of each action, timed in interleaved slices until each had `seconds`.
 
-    `settle` waits until what a slice began is done, as work on a GPU is begun only.
+    One call of each action warms up. `settle` waits for asynchronous work, such as CUDA kernels, after each slice.
     """
     counts = [0] * len(actions)
     spent = [0.0] * len(actions)

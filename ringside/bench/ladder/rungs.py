@@ -1,32 +1,31 @@
-"""The classical tables of faster DQN, with Ringside's parts in the place of theirs.
+"""The classical comparisons of faster DQN variants, rebuilt from Ringside's parts.
 
 Rungs of Lapan's ladder (Deep Reinforcement Learning Hands-On, ch. 9), for --only:
 
-  gradients          one process, one env, Gymnasium's preprocessing, gradients left on in inference
-  one-env            gradients off
-  three-envs         three envs, answered in one batch; batches three times as large, and as many fewer
-  parallel           one env, played in one process and trained on in others; batches four times as large
-  light-three-envs   three-envs with our frames in the place of Gymnasium's preprocessing
+  gradients          one process, one env, Gymnasium's preprocessing, autograd left on in inference
+  one-env            autograd off
+  three-envs         three envs in one inference batch; training batches three times as large, a third as many
+  parallel           one env in one process, training in another; batches four times as large
+  light-three-envs   three-envs with our frames instead of Gymnasium's preprocessing
   light-parallel     parallel with our frames
-  ringside           as Ringside comes: many envs, actors on all cores
+  ringside           Ringside's defaults: many envs, actors on all cores
 
 and of fast-dqn's two-by-two (Daley & Amato, arXiv:2111.01264), N being 1, 2, 4 or 8 envs, in processes up to the cores:
 
-  alternate-N        steps, then their updates; each env is answered on its own
-  alternate-sync-N   the same, all envs answered in one batch
-  concurrent-N       steps beside updates, acting with the target network; each env answered on its own
-  concurrent-sync-N  the same, all envs answered in one batch
+  alternate-N        steps, then their updates; one inference batch per env
+  alternate-sync-N   the same, with all envs in one batch
+  concurrent-N       steps and updates in parallel, acting with the target network; one inference batch per env
+  concurrent-sync-N  the same, with all envs in one batch
 
-Rungs in one process are serial.py of this folder, whose network consists of PyTorch's layers. The others are runs of
-launch.py, `parallel` with --schedule free. All sample 8 transitions for a step and train plain DQN with preset quick's
-other settings. Lapan trains after every step, 32 transitions each, and leaves gradients on for the target network, too;
-our updates are the engine's in every rung, and their parameters are handed to inference after each, as in a run.
-fast-dqn acts with the target network even where it alternates; we act with the online one. On a GPU a batch of all envs
-does not wait for the last of them.
+Rungs in one process run serial.py of this folder, whose network is made of PyTorch layers. The others are runs of
+launch.py, `parallel` with --schedule free. All sample 8 transitions per step and train plain DQN, with the other
+settings of the preset quick. Lapan trains on 32 transitions after every step, and leaves autograd on for the target
+network too. Every rung here updates with our engine, and publishes parameters as a run does. fast-dqn acts with the
+target network even where it alternates; we act with the online one. On a GPU, inference does not wait for a full batch.
 
 Shares are ratios to the first rung of a table. With --solve every rung also learns until the mean raw return of its
-last hundred training episodes reaches --bound, and the time since the command counts. Lapan's scripts stop at 17; 18 is
-the bound that his settings name for Pong.
+last hundred training episodes reaches --bound; the time counts from the command. Lapan's scripts stop at 17; his
+settings for Pong name 18.
 """
 
 from __future__ import annotations
@@ -54,13 +53,13 @@ LAPAN = "Lapan's ladder"
 FAST_DQN = "fast-dqn's two-by-two"
 FAST_ENVS = (1, 2, 4, 8)
 PLAIN_DQN: dict[str, Any] = {"double": False, "n_step": 1, "learning_rate": 1e-4}
-"""Settings of both tables, with the learning rate of Lapan's."""
+"""Settings of both tables; the learning rate is Lapan's."""
 ENDLESS_STEPS = 50_000_000
-"""Steps of a run that stops when it plays well: more than it needs."""
+"""Upper limit of the steps of a run that stops once it has solved its game."""
 QUICKLY = ("--learning-starts", "512", "--replay-size", "20_000")
-"""Options that shorten a measurement of speed without slowing anything."""
+"""Options that shorten a measurement without changing its speed."""
 START_SECONDS = 300.0
-"""Most that a serial rung may take until its clock starts, on a machine that others use, too."""
+"""Longest time until the clock of a serial rung starts, even on a busy machine."""
 PUBLISHED = (
     "Published for fast-dqn, 50 million steps on a GTX 1080: 25 hours before, 9 hours with both ideas (the abstract of "
     "arXiv:2111.01264); that is 556 and 1,543 steps/s."
@@ -74,21 +73,21 @@ class Options(Common):
     only: str = "all"
     """Rungs to be measured, separated by commas."""
     game: str = "pong"
-    """Game, as in ale-py; --solve needs one of which --bound says that it is played well."""
+    """Game, as in ale-py; with --solve, --bound must fit this game."""
     seconds: float = 20.0
     """Seconds of one measurement, in whole rounds, after learning has begun."""
     round_steps: int = 1_024
     """Steps between two changes of the target network."""
     train_every: int = 4
-    """Steps for each 32 transitions that are trained on; Lapan's own is 1."""
+    """Steps for each 32 transitions that are trained on; 1 in Lapan's book."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     solve: bool = False
-    """Also measure how long each rung takes to play well."""
+    """Also measure the time that each rung takes to solve the game."""
     bound: float = 18.0
     """Mean raw return of the last hundred training episodes that counts as solved."""
     solve_minutes: float = 60.0
-    """Minutes after which a rung that has not solved the game is given up."""
+    """Minutes after which a rung that has not solved the game is stopped."""
 
 
 @dataclass(frozen=True)
@@ -98,15 +97,15 @@ class Rung:
     name: str
     table: str
     words: Sequence[str]
-    """For launch.py, beside those that all rungs have."""
+    """Flags of launch.py, in addition to those of all rungs."""
     larger: int = 1
-    """Factor of the batch size, and of the steps between two updates."""
+    """Factor for the batch size and for the steps between two updates."""
     serial: bool = False
-    """One process, instead of a run."""
+    """True if the rung is one process instead of a run."""
     gradients: bool = False
-    """Left on in inference."""
+    """True if autograd stays on in inference."""
     wrapped: bool = False
-    """Gymnasium's preprocessing, instead of our frames."""
+    """True if Gymnasium's preprocessing replaces our frames."""
 
 
 def rungs() -> list[Rung]:
@@ -134,7 +133,7 @@ def rungs() -> list[Rung]:
 
 
 def measure(options: Options, report: Report) -> None:
-    """The tables, speed first."""
+    """Measure the speed of all rungs, then the time to solve if requested."""
     check_device_name(options.device)
     known = rungs()
     names = names_in_list(options.only, [rung.name for rung in known], "--only")
@@ -158,25 +157,27 @@ def _speed(rung: Rung, options: Options, game: str) -> float:
     words = [*_words(rung, options, game), *QUICKLY]
     if not rung.serial:
         return measure_run(game, options.seconds, words).steps_per_second
-    told = _serial(rung, ["--seconds", str(options.seconds)], [*_game(rung, game), *words], options.seconds)
+    result = _serial(rung, ["--seconds", str(options.seconds)], [*_game(rung, game), *words], options.seconds)
     every = rung.larger * options.train_every
-    if abs(told["updates"] - told["steps"] / every) > 1:
-        raise WrongResult(f"{told['updates']} updates were done in {told['steps']} steps, one every {every} asked for.")
-    return float(told["steps"] / told["seconds"])
+    if abs(result["updates"] - result["steps"] / every) > 1:
+        raise WrongResult(
+            f"{result['updates']} updates were done in {result['steps']} steps, one every {every} asked for."
+        )
+    return float(result["steps"] / result["seconds"])
 
 
 def _serial(rung: Rung, flags: Sequence[str], words: Sequence[str], seconds: float) -> dict[str, Any]:
     """Result of ringside/bench/ladder/serial.py."""
     gradients = ["--gradients"] if rung.gradients else []
     command = [sys.executable, "-m", "ringside.bench.ladder.serial", *flags, *gradients, "--", *words]
-    told = json_result(command, seconds + START_SECONDS)
-    if "wrong" in told:
-        raise WrongResult(told["wrong"])
-    return told
+    result = json_result(command, seconds + START_SECONDS)
+    if "wrong" in result:
+        raise WrongResult(result["wrong"])
+    return result
 
 
 def _words(rung: Rung, options: Options, game: str) -> list[str]:
-    """The words of a rung for launch.py, but the game, with Gymnasium's preprocessing where it has it."""
+    """Flags of launch.py for a rung, except the game; raises `CannotRun` if its preprocessing is not installed."""
     if rung.wrapped and importlib.util.find_spec("cv2") is None:
         raise CannotRun("Gymnasium's preprocessing needs OpenCV, which is not installed: make install.")
     every, batch = rung.larger * options.train_every, rung.larger * QUICK.learn.batch_size
@@ -196,11 +197,11 @@ def _game(rung: Rung, game: str) -> list[str]:
     return [] if rung.wrapped else ["--game", game]
 
 
-# --- until it plays well
+# --- time to solve the game
 
 
 def _solve_all(wanted: Sequence[Rung], options: Options, game: str, report: Report) -> None:
-    """Seconds of each rung until it plays well, one after the other; one seed for each repeat."""
+    """Measure the time to solve of each rung, one after the other, with one seed for each repeat."""
     for rung in wanted:
         with report.measuring(f"{rung.name}, solved"):
             taken = [_solve(rung, options, game, seed) for seed in range(1, options.repeats + 1)]
@@ -213,9 +214,9 @@ def _solve_all(wanted: Sequence[Rung], options: Options, game: str, report: Repo
 
 
 def _solve(rung: Rung, options: Options, game: str, seed: int) -> Learnt:
-    """One rung, one seed. Raises `CannotRun` when it is given up."""
-    without_end = words_of(seed=seed, total_steps=ENDLESS_STEPS)
-    words = [*_game(rung, game), *_words(rung, options, game), *without_end]
+    """Measure one rung with one seed. Raises `CannotRun` if it does not solve the game in time."""
+    seed_and_steps = words_of(seed=seed, total_steps=ENDLESS_STEPS)
+    words = [*_game(rung, game), *_words(rung, options, game), *seed_and_steps]
     if rung.serial:
         flags = ["--bound", str(options.bound), "--minutes", str(options.solve_minutes)]
         learnt = Learnt(**_serial(rung, flags, words, 60 * options.solve_minutes))

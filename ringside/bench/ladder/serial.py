@@ -1,11 +1,11 @@
-"""The whole of DQN in one process, made of the parts of a run: lanes, ring, network, engine; nothing at once.
+"""All of DQN in one process, made of the parts of a run: lanes, ring, network, engine; nothing runs in parallel.
 
     python -m ringside.bench.ladder.serial --seconds 10 -- --schedule alternate --envs 1 --lane-envs 1 --actors 1
 
-What follows `--` is said as to launch.py and must have `--schedule alternate` and one actor: this is the same order of
-steps and updates, and with the network of `learner/networks/fused.py` the same weights, bit for bit. By default the
-network that answers is made of PyTorch's layers in float32, as users of PyTorch would write it; with --gradients each
-answer keeps the graph of its computation, which nobody asks for. Updates are the engine's, whoever answers. The last
+The flags after `--` are those of launch.py and must include `--schedule alternate` and `--actors 1`. The order of steps
+and updates is that of a run. With the network of `learner/networks/fused.py` the weights are the same too, bit for bit.
+By default the inference network is made of PyTorch layers in float32, as users of PyTorch would write it. With
+--gradients each inference also builds its autograd graph, which is not used. Updates always run in the engine. The last
 line of the output is the result, as JSON.
 """
 
@@ -43,25 +43,25 @@ from shared.process.library_env import choose_workspace
 WARM_UPDATES = 32
 """Updates before the clock starts."""
 AGREEMENT, AGREEMENT_TF32 = 1e-4, 1e-2
-"""Largest difference of two float32 networks' values, by the largest value; and where a GPU rounds factors to TF32's
-ten bits, one network's after its weights were scaled, the other's before."""
+"""Largest difference of two networks' Q-values, relative to the largest value: in float32, and with TF32 on a GPU. With
+TF32 one network rounds its weights after scaling, the other before."""
 
 
 class Network(Protocol):
     """Network that answers stacks of frames."""
 
     def load(self, flat: NDArray[np.float32]) -> None:
-        """Take over parameters float32[P], in the order of `shared.network_spec`."""
+        """Load parameters float32[P], in the canonical layout of `shared.network_spec`."""
 
     def q_values(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Q(s, .) float32[n, actions] of stacks uint8[n, 4, 84, 84]."""
 
 
 class Layers:
-    """A network as PyTorch's layers, in float32."""
+    """A network of PyTorch layers in float32."""
 
     def __init__(self, plan: Plan, *, gradients: bool) -> None:
-        """`gradients`: whether every answer keeps the graph of its computation."""
+        """`gradients`: True if every inference builds its autograd graph."""
         self._device = torch.device(plan.config.machine.device)
         self._plan, self._spec, self._gradients = plan, plan.parameters, gradients
         self._strides = [stride for _, _, stride in CONVOLUTIONS[plan.config.learn.network][0]]
@@ -70,13 +70,13 @@ class Layers:
         }
 
     def load(self, flat: NDArray[np.float32]) -> None:
-        """As `Network`."""
+        """See `Network`."""
         with torch.no_grad():
             for name, values in self._spec.split(flat).items():
                 self._weights[name].copy_(torch.from_numpy(values))
 
     def q_values(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """As `Network`."""
+        """See `Network`."""
         with torch.set_grad_enabled(self._gradients):
             w = self._weights
             x = torch.from_numpy(stacks).to(self._device).float() / 255.0
@@ -92,7 +92,7 @@ class Layers:
         return values
 
     def check(self, flat: NDArray[np.float32]) -> None:
-        """Raise `WrongResult` unless the values are those of the network that a run asks, in float32."""
+        """Raise `WrongResult` unless the Q-values equal those of a run's inference network in float32."""
         policy = Policy(self._plan.network, self._device, "fp32", batch=2)
         stacks = np.random.default_rng(0).integers(0, 256, (2, STACK, FRAME_SIDE, FRAME_SIDE), dtype=np.uint8)
         self.load(flat)
@@ -107,13 +107,13 @@ class Serial:
     """All of a run in one process.
 
     Attributes:
-        round: the next one to be played.
-        updates: those done, as the engine counts them.
+        round: next round to play.
+        updates: updates so far, as counted by the engine.
         returns: raw returns of the last training episodes.
     """
 
     def __init__(self, plan: Plan, network: Network) -> None:
-        """Begin a run; `learner.learner.prepare` comes before. Raises `ConfigError` for a schedule of another kind."""
+        """Begin a run; call `learner.learner.prepare` first. Raises `ConfigError` unless the schedule is alternate."""
         config = plan.config
         if config.learn.schedule != "alternate" or plan.actors != 1:
             raise ConfigError("One process plays and learns in turns: it needs --schedule alternate and --actors 1.")
@@ -139,7 +139,7 @@ class Serial:
             lane.start()
 
     def play_round(self) -> None:
-        """The steps of a round, then its updates. Raises `NonFiniteError`."""
+        """Play the steps of a round, then run its updates. Raises `NonFiniteError`."""
         run_schedule, engine = self.run_schedule, self._engine
         first, end = self.round * run_schedule.round_ticks, (self.round + 1) * run_schedule.round_ticks
         for tick in range(first, end):
@@ -163,11 +163,11 @@ class Serial:
 
     @property
     def mean_return(self) -> float | None:
-        """Mean raw return of the last hundred training episodes; None: there were fewer."""
+        """Mean raw return of the last hundred training episodes; None if there were fewer."""
         return float(np.mean(self.returns)) if len(self.returns) == MEAN_OVER else None
 
     def check(self) -> None:
-        """Raise `WrongResult` unless as many steps were played and updates done as this many rounds have."""
+        """Raise `WrongResult` unless the numbers of steps and updates are those of the rounds so far."""
         asked, done = self.run_schedule.updates_before(self.round), self.memory.board.lane_done.values
         if self.updates != asked or (done != self.round * self.run_schedule.round_ticks).any():
             raise WrongResult(
@@ -176,7 +176,7 @@ class Serial:
             )
 
     def _answer(self, tick: int) -> None:
-        """Ask the network, in one batch, what every env does at this tick."""
+        """Choose the actions of all envs at this tick, in one batch."""
         run_schedule, mailbox, ring = self.run_schedule, self.memory.mailbox, self.memory.ring
         rows, mask = ring.stack_rows(np.arange(run_schedule.envs), np.full(run_schedule.envs, tick))
         stacks = ring.flat["frame"][rows]
@@ -188,7 +188,7 @@ class Serial:
         mailbox.answer(lanes, numbers, actions.reshape(run_schedule.lanes, run_schedule.lane_envs))
 
     def _commit(self) -> None:
-        """Publish the parameters to the network that answers the next round."""
+        """Publish the parameters, and load them into the inference network for the next round."""
         weights, updates = self.memory.weights, self.run_schedule.updates_before(self.round)
         before = weights.current
         weights.publish(updates, self._engine.online_into)
@@ -208,7 +208,7 @@ def measure(serial: Serial, seconds: float) -> dict[str, Any]:
 
 
 def solve(serial: Serial, bound: float, minutes: float, begun: float) -> dict[str, Any]:
-    """Play until the mean return of the last 100 episodes reaches a bound; seconds since `begun`, as `time.time()`."""
+    """Play until the mean return of the last 100 episodes reaches `bound`; time counts from `begun` (`time.time()`)."""
     while (took := time.time() - begun) < 60 * minutes and serial.round < serial.run_schedule.rounds:
         serial.play_round()
         if serial.mean_return is not None and serial.mean_return >= bound:
@@ -217,7 +217,7 @@ def solve(serial: Serial, bound: float, minutes: float, begun: float) -> dict[st
 
 
 def main() -> None:
-    """Measure once; one line of JSON."""
+    """Measure once, and print one line of JSON."""
     from ringside import planning
     from ringside.tasks.train import configuration
 

@@ -1,4 +1,4 @@
-"""Time of a run of `launch.py` until it plays well, from the command on, judged by its last training episodes."""
+"""Time that a run of `launch.py` takes to solve its game, from the command to the required mean training return."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from ringside.recording.totals import MEAN_OVER
 from shared.config.settings import METRICS_FILE
 
 LOOK_SECONDS = 0.5
+"""Interval between two reads of the records."""
 
 
 @dataclass(frozen=True)
@@ -24,35 +25,35 @@ class Learnt:
     """Progress of a run."""
 
     seconds: float
-    """Since the command."""
+    """Seconds since the command."""
     steps: int
     mean_return: float | None
-    """Raw mean of the last hundred training episodes; None: there were fewer."""
+    """Raw mean of the last hundred training episodes; None if there were fewer."""
 
 
 def solve_run(words: Sequence[str], bound: float, minutes: float) -> Learnt:
-    """Run until the mean return reaches `bound`, the run ends, or so many minutes are over.
+    """Run until the mean return reaches `bound`, the run ends, or `minutes` are over.
 
     Raises:
-        CannotRun: it was refused or failed, with the last thing it said.
+        CannotRun: the run failed; the message has its last error line.
     """
     with tempfile.TemporaryDirectory(prefix="ringside-solve-") as scratch:
-        run_dir, said = Path(scratch) / "run", Path(scratch) / "said"
+        run_dir, errors = Path(scratch) / "run", Path(scratch) / "errors"
         begun = time.monotonic()
         reached = Learnt(0.0, 0, None)
-        with running(["launch.py", "--plain", *words, "--run-dir", str(run_dir)], said) as process:
+        with running(["launch.py", "--plain", *words, "--run-dir", str(run_dir)], errors) as process:
             going = True
             while going and time.monotonic() - begun < 60 * minutes:
                 going = not _ended(process)
-                reached = _look(run_dir / METRICS_FILE, time.monotonic() - begun, reached)
+                reached = _read_progress(run_dir / METRICS_FILE, time.monotonic() - begun, reached)
                 going = going and not (reached.mean_return is not None and reached.mean_return >= bound)
         if process.returncode:
-            raise CannotRun(f"The run ended with code {process.returncode}: {last_log_line(said)}")
+            raise CannotRun(f"The run ended with code {process.returncode}: {last_log_line(errors)}")
     return reached
 
 
 def _ended(process: subprocess.Popen[bytes]) -> bool:
-    """Wait for the end, but only until the next look."""
+    """Wait up to `LOOK_SECONDS` for the end of the run. Return True if it has ended."""
     try:
         process.wait(LOOK_SECONDS)
     except subprocess.TimeoutExpired:
@@ -60,8 +61,8 @@ def _ended(process: subprocess.Popen[bytes]) -> bool:
     return True
 
 
-def _look(path: Path, seconds: float, before: Learnt) -> Learnt:
-    """The state after the newest round that is written down."""
+def _read_progress(path: Path, seconds: float, before: Learnt) -> Learnt:
+    """Progress at the newest recorded round."""
     if not path.exists():
         return before
     newest: dict[str, Any] | None = None

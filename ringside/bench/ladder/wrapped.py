@@ -1,7 +1,7 @@
-"""Games behind Gymnasium's own preprocessing (`--env ringside.bench.ladder.wrapped:pong`), the measure of ours.
+"""Games with Gymnasium's preprocessing (`--env ringside.bench.ladder.wrapped:pong`), for comparison with ours.
 
-A step asks the emulator for two gray screens, takes their maximum and shrinks it with OpenCV. The name behind the colon
-is any game, as in ale-py. Lost lives are not told, since an `--env` has no word for them.
+A step reads two gray screens from the emulator, takes their maximum and resizes it with OpenCV. The name after the
+colon is a game of ale-py. Lost lives are not reported, as the interface of `--env` has no field for them.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from shared.config.protocols import PROTOCOLS
 
 
 class Wrapped(AtariPreprocessing):
-    """`AtariPreprocessing` whose seeds decide the number of no-ops and nothing else.
+    """`AtariPreprocessing` whose seed determines only the number of no-ops.
 
-    ale-py loads the game again for every seed, 90 ms, which nobody pays who seeds once, as users do. Without sticky
-    actions there is nothing else that a seed could decide.
+    For every seed ale-py loads the game again, in 90 ms. Users seed once and do not pay this cost at each reset.
+    Without sticky actions the seed has no other effect.
     """
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -34,7 +34,7 @@ class Wrapped(AtariPreprocessing):
 
 
 def make(game: str) -> Wrapped:
-    """One game by the rules of protocol `nature`, without the ends of lives."""
+    """One game by the rules of the protocol `nature`, but without ends of lives."""
     gymnasium.register_envs(ale_py)
     name = f"ALE/{rom_id_to_name(game)}-v5"
     frames = gymnasium.make(name, frameskip=1, repeat_action_probability=0.0, disable_env_checker=True)

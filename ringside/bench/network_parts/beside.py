@@ -1,4 +1,4 @@
-"""A learner and an inference server, each in a process of its own as a run sets them up, alone or side by side."""
+"""Learner and inference server in separate processes, set up as in a run; each alone, or both at once."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ from shared.network_spec import Network
 ACTIONS = 4
 SEED = 1
 DIGEST_UPDATES = 45
-"""After how many updates parameters are compared: several chunks, and a part of one, which no long graph holds."""
+"""Number of updates before parameters are compared: some whole chunks and part of one, to cover short graphs too."""
 WARM_ANSWERS = 20
 END = "end"
-"""Message that ends a process between two operations: under MPS an abrupt end might hang the others."""
+"""Message that ends a process between two operations: under MPS, killing one client might hang the others."""
 
 
 class Updates(NamedTuple):
-    """Updates of a learner."""
+    """Speed of a learner, and a digest of its parameters."""
 
     per_second: float
     digest: str
     """Digest of the parameters after `DIGEST_UPDATES` updates."""
 
     def check(self, first: dict[tuple[Any, ...], str], same: tuple[Any, ...]) -> None:
-        """Compare with the first of those that must be equal. Raises `WrongResult`."""
+        """Raise `WrongResult` unless the digest equals the first one stored under the key `same`."""
         if first.setdefault(same, self.digest) != self.digest:
             raise WrongResult("Its parameters differ from those of a learner with the same numbers.")
 
 
 class Answers(NamedTuple):
-    """Times of an inference server."""
+    """Latencies of an inference server."""
 
     median_us: float
     late_us: float
     """99th percentile."""
     beside: float = 0.0
-    """Updates a second of the learner beside it."""
+    """Updates/s of the learner that runs at the same time; 0 without one."""
 
 
 def updates(config: ResolvedConfig, seconds: float) -> Updates:
-    """A learner alone for `seconds`. Raises `CannotRun` and `WrongResult`."""
+    """Measure a learner alone for `seconds`. Raises `CannotRun` and `WrongResult`."""
     with Child(_learn, (config, seconds)) as child:
         return Updates(*child.answer(seconds))
 
@@ -58,14 +58,14 @@ def updates(config: ResolvedConfig, seconds: float) -> Updates:
 def answers(
     config: ResolvedConfig, seconds: float, environment: dict[str, str], learner: BackgroundLearner | None = None
 ) -> Answers:
-    """An inference server that answers all envs, over and over, and what a learner beside it does meanwhile.
+    """Measure an inference server that answers all envs repeatedly, and the speed of a concurrent `learner`.
 
     Raises `CannotRun` and `WrongResult`.
     """
     with Child(_answer, (config, seconds), environment) as child:
-        child.answer()  # it is warm
+        child.answer()  # the server is warm
         if learner is not None:
-            learner.per_second()  # what it did until now does not count
+            learner.per_second()  # reset its count
         median, late = child.answer(seconds)
         reached = 0.0 if learner is None else learner.per_second()
         child.finish(END)
@@ -73,7 +73,7 @@ def answers(
 
 
 class BackgroundLearner:
-    """A learner that updates without pause from `__enter__` on, as long as the block lasts."""
+    """A learner that updates without pause for the duration of the block."""
 
     def __init__(self, config: ResolvedConfig, environment: dict[str, str]) -> None:
         self._child = Child(_learn, (config, float("inf")), environment)
@@ -85,7 +85,7 @@ class BackgroundLearner:
     def __enter__(self) -> BackgroundLearner:
         with ExitStack() as stack:
             stack.enter_context(self._child)
-            self._child.answer()  # it is warm
+            self._child.answer()  # the learner is warm
             stack.pop_all()
         return self
 
@@ -97,7 +97,7 @@ class BackgroundLearner:
 
 
 def _learn(connection: Connection, config: ResolvedConfig, seconds: float) -> None:
-    """Rounds of updates on a filled window, for ever if `seconds` is infinite; commits and lanes are left away."""
+    """Run rounds of updates on a full window, until `END` if `seconds` is infinite; without commits and lanes."""
     from learner.learner import SLICE_UPDATES, prepare
     from learner.make_engine import make_engine
     from ringside.bench.system_parts.memory_paths import fill
@@ -134,7 +134,7 @@ def _learn(connection: Connection, config: ResolvedConfig, seconds: float) -> No
 
 
 def _answer(connection: Connection, config: ResolvedConfig, seconds: float) -> None:
-    """Answers, each compared with the first; once their times are told, more of them until the end is."""
+    """Answer requests and compare each answer with the first; after sending the times, go on until `END`."""
     import torch
 
     from learner.engine.initialization import initial_parameters

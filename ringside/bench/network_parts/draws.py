@@ -1,7 +1,7 @@
-"""Draws of transitions: by the priorities of a full window (learner/replay/priorities.py) against uniform ones.
+"""Prioritized against uniform draws of transitions from a full window (learner/replay/priorities.py).
 
-Timed is a chunk of updates, another one at each call. Uniform: random ids below the number of transitions, looked up in
-the list of these. Prioritized: random numbers, places drawn by weight, and the weights of these places set anew.
+Each timed call draws for one chunk of updates. Uniform: draw random indices and look up their transitions. Prioritized:
+draw positions in proportion to their weights; then also update these weights.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _errors(n: int) -> NDArray[np.float32]:
 
 
 def _check(priorities: Priorities, uniform: NDArray[np.float64]) -> None:
-    """Raise `WrongResult` unless a chunk is drawn and set as a running sum over all weights would have it."""
+    """Raise `WrongResult` unless draw and update agree with a cumulative sum over all weights."""
     before = _weights(priorities)
     up_to = np.cumsum(before, dtype=np.float64)
     batch = uniform.shape[1]

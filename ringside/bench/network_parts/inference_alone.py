@@ -1,6 +1,6 @@
-"""Inference alone: from stacks in memory to values of actions, by batch and precision.
+"""Inference alone: from stacks of frames in memory to Q-values, by batch size and precision.
 
-Its limit are the matrix products of the same batch (`products.py`). Values are compared with those of PyTorch's plain
+The matrix products of the same batch (`products.py`) are its limit. Its Q-values are compared with those of PyTorch
 layers in float32.
 """
 
@@ -24,7 +24,7 @@ from shared.network_spec import Network
 ACTIONS = 4
 SEED = 1
 BATCHES = {"cpu": (2, 8, 32), "cuda": (32, 96, 192)}
-"""Batches by type of device; a run's batch is 32 on a CPU and all envs on a GPU (shared/config/resolve.py)."""
+"""Batch sizes by device type; a run takes 32 on a CPU and all envs on a GPU (shared/config/resolve.py)."""
 
 
 def measure(options: Options, report: Report) -> None:

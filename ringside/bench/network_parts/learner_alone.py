@@ -1,6 +1,6 @@
-"""The learner alone: its rounds on a replay of noise, in a process set up as in a run.
+"""The learner alone: its rounds on a replay buffer of noise, in a process set up as in a run.
 
-Also what no learner can do an update without, over and over: of a plain network the matrix products, of others the
+Its bound is also measured: for a plain network the matrix products of an update, for others its forward and backward
 passes.
 """
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     import torch
 
 WINDOW_STEPS = 100_000
-"""Most steps of the replay; 0.7 GB, far beyond any cache, where a million would take long to fill."""
+"""Largest replay buffer, in steps: 0.7 GB exceeds any cache, and a million steps would take long to fill."""
 PACE_UPDATES = 64
-"""Least updates of a round for `learner_pace` on a GPU; fewer take no longer than the round's commit."""
+"""Fewest updates in a round of `learner_pace` on a GPU; fewer would take less time than the commit."""
 BOUND_SHARE = 0.25
-"""Share of the learner's seconds for measuring its bound."""
+"""Time for measuring the bound, as a share of the learner's time."""
 SLOWEST = 1.0
-"""Updates/s below which what bounds a learner is not measured: some chunks of it would take minutes."""
+"""Updates/s below which the bound is not measured, as a few chunks would take minutes."""
 
 
 class Alone(NamedTuple):
@@ -38,31 +38,31 @@ class Alone(NamedTuple):
 
     updates_per_second: float
     bound_per_second: float | None
-    """Updates/s of nothing but what `bound_name` names; None: it was not asked for, or takes too long."""
+    """Updates/s of the work that `bound_name` names; None if not requested or too slow to measure."""
 
 
 def bound_name(plan: Plan) -> str:
-    """Name of the bound of a learner: the sum of its matrix products, or of its passes where products are not counted.
+    """Name of the bound of a learner: its matrix products, or its passes where products are not counted.
 
-    These come one after the other, where a learner computes the targets of coming updates beside the present ones: with
-    cores or a GPU to spare it can be faster.
+    The bound runs serially. A learner computes the targets of later updates in parallel, so it can exceed the bound
+    if cores or the GPU have spare capacity.
     """
     return "matrix products of the updates" if plan.network.plain else "passes of the updates"
 
 
 def learner_alone(plan: Plan, seconds: float, *, bounded: bool = True) -> Alone:
-    """Learn for `seconds` with the device, precision, threads and sizes of a run; then, if `bounded`, what bounds it.
+    """Measure the learner for `seconds` with the settings of a run; then, if `bounded`, its bound.
 
     Raises:
-        CannotRun: memory does not suffice, or the process ended early.
-        WrongResult: its numbers ceased to be finite, or it did another number of updates than it was asked for.
+        CannotRun: there is too little memory, or the process ended early.
+        WrongResult: a number is not finite, or the number of updates is wrong.
     """
     with Child(_learn, (plan, seconds, bounded)) as child:
         return Alone(*child.answer(seconds * (1 + BOUND_SHARE)))
 
 
 def learner_pace(plan: Plan, seconds: float) -> float:
-    """Steps/s that the learner alone can follow, in short rounds, so that none takes long. Raises as above."""
+    """Steps/s at which the learner alone keeps up, measured in short rounds. Raises as `learner_alone`."""
     learn, envs = plan.config.learn, plan.config.play.envs
     least = 1 if plan.config.machine.device == "cpu" else PACE_UPDATES
     config = plan.config.with_settings(round_steps=max(envs, least * learn.train_every))
@@ -71,21 +71,21 @@ def learner_pace(plan: Plan, seconds: float) -> float:
 
 
 class Solo:
-    """Whole rounds of the learner's own loop, commits included; the lanes say that they have finished all of them."""
+    """Whole rounds of the learner's own loop with its commits; all lanes are marked as finished beforehand."""
 
     def __init__(self, plan: Plan) -> None:
-        """Everything in this process, which has not computed anything yet; the first round warms up."""
+        """Build everything in this process, which must not have used torch before; run one round as warm-up."""
         from learner.learner import Rounds, prepare
         from learner.make_engine import make_engine
         from ringside.bench.system_parts.memory_paths import fill
 
-        config = plan.config.with_settings(eval_every_steps=0)  # no evaluator takes the versions
+        config = plan.config.with_settings(eval_every_steps=0)  # there is no evaluator to read the versions
         prepare(config)
         window = min(config.learn.replay_size, max(WINDOW_STEPS, 2 * plan.run_schedule.round_steps))
         memory = Memory.create(Plan(replace(config, learn=replace(config.learn, replay_size=window)), plan.actions))
         fill(memory.ring, plan.actions)
         self._board, self._run_schedule = memory.board, memory.run_schedule
-        # It may continue beyond the end of the run, and no scribe records it.
+        # The rounds may exceed those of the run, and there is no scribe.
         self._board.written[:] = np.iinfo(np.int64).max
         self._board.lane_finished.publish_all(np.iinfo(np.int64).max)
         self.engine = make_engine(memory.plan.config, memory.plan.network, memory.ring)
@@ -97,7 +97,7 @@ class Solo:
         self.round()
 
     def round(self) -> None:
-        """The next round."""
+        """Run the next round."""
         self._rounds.run_round(self._round)
         self._round += 1
 
@@ -121,12 +121,12 @@ class Solo:
 def _learn(connection: Connection, plan: Plan, seconds: float, bounded: bool) -> None:
     solo = Solo(plan)
     speed = solo.updates_per_second(seconds)
-    solo.engine.settle()  # what follows is captured, and a capture forbids much to other threads
+    solo.engine.settle()  # other threads must not use the device while a graph is captured
     connection.send((speed, _bound(plan, BOUND_SHARE * seconds) if bounded and speed >= SLOWEST else None))
 
 
 def _bound(plan: Plan, seconds: float) -> float:
-    """Updates a second of nothing but what `bound_name` names: target values of a chunk, then its updates."""
+    """Updates/s of the work that `bound_name` names: target values of a chunk, then its updates."""
     import torch
 
     from learner.replay.replay_source import CHUNK_UPDATES

@@ -1,4 +1,4 @@
-"""The passes of a chunk of updates, of any network and method, without what lies between them."""
+"""Forward and backward passes of a chunk of updates, for any network and method, and nothing else."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from shared.memory.run_memory import Plan
 
 
 class Passes:
-    """Target values of a chunk, and forward and backward of the online network, one update after the other.
+    """Target values of a chunk, then forward and backward passes of the online network, update by update.
 
-    Nothing is gathered, and there is no loss of the updates and no optimizer.
+    There is no gather, no loss and no optimizer.
 
     Attributes:
-        online: the network that learns.
-        chunk: the transitions, and what was computed of them.
-        gradient: where the last backward pass wrote, in the order of `online`.
+        online: the online network.
+        chunk: the transitions, and their target values.
+        gradient: output of the last backward pass, in the packed layout of `online`.
     """
 
     def __init__(self, plan: Plan, device: torch.device, precision: str) -> None:
-        """Fresh networks, screens of noise."""
+        """Initialize networks, and fill the frames with noise."""
         network, algorithm, self._batch = plan.network, plan.config.algorithm, plan.config.learn.batch_size
         self.online, target = (make_model(network, device, precision) for _ in range(2))
         for model in (self.online, target):
@@ -49,7 +49,7 @@ class Passes:
         self._outputs_gradient = torch.randn(self._batch, network.outputs, atoms, device=device)
 
     def run(self) -> None:
-        """All passes of `CHUNK_UPDATES` updates."""
+        """Run all passes of `CHUNK_UPDATES` updates."""
         chunk, online = self.chunk, self.online
         self._learning.prepare(chunk)
         for minibatch in self._minibatches:

@@ -1,6 +1,6 @@
-"""The update of Nature DQN as anybody would write it first, with some care for layout: layers, autograd, vectors.
+"""Reference update of Nature DQN: PyTorch layers, autograd and vector operations, in a fast memory layout.
 
-Slower than `learner/engine/engine.py` and obviously right: what that computes is compared with this.
+It is slower than `learner/engine/engine.py` and simple enough to check by reading. The engine is compared with it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from shared.memory.ring import Ring
 from shared.network_spec import CONVOLUTIONS, Network
 
 AGREEMENT = 0.02
-"""Relative difference that values and losses may have, bfloat16 included."""
+"""Largest relative difference of Q-values and losses, large enough for bfloat16."""
 
 
 def plain_values(network: str, flat: Tensor, stacks: Tensor) -> Tensor:
-    """Q(s, .) [n, actions] of stacks uint8[n, 4, 84, 84], with parameters float32[P] in PyTorch's order."""
+    """Q(s, .) [n, actions] of stacks uint8[n, 4, 84, 84], with parameters float32[P] in canonical layout."""
     layers, hidden = CONVOLUTIONS[network]
     x = (stacks.float() / 255.0).contiguous(memory_format=torch.channels_last)
     offset = 0
@@ -45,9 +45,12 @@ def plain_values(network: str, flat: Tensor, stacks: Tensor) -> Tensor:
 
 
 class PlainEngine:
-    """The updates of rounds, from the parameters with which `learner.engine.engine.Engine.initialize` begins.
+    """Reference engine, which starts from the same parameters as `learner.engine.engine.Engine.initialize`.
 
-    The optimizer is centered RMSProp. Attributes: losses: a transition's mean, of every update so far.
+    The optimizer is centered RMSProp.
+
+    Attributes:
+        losses: mean loss per transition, for every update so far.
     """
 
     def __init__(self, ring: Ring, learn: Learn, seed: int, actions: int, device: torch.device, precision: str) -> None:
@@ -67,7 +70,7 @@ class PlainEngine:
         self._done = 0
 
     def run(self, count: int) -> None:
-        """The next `count` updates of the round; after its last one, its first one follows."""
+        """Run the next `count` updates of the round; after the last one it starts again with the first."""
         size = self._learn.batch_size
         for _ in range(count):
             self._update(self._done % (len(self._plan.action) // size))
@@ -83,9 +86,9 @@ class PlainEngine:
             with torch.no_grad():
                 future = plain_values(learn.network, self._target, frames[:, 1:]).float().amax(1)
             q = plain_values(learn.network, self._flat, frames[:, :-1]).float()
-        y = bellman_target(reward, discount, future)
-        chosen = (q * F.one_hot(action, q.shape[1])).sum(1)
-        loss = F.huber_loss(chosen, y, reduction="sum")
+        target = bellman_target(reward, discount, future)
+        action_values = (q * F.one_hot(action, q.shape[1])).sum(1)
+        loss = F.huber_loss(action_values, target, reduction="sum")
         self.losses.append(float(loss.detach()) / size)
         (g,) = torch.autograd.grad(loss, self._flat)
         with torch.no_grad():

@@ -1,9 +1,9 @@
 """The matrix products in a network's passes, alone: the minimum work of a pass.
 
-A convolution of n images is the product of a matrix [n * places, kernel * kernel * channels] with its weights; a
-backward pass multiplies each layer twice more, the first once, since nobody asks for the gradient of pixels. All
-operands lie ready, and activations, copies, casts and additions are left out. The matrix of a convolution holds a pixel
-several times: a pass can be faster than its products where it reads it once.
+A convolution of n images is the product of a matrix [n * places, kernel * kernel * channels] with its weights. A
+backward pass needs two more products for each layer, but only one for the first, as pixels need no gradient. Operands
+are prepared beforehand; activations, copies, casts and additions are left out. The matrix of a convolution holds each
+pixel several times, so a pass that reads it once can be faster than its products.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from shared.config.settings import FRAME_SIDE, STACK
 from shared.network_spec import CONVOLUTIONS
 
 _TOLERANCE = 0.05
-"""Relative error of a product in bfloat16 or TF32; that of a wrong one is about 1."""
+"""Largest relative error of a product in bfloat16 or TF32; a wrong product has an error of about 1."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Product:
 
     @property
     def operations(self) -> int:
-        """Multiplications and additions."""
+        """Number of multiplications and additions."""
         return 2 * self.a.shape[0] * self.a.shape[1] * self.b.shape[1]
 
 
@@ -67,12 +67,12 @@ class Products:
         self.operations = sum(product.operations for product in self._products)
 
     def run(self) -> None:
-        """All products once."""
+        """Compute all products once."""
         for product in self._products:
             torch.mm(product.a, product.b, out=product.out)
 
     def check(self) -> None:
-        """Raise `WrongResult` unless rows of the results are those of float64."""
+        """Raise `WrongResult` unless the first rows agree with float64."""
         self.run()
         for product in self._products:
             wanted = product.a[:4].double() @ product.b.double()
@@ -86,9 +86,9 @@ class ChunkProducts:
     """The products of a chunk of `CHUNK_UPDATES` updates: target values of all at once, then the updates one by one."""
 
     def __init__(self, network: str, actions: int, batch: int, like: Tensor, *, double: bool = False) -> None:
-        """`double`: each update also asks the online network about what follows.
+        """`double`: each update also evaluates the online network on the next states.
 
-        Raises `WrongResult` unless all of them come out right.
+        Raises `WrongResult` unless all products are right.
         """
         shape = network, actions
         target = Products(*shape, CHUNK_UPDATES * batch, like, backward=False)
@@ -101,6 +101,6 @@ class ChunkProducts:
         self.operations = sum(products.operations for products in self._all)
 
     def run(self) -> None:
-        """All products once."""
+        """Compute all products once."""
         for products in self._all:
             products.run()

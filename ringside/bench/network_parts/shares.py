@@ -1,8 +1,7 @@
-"""Time of an update by part: the parts of an engine, timed while it works.
+"""Breakdown of the time of an update by part of the engine.
 
-On a CPU they are timed as they run, in threads beside each other. On a GPU updates are launched from graphs, which have
-no parts: they are launched one by one instead, and every part is waited for, so its share there is one of slower
-updates.
+On a CPU parts are timed as they run, some of them in parallel threads. On a GPU updates are launched from graphs, which
+have no parts. There the parts are launched one by one with a wait after each, so shares are those of slower updates.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ BESIDE = "beside: "
 
 
 class Shares:
-    """The shares of an engine's parts in the time of the thread that made this; it is timed from then on for good."""
+    """Times the parts of an engine, as shares of the time of the creating thread; the timing cannot be removed."""
 
     def __init__(self, engine: Engine, settle: Callable[[], None], *, on_cpu: bool) -> None:
-        """`settle` waits until what was asked of the device is done."""
+        """`settle` waits until the device has finished all submitted work."""
         self._settle = settle
         self._seconds: dict[str, float] = {}
         self._began = time.perf_counter()
@@ -58,9 +57,9 @@ class Shares:
         self._began = time.perf_counter()
 
     def end(self) -> dict[str, float]:
-        """Shares of the time since `begin` by part, the greatest first; those beside come last and are not in the sum.
+        """Shares of the time since `begin` by part, in decreasing order; parts of other threads come last.
 
-        Without them they are 1 together with `REST`, what is in no part.
+        The parts of this thread sum to 1 together with `REST`, the time in no part.
         """
         took = time.perf_counter() - self._began
         parts = sorted(self._seconds.items(), key=lambda item: (item[0].startswith(BESIDE), -item[1]))
@@ -68,7 +67,7 @@ class Shares:
         return {REST: 1.0 - sum(share for part, share in shares.items() if not part.startswith(BESIDE)), **shares}
 
     def _watch(self, holder: Any, name: str, part: str) -> None:
-        """Time the calls of a method, without those of other parts within it."""
+        """Time the calls of a method, less the time of other parts within it."""
         work, within = getattr(holder, name), self._within
 
         def timed(*arguments: Any, **options: Any) -> Any:

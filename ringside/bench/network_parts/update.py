@@ -1,10 +1,9 @@
 """One gradient update alone, by batch and precision: the engine of `learner/engine/engine.py` on a full window.
 
-Above it stand its *passes*: the target network's over a chunk, and the online network's forward and backward, of the
-right shapes, with nothing gathered, no loss and no optimizer; above these the matrix *products* in them, one after the
-other. On a CPU a run prepares targets in a second thread and moves weights in a third: where cores are free, an update
-can be faster than its passes, and these than their products. Below stands the *plain* form
-(ringside/bench/network_parts/plain_update.py), whose losses must agree with the engine's.
+Its limit is its *passes*: the target network over a chunk, then the online network forward and backward, with no
+gather, no loss and no optimizer. The limit of the passes is their matrix *products*, run serially. On a CPU a run
+prepares targets in a second thread and copies weights in a third, so with free cores an update can exceed its limit.
+The *plain* update (ringside/bench/network_parts/plain_update.py) is the reference: losses must agree with the engine's.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def measure(options: Options, report: Report) -> None:
 
 
 class Rounds:
-    """An engine at work, chunk after chunk and round after round, on a window that stays as it is."""
+    """An engine that runs chunk after chunk, round after round, on a window that does not change."""
 
     def __init__(self, memory: Memory, device: Device, precision: str) -> None:
         self._run_schedule = memory.run_schedule
@@ -57,7 +56,7 @@ class Rounds:
         self._left = self.updates
 
     def chunk(self) -> None:
-        """The next updates, `CHUNK_UPDATES` of them but at the end of a round."""
+        """Run the next `CHUNK_UPDATES` updates; start a new round if fewer are left."""
         if self._left < CHUNK_UPDATES:
             self.round += 1
             self._left = self.engine.begin_round(self.round, self.window_end)

@@ -1,19 +1,19 @@
-"""Ringside beside other systems: the same game at the same ratio, on this machine, in one call.
+"""Ringside against other systems: the same game at the same update ratio, on this machine, in one call.
 
 Peers, for --only:
 
   sb3      Stable-Baselines3's DQN
-  pfrl     PFRL's DQN, by its reproduction of Mnih et al. 2015: one process, as CleanRL's
-  cleanrl  CleanRL's dqn_atari, which no package brings to the Pythons that Ringside needs; the report says so
+  pfrl     PFRL's DQN, as in its reproduction of Mnih et al. 2015: one process, like CleanRL's
+  cleanrl  CleanRL's dqn_atari; no package of it supports the Pythons of Ringside, and the report says so
   ale      ale-py's AtariVectorEnv, in C++ threads
   sync     Gymnasium's SyncVectorEnv over its AtariPreprocessing and frame stack, in one process
   async    Gymnasium's AsyncVectorEnv over the same, in processes
 
-The first three play one env and learn, from 32 samples every 4 steps on the device on which Ringside does; they get
-1, 2, 4, ... threads up to the cores, and Ringside is compared with the best of them, as it comes and in fp32. The
-others play at random; beside them stand Ringside's actors, answered at random, in as many processes. Resets are counted
-in on all sides. Packages go into an environment of their own, .venv-peers, in the versions of requirements.lock where
-it names them. What the peers say they did is checked: steps, updates, the shape of what they showed.
+The first three play one env and learn from 32 samples every 4 steps, on the same device as Ringside. They are measured
+with 1, 2, 4, ... threads up to the cores. The best setting is compared with Ringside, at its default precision and in
+fp32. The others play random actions, and are compared with Ringside's actors with random answers, in as many processes.
+Resets are included on all sides. Packages are installed in a separate environment, .venv-peers, in the versions of
+requirements.lock where it names them. The steps, updates and observation shapes that the peers report are checked.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SB3 = ("stable-baselines3==2.9.2", "ale-py", "gymnasium", "opencv-python-headles
 PFRL = ("pfrl==0.4.0", "packaging", "ale-py", "gymnasium", "opencv-python-headless")  # PFRL names `packaging` nowhere
 VECTORS = ("ale-py", "gymnasium", "opencv-python-headless")
 LEARNERS = {"sb3": ("Stable-Baselines3 DQN", SB3), "pfrl": ("PFRL DQN", PFRL)}
-"""Name and packages of those that learn."""
+"""Name and packages of the peers that learn."""
 NO_CLEANRL = (
     "cleanrl 1.2.0, the newest package with its dqn_atari, is for Python 3.7 to 3.10; older ones need a gym of 2021. "
     "PFRL's DQN stands for one process with published settings."
@@ -48,7 +48,7 @@ NO_CLEANRL = (
 NAMES = ("sb3", "pfrl", "cleanrl", "ale", "sync", "async")
 TRAIN_EVERY = 4
 ENVS_A_THREAD = {"ale": 16, "async": 4}
-"""Envs for each thread, or core: of the numbers tried, those that were fastest."""
+"""Envs for each thread or core; the fastest of the numbers tried."""
 SYNC_ENVS = 8
 
 
@@ -69,11 +69,11 @@ class Options(Common):
     env_seconds: float = 5.0
     """Seconds of one measurement of envs that play at random."""
     round_steps: int = 2_000
-    """Steps of a round of Ringside; fewer than by default, so that several fit into the time."""
+    """Steps of a round of Ringside; fewer than the default, so that several rounds fit into the time."""
 
 
 def measure(options: Options, report: Report) -> None:
-    """Both tables, each where one of its peers can be had."""
+    """Measure both tables; a table without an available peer is left out."""
     names = names_in_list(options.only, NAMES, "--only")
     check_device_name(options.device)
     game = game_name(options.game)
@@ -90,13 +90,13 @@ def measure(options: Options, report: Report) -> None:
 
 
 def _learning(options: Options, report: Report, environment: Environment, game: str, names: Sequence[str]) -> None:
-    """The peers that learn, and Ringside beside them."""
+    """Measure the peers that learn, and Ringside."""
     with report.noting("DQN"):
         _learners(options, report, environment, game, names, _device(options.device))
 
 
 def _device(asked: str) -> str:
-    """ "cpu" or "cuda:N". Raises `CannotRun` when it is not here."""
+    """ "cpu" or "cuda:N". Raises `CannotRun` if the device is not available."""
     try:
         return device_of(asked)
     except ConfigError as error:
@@ -106,7 +106,7 @@ def _device(asked: str) -> str:
 def _learners(
     options: Options, report: Report, environment: Environment, game: str, names: Sequence[str], device: str
 ) -> None:
-    """The same, on one device."""
+    """Measure the peers that learn, and Ringside, on one device."""
     title = f"DQN on {game}, 32 samples every {TRAIN_EVERY} steps, on {device}"
     peers: dict[str, list[str]] = {}
     contenders = []
@@ -136,18 +136,18 @@ def _learners(
 def _peer_dqn(environment: Environment, name: str, game: str, device: str, threads: int, steps: int) -> float:
     """Steps/s of a peer that learns."""
     words = [name, "--game", game, "--device", device, "--threads", str(threads), "--steps", str(steps)]
-    told = environment.told("peer_dqn.py", words, seconds=float(steps))  # a step a second is no speed
+    result = environment.told("peer_dqn.py", words, seconds=float(steps))  # allows for one step per second
     expected = steps // TRAIN_EVERY
-    if told["steps"] != steps or abs(told["updates"] - expected) > 1 or told["threads"] != threads:
+    if result["steps"] != steps or abs(result["updates"] - expected) > 1 or result["threads"] != threads:
         raise WrongResult(
-            f"{told['package']} says {told['steps']} steps and {told['updates']} updates with {told['threads']} "
-            f"threads where {steps}, {expected} and {threads} were asked for."
+            f"{result['package']} says {result['steps']} steps and {result['updates']} updates with "
+            f"{result['threads']} threads where {steps}, {expected} and {threads} were asked for."
         )
-    return float(steps / told["seconds"])
+    return float(steps / result["seconds"])
 
 
 def _ringside(options: Options, game: str, words: Sequence[str]) -> float:
-    """Steps/s of a run, which checks itself."""
+    """Steps/s of a run, whose records are checked."""
     shape = ["--round-steps", str(options.round_steps), "--train-every", str(TRAIN_EVERY)]
     return measure_run(game, options.seconds, [*shape, *words]).steps_per_second
 
@@ -156,7 +156,7 @@ def _ringside(options: Options, game: str, words: Sequence[str]) -> float:
 
 
 def _playing(options: Options, report: Report, environment: Environment, game: str, names: Sequence[str]) -> None:
-    """The peers' envs, and Ringside's actors beside them."""
+    """Measure the peers' envs, and Ringside's actors."""
     cores = facts.usable_cores()
     sizes = doublings(cores)
     peers: dict[str, int] = {}
@@ -194,22 +194,22 @@ def _playing(options: Options, report: Report, environment: Environment, game: s
 def _peer_envs(environment: Environment, kind: str, game: str, envs: int, threads: int, seconds: float) -> float:
     """Steps/s of a peer's vector of envs."""
     words = [kind, "--game", game, "--envs", str(envs), "--threads", str(threads), "--seconds", str(seconds)]
-    told = environment.told("peer_envs.py", words, seconds)
-    if told["steps"] % envs or told["seen"] != told["looks"] or not told["looks"]:
+    result = environment.told("peer_envs.py", words, seconds)
+    if result["steps"] % envs or result["seen"] != result["looks"] or not result["looks"]:
         raise WrongResult(
-            f"{told['package']} played {told['steps']} steps of {envs} envs; {told['seen']} of {told['looks']} looks "
-            "found stacks of four frames with something in them."
+            f"{result['package']} played {result['steps']} steps of {envs} envs; {result['seen']} of {result['looks']} "
+            "looks found stacks of four frames with something in them."
         )
-    return float(told["steps"] / told["seconds"])
+    return float(result["steps"] / result["seconds"])
 
 
 def _actors_alone(game: str, processes: int, seconds: float) -> float:
     """Steps/s of Ringside's actors."""
     words = ["--game", game, "--processes", str(processes), "--seconds", str(seconds)]
-    told = json_result([sys.executable, "-m", "ringside.bench.system_parts.actors_alone", *words], 60.0 + 2 * seconds)
-    if told["steps"] != told["logged"]:
-        raise WrongResult(f"Actors played {told['steps']} steps, and {told['logged']} are in their rings.")
-    return float(told["steps_per_second"])
+    result = json_result([sys.executable, "-m", "ringside.bench.system_parts.actors_alone", *words], 60.0 + 2 * seconds)
+    if result["steps"] != result["logged"]:
+        raise WrongResult(f"Actors played {result['steps']} steps, and {result['logged']} are in their rings.")
+    return float(result["steps_per_second"])
 
 
 # --- rows

@@ -2,13 +2,13 @@
 
     .venv-peers/bin/python -P ringside/bench/peers/peer_dqn.py sb3 --game breakout --threads 2 --steps 4000
 
-Everybody plays one env and learns from 32 samples every 4 steps, by the package's own published recipe:
+Each package plays one env and learns from 32 samples every 4 steps, with its own published settings:
 
 * `sb3`: Stable-Baselines3's `DQN` with `CnnPolicy`, `AtariWrapper` and `VecFrameStack`, as in its zoo.
 * `pfrl`: PFRL's `DQN` as in its reproduction of Mnih et al. 2015 (centered RMSProp, clipped errors). The preprocessing
   is Gymnasium's, since PFRL's own was written for the older Gym.
 
-Buffers are smaller than published, which makes nothing slower. The last line of the output is the result, as JSON.
+Replay buffers are smaller than published, which slows nothing down. The last line of the output is the result, as JSON.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from importlib.metadata import version
 from typing import Any
 
 BARE: dict[str, Any] = {"frameskip": 1, "repeat_action_probability": 0.0}
-"""The emulator frame by frame, without sticky actions: wrappers do the rest."""
+"""Emulator without frame skip and sticky actions; the wrappers do the rest."""
 WARM_STEPS = 400
 LEARNING_STARTS = 1_000
 BUFFER_STEPS = 10_000
@@ -29,7 +29,7 @@ EPSILON = 0.05
 
 
 class Clock:
-    """The time and the number of updates at the first and the last measured step."""
+    """Measures time and updates between the first and the last measured step."""
 
     def __init__(self, steps: int) -> None:
         self._first, self._last = LEARNING_STARTS + WARM_STEPS, LEARNING_STARTS + WARM_STEPS + steps
@@ -39,7 +39,7 @@ class Clock:
         self.updates = 0
 
     def look(self, steps: int, updates: int) -> bool:
-        """Call it after every step with what is done so far. Returns whether to go on."""
+        """Record progress; call it after every step. Return True if more steps are needed."""
         if steps == self._first:
             self._begun, self._updates_before = time.perf_counter(), updates
         if steps == self._last:
@@ -48,7 +48,7 @@ class Clock:
 
 
 def sb3(game: str, device: str, clock: Clock) -> str:
-    """Stable-Baselines3; returns its version."""
+    """Measure Stable-Baselines3, and return its version."""
     from stable_baselines3 import DQN
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.env_util import make_atari_env
@@ -68,7 +68,7 @@ def sb3(game: str, device: str, clock: Clock) -> str:
         gradient_steps=1,
         target_update_interval=TARGET_EVERY,
         learning_starts=LEARNING_STARTS,
-        # From the beginning what it comes down to, or it would draw at random all the time, without asking its network.
+        # The final epsilon from the start; with decay it would act at random, without inference, while measured.
         exploration_initial_eps=EPSILON,
         exploration_final_eps=EPSILON,
         device=device,
@@ -79,7 +79,7 @@ def sb3(game: str, device: str, clock: Clock) -> str:
 
 
 def pfrl(game: str, device: str, clock: Clock) -> str:
-    """PFRL; returns its version."""
+    """Measure PFRL, and return its version."""
     import gymnasium
     import numpy as np
     from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
@@ -128,7 +128,7 @@ PEERS = {"sb3": sb3, "pfrl": pfrl}
 
 
 def main() -> None:
-    """Measure once; one line of JSON."""
+    """Measure once, and print one line of JSON."""
     import ale_py
     import gymnasium
     import torch

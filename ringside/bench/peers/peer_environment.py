@@ -1,4 +1,4 @@
-"""The environment in which other packages are installed and run, apart from this project's own."""
+"""Virtual environment in which other packages are installed and run, separate from that of this project."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ringside.bench.harness.tables import ROOT, CannotRun
 PEERS = ROOT / ".venv-peers"
 LOCK = ROOT / "requirements.lock"
 INSTALL_SECONDS = 1_800.0
-"""Most that an installation may take; torch with CUDA is gigabytes."""
+"""Longest time of an installation; torch with CUDA has gigabytes."""
 START_SECONDS = 900.0
-"""Most that a peer may take to begin to learn, on a machine that others use, too."""
+"""Longest time until a peer begins to learn, even on a busy machine."""
 
 
 class Environment:
@@ -28,12 +28,12 @@ class Environment:
         self._made = False
 
     def install(self, *packages: str) -> None:
-        """Have these packages there, in the versions of requirements.lock where it names one.
+        """Install packages, in the versions of requirements.lock where it names them.
 
-        torch comes first and alone, so that nothing else decides which build of it is taken.
+        torch is installed first and alone, so that no other package chooses its build.
 
         Raises:
-            CannotRun: they cannot be installed, with what pip says.
+            CannotRun: they cannot be installed; the message has the error of pip.
         """
         if self._refusal is not None:
             raise self._refusal
@@ -42,21 +42,21 @@ class Environment:
                 if not self._has_pip():
                     run_command([sys.executable, "-m", "venv", "--clear", str(self._directory)], INSTALL_SECONDS)
                 self._pip(next(line for line in LOCK.read_text().splitlines() if line.startswith("torch==")))
-            except CannotRun as error:  # asked once: without a network pip takes its time to say so
+            except CannotRun as error:  # tried once: without a network pip takes long to fail
                 self._refusal = error
                 raise
             self._made = True
         self._pip(*packages)
 
     def told(self, script: str, words: Sequence[str], seconds: float) -> dict[str, Any]:
-        """Run a script of this room with the environment's interpreter; return the JSON of its last line.
+        """Run a script of this folder with the environment's interpreter; return the JSON of its last line.
 
         Args:
             script: its file name.
             words: its arguments.
-            seconds: that it measures; it is stopped when it takes `START_SECONDS` more.
+            seconds: its measuring time; after `START_SECONDS` more it is stopped.
         """
-        # -P: the modules of this room must not stand in for libraries of the same name.
+        # -P: modules of this folder must not shadow libraries of the same name.
         return json_result(
             [str(self._python), "-P", str(Path(__file__).parent / script), *words], seconds + START_SECONDS
         )

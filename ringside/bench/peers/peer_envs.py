@@ -2,8 +2,8 @@
 
     .venv-peers/bin/python -P ringside/bench/peers/peer_envs.py ale --game breakout --envs 8 --threads 2 --seconds 5
 
-All give stacks of four gray frames of 84x84, four emulator frames a step, up to 30 no-ops at a reset, no sticky
-actions, and reset by themselves, which is counted in.
+All return stacks of four gray frames of 84x84, with four emulator frames per step, up to 30 no-ops at a reset and no
+sticky actions. They reset automatically, and the time of resets is included.
 
 * `ale`: ale-py's `AtariVectorEnv`, in C++ threads.
 * `sync`: Gymnasium's `SyncVectorEnv` over `AtariPreprocessing` and `FrameStackObservation`, in one process.
@@ -34,7 +34,7 @@ WARM_SECONDS = 1.0
 
 
 def preprocessed(game: str) -> gymnasium.Env[Any, Any]:
-    """One game with Gymnasium's preprocessing; registers the games, since processes call it."""
+    """One game with Gymnasium's preprocessing; registers the games, as it is called in child processes."""
     gymnasium.register_envs(ale_py)
     name = f"ALE/{rom_id_to_name(game)}-v5"
     env = gymnasium.make(name, frameskip=1, repeat_action_probability=0.0, disable_env_checker=True)
@@ -58,7 +58,7 @@ def vector(kind: str, game: str, envs: int, threads: int) -> VectorEnv[Any, Any,
 
 
 def play(env: VectorEnv[Any, Any, Any], seconds: float, random: np.random.Generator) -> dict[str, float]:
-    """Random play for so long: steps, seconds, ends of episodes, and how many stacks were shaped and lit rightly."""
+    """Play random actions for `seconds`; count steps, episode ends, and checks that saw valid observations."""
     envs, actions = env.num_envs, int(env.single_action_space.n)  # type: ignore[attr-defined]
     steps = ends = seen = 0
     begun = time.perf_counter()
@@ -72,7 +72,7 @@ def play(env: VectorEnv[Any, Any, Any], seconds: float, random: np.random.Genera
 
 
 def main() -> None:
-    """Measure once; one line of JSON."""
+    """Measure once, and print one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kind", choices=("ale", "sync", "async"))
     parser.add_argument("--game", default="breakout", help="as in ale-py")

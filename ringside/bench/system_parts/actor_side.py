@@ -1,14 +1,14 @@
 """The actor's side: `env.step` against the bare emulator, and the whole loop of a lane against `env.step`.
 
-A lane of the default size plays in a memory of its own and is answered at once, at random, so that nothing is waited
-for; it explores as most of a run does. The actions that it logged are then played again by its envs alone and by bare
-emulators, block by block, with the same no-ops at the same ticks. All three clocks count the CPU time of this thread.
-*With resets* holds all that each needs to go on playing, the emulator's real resets against our restored starts;
-*steps alone* leaves both kinds of resets out, so that what is saved on resets cannot hide what a frame costs.
+A lane of the default size plays in private memory. It gets random answers immediately, so nothing waits, and explores
+as in most of a run. Its envs alone and bare emulators then replay its logged actions, block by block, with the same
+no-ops at the same ticks. All three are timed in CPU time of this thread. *With resets* includes the real resets of the
+bare emulator and the restored starts of our envs. *Steps alone* excludes both, so that cheaper resets cannot hide the
+cost of frames.
 
-Frames and rewards are compared with the slow way (two `getScreenGrayscale`, their maximum, `cv2.resize` with
-INTER_AREA) before anything is timed, and the lane's slots with those of its envs after every block; all must be the
-same bits.
+Before anything is timed, frames and rewards are compared with a reference: the maximum of two `getScreenGrayscale`,
+then `cv2.resize` with INTER_AREA. After every block the lane's slots are compared with the frames of its envs. All
+comparisons are bit for bit.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from shared.memory.run_memory import Memory, Plan
 SEED = 1
 CHECKED_STEPS = 300
 EPSILON = 0.1
-"""Epsilon of most of a run's steps."""
+"""Epsilon of most steps of a run."""
 
 
 class Players:
-    """The three that play one game in turn.
+    """Bare emulators, envs and a lane that play the same actions of one game, block by block.
 
     Attributes:
-        seconds: CPU seconds of bare emulators, envs and lane in the block played last.
-        resets: those of them that were resets; 0 for the lane, whose are not told apart.
-        steps: steps of each in that block.
+        seconds: CPU seconds of bare emulators, envs and lane in the last block.
+        resets: the part of `seconds` spent on resets; 0 for the lane, where it is not measured.
+        steps: steps of each in the last block.
     """
 
     def __init__(self, game: str) -> None:
@@ -80,29 +80,29 @@ class Players:
         self.seconds, self.resets, self.steps = [0.0] * 3, [0.0] * 3, [0] * 3
 
     def close(self) -> None:
-        """Give up the memory."""
+        """Release the memory."""
         self._memory.arena.close()
 
     def play_block(self) -> None:
-        """One block of ticks by each; raises `WrongResult` when they differ."""
+        """Play one block of ticks with each. Raises `WrongResult` if they differ."""
         first, self._tick = self._tick, self._tick + BLOCK_TICKS
         began = time.thread_time()
         self._play_lane()
         lane_seconds = time.thread_time() - began
         slots = {name: self._slots(name, first) for name in ("action", "raw_reward", "start", "frame")}
-        # A slot holds the action of its tick and the frame before it; `start` says that the tick before was a reset.
+        # A slot holds the action of its tick and the frame before it; `start` is set after a reset tick.
         lane_steps = BLOCK_TICKS * len(self.envs) - int(self._slots("start", first + 1).sum())
         actions: list[list[int]] = slots["action"].T.tolist()
 
         began, before = time.thread_time(), sum(bare.reset_seconds for bare in self.bare)
         steps = sum(bare.steps for bare in self.bare)
-        for bare, chosen in zip(self.bare, actions, strict=True):
-            bare.play(first, chosen)
+        for bare, numbers in zip(self.bare, actions, strict=True):
+            bare.play(first, numbers)
         bare_seconds = time.thread_time() - began
         bare_resets = sum(bare.reset_seconds for bare in self.bare) - before
 
         began = time.thread_time()
-        env_resets = sum(self._play_env(j, first, chosen) for j, chosen in enumerate(actions))
+        env_resets = sum(self._play_env(j, first, numbers) for j, numbers in enumerate(actions))
         env_seconds = time.thread_time() - began
 
         self.seconds = [bare_seconds, env_seconds, lane_seconds]
@@ -111,7 +111,7 @@ class Players:
         self._check(first)
 
     def _play_lane(self) -> None:
-        """The actor's loop, and a stub in place of inference."""
+        """Run the actor's loop with a stub in place of inference."""
         lane, mailbox = self._lane, self._memory.mailbox
         greedy = self._random.integers(self.envs[0].actions, size=(BLOCK_TICKS, len(self.envs)), dtype=np.uint8)
         for actions in greedy:
@@ -121,7 +121,7 @@ class Players:
                 lane.step()
 
     def _play_env(self, j: int, first: int, actions: list[int]) -> float:
-        """The ticks of env `j` without a lane; returns the CPU seconds of its resets."""
+        """Play a block of env `j` without a lane; return the CPU seconds of its resets."""
         env, frames, rewards, resets = self.envs[j], self._frames[j], self._rewards[j], 0.0
         for offset, action in enumerate(actions):
             if self._ended[j]:
@@ -137,12 +137,12 @@ class Players:
         return resets
 
     def _slots(self, name: str, first: int) -> NDArray[np.generic]:
-        """A field of the lane's slots of a block: [ticks, envs, ...]."""
+        """One field of the lane's slots in a block: [ticks, envs, ...]."""
         ticks = np.arange(first, first + BLOCK_TICKS) % self._memory.run_schedule.capacity
         return self._memory.ring.field[name][0, ticks]
 
     def _check(self, first: int) -> None:
-        """Raise `WrongResult` unless the lane's slots hold what its envs gave, and the emulators played."""
+        """Raise `WrongResult` unless the lane's slots equal its envs' results and the emulators played every frame."""
         same = np.array_equal(self._slots("raw_reward", first).T, self._rewards) and np.array_equal(
             self._slots("frame", first + 1).swapaxes(0, 1), self._frames
         )
@@ -167,7 +167,7 @@ def slow_step(ale: ALEInterface, number: int) -> tuple[Frame, float]:
 
 
 def check_frames(game: str) -> None:
-    """Raise `WrongResult` unless the first steps of an episode are what the slow way gives."""
+    """Raise `WrongResult` unless the first steps of an episode equal those of `slow_step`."""
     env = AtariEnv(game, RULES, SEED, 0, training=True)
     bare = Bare(env.game, SEED)
     frame = np.zeros((FRAME_SIDE, FRAME_SIDE), np.uint8)
@@ -202,7 +202,7 @@ def measure(options: Options, report: Report) -> None:
 
 
 def _measure_game(game: str, options: Options, report: Report) -> dict[str, float]:
-    """Blocks until each has had its CPU seconds, in every repeat; returns the shares of the bare emulator."""
+    """Play blocks until each player has used `options.seconds` in every repeat; return its shares of the bare speed."""
     players = Players(game)
     seconds, resets, steps = (np.zeros((options.repeats, 3)) for _ in range(3))
     try:

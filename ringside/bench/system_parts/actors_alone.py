@@ -1,9 +1,9 @@
-"""Actors without inference and learner: a lane in each of several processes, answered at once and at random.
+"""Actors without inference and learner: one lane in each of several processes, with immediate random answers.
 
     python -m ringside.bench.system_parts.actors_alone --game breakout --processes 2 --seconds 5
 
-All that a lane does is counted in: frames into the ring, slots, snapshots at the end of every round, resets. The last
-line of the output is the result, as JSON.
+The speed covers all work of a lane: frames and slots written to the ring, snapshots at the end of every round, resets.
+The last line of the output is the result, as JSON.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from shared.machine.subprocesses import die_with, kill_and_reap
 from shared.memory.run_memory import Memory, Plan
 
 BLOCK_TICKS = 32
-"""Ticks between two looks at the clock."""
+"""Ticks between two reads of the clock."""
 WARM_TICKS = 512
 START_SECONDS = 120.0
-"""Seconds in which a process must begin to play, and in which it must end."""
+"""Longest time that a process may take to get ready, and to end after its measurement."""
 WINDOW_STEPS = 20_000
 
 
@@ -66,7 +66,7 @@ def play(lane: Lane, memory: Memory, ticks: int, random: np.random.Generator) ->
 
 
 def worker(game: str, index: int, seconds: float) -> dict[str, Any]:
-    """One process: says that it is ready, waits for a line, plays for so long."""
+    """Work of one process: report that it is ready, wait for a line, play for `seconds`."""
     config = lane_config(game, index)
     envs = [make_env(config.play, index, env, training=True) for env in range(config.play.envs)]
     memory = Memory.create(Plan(resolve(config), envs[0].actions))
@@ -124,7 +124,7 @@ def measure_processes(game: str, processes: int, seconds: float) -> list[dict[st
 
 
 def main() -> None:
-    """Measure once; one line of JSON."""
+    """Measure once, and print one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--game", default="breakout")
     parser.add_argument("--processes", type=int, default=1)

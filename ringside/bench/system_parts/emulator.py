@@ -1,5 +1,7 @@
-"""The bare emulator: four `act` calls a step and the emulator's own resets, nothing looked at; in one process, and in
-one process a core at once, where what hyper-threads and shared caches cost shows. No actor can be faster.
+"""The bare emulator: four `act` calls per step and the emulator's own resets. It is the upper limit of an actor.
+
+It is measured in one process, and in one process per core at once, which shows the cost of hyper-threads and shared
+caches.
 """
 
 from __future__ import annotations
@@ -28,22 +30,22 @@ from shared.process.signals import enable_stack_dumps
 
 RULES = PROTOCOLS["nature"]
 BLOCK_TICKS = 250
-"""Ticks between two looks at the clock."""
+"""Ticks between two reads of the clock."""
 START_SECONDS = 60.0
-"""Most that a process may take to start, or to answer beyond the time that it was given."""
+"""Longest time that a process may take to start, or to answer beyond its measuring time."""
 
 
 class Bare:
-    """One emulator, played as a lane plays an env: the tick after an end resets, and its action is ignored.
+    """One emulator with the tick rule of a lane: the tick after an episode end resets, and its action is ignored.
 
     Attributes:
         ale: the emulator.
         steps: steps played, resets not counted.
-        reset_seconds: CPU time that went into resets.
+        reset_seconds: CPU time of resets.
     """
 
     def __init__(self, game: str, seed: int, index: int = 0) -> None:
-        """Load `game`, a name as `actors.envs.atari.game_name` gives it, and begin at tick 0 as env `index` would."""
+        """Load `game`, a name from `actors.envs.atari.game_name`, and reset as env `index` does at tick 0."""
         ALEInterface.setLoggerMode(LoggerMode.Error)
         self.ale = ALEInterface()
         self.ale.setFloat("repeat_action_probability", 0.0)
@@ -61,7 +63,7 @@ class Bare:
         self._reset(0)
 
     def _reset(self, tick: int) -> None:
-        """Reset for real, and play the no-ops of this tick."""
+        """Reset the emulator, and play the no-ops of this tick."""
         began = time.thread_time()
         self.ale.reset_game()
         noops = 1 + randint(RULES.noop_max, self._seed, Stream.NOOPS, self._index, tick)
@@ -73,7 +75,7 @@ class Bare:
         self.reset_seconds += time.thread_time() - began
 
     def play(self, tick: int, actions: Sequence[int]) -> None:
-        """One tick for each action, the first of them `tick`."""
+        """Play one tick for each action, starting with `tick`."""
         act, over, numbers = self.ale.act, self.ale.game_over, self._numbers
         resets = 0
         for offset, action in enumerate(actions):
@@ -90,7 +92,7 @@ class Bare:
         self.steps += len(actions) - resets
 
     def play_for(self, seconds: float) -> float:
-        """Play at random for so long, by the clock on the wall; returns steps a second."""
+        """Play random actions for `seconds` of wall-clock time; return steps/s."""
         random = np.random.default_rng(self._seed)
         before, began, tick = self.steps, time.perf_counter(), self.steps
         while time.perf_counter() - began < seconds:
@@ -101,18 +103,18 @@ class Bare:
         return speed
 
     def check(self) -> None:
-        """Raise `WrongResult` unless the emulator counted the frames of these steps; an end may cost its step three."""
+        """Raise `WrongResult` on a wrong frame count; the last step of an episode may lack up to three frames."""
         wanted, counted = FRAME_SKIP * self.steps + self._noops, self.ale.getFrameNumber()
         if not wanted - (FRAME_SKIP - 1) * self._episodes <= counted <= wanted:
             raise WrongResult(f"The emulator played {counted:,} frames instead of {wanted:,}.")
 
 
 def bare_speed(game: str, seconds: float, seed: int = 1) -> float:
-    """Steps a second of the bare emulator in this process, resets counted in, by the clock on the wall.
+    """Steps/s of the bare emulator in this process by wall-clock time, resets included.
 
     Raises:
         EnvError: there is no such game.
-        WrongResult: the emulator did not play what was asked.
+        WrongResult: the emulator did not play the expected number of frames.
     """
     bare = Bare(game_name(game), seed)
     bare.play(0, [0] * BLOCK_TICKS)
@@ -120,7 +122,7 @@ def bare_speed(game: str, seconds: float, seed: int = 1) -> float:
 
 
 def bare_speeds(game: str, seconds: float, processes: int) -> list[float]:
-    """Speeds as of `bare_speed`, for several processes that play at the same time, each with another seed.
+    """Speeds as from `bare_speed`, of several processes that play at the same time with different seeds.
 
     Raises:
         CannotRun: a process did not start, or ended early.
@@ -147,14 +149,14 @@ def emulator_pool(game: str, processes: int) -> Iterator[list[Connection]]:
         yield connections
     finally:
         for child in children:
-            child.kill()  # it holds nothing that could be left behind
+            child.kill()  # it holds no resource that would leak
             child.join(REAP_SECONDS)
         for connection in connections:
             connection.close()
 
 
 def measure_pool(connections: Sequence[Connection], seconds: float) -> list[float]:
-    """Let a pool play at the same time; returns the steps a second of each."""
+    """Make all processes of a pool play at the same time; return the steps/s of each."""
     for connection in connections:
         connection.send(seconds)
     answers = [_receive(connection, seconds + START_SECONDS) for connection in connections]
@@ -194,7 +196,7 @@ def _receive(connection: Connection, seconds: float) -> Any:
 
 def _worker(connection: Connection, game: str, seed: int) -> None:
     """A process of the pool: reports that it is ready, then plays for the requested times until it is killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the benchmark decides what it means
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent handles it
     enable_stack_dumps()
     bare = Bare(game, seed)
     bare.play(0, [0] * BLOCK_TICKS)

@@ -1,7 +1,7 @@
-"""The ways through shared memory: writing slots, gathering stacks, publishing weights, each against memcpy.
+"""Data paths through shared memory: writing slots, gathering stacks, publishing weights, each against memcpy.
 
-memcpy moves as many bytes in one piece, from and to the same memory. Rings are filled with noise, in which some ticks
-begin an episode.
+memcpy moves the same number of bytes in one piece, from and to the same memory. The ring is filled with noise, in which
+some ticks start an episode.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ ACTIONS = 4
 SEED = 1
 INFERENCE_BATCH = 32
 SPARE_BYTES = 1_000_000_000
-"""Memory that must be free beside the ring."""
+"""Memory that must stay free in addition to the ring."""
 
 
 @contextmanager
 def filled_memory(window_steps: int, **settings: object) -> Iterator[Memory]:
-    """The memory of a run in which a window was played: noise. `settings` as in `Config.with_settings`.
+    """Memory of a run with its window full of noise. `settings` are those of `Config.with_settings`.
 
     Raises:
         CannotRun: there is too little memory.
@@ -91,11 +91,11 @@ def measure(options: Options, report: Report) -> None:
         _learner_gather(paths, memory)
         _inference_gather(paths, memory)
         _weights(paths, memory)
-        _ring_write(paths, memory)  # last: it leaves nothing to gather
+        _ring_write(paths, memory)  # last, as it overwrites the ring
 
 
 class Paths:
-    """Adds rows for ways through memory, each with its memcpy above it."""
+    """Adds a row for each data path, with its memcpy above it."""
 
     def __init__(self, options: Options, report: Report) -> None:
         self._options, self._report = options, report
@@ -107,7 +107,7 @@ class Paths:
         nbytes: int,
         note: Callable[[float], str],
     ) -> None:
-        """Time memcpy and another way, which both move `nbytes`; `note` is told the seconds that the latter takes."""
+        """Time memcpy and a data path, which both move `nbytes`; `note` formats the seconds of the latter."""
         times = np.array([seconds_per_call(actions, self._options.seconds) for _ in range(self._options.repeats)])
         limit, ours = nbytes / 1e9 / times.T
         self._report.add(names[0], "GB/s", limit.tolist())
@@ -115,7 +115,7 @@ class Paths:
 
 
 def _ring_write(paths: Paths, memory: Memory) -> None:
-    """One tick of all envs: every field of their slots, frame by frame, as lanes write them."""
+    """Write one tick of all envs: every field of their slots, frame by frame, as lanes do."""
     ring, run_schedule = memory.ring, memory.run_schedule
     source = np.random.default_rng(SEED + 1).integers(0, 256, (run_schedule.envs, FRAME_SIDE, FRAME_SIDE), np.uint8)
     names = [name for name, _, _ in SLOT_FIELDS if name != "frame"]
@@ -148,7 +148,7 @@ def _ring_write(paths: Paths, memory: Memory) -> None:
 
 
 def _learner_gather(paths: Paths, memory: Memory) -> None:
-    """The frames of a chunk of updates, cut into blocks."""
+    """Gather the frames of a chunk of updates as blocks."""
     ring, learn, updates = memory.ring, memory.plan.config.learn, 32 * CHUNK_UPDATES
     n = CHUNK_UPDATES * learn.batch_size
     frames = HostFrames(ring)
@@ -177,14 +177,14 @@ def _learner_gather(paths: Paths, memory: Memory) -> None:
 
 
 def _cut(frames: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Frames uint8[n, k, 84, 84] as blocks uint8[n, 21, 21, k * 16] (learner/networks/fused.py), the obvious way."""
+    """Frames uint8[n, k, 84, 84] as blocks uint8[n, 21, 21, k * 16] (learner/networks/fused.py), as a reference."""
     n, k = frames.shape[:2]
     cells = frames.reshape(n, k, GRID, BLOCK, GRID, BLOCK).transpose(0, 2, 4, 1, 3, 5)
     return cells.reshape(n, GRID, GRID, k * BLOCK * BLOCK)
 
 
 class _Silent:
-    """A policy that gathers stacks as `Policy` does, and computes nothing."""
+    """A policy that gathers stacks as `Policy` does, without a network."""
 
     def __init__(self, batch: int) -> None:
         self.blocks = np.zeros((batch, GRID, GRID, STACK * BLOCK), np.uint32)
@@ -247,7 +247,7 @@ def _stack(ring: Ring, env: int, tick: int) -> NDArray[np.uint8]:
 
 
 def _weights(paths: Paths, memory: Memory) -> None:
-    """The parameters from the learner's order into shared memory, and from there into inference's network."""
+    """Publish the learner's parameters to shared memory, and load them into the network of inference."""
     architecture, cpu = Architecture(memory.plan.network), torch.device("cpu")
     learner, inference = (Weights(architecture, cpu, "fp32") for _ in range(2))
     learner.load(initial_parameters(memory.plan.network, SEED))

@@ -1,8 +1,8 @@
 """The mailbox between two real processes: a request and its reply, and the cost of the doorbells alone.
 
-The other process is a stub of inference: it waits as every process of a run waits, and answers with a function of the
-tick, which is checked. Against it stand the same two processes that only ring each other's doorbell. The kernel chooses
-their cores, as in a run on few cores.
+The other process is a stub of inference. It waits as every process of a run does, and its answer is a function of the
+tick, which is checked. For comparison, the same two processes only ring each other's doorbell. The kernel chooses their
+cores, as in a run on few cores.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from shared.process.signals import enable_stack_dumps
 ACTIONS = 18
 START_SECONDS = 60.0
 TRIPS = 500
-"""Round trips of one kind in a row; before them a word by a pipe says which kind, which takes as long as three."""
+"""Consecutive round trips of one kind; a message through a pipe selects the kind and takes as long as three trips."""
 
 
 def measure(options: Options, report: Report) -> None:
@@ -47,7 +47,7 @@ def measure(options: Options, report: Report) -> None:
 
 
 class Asker:
-    """The side of the actor."""
+    """The actor's side of the mailbox."""
 
     def __init__(self, memory: Memory, doorbells: tuple[Doorbell, Doorbell], pipe: Connection) -> None:
         self._memory, self._pipe = memory, pipe
@@ -55,30 +55,30 @@ class Asker:
         self._waiter = Waiter(memory.board, memory.plan.processes.index_of(Role.ACTOR), self._mine)
         self._tick = 0
 
-    def heard(self) -> None:
-        """Wait for a message of the other side; raises `CannotRun` if it is gone."""
+    def await_message(self) -> None:
+        """Wait for a message of the other side. Raises `CannotRun` if none comes."""
         try:
-            heard = self._pipe.poll(START_SECONDS) and self._pipe.recv()
+            received = self._pipe.poll(START_SECONDS) and self._pipe.recv()
         except (EOFError, OSError):
-            heard = False
-        if not heard:
+            received = False
+        if not received:
             raise CannotRun("The process at the other end of the mailbox ended, or does not answer.")
 
     def _begin(self, kind: str) -> None:
         """Make the other side serve `kind`. Clears a pending ring of the doorbell, which would merge with the next."""
         self._pipe.send(kind)
-        self.heard()
+        self.await_message()
         self._mine.wait(0.0)
 
     def doorbells(self) -> None:
-        """`TRIPS` times there and back."""
+        """Make `TRIPS` round trips with doorbells alone."""
         self._begin("doorbells")
         for _ in range(TRIPS):
             self._other.ring()
             self._mine.wait(POLL_SECONDS)
 
     def mailbox(self) -> None:
-        """`TRIPS` requests and replies; raises `WrongResult` for a reply that is not this tick's."""
+        """Make `TRIPS` requests and await their replies. Raises `WrongResult` for a reply to another tick."""
         mailbox, wait = self._memory.mailbox, self._waiter.wait
         first, self._tick = self._tick, self._tick + TRIPS
         self._begin("mailbox")
@@ -98,7 +98,7 @@ def _reply(tick: int) -> int:
 
 @contextmanager
 def _asker() -> Iterator[Asker]:
-    """The two sides, ready; the other process ends with the block."""
+    """Start both sides and wait until they are ready; the other process ends with the block."""
     sizes = {"envs": 2, "actors": 1, "round_steps": 100, "replay_size": 100, "network": "small"}
     config = Config().with_settings(**sizes, device="cpu", run_dir=Path())
     memory = Memory.create(Plan(resolve(config), ACTIONS))
@@ -111,7 +111,7 @@ def _asker() -> Iterator[Asker]:
     try:
         for fd in (memory.arena.fd, doorbells[1].fd, doorbells[0].fd):
             reduction.send_handle(pipe, fd, child.pid)
-        asker.heard()
+        asker.await_message()
         yield asker
     finally:
         child.kill()
@@ -123,8 +123,8 @@ def _asker() -> Iterator[Asker]:
 
 
 def _serve(pipe: Connection, plan: Plan) -> None:
-    """Side of inference: serves `TRIPS` of the requested kind, again and again, until it is killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the benchmark decides what it means
+    """Inference side: serves `TRIPS` round trips of each requested kind until it is killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent handles it
     enable_stack_dumps()
     memory = Memory.attach(reduction.recv_handle(pipe), plan)
     mine, other = (Doorbell(reduction.recv_handle(pipe)) for _ in range(2))

@@ -1,8 +1,8 @@
-"""A part of `bench checkpoint`: size and speed of the replay's segments, on frames of real play.
+"""A part of `bench checkpoint`: size and speed of the segments of the replay buffer, with frames of real games.
 
-The ticks of one round are played at random, compressed, read back and compared. Speeds are of raw slots, so that fewer
-envs than in a run do. Beside the format in use stand the candidates that it was chosen from: other levels of zstd, and
-differences to the frame before (XOR).
+The ticks of one round are played at random, compressed, read back and compared. Speeds are per byte of raw slots, so
+fewer envs than in a run suffice. Alternatives to the current format are measured too: other levels of zstd, and
+differences to the previous frame (XOR).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LEVELS = (-1, 1, 3)
 
 
 def play(game: str, shape: SegmentShape) -> dict[str, np.ndarray]:
-    """Slots [lanes, ticks, lane_envs, ...] of random play, each env at another point of its first episodes."""
+    """Slots [lanes, ticks, lane_envs, ...] of random play; each env starts after a random number of ticks."""
     ring = shape.empty()
     rng = np.random.default_rng(0)
     frame = np.zeros((84, 84), np.uint8)
@@ -61,7 +61,7 @@ def play(game: str, shape: SegmentShape) -> dict[str, np.ndarray]:
 
 
 def measure(report: Report, game: str, shape: SegmentShape, repeats: int) -> None:
-    """Add the rows of one game. Raises `WrongResult` when what is read is not what was written."""
+    """Add the rows of one game. Raises `WrongResult` if the segment read differs from the one written."""
     ring, back = play(game, shape), shape.empty()
     with tempfile.TemporaryDirectory(prefix="ringside-bench-") as directory:
         path = Path(directory) / "segment"
@@ -83,7 +83,7 @@ def measure(report: Report, game: str, shape: SegmentShape, repeats: int) -> Non
 
 
 def _speeds(size: int, repeats: int, act: Callable[[], object]) -> list[float]:
-    """Megabytes a second for calls that process `size` bytes each."""
+    """MB/s of calls that process `size` bytes each."""
     speeds = []
     for _ in range(repeats):
         begun = time.perf_counter()
@@ -93,7 +93,7 @@ def _speeds(size: int, repeats: int, act: Callable[[], object]) -> list[float]:
 
 
 def _differences(frames: np.ndarray) -> np.ndarray:
-    """Frames [lanes, ticks, lane_envs, 84, 84], each but a lane's first as its difference to the one before."""
+    """Frames [lanes, ticks, lane_envs, 84, 84]; all but a lane's first are XORed with the previous frame."""
     out = frames.copy()
     out[:, 1:] ^= frames[:, :-1]
     return out
@@ -102,5 +102,5 @@ def _differences(frames: np.ndarray) -> np.ndarray:
 def _compress(
     frames: np.ndarray, prepare: Callable[[np.ndarray], np.ndarray], compressor: zstandard.ZstdCompressor
 ) -> int:
-    """Bytes of frames [lanes, ticks, lane_envs, 84, 84] when they were prepared and compressed, a zstd frame a lane."""
+    """Compressed bytes of prepared frames [lanes, ticks, lane_envs, 84, 84], with one zstd frame per lane."""
     return sum(len(compressor.compress(lane.tobytes())) for lane in prepare(frames))
