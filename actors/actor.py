@@ -1,4 +1,4 @@
-"""The actor process: steps the lanes that are ready. Housekeeping stands beside the loop."""
+"""The actor process: steps the lanes that are ready. `Housekeeping` does everything else."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ Frame: TypeAlias = NDArray[np.uint8]
 
 
 class EnvError(ConfigError):
-    """An environment that cannot be made or cannot go on. The message is a sentence for the user."""
+    """An environment that cannot be made or cannot continue. The message is a sentence for the user."""
 
 
 class Outcome(NamedTuple):

@@ -1,4 +1,4 @@
-"""Evaluations: whole episodes under the protocol's rules, raw returns, the same for the same seed.
+"""Evaluations: raw returns of whole episodes under the protocol's rules. The same seed gives the same returns.
 
 Random numbers of episode `i` of evaluation `k` are functions of (seed, k, i, step) alone. So the result depends neither
 on the env that plays an episode nor on the episodes beside it.

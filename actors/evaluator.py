@@ -1,4 +1,4 @@
-"""The evaluation actor: plays the queued versions in order, beside training."""
+"""The evaluation actor: plays the queued versions in order, in parallel with training."""
 
 from __future__ import annotations
 

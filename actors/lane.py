@@ -5,8 +5,8 @@ A lane that restarts from a snapshot plays the logged actions again and *compare
 It asks inference only from the first tick without logged actions.
 
 A lane belongs to one actor at a time, its owner, which alone writes the lane's memory. At a boundary with a snapshot
-the owner hands the lane over by writing the number of the next owner, which starts it as after a restart: from the
-snapshot. So the result does not depend on the actor that plays a lane, and no death at any moment loses a lane.
+the owner hands the lane over: it writes the number of the next owner, which starts the lane from the snapshot, as after
+a restart. So the result does not depend on the actor that plays a lane, and no death at any moment loses a lane.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The lanes of an actor: those that it owns. They come and go at boundaries (actors/lane.py)."""
+"""The lanes that an actor owns. Lanes change their owner at boundaries (actors/lane.py)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shared.memory.wait import Doorbell
 
 
 class Lanes:
-    """The lanes of one actor, and the envs that it makes for lanes that come to it.
+    """The lanes of one actor, and the envs of lanes that move to it.
 
     Envs are made one at a time (about 0.1 s each), so that the other lanes do not wait for long.
 

@@ -1,8 +1,8 @@
 """The inference server: answers all lanes in batches of a fixed shape, with the newest published parameters.
 
-Env `e` has the same row of its batch in every answer, and a batch always has the same shape: numbers depend neither on
-neighbors nor on scheduling. On a CPU a group of lanes is answered when all of its lanes wait, so that no row is
-computed in vain; on a GPU one batch of all envs answers all lanes that wait.
+Env `e` has the same row of its batch in every answer, and a batch always has the same shape. So numbers depend neither
+on neighbors nor on scheduling. On a CPU the server answers a group of lanes when all its lanes wait, so every row is
+used. On a GPU one batch of all envs answers all lanes that wait.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Server:
 
 
 class EvaluationServer:
-    """Answers the evaluation actor, with the version it plays, in a batch of its own."""
+    """Answers the evaluation actor with the version that it plays, in a separate batch."""
 
     def __init__(self, memory: Memory, policy: Policy) -> None:
         self._queue = memory.evaluations

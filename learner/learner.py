@@ -1,8 +1,7 @@
 """The learner process: rounds of updates, and the commit that closes a round.
 
-Commit, in this order: every lane's snapshot whole; the learner's snapshot whole; weights published; `committed`. A
-learner that comes back takes its newest whole snapshot. Rounds that were committed before are done again silently;
-nothing of them is published twice.
+A commit has this order: every lane's snapshot, the learner's snapshot, the weights, `committed`. A restarted learner
+loads its newest whole snapshot. It repeats rounds that are already committed and publishes nothing of them again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The engine of a run, put together: network, round source and update rule as the method asks for them."""
+"""The engine of a run: the network, and the round source and update rule that the method declares."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """One family of errors. Each message is a sentence for the user, and each kind has the exit code of a command.
 
 `FatalError` and its kinds end a run, because a restarted process would meet them again. `DeviceFault` and others do
-not: the supervisor starts the process again.
+not end it: the supervisor starts the process again.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ class RingsideError(Exception):
 class FatalError(RingsideError):
     """A fault that a restarted process would meet again.
 
-    A child that meets it leaves the sentence in its log and the run ends with it; in the launcher it ends the command.
+    In a child the sentence goes into its log and the run ends with it. In the launcher it ends the command.
     """
 
 
 class FileError(FatalError, ValueError):
-    """A file is not what it should be: of another kind, too large, damaged."""
+    """A file is of another kind, too large or damaged."""
 
 
 class CheckpointError(FatalError):
@@ -40,4 +40,4 @@ class RunFailed(RingsideError, RuntimeError):
 
 
 class DeviceFault(RingsideError):
-    """The GPU is out of memory, faulty or lost. A new process may find it well again."""
+    """The GPU is out of memory, faulty or lost. A new process may find it working again."""

@@ -1,6 +1,6 @@
 """Counter-based randomness: a pure function of a seed and counters, never "the next number".
 
-So an actor that plays a tick again, or another process that plays it, draws the same (Salmon et al. 2011,
+So every process that plays or repeats a tick draws the same numbers (Salmon et al. 2011,
 "Parallel random numbers: as easy as 1, 2, 3", for the idea). The mixing function is the finalizer of
 SplitMix64 (Steele et al. 2014), applied once for each counter.
 """

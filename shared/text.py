@@ -1,4 +1,4 @@
-"""Words of a command line: settings as options and back, names nearly right, commands for a person to type."""
+"""Text of a command line: settings as options and back, suggestions for a misspelled name, commands to type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The actions of an episode, kept where only playing them again brings an env back."""
+"""The actions of an episode, for envs that only a replay of the actions can restore."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
 """One Atari game under one protocol, played on the emulator directly.
 
-Where they overlap, the semantics are those of Gymnasium's `AtariPreprocessing` over `AtariEnv`, which the parity tests
-compare bit for bit. Two of them are easily overlooked: the frame skip stops at the frame in which the game ends, and
-the observation after an end is pooled from what its buffers hold then, that is the observation before, together with
-the step's third screen if the fourth ended it.
+Where they overlap, the semantics equal those of Gymnasium's `AtariPreprocessing` over `AtariEnv`. The parity tests
+compare the two bit for bit. Two rules are easily overlooked. The frame skip stops at the frame in which the game ends.
+The observation after an end is pooled from the buffers as they are then: they hold the observation before, and the
+step's third screen if the fourth ended the game.
 
-Unlike there, an episode's start does not depend on the episodes before it. `reset_game` leaves traces of the past in
-the console's RAM in a quarter of the games, so an episode here opens from the state after the first reset of a freshly
-loaded game (what Gymnasium gives after `reset(seed=...)`), kept for every number of no-ops.
+Unlike in Gymnasium, the start of an episode does not depend on earlier episodes. `reset_game` leaves traces of them in
+the console's RAM in a quarter of the games. So an episode here begins from the state after the first reset of a freshly
+loaded game, as Gymnasium's after `reset(seed=...)`. That state is kept for every number of no-ops.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Screens of an env, for people who watch. Training never asks for them, and pays nothing for them."""
+"""Screens of an env, for people who watch. Training never asks for them, so they cost it nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Shot(NamedTuple):
 
 
 class FilmedEmulator:
-    """An `ALEInterface` of which every frame that is played is kept. To all else it is the emulator itself."""
+    """An `ALEInterface` that also keeps every frame that it plays."""
 
     def __init__(self, ale: Any, shots: list[Shot]) -> None:
         self._ale = ale

@@ -1,10 +1,11 @@
-"""Any Gymnasium environment with image observations, in the place of a game.
+"""Any Gymnasium environment with image observations, in place of a game.
 
-The rule: one agent step is one step of the environment (no frame skip, no pooling, no sticky actions, no no-ops); the
-observation, uint8 of shape [h, w], [h, w, 1] or [h, w, 3], becomes gray (luma 0.299 R + 0.587 G + 0.114 B, rounded),
-and its area average of 84x84 is the frame. Rewards, ends and truncation are the environment's own, and an episode is
-truncated after 27,000 steps at the latest. The environment must be deterministic: `reset(seed=...)` at each episode's
-start decides it, so that a snapshot is the seed's tick and the actions since.
+One agent step is one step of the environment: no frame skip, pooling, sticky actions or no-ops. The observation is
+uint8 of shape [h, w], [h, w, 1] or [h, w, 3]. It becomes gray (luma 0.299 R + 0.587 G + 0.114 B, rounded), and its area
+average of 84x84 is the frame. The environment decides rewards, ends and truncation; 27,000 steps truncate an episode.
+
+The environment must be deterministic after the `reset(seed=...)` that begins each episode. So a snapshot holds the tick
+of the seed and the actions since.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
 The result equals, bit for bit, `cv2.resize(maximum(gray_a, gray_b), (84, 84), interpolation=INTER_AREA)`, where the
 grays are those of `ALEInterface.getScreenGrayscale`. OpenCV sums in float32: across, with the weight of every source
 column, and then down, with the weight of every source row; halves round to even. The kernel does the same sums in the
-same order, so ties fall alike; what it saves is work whose result is known:
+same order, so ties round alike. It skips work whose result is known:
 
 - a line of the frame whose rows of the screens did not change since the last call is the line of the last frame;
-- color indices are looked up in pairs (65,536 pairs of indices -> pairs of grays), which also parts even columns
-  from odd ones, so that the sums across run over contiguous memory;
+- color indices are looked up in pairs (65,536 pairs of indices -> pairs of grays); this also separates even from odd
+  columns, so the sums across run over contiguous memory;
 - a row that equals the row above it in both screens keeps the sums of that row;
 - a row that is equal in both screens is looked up once.
 

@@ -1,10 +1,9 @@
 """The console's colors, and the gray that the emulator shows for each.
 
-`ALEInterface.getScreen` gives color indices 20 times faster than `getScreenGrayscale` gives grays, so we look the
-grays up. The colors below were read from ale-py 0.12.1 itself, over all its games and with the console's RAM filled
-at random: two palettes occur, PAL on screens of 250 lines, NTSC on all others. A test reads them again, and the env
-compares the last screen of every episode with the emulator's own grays, so that a color that is not as listed here
-ends the run with a sentence instead of a wrong pixel.
+`ALEInterface.getScreen` returns color indices 20 times faster than `getScreenGrayscale` returns grays, so the grays are
+looked up. The colors below were read from ale-py 0.12.1, over all games and with random console RAM. There are two
+palettes: PAL on screens of 250 lines, NTSC on all others. A test reads the colors again. The env compares the last
+screen of every episode with the emulator's grays, so a color that is not listed here ends the run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Settings of a process before its first tensor operation, with which it computes the same bits every time."""
+"""PyTorch settings with which a process computes the same bits every time, made before its first tensor operation."""
 
 from __future__ import annotations
 

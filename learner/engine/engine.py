@@ -1,14 +1,14 @@
 """The engine: parameters, optimizer and the updates of one round after the other, for any method.
 
-A round is done in *chunks* of some updates. The round source prepares a chunk at once (learner/engine/interfaces.py),
-and then come its updates, one by one. Chunks are counted from the beginning of the round and always have the same
-size; how the round is cut into calls of `run` changes no number.
+A round consists of *chunks* of several updates. The round source prepares a whole chunk at once
+(learner/engine/interfaces.py); then the engine does its updates one by one. Chunks are counted from the beginning of
+the round and always have the same size. The division of a round into calls of `run` changes no number.
 
-No chunk's preparation depends on the updates of the chunk before it: a second thread prepares a chunk while the first
-updates with the one before (learner/engine/prefetcher.py). On a CPU a third thread takes a part of every update
-(learner/engine/side_stream.py). On a GPU each has a stream of its own, and updates are captured into graphs. Within a
-round nothing waits for the GPU, except for the errors of a chunk that is long past, where the source needs them, and
-for updates that were asked for long ago (learner/learner.py).
+The preparation of a chunk does not depend on the updates of the chunk before. So a second thread prepares a chunk while
+the main thread updates with the one before (learner/engine/prefetcher.py). On a CPU a third thread takes a part of
+every update (learner/engine/side_stream.py). On a GPU each thread has a separate stream, and updates are captured into
+graphs. Within a round nothing waits for the GPU, with two exceptions: a source may wait for the errors of an earlier
+chunk, and the learner limits the updates that are under way (learner/learner.py).
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 """The two interfaces of the engine: a source of a round's data, and an update rule.
 
-The engine asks for the minibatches of a round in order. Of each it computes the network's outputs, asks the rule for
-the gradient by these outputs, and takes an optimizer step. It knows neither where a minibatch comes from nor what it
-holds beside the network's inputs.
+The engine asks the source for the minibatches of a round in order. For each minibatch it computes the network's
+outputs, asks the rule for the gradient by these outputs, and takes an optimizer step. The engine reads only the
+network's inputs of a minibatch.
 
-`learner.replay.replay_source.ReplaySource` draws transitions of many rounds.
+Sources: `learner.replay.replay_source.ReplaySource` draws transitions of many rounds, and
+`learner.rollout.rollout_source.RolloutSource` holds the steps of the newest one. Rules:
+`learner.losses.td_learning.TDLearning`, and every `learner.rollout.on_policy_method.OnPolicyMethod`.
 """
 
 from __future__ import annotations

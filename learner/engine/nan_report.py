@@ -1,7 +1,7 @@
 """Report of the update after which numbers ceased to be finite, with its minibatch and its parameters.
 
-A round is looked at when it ends, since looking costs a GPU its pace. So the updates since the learner's newest
-snapshot are done again, one by one, which gives the same numbers, until one after which something is not finite.
+The learner checks the numbers only at the end of a round, because a check slows a GPU down. So it repeats the updates
+since its newest snapshot one by one, with the same numbers, up to the first that leaves a number not finite.
 """
 
 from __future__ import annotations

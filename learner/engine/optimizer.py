@@ -1,9 +1,9 @@
-"""The optimizers, on flat vectors: RMSProp centered as in Mnih et al. 2015 and not, and Adam (Kingma & Ba 2015).
+"""The optimizers, on flat vectors: RMSProp (centered, as in Mnih et al. 2015, or not) and Adam (Kingma & Ba 2015).
 
-On a CPU a step is one pass over memory, compiled: it reads the gradient as it comes (float32, or bfloat16 bits), moves
-parameters and moments, and writes the bfloat16 copy that the next forward pass reads. The same in PyTorch's operations
-reads and writes the vectors several times (docs/lab/2026-11-cpu-learner.md). On other devices it is a handful of
-PyTorch operations, fit for capture into a graph: the number of the step is a tensor.
+On a CPU a step is one compiled pass over memory. It reads the gradient (float32, or bfloat16 bits), moves parameters
+and moments, and writes the bfloat16 copy that the next forward pass reads. PyTorch's operations would read and write
+the vectors several times (docs/lab/2026-11-cpu-learner.md). On other devices a step is a few PyTorch operations. A
+graph can capture them, because the number of the step is a tensor.
 """
 
 from __future__ import annotations

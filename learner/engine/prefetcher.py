@@ -1,8 +1,8 @@
 """Prefetching in a second thread, on a GPU with a second stream, and CUDA graphs captured at the start.
 
-Only `Graphs.capture` waits for a GPU. Events keep the order, and the GPU itself waits for them. Submitted work comes
-after everything that the main stream was asked for before, or only after earlier submitted work. Work of the main
-stream after `settle` comes after the submitted work.
+Only `Graphs.capture` waits for a GPU. Events keep the order, and only the GPU waits for them. Submitted work runs after
+all work that the main stream has been given, or only after earlier submitted work. After `settle`, new work of the main
+stream runs after the submitted work.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A second thread, or stream, for the parts of an update that its chain of layers does not wait for.
 
-The gradient goes back through the layers in one chain, while the gradients of the weights are computed beside it: on a
-CPU in another thread, which also moves most of the weights; on a GPU in another stream, which becomes a branch of the
-graph that is captured. Two cores, or more of the GPU, share one update, without threads that wait for each other in
-every operation. Each operation is the same in either, so no number depends on it.
+The gradient goes back through the layers in one chain. The gradients of the weights are computed in parallel. On a CPU
+a second thread does this and also moves most of the weights. On a GPU a second stream does it, as a branch of the
+captured graph. So two cores, or more of the GPU, share one update, and their threads need not wait for each other in
+every operation. Each operation is the same in either place, so no number depends on it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The losses that learn distributions of returns: pure functions, in the symbols of the papers.
 
-n is the number of transitions, A of actions, Z of atoms, N of quantiles, M of the target's quantiles. What the head of
-learner/losses/scalar_loss.py says of its functions holds here too.
+n is the number of transitions, A of actions, Z of atoms, N of quantiles, M of the target's quantiles. The rules at
+the head of learner/losses/scalar_loss.py hold here, too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Interface of a method: what outputs say of the return, and how they learn."""
+"""Interface of a method: the meaning of the network's outputs, and their loss."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The losses of the DQN family: pure functions, in the symbols of the papers; n is the number of transitions.
 
-Their results have the dtype of the values they are given, float32 or float64. None reads a value back to the CPU, takes
-shapes from values or adds in an order that may change, so all can be captured into a graph. None stops a gradient:
+Results have the dtype of the arguments, float32 or float64. No function reads a value back to the CPU, takes a shape
+from a value or adds in an order that may change. So a graph can capture all of them. None stops a gradient:
 targets are computed where no gradient is recorded. distributional_loss.py has those of distributions.
 """
 

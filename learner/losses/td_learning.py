@@ -16,8 +16,7 @@ from shared.network_spec import RESCALING
 class TDLearning:
     """Update rule of value-based methods (`learner.engine.interfaces.UpdateRule`).
 
-    Targets are computed for a whole chunk as far as they do not depend on the online network, and then for every
-    update.
+    The parts of the targets that need no online network are computed for a whole chunk, the rest in every update.
 
     Attributes:
         device: of both networks.

@@ -1,8 +1,7 @@
 """IQN: returns at quantiles that are sampled and given to the network (Dabney et al. 2018b).
 
-The paper also samples the fractions whose mean chooses an action. Here they are evenly spaced, the same for every
-state: nearly the mean that is meant, the nearer the more there are, and an action that depends on nothing but the
-state.
+The paper also samples the fractions whose mean chooses an action. Here these fractions are evenly spaced and the same
+for every state. So the action depends on the state alone, and more fractions bring the mean nearer to the paper's.
 """
 
 from __future__ import annotations

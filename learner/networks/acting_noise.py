@@ -1,7 +1,7 @@
 """Noise of noisy networks when they act: a pure function of seed, tick and env.
 
-Every env has its own: with one for all, emulators that begin alike would play the same game side by side, and a batch
-of transitions would hold it as often as there are emulators.
+Every env has separate noise. With the same noise for all, emulators that begin alike would play the same game, and a
+batch would hold many copies of one transition.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _STEP, _FIRST, _SECOND = (np.uint64(constant) for constant in SPLITMIX)
 class ActingNoise:
     """Normal numbers for each env in each tick.
 
-    Numbers are drawn once a tick, and for every env their signs anew. To each env that is the same as numbers of its
-    own, since the normal distribution is symmetric, and those of two envs are uncorrelated (Wen et al. 2018, "Flipout",
-    section 3.1). It takes a twentieth of the time.
+    Magnitudes are drawn once a tick, signs for every env. Each env sees normal noise, since the normal distribution is
+    symmetric, and the noise of two envs is uncorrelated (Wen et al. 2018, "Flipout", section 3.1). This takes a
+    twentieth of the time of separate draws.
     """
 
     def __init__(self, seed: int, count: int) -> None:

@@ -1,4 +1,4 @@
-"""Networks put together from parts, differentiated by PyTorch: residual, dueling, noisy, implicit.
+"""Networks of parts that PyTorch differentiates: residual, dueling, noisy, implicit.
 
 Parameters stand in the order of `shared.network_spec`. With bfloat16 the last layer of a stream and the normalization
 of layers are computed in float32, from `params` itself, as in plain networks.

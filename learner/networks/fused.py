@@ -1,8 +1,8 @@
-"""Plain networks: parameters in the order that is fast, forward and backward passes written out.
+"""Plain networks: a packed layout of parameters, and hand-written forward and backward passes.
 
-Outside, parameters are one float32 vector in the order of `shared.network_spec`, which is PyTorch's (weights of
-convolutions [out, in, y, x], features flattened as (channel, y, x)): the *canonical* layout. The model itself keeps
-them in a *packed* layout, so that nothing has to be moved around in an update:
+Outside the model, parameters are one float32 vector in the *canonical* layout, the order of `shared.network_spec`. That
+is PyTorch's: weights of convolutions [out, in, y, x], features flattened as (channel, y, x). The model keeps them in a
+*packed* layout, so that an update copies nothing to reorder it:
 
 * Frames are cut into blocks of 4x4 pixels, which become channels. The first convolution, 8x8 with stride 4 on 4
   channels of 84x84, is then one of 2x2 with stride 1 on 64 channels of 21x21: the same sums, in a shape for which

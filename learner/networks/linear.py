@@ -1,7 +1,7 @@
 """Linear layers whose weight gradients the side stream writes straight into the flat vector.
 
-PyTorch's own would add them to what was there before, in the chain of layers: two more passes over matrices that are
-most of a network's parameters.
+PyTorch's linear layer would add each gradient to the earlier content, within the chain of layers. That costs two more
+passes over the matrices, which are most of a network's parameters.
 """
 
 from __future__ import annotations

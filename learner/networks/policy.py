@@ -22,7 +22,7 @@ class Policy:
     """A network that answers a fixed number of stacks with the values of their actions.
 
     Attributes:
-        batch: how many.
+        batch: the number of stacks.
     """
 
     def __init__(

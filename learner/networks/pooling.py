@@ -1,7 +1,7 @@
 """Maximum pooling of 3x3 with stride 2 and a border of 1, with a backward pass of one order on every device.
 
-On a CPU PyTorch's own is that already. On CUDA its backward pass adds up with atomic operations, in an order that the
-hardware chooses; here every place of the window is one addition to places that no two windows share.
+On a CPU PyTorch's pooling has a fixed order already. On CUDA its backward pass adds with atomic operations, in an order
+that the hardware chooses. Here each position in the window is one addition, and no two windows share its targets.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The transitions of some updates, in buffers that stay at their addresses, and the random numbers drawn for them."""
+"""The transitions of several updates and the random numbers drawn for them, in buffers at fixed addresses."""
 
 from __future__ import annotations
 

@@ -4,13 +4,14 @@ A place is a transition of the window: `(tick % window_ticks) * envs + env`. Its
 point, a whole number of `QUANTUM`, and so are all sums. Whole numbers add up the same in any order and lose nothing:
 the least weight counts among millions of large ones, and a target below the total ends at a place with weight.
 
-A weight beyond `largest_weight` counts as that; settings that may reach it are refused (shared/config/combinations.py).
+A greater weight than `largest_weight` counts as `largest_weight`; settings that may reach it are refused
+(shared/config/combinations.py).
 
-The tree is on the CPU, whatever device learns: the errors of a chunk of updates come back while the next one is learnt
-from, and a chunk is drawn in far less time than it takes to learn from it. So a seed gives the same samples everywhere.
+The tree is on the CPU, whatever device learns, so a seed gives the same samples everywhere. The CPU is fast enough: the
+errors of a chunk come back during the next chunk, and a draw takes far less time than the updates of a chunk.
 
-Parents are recomputed from their children, never adjusted, and of a place named twice the last value stays. A place of
-weight 0 (empty, or not to be sampled) is never drawn, and only `admit` gives it weight.
+Parents are recomputed from their children, never adjusted. If a call names a place twice, the last value stays. A place
+of weight 0 (empty, or not to be sampled) is never drawn, and only `admit` gives it weight.
 
 The sums are levels of one flat vector: the leaves, then sums of as many neighbors as the fan-out says, up to the
 total. Each level but the total is padded with zeros to a multiple of the fan-out.
@@ -32,7 +33,7 @@ class Priorities:
     """Weights of the places of a window, all zero at first.
 
     Attributes:
-        places: how many there are.
+        places: the number of places.
         state_size: length of the vector of `store` and `load`.
     """
 

@@ -1,7 +1,7 @@
 """Prioritized sampling (Schaul et al. 2016): transitions are drawn in proportion to their last error.
 
-A chunk is drawn while the updates use the chunk before it, so the errors of a chunk count from the second chunk after
-it on; Ape-X's learner draws its batches ahead, too. New ticks enter when a round begins.
+A chunk is drawn while the updates use the chunk before it. So the errors of a chunk affect sampling from the second
+chunk after it. Ape-X's learner draws its batches ahead, too. New ticks enter when a round begins.
 """
 
 from __future__ import annotations

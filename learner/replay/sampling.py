@@ -36,8 +36,8 @@ STAGING_BYTES = 16 << 20
 class Starts:
     """The samplable transitions of the window, as ascending ids `tick * envs + env`.
 
-    A first-in first-out list: a round appends the ticks that were committed since, and forgets those that left the
-    window. The order, by tick and then env, depends neither on the capacity of the ring nor on who played what.
+    A first-in first-out list: a round appends the newly committed ticks and removes those that left the window. The
+    order, by tick and then env, depends neither on the capacity of the ring nor on the actors of the lanes.
     """
 
     def __init__(self, ring: Ring) -> None:
@@ -159,10 +159,10 @@ class HostFrames:
 
 
 class DeviceFrames:
-    """A copy of the window on the device, to which a round adds what was played since.
+    """A copy of the window on the device, to which each round adds its frames.
 
-    It lies as the rings do, [lanes, ticks, lane_envs, 84, 84], so that what a lane played since is one piece. A round
-    more than the window fits, so that the next round's frames can come while this one's are sampled.
+    It has the layout of the rings, [lanes, ticks, lane_envs, 84, 84], so the new frames of a lane are one copy. It
+    holds one round more than the window, so the next round's frames can arrive while this round's are sampled.
     """
 
     def __init__(self, ring: Ring, device: torch.device) -> None:

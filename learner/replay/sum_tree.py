@@ -1,6 +1,6 @@
-"""Priorities' weights, and the loops of their tree on a CPU, compiled. See learner/replay/priorities.py.
+"""Weights of priorities, and the compiled loops of their sum tree on a CPU. See learner/replay/priorities.py.
 
-The loops work on `sums` int64, all levels one after the other, and `offsets` int64[levels], where each begins.
+The loops work on `sums` int64, all levels in sequence, and `offsets` int64[levels], the start of each level.
 """
 
 from __future__ import annotations

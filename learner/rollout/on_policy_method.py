@@ -75,9 +75,9 @@ class StepBatch(NamedTuple):
 
 
 class OnPolicyMethod(Method):
-    """A method that learns from the steps of the newest round. It is its own update rule.
+    """A method that learns from the steps of the newest round. The method is itself the update rule.
 
-    The network has one output for each action, the logits of the policy, and behind them the value of the state.
+    The outputs are one logit of the policy for each action, then the value of the state.
     """
 
     mean_gradient = True

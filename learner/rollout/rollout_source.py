@@ -1,4 +1,4 @@
-"""The newest round as a round source: all of its steps, in an order of their own for every pass."""
+"""The newest round as a round source: all of its steps, in a different order in every pass."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ CHUNK_UPDATES = 8
 
 
 class RolloutSource:
-    """Steps of the round before `window_end`, with targets from the network as it is when the round begins.
+    """Steps of the round before `window_end`, with targets from the network at the beginning of the updates.
 
     At the beginning of a round the network's outputs are computed for all T + 1 ticks, in batches of one shape. The
-    last tick is the one that opens the next round; its value bootstraps what goes on. All T * N steps are permuted,
-    whether an action was taken or not: their number is fixed, and weights of 0 silence the others.
+    last tick opens the next round; its value bootstraps episodes that continue. All T * N steps are permuted, so their
+    number is fixed. A step without an action has weight 0.
     """
 
     buffers = 1

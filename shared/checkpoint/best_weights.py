@@ -1,4 +1,4 @@
-"""The weights that did best in an evaluation beside training, and those that a resume may have to return to."""
+"""The weights with the best evaluation beside training, and the former best, to which a resume may return."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from shared.files.atomic import open_to_read, write_atomic
 class BestWeights:
     """Two files in the directory of the checkpoints.
 
-    A run that resumes comes before all versions after its checkpoint. So where better weights replace those that were
-    the best at the newest checkpoint, these stay as the former ones.
+    A resumed run has not reached the versions after its checkpoint. So when better weights replace the best ones of the
+    newest checkpoint, the replaced file stays as `best-former`.
     """
 
     def __init__(self, directory: Path) -> None:

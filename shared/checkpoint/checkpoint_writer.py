@@ -8,9 +8,9 @@ In `RUN_DIR/checkpoints/`:
     best.safetensors           the parameters that did best in evaluation; best-former.safetensors: best_weights.py
     checkpoint-R.json          the manifest: names, sizes and SHA-256 of its pieces; written last
 
-A checkpoint exists when its manifest does, and a manifest is renamed into place after all its pieces are on the disk: a
-writer that is killed anywhere leaves the older checkpoints as they were. The newest two stay; pieces that no kept
-manifest names are deleted, after the manifest that made them needless. Readers: finding.py, loading.py and
+A checkpoint exists when its manifest does. A manifest is renamed into place after all its pieces are on the disk, so a
+writer killed at any moment leaves the older checkpoints unchanged. The newest two stay. Pieces that no kept manifest
+names are deleted, after the new manifest is in place. Readers: finding.py, loading.py and
 weights_file.py.
 """
 
@@ -61,7 +61,7 @@ _PIECE_NAME = re.compile(r"(segment|boundary|weights)-(\d{8,})\.(?:ring|safetens
 class CheckpointWriter:
     """Writes the checkpoints of one run. One process at a time may hold one for a run directory.
 
-    After a restart it finds its finished files: to add a segment or save a boundary again changes nothing.
+    After a restart it finds its finished files. Adding a segment or saving a boundary again changes nothing.
     """
 
     def __init__(

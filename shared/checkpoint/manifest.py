@@ -1,4 +1,4 @@
-"""Manifests of checkpoints, as they are read. checkpoint_writer.py describes the files.
+"""Manifests of checkpoints, for reading. checkpoint_writer.py describes the files.
 
 Nothing that is read is trusted: sizes are compared before memory is asked for, names cannot lead out of the directory,
 and no file can make the reader execute anything.

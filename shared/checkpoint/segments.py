@@ -10,10 +10,10 @@ at which snapshots are taken: one round, except with `--schedule alternate`, who
     header    JSON: segment, lanes, ticks, lane_envs, fields, raw_bytes, compressed_bytes, sha256, experiment
     payload   one zstd frame, with its own checksum over the content
 
-The content is, lane by lane and field by field, the slots in the order of ticks: as they lie in the ring, so they are
-compressed from there and decompressed into there. Differences to the frame before would cost more time than they save
-bytes: zstd finds the frame before by itself (`bench checkpoint` measures it). A reader knows every size from its
-own configuration and compares, so nothing in a file decides how much is allocated, and nothing in it is executed.
+The content is the slots in the order of ticks, lane by lane and field by field. That is the layout of the ring, so
+slots are compressed from the ring and decompressed into it. Storing differences between frames would cost time and save
+little, since zstd finds the frame before (`bench checkpoint` measures it). A reader knows every size from its
+configuration and compares. So nothing in a file decides the size of an allocation, and nothing in it is executed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rules for parts of methods that make no sense together, or alone. Every "no" is a `ConfigError` with one sentence."""
+"""Rules for parts of methods that make no sense together, or alone. A refusal is a `ConfigError` of one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings that are possible and yet look like a mistake: each doubt is a sentence, shown as a warning before a run."""
+"""Warnings before a run: one sentence for each setting that is possible but looks like a mistake."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Declarations of methods, with their settings: what a method needs of the engine, said without torch.
+"""Declarations of methods with their settings: the needs of a method, described without torch.
 
-The plan of a run carries the declaration of its method. Memory, lanes, scribe and observers read it; learner and
-inference alone load the class that it names.
+The plan of a run carries the declaration of its method. Memory, lanes, scribe and observers read it. Only learner and
+inference load the class that it names.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _IMPLEMENTATION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 @dataclass(frozen=True)
 class MethodSettings:
-    """Settings that one method alone has: the base class, and the settings of a method without any."""
+    """Base class of the settings of one method; also the settings of a method that has none."""
 
     def network_fields(self) -> dict[str, Any]:
         """Return the fields of `shared.network_spec.Network` that these settings decide."""
@@ -40,7 +40,7 @@ class MethodSettings:
 
 @dataclass(frozen=True)
 class OnPolicySettings(MethodSettings):
-    """Passes of an on-policy method over each round: a base class; a method without these settings does one."""
+    """Base class of settings with a number of passes over each round; a method without it does one pass."""
 
     epochs: Annotated[int, Meta(ge=1, le=MOST_EPOCHS)] = 1
     """Passes over each round."""

@@ -1,14 +1,14 @@
 """Named starting points for the configuration. `--preset NAME` chooses one; single flags override it.
 
-Every number comes from its paper or from its authors' code, named below it; dqn_zoo is DeepMind's own collection of
-these agents (github.com/google-deepmind/dqn_zoo, the flags of dqn_zoo/AGENT/run_atari.py), Dopamine Google's
-(github.com/google/dopamine, agents/AGENT/configs). What is left out, or differs here, is said, too.
+Every number comes from the paper or its authors' code, as the text below it says. dqn_zoo is DeepMind's collection of
+these agents (github.com/google-deepmind/dqn_zoo, the flags of dqn_zoo/AGENT/run_atari.py). Dopamine is Google's
+(github.com/google/dopamine, agents/AGENT/configs). Omissions and differences are named, too.
 
-Periods are given in steps; a published one in frames is four times as long. In Ringside the network that plays is the
-target network, so a period of the target network is also how old the playing policy may be (docs/design.md). Epsilon
-falls from the step on at which learning may begin, as in dqn_zoo; updates begin with the next whole round.
+Periods are in steps; a period published in frames is four times as long. In Ringside the target network plays, so the
+period of the target network also bounds the policy lag (docs/design.md). Epsilon falls from the step at which learning
+may begin, as in dqn_zoo; updates begin with the next whole round.
 
-A preset evaluates with its paper's epsilon and longest episode; where it says nothing, its protocol does. The papers
+A preset evaluates with its paper's epsilon and longest episode, or else with those of its protocol. The papers
 after Mnih et al. 2015 cut episodes at 108,000 frames, 30 minutes. A single flag overrides either.
 """
 

@@ -1,4 +1,4 @@
-"""The configuration of a run in sections: `Config`, what a user says, and `ResolvedConfig`, what will run.
+"""The configuration of a run in sections: `Config` as the user gives it, and `ResolvedConfig` as it runs.
 
 Flags count *steps*: one agent action, `FRAME_SKIP` emulator frames. The field docstrings below are the
 text of `--help`; the range of a number stands in its type.

@@ -1,7 +1,7 @@
 """The trust rule: a file never chooses code. docs/trust.md states it for users.
 
 An env `module:factory` or `module:Id-v0` imports its module, so the user alone names it, on the command line or in a
-call. A file's word about its env is only compared with the user's. The same holds for plug-ins: modules that register
+call. The env that a file names is only compared with the user's. The same holds for plug-ins: modules that register
 methods, networks and presets.
 """
 

@@ -1,7 +1,7 @@
-"""Is a configuration possible? Every answer "no" is a `ConfigError` with one sentence for the user.
+"""Validation of a configuration. A refusal is a `ConfigError` of one sentence for the user.
 
-`settings` looks at the numbers, and whether wandb and the path of --resume are there; `resolved` at a configuration
-without open questions (`shared.config.resolve`); `memory` and `run_directory` look at the machine.
+`settings` checks the numbers, and that wandb and the path of --resume exist. `resolved` checks a resolved configuration
+(`shared.config.resolve`). `memory` and `run_directory` check the machine.
 """
 
 from __future__ import annotations

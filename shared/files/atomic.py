@@ -1,8 +1,8 @@
 """Files that are whole or absent whenever a process is killed, and readers of files from untrusted sources.
 
-A file is written beside its name, forced to the disk, renamed over its name, and the directory is forced too. So a
-name in a run directory never stands for half a file, but after a loss of power where forcing was left for later. A
-process that dies leaves at most a temporary, which `remove_temporaries` clears away.
+A file is written under a temporary name, forced to the disk (fsync) and renamed; then the directory is forced, too. So
+a name in a run directory never stands for half a file. The one exception is a loss of power where the caller delays
+forcing. A process that dies leaves at most a temporary, which `remove_temporaries` removes.
 
 A run directory may come from elsewhere. So nothing in it is opened through a symbolic link, no pipe is waited for,
 sizes are compared before anything is read, and all JSON goes through `json_object`.

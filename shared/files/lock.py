@@ -1,4 +1,4 @@
-"""One process at a time: the lock of a directory, which goes with the process that holds it, however that ends."""
+"""The lock of a directory: one process at a time. The kernel releases it when that process ends, however it ends."""
 
 from __future__ import annotations
 

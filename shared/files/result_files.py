@@ -1,4 +1,4 @@
-"""Files that a user asks for by a flag: whether they can be written is seen before what goes into them is done."""
+"""Output files named by a flag: checks that they can be written, made before the work that fills them."""
 
 from __future__ import annotations
 

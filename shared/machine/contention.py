@@ -72,7 +72,7 @@ class Contention:
     """CPU time that others take from a run, added up from reading to reading.
 
     Attributes:
-        cores: how many the run may use.
+        cores: the number that the run may use.
         at: of the newest reading, in nanoseconds of the clock of its caller; 0: there is none.
         others: nanoseconds of core time that other programs took since the first reading. Times of the run and of the
             CPUs are counted at different moments, so it may shrink by a moment's work.

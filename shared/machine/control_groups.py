@@ -1,8 +1,8 @@
-"""Control groups: the limits that a container, a systemd unit or a batch system put this process under.
+"""Control groups: limits that a container, a systemd unit or a batch system sets for this process.
 
-`os.cpu_count()` and the affinity mask know nothing of them; every ancestor group can hold the tightest limit. Version 1
-and version 2 can be mounted side by side. systemd takes limits that it cannot set (AllowedCPUs with version 1, CPUQuota
-for a user to whom it is not delegated), so the limits in force are read from the kernel.
+`os.cpu_count()` and the affinity mask ignore them, and every ancestor group can hold the tightest limit. Version 1 and
+version 2 can be mounted side by side. systemd accepts limits that it cannot set, such as AllowedCPUs with version 1 or
+a CPUQuota that is not delegated to the user. So the limits in force are read from the kernel.
 
 Functions take the root of the tree (`/` in use), so that tests can show them another machine.
 """

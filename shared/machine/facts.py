@@ -1,4 +1,4 @@
-"""Facts about the machine: cores and memory that this process may really use, and what to write into reports.
+"""Facts about the machine: cores and memory that this process may really use, and its description for reports.
 
 Limits stand in the affinity mask, in the limits of the process (`ulimit`) and in control groups (control_groups.py).
 

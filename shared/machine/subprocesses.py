@@ -1,4 +1,4 @@
-"""Processes that end with the one that started them, and waits for them with a bound."""
+"""Child processes that end with their parent, and bounded waits for them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Evaluation beside training: a queue of versions, and the mailbox of the evaluation actor.
 
 The learner queues the version of a fixed step. The evaluator plays the queue in order. The scribe writes the returns
-down, which frees the place. Late evaluations wait in the queue; when it is full, the learner waits.
+to the metrics, which frees the place. Late evaluations wait in the queue; when it is full, the learner waits.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""One mailbox a lane: the request (a number) and the reply (the number again, and one action an env).
+"""Mailboxes, one for each lane: the request is a number, the reply the same number and an action for each env.
 
-A number is (life of the lane, tick). A lane begins a life with every actor that starts it, and with every restart of
-that actor. Inference answers whenever request and reply differ, so a tick may be asked for again, and a reply to a
-former life is not taken for one to this. Data first, then its number: the frames of a tick are whole before it is
-asked for, the actions are whole before the reply carries the number.
+A number is (life of the lane, tick). A lane begins a new life with every actor that starts it, and with every restart
+of that actor. The inference server answers whenever request and reply differ. So a lane may request a tick again, and
+it ignores a reply to a former life. The data come before their number: the frames of a tick before the request, the
+actions before the reply.
 
-Beside the actions lie the values by which they were chosen, for observers. No process of the run reads them.
+The mailbox also holds the values that chose the actions, for observers. No process of the run reads them.
 """
 
 from __future__ import annotations

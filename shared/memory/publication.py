@@ -1,8 +1,8 @@
-"""Published parameters: two buffers, and the number that says which is the newest.
+"""Published parameters: two buffers, and the number of the newest publication.
 
 Publication `p` lies in buffer `p % 2`; its data are written before `current` says `p`. A reader of `p` is safe until
-`p + 1` is published, after which `p + 2` may overwrite it. With rounds no process reads `p` then; `read` checks all the
-same.
+`p + 1` is published, after which `p + 2` may overwrite it. With rounds no process reads `p` then; `read` checks it
+anyway.
 """
 
 from __future__ import annotations

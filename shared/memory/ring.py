@@ -1,11 +1,11 @@
 """The rings: the recent ticks of every lane, every frame written once.
 
-Slot `t % capacity` of a lane holds tick `t`: the observation `o_t`, the action `a_t` it was answered with, the
-reward of that action, and how the tick ended. After an end, tick `t + 1` holds the true last frame with `valid = 0`
-(never sampled as a start, its action ignored); tick `t + 2` opens the next episode with `start = 1`.
+Slot `t % capacity` of a lane holds tick `t`: the observation `o_t`, the action `a_t`, its reward, and how the tick
+ended. After an end, tick `t + 1` holds the true last frame with `valid = 0` (never sampled as a start, its action
+ignored); tick `t + 2` opens the next episode with `start = 1`.
 
-Space is divided, nothing is locked: only a lane's actor writes its slots; the learner reads committed ticks,
-inference reads the newest stack of a lane that asked (shared/README.md, rule 3).
+There are no locks, because each part has one writer: only a lane's actor writes its slots; the learner reads committed
+ticks, inference reads the newest stack of a lane that asked (shared/README.md, rule 3).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Snapshots, from which lanes and learner repeat the current round after a restart.
 
-Snapshot `b` (before round `b`) lies in buffer `(b / snapshot_rounds) % buffers`. Its number is taken away first and set
-last, so a writer killed midway leaves no whole-looking half. There are two buffers; with the schedule `free` three for
-lanes, which may have finished two rounds more than the last commit, whose snapshot must still be there.
+Snapshot `b` (before round `b`) lies in buffer `(b / snapshot_rounds) % buffers`. A writer clears its number first and
+sets it last, so a writer killed midway leaves no snapshot that looks whole. There are two buffers. With the schedule
+`free` a lane has three: it may be two rounds ahead of the last commit, and the snapshot of that commit must still
+exist.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Bounded waits, which end when the run stops, and the doorbells that wake a waiting process.
 
 A doorbell (an event descriptor) only wakes; the truth is always a number in memory. The waiter reads it again after
-every ring and every time-out. So a ring that is early or doubled is harmless, and a lost one costs at most
+every wake-up and every time-out. So an early or repeated wake-up is harmless, and a lost one costs at most
 `POLL_SECONDS`. If the process that should ring is killed, the supervisor restarts it, sets the stop word, or dies
 itself, which ends its children (parent-death signal).
 """

@@ -1,4 +1,4 @@
-"""The first steps of a child process, and the specification it is started with."""
+"""The first steps of a child process, and the specification that it receives."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Address of a living run for observers: `live.json` in its run directory, there while its memory is.
+"""Address of a living run for observers: `live.json` in the run directory, which exists as long as the memory.
 
-The launcher writes it when the memory exists and removes it when the memory goes. After a launcher that was killed it
-stays behind. So it names the process by its id *and* the moment of its start, and a reader checks that this process
-lives. Like all files of a run it is for the run's owner only, and so is the memory: the kernel opens `/proc/PID/fd` to
-no other user.
+The launcher writes the file once the memory exists, and removes it with the memory. A killed launcher leaves the file
+behind. So the file names the process by its id *and* the moment of its start, and a reader checks that this process
+lives. File and memory are for the run's owner only: the kernel opens `/proc/PID/fd` to no other user.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """NVIDIA's Multi-Process Service (MPS) for one run: learner and inference use the GPU at once, not in turns.
 
-Without it a GPU is given to one process for milliseconds at a time, and inference waits for the learner. The control
-daemon of a run is its own: pipes and logs lie in a private directory, and only processes that are given `environment`
-are its clients. Between the run and the daemon stands a *guardian*, a small process that ends the daemon when the run
-ends, however it ends: the guardian reads from a pipe that the run holds open.
+Without MPS the driver gives the GPU to one process for milliseconds at a time, and inference waits for the learner.
+Each run has a separate control daemon. Its pipes and logs lie in a private directory, and only processes with
+`environment` are its clients. A *guardian*, a small process, ends the daemon when the run ends, however it ends. It
+notices the end by a pipe that the run holds open.
 
     run ──pipe──▶ guardian ──▶ nvidia-cuda-mps-control -f ──▶ nvidia-cuda-mps-server
 
-A fault of one client may take all clients of a server along, and the server takes no new ones until the faulty ones are
-gone. So a restart of one is a restart of all (ringside/supervisor/supervisor.py).
+A fault of one client may end all clients of a server, and the server accepts no new clients until the faulty ones are
+gone. So a restart of one client restarts all (ringside/supervisor/supervisor.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Run directories that this user may write, checked before the first write: a directory may come from elsewhere.
+"""Checks of a run directory before the first write, since a directory may come from elsewhere.
 
-An archive can hold a symbolic link, a pipe or a directory where a run keeps a file. Files are opened so that none of
-these is followed or waited for (shared/files/atomic.py); here they are refused with a sentence, before anything starts.
+An archive can hold a symbolic link, a pipe or a directory in place of a file of the run. This module refuses these
+before anything starts. shared/files/atomic.py also opens files so that no link is followed and no pipe is waited for.
 """
 
 from __future__ import annotations
