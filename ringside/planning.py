@@ -1,4 +1,4 @@
-"""Plans of runs: what a user says, checked against the machine and the files. Nothing here loads torch."""
+"""Plans of runs: a configuration, checked against the machine and the files. Nothing here loads torch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from shared.memory.run_memory import Plan
 def starting_point(
     preset: str | None, resume: str | Path | None, env: str | None = None, plugin: str | None = None
 ) -> Config:
-    """The configuration that single settings override: a preset's, nature's unless given, or the run's to resume.
+    """Configuration that single settings override: that of a preset (default: nature), or of the run to resume.
 
     Args:
         env: as the user names it. A run to resume that was trained on an env `module:factory` requires it: no file
@@ -55,15 +55,15 @@ def starting_point(
         raise ConfigError(f"--resume {resume} cannot be resumed. {error}") from error
     require_env(saved.play, env, what="This run", is_registered=is_registered)
     in_run = checkpoint.directory.absolute().name == CHECKPOINTS
-    run_dir = checkpoint.run_dir if in_run else None  # beside a checkpoint that lies elsewhere nothing is written
+    run_dir = checkpoint.run_dir if in_run else None  # nothing is written next to a checkpoint outside a run
     run = replace(saved.run, run_dir=run_dir, resume=Path(resume), init_from=None, plain=False, track="off")
     return replace(saved, run=run)
 
 
 def check(config: Config) -> Plan:
-    """Check the settings of a configuration and answer what it leaves open; memory and files are not looked at.
+    """Check the settings of a configuration and resolve the open ones, without a check of memory and files.
 
-    Raises `ConfigError` with a sentence when it cannot work on this machine.
+    Raises `ConfigError` if the run cannot work on this machine.
     """
     if config.run.init_from is not None:
         config = config.with_settings(init_from=find(config.run.init_from, "--init-from"))
@@ -79,9 +79,9 @@ def check(config: Config) -> Plan:
 
 
 def plan(config: Config) -> Plan:
-    """As `check`; the checkpoint to go on from, and what the machine has for the run, are looked at, too.
+    """As `check`, and also check the checkpoint to continue from and the resources of the machine.
 
-    Nothing is started or written. Raises `ConfigError` with a sentence when the run cannot work on this machine.
+    Nothing is started or written. Raises `ConfigError` if the run cannot work on this machine.
     """
     ready = check(config)
     checks.refuse(checks.before_start(ready, continues=continues(ready)))
@@ -89,9 +89,9 @@ def plan(config: Config) -> Plan:
 
 
 def continues(ready: Plan) -> bool:
-    """True if the run directory's own run is continued.
+    """True if a run is continued in its own run directory.
 
-    Raises `ConfigError` when the checkpoint or the weights to begin with do not suit the plan, or the run is finished.
+    Raises `ConfigError` if the checkpoint or the initial weights do not fit the plan, or the run is finished.
     """
     config, run = ready.config, ready.config.run
     own = False
@@ -118,7 +118,7 @@ def continues(ready: Plan) -> bool:
 
 
 def _require_more_to_do(checkpoint: Manifest, ready: Plan) -> None:
-    """Raise `ConfigError` when the run of a checkpoint has played all that the plan says, and written it down."""
+    """Raise `ConfigError` if the run of a checkpoint has played and recorded all steps of the plan."""
     resume, run_schedule = ready.config.run.resume, ready.run_schedule
     played = checkpoint.boundary * run_schedule.round_steps
     if checkpoint.boundary > run_schedule.rounds:

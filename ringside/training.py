@@ -50,19 +50,19 @@ def train(
 
 
 def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], None]) -> dict[str, Any]:
-    """Train as planned, in its run directory; `note` is told in sentences what happens. Else as `train`."""
+    """Train by a plan in its run directory; `note` receives sentences about events. Otherwise as `train`."""
     run_dir = ready.config.run.run_dir
     observer: Observer | None = None
     restored: Restored | None = None
 
-    def look(memory: Memory) -> None:
+    def report_status(memory: Memory) -> None:
         nonlocal observer
         if observer is None:
             observer = Observer(memory, restored)
             _announce(ready, memory, note)
         on_status(observer.observe())
 
-    for answer in checks.before_start(ready, continues=True):  # `plan` has refused what is red
+    for answer in checks.before_start(ready, continues=True):  # `plan` has raised for red ones
         if answer.color == "yellow":
             note(answer.sentence)
     if ready.config.run.resume is not None:
@@ -74,18 +74,17 @@ def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], 
     beginning = learning_begins(ready, restored.boundary if restored else 0)
     if beginning is not None:
         note(beginning)
-    with _owned(run_dir, ready.config), tracking(ready.config.run, look, note) as look_on:
-        compile_kernels()  # once, into numba's cache, rather than by every actor at the same time
+    with _owned(run_dir, ready.config), tracking(ready.config.run, report_status, note) as on_poll:
+        compile_kernels()  # once, into numba's cache, instead of in every actor at the same time
         try:
-            supervisor.train(ready, look_on, note)
+            supervisor.train(ready, on_poll, note)
         finally:
             withdraw(run_dir)
         return read_json(run_dir / SUMMARY_FILE)
 
 
 def learning_begins(ready: Plan, boundary: int) -> str | None:
-    """The sentence that says at which step a run that is at a boundary begins to learn; None: it learns already, or
-    never will."""
+    """Sentence with the step at which a run at `boundary` begins to learn; None if it learns already or never."""
     run_schedule, starts = ready.run_schedule, ready.config.learn.learning_starts
     begins = run_schedule.learning_begins
     if boundary * run_schedule.round_steps >= begins or not run_schedule.updates_before(run_schedule.rounds):
@@ -96,7 +95,7 @@ def learning_begins(ready: Plan, boundary: int) -> str | None:
 
 
 def _announce(ready: Plan, memory: Memory, note: Callable[[str], None]) -> None:
-    """Say in the run directory where the run can be looked on. That it cannot be said ends no run."""
+    """Write the file by which observers attach to the run. A write error does not end the run."""
     try:
         live = Live.for_this_process(memory.arena.fd, action_names(ready.config.play))
         with _private():
@@ -107,9 +106,9 @@ def _announce(ready: Plan, memory: Memory, note: Callable[[str], None]) -> None:
 
 @contextmanager
 def _owned(run_dir: Path, config: Config) -> Iterator[None]:
-    """Make a run directory, keep every other launcher out of it, and write down what is run in it.
+    """Make a run directory, lock it against other launchers, and write its configuration.
 
-    What is made is for its owner only (the children see to that by themselves: shared/process/child.py).
+    New files are readable by their owner only; children set this themselves (shared/process/child.py).
     """
     content = json.dumps(config.to_json(), indent=2).encode() + b"\n"
     with ExitStack() as held:
@@ -127,9 +126,9 @@ def _owned(run_dir: Path, config: Config) -> Iterator[None]:
 
 @contextmanager
 def _private() -> Iterator[None]:
-    """Files and directories that are made meanwhile are for their owner only, whatever the umask was."""
-    former = os.umask(PRIVATE_UMASK)
+    """Make new files and directories accessible to their owner only during the block."""
+    previous = os.umask(PRIVATE_UMASK)
     try:
         yield
     finally:
-        os.umask(former)
+        os.umask(previous)

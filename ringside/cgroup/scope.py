@@ -1,4 +1,4 @@
-"""`--cgroup`: the run as one systemd scope, with limits of its own; everything in it ends with it.
+"""`--cgroup`: the run as one systemd scope with resource limits; when the launcher ends, all its processes end.
 
 The launcher becomes `systemd-run --scope`, which puts itself into a fresh control group and becomes the launcher again:
 process, terminal, signals and exit code stay the same. Within, the run obeys the limits unasked, as in any control
@@ -27,7 +27,7 @@ from shared.machine.proc_files import ROOT
 from shared.process.signals import TELL_STACKS
 
 TASKS = 4096
-"""Most processes and threads: many times the need of a run, and a bound for faults."""
+"""Limit of processes and threads: many times the need of a run, as a bound for faults."""
 OOM_POLICY_SINCE = 253
 """The first version of systemd whose scopes know OOMPolicy; those before end a scope at the first kill."""
 LEAST_MEMORY = 100_000_000
@@ -53,7 +53,7 @@ class Limits:
     """Bytes."""
 
     def missing(self, found: InForce) -> list[str]:
-        """Sentences: what was asked for and is not in force."""
+        """Sentences about requested limits that are not in force."""
         said = []
         if self.cpus is not None and (found.cores is None or found.cores > self.cpus * 1.01):
             said.append(f"--cpus {self.cpus:g} is not in force: {_MAY_NOT.format('processor time')}")
@@ -63,7 +63,7 @@ class Limits:
 
 
 def make_limits(cpus: float | None, memory: str | None) -> Limits:
-    """Limits as words of the command line say them; memory like "16G", in units of 1024 as systemd counts.
+    """Parse limits from the command line; memory is like "16G", in powers of 1024 as in systemd.
 
     Raises `ConfigError` for what is no limit.
     """
@@ -81,7 +81,7 @@ def make_limits(cpus: float | None, memory: str | None) -> Limits:
 
 
 def inside() -> bool:
-    """True if this process was put into a scope of its own."""
+    """True if this process was started in a scope by `--cgroup`."""
     return os.environ.get(_INSIDE) == _unit()
 
 
@@ -165,11 +165,11 @@ def _is_active(manager: str, unit: str) -> bool:
 
 
 def _leave_guard(manager: str) -> None:
-    """Leave a process behind that has systemd kill the rest of the scope when this one has ended."""
+    """Fork a guard process that makes systemd kill the rest of the scope when this process has ended."""
     unit, me = _unit(), os.pidfd_open(os.getpid())
     if os.fork():
         return  # the descriptor closes itself when this process becomes systemd-run
-    os.setsid()  # a Ctrl-C of the terminal is not for the guard
+    os.setsid()  # Ctrl-C in the terminal must not reach the guard
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)

@@ -5,4 +5,4 @@ completion and game_lists.
 """
 
 TASKS = ("train", "watch", "eval", "play", "record", "zoo", "report", "suite", "bench", "doctor", "completion")
-"""Possible first words of the command line; without one, `train`. Each is a module of this package with a `main`."""
+"""Task names, the optional first argument (default: `train`). Each is a module of this package with a `main`."""

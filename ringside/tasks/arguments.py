@@ -1,4 +1,4 @@
-"""From the words of the command line to a dataclass, and from options of training to a `Config`."""
+"""Parsing of command-line arguments into dataclasses, and of training options into a `Config`."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from shared.network_spec import network_names
 from shared.text import PROGRAM, flag_in, flag_of
 
 LAUNCHER = Path(__file__).resolve().parents[2] / "launch.py"
-"""The program itself, for tasks that start it again."""
+"""Path of the program, for tasks that start it again."""
 UNSET = "unset"
-"""Stands for no value, in --help and as an argument."""
+"""Text for None, in --help and as an argument."""
 PLACEHOLDERS = {int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH"}
-"""Stands in --help for the value of an option, by its type."""
+"""Placeholder in --help for the value of an option, by type."""
 CHOICES = {"method": method_names, "network": network_names}
-"""Options with names that may be registered, and what lists them for --help."""
+"""Options whose values can be registered, with the function that lists these for --help."""
 _PLAIN = "plain_section"
-"""Class attribute with which `with_ranges` says what it was made of."""
+"""Class attribute with the original class of a section from `with_ranges`."""
 _Options = TypeVar("_Options")
 _Choices = TypeVar("_Choices", bound="Choices")
 
@@ -39,20 +39,20 @@ class Choices(Config):
 
 
 def config_of(options: Choices) -> Config:
-    """The configuration that the options say, unchecked."""
+    """Configuration from the options, unchecked."""
     sections = {item.name: _plain(getattr(options, item.name)) for item in fields(Config)}
     sections["algorithm"] = replace(sections["algorithm"], settings=_plain(options.algorithm.settings))
     return Config(**sections)
 
 
 def parse_choices(kind: type[_Choices], arguments: Sequence[str], program: str, description: str) -> _Choices:
-    """Parse options that default to what --preset or --resume say. Else as `parse`."""
+    """As `parse`, with the defaults of --preset or of the run to --resume."""
     import tyro
 
     from ringside import planning
 
     arguments = current_words(arguments)
-    preset, resume, env, plugin, method = _ahead(arguments)
+    preset, resume, env, plugin, method = _defining_options(arguments)
     start = planning.starting_point(preset, resume, env, plugin)
     if method in method_names():
         start = start.with_settings(method=method)
@@ -67,7 +67,7 @@ def parse_choices(kind: type[_Choices], arguments: Sequence[str], program: str, 
 
 
 def _require_own(arguments: Sequence[str], algorithm: Algorithm) -> None:
-    """Raise `ConfigError` for an option that only other methods have."""
+    """Raise `ConfigError` for an option of other methods only."""
     for word in arguments:
         name = flag_in(word).removeprefix("--").replace("-", "_")
         if word.startswith("--") and methods_with(name) and not hasattr(algorithm.settings, name):
@@ -75,7 +75,7 @@ def _require_own(arguments: Sequence[str], algorithm: Algorithm) -> None:
 
 
 def with_ranges(section: Any) -> Any:
-    """The same section, of a subclass with which --help shows the ranges of its fields."""
+    """The section as an instance of a subclass whose --help shows the ranges of its fields."""
     import tyro
 
     kind = type(section)
@@ -100,8 +100,8 @@ def _plain(section: Any) -> Any:
     return section if kind is None else kind(**vars(section))
 
 
-def _ahead(arguments: Sequence[str]) -> tuple[str | None, ...]:
-    """The options that choose what all others default to, and --env. Their mistakes are left to the full parser."""
+def _defining_options(arguments: Sequence[str]) -> tuple[str | None, ...]:
+    """The options that determine the defaults of all others, and --env. The full parser reports their errors."""
     import argparse
 
     parser = argparse.ArgumentParser(prog=PROGRAM, add_help=False, allow_abbrev=False)
@@ -115,14 +115,14 @@ def _ahead(arguments: Sequence[str]) -> tuple[str | None, ...]:
 def parse(
     kind: type[_Options], arguments: Sequence[str], program: str, description: str, default: _Options | None = None
 ) -> _Options:
-    """Flat flags for the fields of a dataclass. Exits with code 2 on a mistake, with 0 after --help."""
+    """Parse flat flags for the fields of a dataclass. Exits with code 2 on an error, with 0 after --help."""
     import tyro
 
     registry = tyro.constructors.ConstructorRegistry()
 
     @registry.primitive_rule
     def number_or_unset(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec | None:
-        """Whole numbers are shown with underscores, and `int | None` is a number that may be left away."""
+        """Show integers with underscores, and treat `int | None` as an optional number."""
         inner = [kind for kind in get_args(info.type) or (info.type,) if kind is not type(None)]
         if len(inner) != 1 or inner[0] not in PLACEHOLDERS or (inner[0] is not int and not get_args(info.type)):
             return None

@@ -1,4 +1,4 @@
-"""The task `bench`: one of the benchmarks, which are in `benchmarks/`."""
+"""The task `bench`: one of the benchmarks in `ringside/bench/`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shared.text import PROGRAM
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure this machine. Returns 1 when something that was timed computed a wrong result."""
+    """Run a benchmark. Return 1 if a timed part computed a wrong result."""
     from ringside.bench import bench_command
 
     name, *rest = arguments or ["--help"]

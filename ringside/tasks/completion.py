@@ -76,7 +76,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def script(shell: Literal["bash", "zsh"]) -> str:
-    """The whole script for a shell."""
+    """Completion script for a shell."""
     import io
     from contextlib import redirect_stdout, suppress
 
@@ -92,7 +92,7 @@ def script(shell: Literal["bash", "zsh"]) -> str:
 
 
 def _command() -> type[Any]:
-    """The whole command as one dataclass: the options of training, and every other task as a subcommand."""
+    """The command as one dataclass: the options of training, with every other task as a subcommand."""
     from importlib import import_module
 
     import tyro
@@ -112,7 +112,7 @@ def _command() -> type[Any]:
 
 
 def _method_options() -> type[Any]:
-    """The options that only some methods have, together."""
+    """Method-specific options of all methods, merged into one dataclass."""
     kinds = [method_declaration(name).settings for name in method_names()]
     own = {item.name: (item.name, types_of(kind)[item.name], item) for kind in kinds for item in fields(kind)}
     body = [(name, kind, field(default=item.default)) for name, kind, item in own.values()]
@@ -120,7 +120,7 @@ def _method_options() -> type[Any]:
 
 
 def _choice(name: str, kinds: Sequence[tuple[str, type[Any]]], *bases: type[Any]) -> type[Any]:
-    """A dataclass with one more field than its bases: one of these subcommands."""
+    """A dataclass that adds one field to its bases: one of these subcommands."""
     import tyro
 
     choices = [Annotated[kind, tyro.conf.subcommand(word)] for word, kind in kinds]

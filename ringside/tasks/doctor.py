@@ -22,7 +22,7 @@ OPTIONS = Diagnosis
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Examine the machine. Returns 1 when a run could not work on it."""
+    """Examine the machine. Return 1 if a run cannot work on it."""
     from ringside.doctor import examination
 
     options = parse_choices(

@@ -41,7 +41,7 @@ OPTIONS = Evaluation
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Evaluate an agent: print the result and, where asked, write it as JSON."""
+    """Evaluate an agent: print the result, and write it as JSON if requested."""
     from ringside import evaluating
 
     options = parse(
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _rules_of(result: dict[str, Any]) -> str:
-    """The game and the rules that were played; a protocol's rules are of games alone."""
+    """Game and rules as text; the rules of a protocol apply only to games."""
     from actors.envs.atari import games
 
     rules = f"epsilon {result['eval_epsilon']:g}, at most"

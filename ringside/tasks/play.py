@@ -62,7 +62,7 @@ OPTIONS = Playing
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Show episodes, then say what they returned."""
+    """Show episodes, then print their returns."""
     options = parse(
         Playing,
         arguments,
@@ -101,7 +101,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _check(options: Playing) -> None:
-    """Refuse what cannot work before anything of weight is loaded."""
+    """Raise `ConfigError` for impossible options, before torch and the network are loaded."""
     if options.load is None and not options.human:
         raise ConfigError(
             "--load says which agent plays: a run, a checkpoint or a name in the zoo (--human: you play)."
@@ -125,7 +125,7 @@ def _check(options: Playing) -> None:
 
 
 def check_suffix(flag: str, path: Path) -> None:
-    """Raise `ConfigError` unless the file's suffix says a format that there is."""
+    """Raise `ConfigError` unless the suffix of the file is a supported format."""
     from ringside.agents.video import SUFFIXES
 
     if path.suffix.lower() not in SUFFIXES:
@@ -133,7 +133,7 @@ def check_suffix(flag: str, path: Path) -> None:
 
 
 def check_picture(speed: float, scale: int | None) -> None:
-    """Raise `ConfigError` unless pictures can have that speed and scale."""
+    """Raise `ConfigError` unless speed and scale are possible."""
     if not 0.05 <= speed <= 100:
         raise ConfigError(f"--speed {speed:g} is not between 0.05 and 100.")
     if scale is not None and not 1 <= scale <= 16:
@@ -141,7 +141,7 @@ def check_picture(speed: float, scale: int | None) -> None:
 
 
 def _canvas(options: Playing, player: Player, window: list[Window]) -> Canvas:
-    """Canvas to show it on; a window is put into `window`, too."""
+    """Canvas for the episodes; a window is also appended to `window`."""
     from ringside.agents.window import Window, has_display
 
     rate = player.screens_per_second * options.speed
@@ -168,7 +168,7 @@ def _canvas(options: Playing, player: Player, window: list[Window]) -> Canvas:
 
 
 def _tell(options: Playing, player: Player, canvas: Canvas) -> None:
-    """Say what was played and written."""
+    """Print the results and the written files."""
     for played in player.played:
         print(f"{player.game}: episode {played.episode} returned {played.total:,.10g} after {played.steps:,} steps")
     if options.video is not None:

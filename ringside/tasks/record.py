@@ -1,4 +1,4 @@
-"""The task `record`: videos of many episodes, and what they returned."""
+"""The task `record`: videos of many episodes, and their returns."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ OPTIONS = Recording
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Play the episodes and write them down. Returns 1 when that was broken off."""
+    """Play and record the episodes. Return 1 if they were interrupted."""
     from ringside.tasks.play import check_picture
 
     options = parse(Recording, arguments, f"{PROGRAM} record", "Write videos of whole episodes, and their returns.")
@@ -110,7 +110,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _make(out: Path) -> None:
-    """Make the directory, where it does not exist; raise `ConfigError` where it holds anything."""
+    """Make the directory if it does not exist. Raises `ConfigError` if it is not empty."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         if any(out.iterdir()):
@@ -120,7 +120,7 @@ def _make(out: Path) -> None:
 
 
 def _record_each(options: Recording, player: Player, episodes: int, stop: Requests) -> tuple[list[str], int]:
-    """A video for each episode; returns their names, and how many were cut short."""
+    """Write a video for each episode; return their names, and the number of truncated ones."""
     from ringside.agents.agent import ROWS
     from ringside.agents.video import VideoCanvas
 
@@ -148,7 +148,7 @@ def _record_each(options: Recording, player: Player, episodes: int, stop: Reques
 
 
 def _record_montage(options: Recording, player: Player, episodes: int, stop: Requests) -> tuple[list[str], int]:
-    """One video of all episodes; returns its name, and how many were cut short."""
+    """Write one video of all episodes; return its name, and the number of truncated ones."""
     from ringside.agents.picture import Montage
     from ringside.agents.video import open_moving_picture
 

@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     if not options.runs:
         raise ConfigError(f"Name at least one run directory: {PROGRAM} report runs/*")
-    missing = [str(path) for path in options.runs if not os.path.exists(path)]  # which raises for none
+    missing = [str(path) for path in options.runs if not os.path.exists(path)]  # never raises
     if missing:
         raise ConfigError(f"There is no {' and no '.join(missing)}: name directories of runs.")
     if options.out is None and len(options.runs) == 1:
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
 def write_report(
     runs: Sequence[Path], out: Path, title: str | None = None, env: str | None = None, plugin: str | None = None
 ) -> tuple[Path, tuple[str, ...]]:
-    """Write a report into a directory; runs that cannot be read are left out as long as one can.
+    """Write a report into a directory; unreadable runs are left out if at least one is readable.
 
     Args:
         runs: their directories.
@@ -74,7 +74,7 @@ def write_report(
         plugin: what the user says that all runs were trained with; None: not compared.
 
     Returns:
-        The page, and sentences about what is not in it.
+        Path of the page, and sentences about omitted runs.
 
     Raises:
         ConfigError: no run can be read, one is of another env, their scores cannot be compared, or the report cannot
@@ -111,5 +111,5 @@ def write_report(
 
 
 def _named(games: Sequence[str]) -> str:
-    """A headline's list."""
+    """Text of a list in a headline."""
     return ", ".join(games) if len(games) <= 5 else f"{len(games)} games"

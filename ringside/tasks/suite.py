@@ -30,7 +30,7 @@ from shared.process.signals import handle_stop_signals, stack_dumps_held_back
 from shared.text import PROGRAM, command, flag_in, flag_of, nearest, words_of
 
 NOT_HERE = {"--game": "--games", "--env": "--games", "--seed": "--seeds", "--run-dir": "--out", "--resume": "--out"}
-"""Options of training that a suite sets itself, and by which of its own."""
+"""Training options that a suite sets itself, with the suite option to use instead."""
 
 
 @dataclass(frozen=True)
@@ -52,23 +52,23 @@ class Job:
     """One run of the suite."""
 
     config: Config
-    """As it is to be run, resolved."""
+    """Resolved configuration of the run."""
     directory: Path
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Name in messages."""
         return f"{self.config.play.game}, seed {self.config.run.seed}"
 
     @property
     def finished(self) -> bool:
-        """True if it was run to the end that is wanted now."""
-        summary, former = read_object(self.directory / SUMMARY_FILE), read_object(self.directory / CONFIG_FILE)
-        learn, steps = former.get("learn"), summary.get("steps")
+        """True if the run has reached the configured number of steps."""
+        summary, recorded = read_object(self.directory / SUMMARY_FILE), read_object(self.directory / CONFIG_FILE)
+        learn, steps = recorded.get("learn"), summary.get("steps")
         wanted, planned = self.config.learn.total_steps, learn.get("total_steps") if isinstance(learn, dict) else None
         if summary.get("finished") is not True or type(planned) is not int or type(steps) is not int:
             return False
-        # Totals that round up to the same boundary are one: a resume would have nothing to play.
+        # Totals that round up to the same boundary are equal: a resume would have nothing to play.
         last = {make_run_schedule(self.config.with_settings(total_steps=total)).rounds for total in (wanted, planned)}
         # The summary may be that of a shorter run which is being continued.
         return steps >= wanted and len(last) == 1
@@ -83,7 +83,7 @@ OPTIONS = Suite
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run all. Returns 1 when a run or an evaluation failed, or all was stopped before the end."""
+    """Run the suite. Return 1 if a run or an evaluation failed, or the suite was stopped."""
     for word in arguments:
         flag = flag_in(word)
         if flag in NOT_HERE:
@@ -105,11 +105,11 @@ def main(arguments: Sequence[str]) -> int:
     out = options.out or Path("runs") / (options.games if options.games in SUITES else "-".join(games)[:80])
     jobs = jobs_of(options, games, out)
     with _owned(out):
-        return _Steward(options, jobs, out).run()
+        return _SuiteRunner(options, jobs, out).run()
 
 
 def games_of(words: str) -> list[str]:
-    """The games of a list's name, or of names separated by commas. Raises `ConfigError`."""
+    """Games of a named list, or of names separated by commas. Raises `ConfigError`."""
     from actors.env import EnvError
     from actors.envs.atari import game_name
 
@@ -127,10 +127,10 @@ def games_of(words: str) -> list[str]:
 
 
 def jobs_of(options: Suite, games: Sequence[str], out: Path) -> list[Job]:
-    """Every run, each seed of all games before the next seed.
+    """All runs: every game with the first seed, then with the next.
 
     Raises:
-        ConfigError: the settings cannot work, or a directory holds a run of other settings.
+        ConfigError: a setting is invalid, or a directory holds a run with other settings.
     """
     from ringside import planning
 
@@ -149,7 +149,7 @@ def jobs_of(options: Suite, games: Sequence[str], out: Path) -> list[Job]:
 
 
 def _require_same(job: Job) -> None:
-    """Raise `ConfigError` unless a directory's run is, or can become, that of the job."""
+    """Raise `ConfigError` unless the run in the directory can be continued as that of the job."""
     sections = read_object(job.directory / CONFIG_FILE)
     if not sections:
         raise ConfigError(f"{job.directory / CONFIG_FILE} is damaged: it holds no JSON object. Name another --out.")
@@ -167,8 +167,8 @@ def _require_same(job: Job) -> None:
         )
 
 
-class _Steward:
-    """Runs the jobs in order, and passes on what it is told by signals."""
+class _SuiteRunner:
+    """Runs the jobs in order, and forwards stop signals to the current one."""
 
     def __init__(self, options: Suite, jobs: Sequence[Job], out: Path) -> None:
         self._options = options
@@ -179,11 +179,11 @@ class _Steward:
         self._failed: list[str] = []
 
     def run(self) -> int:
-        """All jobs and the report. Returns the exit code."""
-        with handle_stop_signals(self._pass_on):
+        """Run all jobs, and write the report. Return the exit code."""
+        with handle_stop_signals(self._forward_stop):
             for number, job in enumerate(self._jobs, start=1):
                 if not self._stopped:
-                    self._do(job, f"[{number}/{len(self._jobs)}] {job.name}")
+                    self._run_job(job, f"[{number}/{len(self._jobs)}] {job.name}")
         if self._stopped:
             print(
                 f"Stopped. The same command goes on where it was; a report of what there is: {self._report_command()}"
@@ -194,13 +194,13 @@ class _Steward:
         self._report()
         return 1 if self._failed else 0
 
-    def _do(self, job: Job, title: str) -> None:
-        """One job: training as far as it is still to be done, and its evaluations."""
+    def _run_job(self, job: Job, title: str) -> None:
+        """Run one job: the rest of its training, then its evaluations."""
         if job.finished:
             print(f"{title}: finished already.", flush=True)
         else:
             print(f"{title}: {'goes on' if job.begun else 'begins'} in {job.directory}.", flush=True)
-            code = self._spawn(self._training(job), aside=False)
+            code = self._spawn(self._training(job), own_session=False)
             if self._stopped:
                 return
             if code != 0 or not job.finished:
@@ -212,7 +212,7 @@ class _Steward:
                 self._evaluate(job, title, kind, load, version)
 
     def _training(self, job: Job) -> list[str]:
-        """The words of `launch.py` for a run."""
+        """Arguments of `launch.py` for a run."""
         from ringside import planning
 
         defaults = planning.starting_point(self._options.preset, None).to_flat()
@@ -222,24 +222,24 @@ class _Steward:
         chosen = {name: value for name, value in given.items() if value != defaults.get(name) and name not in own}
         words += words_of(**chosen)
         play, run = job.config.play, job.config.run
-        if job.begun:  # it keeps its own number of steps, unless told otherwise
+        if job.begun:  # without --total-steps a resume keeps the recorded number
             return [*words, "--total-steps", str(job.config.learn.total_steps)]
         return [*words, "--game", play.game, "--seed", str(run.seed), "--run-dir", str(job.directory)]
 
     def _evaluate(self, job: Job, title: str, kind: str, load: Path, version: int) -> None:
-        """Evaluate weights by the protocol, unless that was done for just these."""
+        """Evaluate weights by the protocol, unless the same evaluation exists."""
         from shared.config.protocols import PROTOCOLS
 
         target = job.directory / JUDGED[kind]
         protocol = PROTOCOLS[job.config.play.protocol]
         steps = None if self._options.final_episodes else protocol.eval_steps
         episodes = self._options.final_episodes or protocol.eval_episodes
-        former = read_object(target)
+        existing = read_object(target)
         name, wanted = ("episodes", episodes) if steps is None else ("eval_steps", steps)
-        if (former.get("version"), former.get(name)) == (version, wanted):
+        if (existing.get("version"), existing.get(name)) == (version, wanted):
             return
         print(f"{title}: evaluation of the {kind} weights, {wanted:,} {name.removeprefix('eval_')}.", flush=True)
-        beside = target.with_suffix(PART)
+        unfinished = target.with_suffix(PART)
         chosen = {"episodes": None if steps else episodes, "plugin": job.config.run.plugin}
         words = [
             "eval",
@@ -247,40 +247,40 @@ class _Steward:
             str(load),
             *words_of(**chosen),
             "--json",
-            str(beside),
+            str(unfinished),
         ]
-        code = self._spawn([*words, "--device", job.config.machine.device], aside=True)
+        code = self._spawn([*words, "--device", job.config.machine.device], own_session=True)
         if code == 0:
-            beside.replace(target)
+            unfinished.replace(target)
         elif not self._stopped:
             self._failed.append(f"The {kind} weights of {job.name} could not be evaluated: exit code {code}.")
 
-    def _spawn(self, words: Sequence[str], *, aside: bool) -> int:
-        """Run `launch.py` with these words to its end, and return its exit code; below 0: by a signal.
+    def _spawn(self, words: Sequence[str], *, own_session: bool) -> int:
+        """Run `launch.py` with these arguments to its end; return its exit code, negative for a signal.
 
-        It ends, gracefully, should this process be killed. `aside`: a Ctrl-C of the terminal does not reach it.
+        It stops gracefully if this process is killed. With `own_session` a Ctrl-C in the terminal does not reach it.
         """
         if self._stopped:
             return -signal.SIGTERM
         end = partial(die_with, os.getpid(), signal.SIGTERM)
         command = [sys.executable, str(LAUNCHER), *words]
         with stack_dumps_held_back():
-            self._child = subprocess.Popen(command, start_new_session=aside, preexec_fn=end)
+            self._child = subprocess.Popen(command, start_new_session=own_session, preexec_fn=end)
         try:
-            if self._stopped:  # it was, before there was anybody to tell
+            if self._stopped:  # the signal came before the child existed
                 self._child.terminate()
             return self._child.wait()
         finally:
             self._child = None
 
-    def _pass_on(self, number: int) -> None:
-        """Have the run, which saves itself, stop, too; nothing else is begun then."""
+    def _forward_stop(self, number: int) -> None:
+        """Stop the current child, which saves itself, and start no other."""
         self._stopped = True
         if self._child is not None:
-            self._child.send_signal(signal.SIGTERM)  # a run takes two signals within a second for one
+            self._child.send_signal(signal.SIGTERM)  # a run counts two signals within a second as one
 
     def _report(self) -> None:
-        """The report of all that was finished, if that is anything."""
+        """Write the report of the finished runs, if any."""
         from ringside.tasks.report import write_report
 
         found = [job.directory for job in self._jobs if job.finished]
@@ -295,7 +295,7 @@ class _Steward:
 
 
 def weights_of(run_dir: Path) -> dict[str, tuple[Path, int]]:
-    """Path and version of the weights of a finished run that an evaluation loads, by kind."""
+    """Path and version of the weights to evaluate of a finished run, by kind."""
     from shared.checkpoint.finding import find_checkpoint
     from shared.checkpoint.manifest import plain_field
     from shared.checkpoint.weights_file import read_weights_metadata
@@ -308,13 +308,13 @@ def weights_of(run_dir: Path) -> dict[str, tuple[Path, int]]:
         if os.path.lexists(best):
             found["best"] = (best, plain_field(read_weights_metadata(best), "version", int, BEST_FILE))
     except (CheckpointError, OSError):
-        found.setdefault("final", (run_dir, -1))  # let the evaluation itself say what is wrong
+        found.setdefault("final", (run_dir, -1))  # the evaluation itself reports the error
     return found
 
 
 @contextmanager
 def _owned(out: Path) -> Iterator[None]:
-    """Make the directory of a suite, and keep every other suite out of it while this one lives."""
+    """Make the directory of a suite, and lock it against other suites during the block."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

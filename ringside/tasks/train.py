@@ -1,4 +1,4 @@
-"""The task `train`, which is what the command does when it is told no other."""
+"""The task `train`, the default of the command."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Training(Choices):
 
 
 def configuration(arguments: Sequence[str]) -> Config:
-    """The configuration that the options say, unchecked. Raises `ConfigError`; exits with code 2 on an unknown word."""
+    """Configuration from the options, unchecked. Raises `ConfigError`; exits with code 2 on an unknown option."""
     return config_of(_parse(arguments))
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Train an agent. Returns 1 when the run ended early through a fault."""
+    """Train an agent. Return 1 if a fault ended the run."""
     options = _parse(arguments)
     _confine(options.limits)
     from ringside import planning, training
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
 
     def show(status: Status) -> None:
         nonlocal begun
-        begun = True  # from here on the run itself answers signals; those that come after it come too late
+        begun = True  # from here on the run handles signals; those after its end are ignored
         display.show(status)
 
     def hear(number: int) -> None:
@@ -83,7 +83,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def how_to_continue(config: ResolvedConfig) -> str:
-    """The sentence that says what to type after a run that did not come to its end, by what its directory holds."""
+    """Sentence with the command that continues an unfinished run, by the contents of its directory."""
     from shared.checkpoint.finding import manifests_in, newest_usable
     from shared.checkpoint.manifest import CHECKPOINTS
     from shared.errors import CheckpointError
@@ -117,7 +117,7 @@ def _parse(arguments: Sequence[str]) -> Training:
 
 
 def _confine(limits: Limits) -> None:
-    """With --cgroup: go on in a scope and, once there, say which limits are really in force."""
+    """With --cgroup: re-execute the command in a scope; inside it, print the limits in force and the missing ones."""
     if not limits.cgroup:
         if limits.cpus is not None or limits.memory is not None:
             raise ConfigError("--cpus and --memory limit the run's control group: say --cgroup, too.")

@@ -20,7 +20,7 @@ from shared.process.signals import handle_stop_signals, ignore_requests
 from shared.text import PROGRAM, printable
 
 LEAST_URGENT = 19
-"""Niceness of the page's process: everything in a run goes before it."""
+"""Nice value of the page's process, below all processes of a run in priority."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,10 @@ def main(arguments: Sequence[str]) -> int:
     source = Source(options.run or newest_run())
     addresses: SimpleQueue[str] = SimpleQueue()
     with suppress(KeyboardInterrupt), handle_stop_signals(_stop), ExitStack() as stack:
-        if options.open:  # in a thread that was there before this one became the least urgent, which a browser inherits
+        if options.open:  # a thread started before `nice`: the browser inherits its priority
             page = Path(stack.enter_context(TemporaryDirectory(prefix="ringside-watch-"))) / "page.html"
             Thread(target=_open_page, args=(addresses, page), daemon=True).start()
-        stack.callback(ignore_requests)  # while the directory is removed
+        stack.callback(ignore_requests)  # so that no signal interrupts the removal of the directory
         os.nice(LEAST_URGENT)
 
         def ready(address: str) -> None:
@@ -75,14 +75,14 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _stop(number: int) -> None:
-    """End the page, as Ctrl-C does."""
+    """End the page as Ctrl-C does."""
     raise KeyboardInterrupt
 
 
 def _open_page(addresses: SimpleQueue[str], page: Path) -> None:
-    """Open the address that comes, by way of a page that leads there and only its owner can read.
+    """Open the next address in the browser, through a file with a redirect that only its owner can read.
 
-    The address has the key of the run in it, and the words that a browser is started with can be read by everybody.
+    The address contains the key of the page, and all users of the machine can read the arguments of a process.
     """
     address = addresses.get()
     page.touch(mode=0o600)

@@ -1,4 +1,4 @@
-"""The task `zoo`: the trained agents that the repository brings along, and adding one."""
+"""The task `zoo`: list the trained agents of the repository, or add one."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _line(name: str) -> str:
-    """An entry in a line."""
+    """One line of text for an entry."""
     from ringside.zoo.catalogue import EVALUATION, SUMMARY, ZOO
     from shared.files.atomic import read_json
 
@@ -66,7 +66,7 @@ def _line(name: str) -> str:
 
 
 def _add(source: Path, env: str | None, name: str | None, device: str) -> int:
-    """Make an entry: copy the weights and the run's summary, evaluate, write down how it was trained."""
+    """Make an entry: copy the weights and the summary of the run, evaluate, and write the README."""
     import json
     import re
     import shutil
@@ -105,12 +105,12 @@ def _add(source: Path, env: str | None, name: str | None, device: str) -> int:
 
 
 def _steps(version: int, summary: dict[str, Any]) -> int:
-    """Steps after which these weights were there; the run may have gone on."""
+    """Steps of the run at this version; the run may have continued after it."""
     return int(version * summary["steps"] // max(1, summary["rounds"]))
 
 
 def _run_of(source: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The flat settings and the summary of the run that `source` is or is in."""
+    """Flat settings and summary of the run directory `source`, or of the run that contains it."""
     from ringside.zoo.catalogue import SUMMARY
     from shared.config.settings import CONFIG_FILE, flat_of
     from shared.files.atomic import read_object
@@ -130,9 +130,9 @@ def _run_of(source: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def command_of(settings: dict[str, Any], total_steps: int) -> str:
-    """The command that trains with these flat settings for so many steps: what differs from the nearest preset.
+    """Command that trains with these flat settings for `total_steps`: the closest preset and the differences from it.
 
-    Raises `ConfigError` when the settings are not of this version, or weights of another run stood at the beginning.
+    Raises `ConfigError` if another version wrote the settings, or the run began with weights of another run.
     """
     from shared.config.presets import PRESETS
     from shared.config.protocols import PROTOCOLS, eval_rules
@@ -144,12 +144,12 @@ def command_of(settings: dict[str, Any], total_steps: int) -> str:
     wanted = {name: value for name, value in settings.items() if name not in MAY_CHANGE_ON_RESUME}
     wanted["total_steps"] = total_steps
     try:
-        # Whatever answers these the same way everywhere need not be said.
-        told = Config().with_settings(**(wanted | {"eval_epsilon": None, "eval_max_frames": None}))
+        # Without the two overrides, for the default rules of the protocol: options that equal these are omitted.
+        trained = Config().with_settings(**(wanted | {"eval_epsilon": None, "eval_max_frames": None}))
     except ConfigError as error:
         raise ConfigError(f"The run was configured by another version of Ringside: {error}") from error
-    rules = eval_rules(told.play, told.evaluate)
-    answers = {
+    rules = eval_rules(trained.play, trained.evaluate)
+    default_rules = {
         "eval_episodes": PROTOCOLS[wanted["protocol"]].eval_episodes,
         "eval_epsilon": rules.epsilon,
         "eval_max_frames": rules.max_frames,
@@ -157,7 +157,7 @@ def command_of(settings: dict[str, Any], total_steps: int) -> str:
     choices = []
     for preset, config in PRESETS.items():
         near = config.with_settings(method=wanted["method"]).to_flat() | {"method": config.algorithm.method}
-        known = {name: answers.get(name) if value is None else value for name, value in near.items()}
+        known = {name: default_rules.get(name) if value is None else value for name, value in near.items()}
         different = {name: value for name, value in wanted.items() if value not in (None, known[name])}
         choices.append((len(different), preset, different))
     _, preset, different = min(choices)
@@ -173,7 +173,7 @@ def _readme(
     summary: dict[str, Any],
     evaluation: dict[str, Any],
 ) -> str:
-    """Text of the README beside the weights."""
+    """Text of the README of an entry."""
     named = "" if env is None else f" --env {env}"
     steps = _steps(weights.version, summary)
     hours = summary["seconds"] / 3600

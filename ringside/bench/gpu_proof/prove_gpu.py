@@ -1,36 +1,36 @@
-"""Everything that is to be shown on a machine with a GPU, in stages that fail alone, what matters most first.
+"""Checks and measurements on a machine with a GPU, in independent stages, the most important first.
 
     python -m ringside.bench.gpu_proof.prove_gpu --out results --within 1500  all stages, as many as fit into 25 minutes
     python -m ringside.bench.gpu_proof.prove_gpu --out results latency exact          these
 
-  first        doctor, a small run, the same stopped and resumed; nothing else is worth a try where these fail
-  exact        the same weights for other numbers of actors, replay on the host, other launches, with and without MPS
+  first        doctor, a small run, and its resume to more steps; if these fail, the other stages will too
+  exact        equal weights for different numbers of actors, replay places, graph lengths, with and without MPS
   breakout     bench throughput with 96 and 192 envs
   solve-1      Pong with the preset quick and seed 1, until the mean of the last 100 training episodes is 18
-  quick        bench throughput on Pong with that preset, as it comes, with more lanes and with more envs
-  learner      bench gpu: updates a second, by precision, place of the replay, determinism, length of a launch
-  latency      bench gpu: how long inference takes beside a busy learner, in turns and under MPS
-  tests        the tests of exactness, resumes among them, on this device
-  family       as exact, with methods, noise, priorities and residual networks
-  presets      bench presets, end to end, too: those whose update is made of few kernels
+  quick        bench throughput on Pong with that preset, with its defaults, more lanes, and more envs
+  learner      bench gpu: updates/s by precision, place of the replay buffer, determinism, updates in a launch
+  latency      bench gpu: inference latency with a busy learner, with time slicing and under MPS
+  tests        the tests of exactness on this device, with those of resumes
+  family       as exact, with other methods, noisy layers, priorities and residual networks
+  presets      bench presets with --end-to-end, for presets with few kernels in an update
   kills        the tests in which processes are killed, and those of the schedule alternate
   solve-2      Pong with seed 2
   solve-3      seed 3
   pong         bench throughput on Pong
   scaling      bench scaling
-  limits       bench limits, what a GPU has to do with
-  large        bench presets, those whose update is made of many kernels
-  settings     Breakout end to end, with and without evaluation, by setting: MPS, place of replay, precision, kernels
-  ways         Pong again, seed 1, with other settings than the preset's: perhaps it is solved in less time
-  returns      Breakout with the published numbers for some minutes: return against wall-clock
+  limits       bench limits, the parts that use the GPU
+  large        as presets, for presets with many kernels in an update
+  settings     Breakout end to end, with and without evaluation, by setting: MPS, replay place, precision, kernels
+  ways         Pong again, seed 1, with settings other than the preset's, to compare the time to solve it
+  returns      Breakout with the published settings for some minutes: return over wall-clock time
   machine      bench limits, the emulator and the actors on ten games
-  curves       four games with nature, rainbow, iqn and btr, beside published curves; say it again to go on with all
+  curves       four games with nature, rainbow, iqn and btr, with published curves; call it again to continue the runs
 
-Every stage leaves STAGE.log with all that was said, the logs of runs that failed, and JSON or pictures; outcome.json
-says which commands did what in which time, and is whole after each; --archive keeps all of it in one file besides.
-The runs of stage curves lie in a directory of their own, where another call with the same --out finds them. A
-command that is late writes its stacks, is asked to stop, then killed, and the next one goes on, while its stage has
-time. MPS is tried once, first: where it cannot be had, runs are told so, and do not try.
+Every stage writes STAGE.log with all output, the logs of failed runs, and JSON or pictures. outcome.json lists every
+command with its result and time, and is complete after each command. --archive also packs all files into one. The runs
+of the stage curves are in a separate directory, where another call with the same --out finds them. A command that
+exceeds its time writes its stacks, gets SIGTERM, then SIGKILL; the stage continues if it has time left. MPS is tried
+once at the start; if it is unavailable, all runs get --mps off.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ from shared.machine import facts
 from shared.process import mps
 
 RUN_SECONDS = 90
-"""Seconds for a small run."""
+"""Time limit of a small run."""
 FIRST_SECONDS = 240
-"""Seconds for the first run on its machine, which reads PyTorch from the disk and compiles kernels."""
+"""Time limit of the first run on a machine, which reads PyTorch from the disk and compiles kernels."""
 LEAST_STAGE_SECONDS = 90.0
-"""A stage that has less is left out."""
+"""Least time for which a stage is started."""
 KILLS = "killed_processes or alternate"
-"""Tests of the stage of that name; the others are of `tests`."""
+"""Tests of the stage `kills`; the stage `tests` runs the others."""
 FEW_KERNELS = "quick,double,dueling,c51,qr-dqn"
 MANY_KERNELS = "rainbow,iqn,btr"
 QUICK = {"as-it-comes": "", "more-lanes": "--lane-envs 1", "more-envs": "--envs 64"}
@@ -90,12 +90,12 @@ FAMILY = {
     "categorical": "--method c51 --double --prioritized",
     "residual": "--method qr-dqn --atoms 32 --network impala --pooling --spectral-norm --layer-norm --train-every 40",
 }
-"""Combinations that between them use every part of learner/networks/autograd.py."""
+"""Combinations that together use every part of learner/networks/autograd.py."""
 FAMILY_VARIANTS = ("as it comes", "4 actors", "replay on the host", "one update in a launch")
 
 
 def first(stage: Stage) -> None:
-    """A first small run. The doctor comes second, since its small run leaves no logs."""
+    """Run a small game and its resume, then the doctor, whose own small run leaves no logs."""
     with tempfile.TemporaryDirectory(prefix="ringside-prove-") as scratch:
         run_dir = Path(scratch) / "run"
         words = f"--plain --device cuda {SMALL_RUN} --mps off --run-dir {run_dir}"
@@ -106,27 +106,27 @@ def first(stage: Stage) -> None:
 
 
 def latency(stage: Stage) -> None:
-    """Inference beside a busy learner."""
+    """Inference latency with a busy learner."""
     stage.bench("gpu --parts latency --repeats 1", "gpu-latency.json", LONG)
 
 
 def learner(stage: Stage) -> None:
-    """Updates by setting."""
+    """Update speed by setting."""
     stage.bench("gpu --parts learner --repeats 1", "gpu-learner.json", LONG)
 
 
 def exact(stage: Stage) -> None:
-    """Runs that must agree."""
+    """Runs that must end with the same weights."""
     agree(stage, "", VARIANTS)
 
 
 def tests(stage: Stage, which: str) -> None:
-    """The tests of exactness on this device, the long ones, too; each names itself before it begins."""
+    """Tests of exactness on this device, including the slow ones; -v logs the name of each before it starts."""
     stage.run(["-m", "pytest", "-v", "-o", "timeout=300", "-k", which, "tests/exact/test_exact.py"], LONG)
 
 
 def family(stage: Stage) -> None:
-    """The same for combinations of the family."""
+    """Combinations of methods and networks, each of which must end with the same weights in all variants."""
     for words in FAMILY.values():
         agree(stage, words, {name: VARIANTS[name] for name in FAMILY_VARIANTS})
 
@@ -143,8 +143,8 @@ def agree(stage: Stage, words: str, variants: Mapping[str, str]) -> None:
     with tempfile.TemporaryDirectory(prefix="ringside-prove-") as scratch:
         for name, more in variants.items():
             run_dir = Path(scratch) / name.replace(" ", "-")
-            told = f"--plain --device cuda {SMALL_RUN} {words} {stage.more} {more} --run-dir {run_dir}"
-            if stage.launch(told, RUN_SECONDS if found else FIRST_SECONDS, run_dir):
+            command = f"--plain --device cuda {SMALL_RUN} {words} {stage.more} {more} --run-dir {run_dir}"
+            if stage.launch(command, RUN_SECONDS if found else FIRST_SECONDS, run_dir):
                 found[name] = json.loads((run_dir / SUMMARY_FILE).read_text())["weights_sha256"]
     stage.note(
         {"words": words, "weights": found, "good": len(set(found.values())) == 1 and len(found) == len(variants)}
@@ -157,7 +157,7 @@ def limits(stage: Stage) -> None:
 
 
 def throughput(stage: Stage, game: str) -> None:
-    """End to end."""
+    """Throughput of whole runs, with two numbers of envs."""
     for envs in (96, 192):
         words = f"throughput --game {game} --parts speed,evaluation --repeats 1 --seconds 20"
         more = f"-- --device cuda --envs {envs} {room()} {stage.more}"
@@ -165,28 +165,28 @@ def throughput(stage: Stage, game: str) -> None:
 
 
 def quick(stage: Stage) -> None:
-    """Throughput of `quick`, to see if its lanes hide a GPU's answers from the actors."""
+    """Throughput of `quick`, to see if its lanes hide the inference latency of a GPU from the actors."""
     for name, words in QUICK.items():
-        told = "throughput --game pong --parts speed --repeats 1 --seconds 8"
+        command = "throughput --game pong --parts speed --repeats 1 --seconds 8"
         more = f"-- --device cuda --preset quick {words} {stage.more}"
-        stage.bench(told, f"throughput-quick-{name}.json", LONG / len(QUICK), more)
+        stage.bench(command, f"throughput-quick-{name}.json", LONG / len(QUICK), more)
 
 
 def settings(stage: Stage) -> None:
     """Effects of settings on a whole run, and the cost of evaluation with each."""
     for name, words in SETTINGS.items():
-        told = "throughput --game breakout --parts evaluation --repeats 1 --seconds 10"
+        command = "throughput --game breakout --parts evaluation --repeats 1 --seconds 10"
         more = f"-- --device cuda {room()} {stage.more} {words}"
-        stage.bench(told, f"throughput-settings-{name}.json", LONG / 2, more)
+        stage.bench(command, f"throughput-settings-{name}.json", LONG / 2, more)
 
 
 def actor_side(stage: Stage) -> None:
-    """Emulators and actors on the cores beside a GPU."""
+    """Emulators and actors on the CPU cores of the machine."""
     stage.bench("limits --parts emulator,actors --games ten --repeats 1", "limits-actors.json", LONG)
 
 
 def scaling(stage: Stage) -> None:
-    """More actors."""
+    """Throughput by number of actors."""
     stage.bench("scaling --repeats 1", "scaling.json", LONG, f"-- --device cuda {room()} {stage.more}")
 
 
@@ -217,9 +217,9 @@ STAGES: dict[str, Callable[[Stage], None]] = {
 
 
 def prove(names: Sequence[str], outcome: Outcome, more: str, seconds: float) -> bool:
-    """Run stages within so many seconds in all; returns whether all that they did was good.
+    """Run stages within `seconds` in total. Return True if every command was good.
 
-    `more` is what every run is told.
+    `more` holds options for every run.
     """
     end = time.monotonic() + seconds
     for name in names:
@@ -230,7 +230,7 @@ def prove(names: Sequence[str], outcome: Outcome, more: str, seconds: float) -> 
             continue
         try:
             STAGES[name](stage)
-        except (OSError, ValueError, KeyError, FatalError) as error:  # a file that a command should have left, whole
+        except (OSError, ValueError, KeyError, FatalError) as error:  # a result file that is missing or damaged
             stage.note({"good": False, "error": f"{type(error).__name__}: {error}"})
     return outcome.good
 
@@ -239,15 +239,13 @@ def main() -> int:
     """Parse the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("stages", nargs="*", metavar="STAGE", help="default: all, in the order above")
-    parser.add_argument("--out", type=Path, required=True, help="directory of all files; what it holds is gone on with")
-    parser.add_argument(
-        "--archive", type=Path, help="keep all of them in this .tar.gz, too, written after each command"
-    )
+    parser.add_argument("--out", type=Path, required=True, help="directory of all files; existing results are kept")
+    parser.add_argument("--archive", type=Path, help="also pack all files into this .tar.gz after each command")
     parser.add_argument(
         "--runs", type=Path, help="directory of the runs of stage curves, outside of --out; default: OUT-runs"
     )
-    parser.add_argument("--within", type=float, default=float("inf"), metavar="SECONDS", help="end in time")
-    parser.add_argument("--commit", default=commit(), help="of this code, where it cannot be asked for")
+    parser.add_argument("--within", type=float, default=float("inf"), metavar="SECONDS", help="time limit in total")
+    parser.add_argument("--commit", default=commit(), help="commit of this code, if git cannot tell")
     options = parser.parse_args()
     for name in options.stages:
         if name not in STAGES:
@@ -259,7 +257,7 @@ def main() -> int:
         parser.error(f"--runs {options.runs} lies in --out {options.out}, and its checkpoints would be packed")
     if not facts.cuda_devices():
         parser.error("there is no GPU here that this installation can use (launch.py doctor says more)")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and what was started ends, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # exits through `finally`, which ends started commands
     began, refused = time.monotonic(), list[str]()
     about = {
         "commit": options.commit,

@@ -1,4 +1,4 @@
-"""Stages of a proof: commands that must end in time, what became of each, and everything they left in one archive."""
+"""Stages of a proof: commands with time limits, their outcomes, and an archive of all their files."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ from shared.machine.subprocesses import die_with, kill_and_reap
 from shared.process.signals import TELL_STACKS, stack_dumps_held_back
 
 STAGE_SECONDS = 560.0
-"""Seconds for a stage with all its commands."""
+"""Time limit of a stage with all its commands."""
 LONG = 500.0
-"""Seconds for a command that is its whole stage."""
+"""Time limit of a command that is a whole stage."""
 ROOMY_BYTES = 16_000_000_000
-"""Free memory that suffices for default runs, which need 10 GB."""
+"""Free memory from which runs keep the default replay buffer; they need 10 GB."""
 SMALLER_REPLAY = "--replay-size 300_000"
-"""Option of large runs where less memory is free."""
+"""Option of large runs on machines with less free memory."""
 END_SECONDS = 45.0
-"""Seconds in which a command that was asked to stop must end; part of its stage's time."""
+"""Time between SIGTERM and SIGKILL of a command; part of the time of its stage."""
 STACKS_SECONDS = 1.0
-"""Seconds in which the processes of a late command write their stacks."""
+"""Time for the processes of a late command to write their stacks."""
 TALKATIVE = {"PYTHONFAULTHANDLER": "1", "PYTHONUNBUFFERED": "1"}
-"""Environment in which a crash leaves its stacks, and a kill loses no output."""
+"""Environment in which a crash prints its stacks and a kill loses no output."""
 OUTCOME = "outcome.json"
 LAUNCH = "launch.py"
 
 
 class Outcome:
-    """Results of all commands: a file that is complete after each of them, and an archive of all files after each."""
+    """Results of all commands, written to a file after each command, and an archive of all files."""
 
     def __init__(self, out: Path, archive: Path | None, about: dict[str, Any], runs: Path | None = None) -> None:
-        """Goes on with what `out` holds already.
+        """Keep the results that `out` holds already.
 
         Args:
             out: directory of all files.
-            archive: of these, as .tar.gz, written anew each time; None: none.
-            about: commit, machine and the like.
-            runs: directory of the runs that another call goes on with, which are too large for the archive; None:
-                beside `out`, by its name and "-runs".
+            archive: .tar.gz of these files, rewritten each time; None: no archive.
+            about: commit and machine.
+            runs: directory of the runs that another call continues, which are too large for the archive; None: the
+                name of `out` with "-runs" appended.
         """
         out.mkdir(parents=True, exist_ok=True)
         self.out, self._archive, self._about = out.resolve(), archive, about
@@ -68,13 +68,13 @@ class Outcome:
         return all(fact.get("good", True) for fact in self.done)
 
     def note(self, fact: dict[str, Any]) -> None:
-        """Add to it and write it down."""
+        """Add a result, and write the file."""
         self.done.append(fact)
         print(json.dumps(fact), flush=True)
         self._write()
 
     def _write(self) -> None:
-        """Outcome and archive as of now."""
+        """Write the outcome, and the archive if there is one."""
         whole = {**self._about, "done": self._before + self.done}
         write_atomic(self.out / OUTCOME, json.dumps(whole, indent=1).encode() + b"\n")
         if self._archive is not None:
@@ -88,12 +88,12 @@ class Stage:
     """One stage: its commands and their log."""
 
     def __init__(self, name: str, outcome: Outcome, more: str = "", seconds: float = STAGE_SECONDS) -> None:
-        """A stage that begins now.
+        """Begin a stage.
 
         Args:
-            outcome: where what its commands did is noted.
-            more: what every run is told here.
-            seconds: it has for all its commands.
+            outcome: receives the results of its commands.
+            more: options for every run.
+            seconds: time for all its commands.
         """
         self.name = name
         self.out = outcome.out
@@ -104,15 +104,15 @@ class Stage:
 
     @property
     def left(self) -> float:
-        """Seconds that its commands still have, before the last of them is asked to stop."""
+        """Seconds until the last command gets SIGTERM."""
         return self._deadline - END_SECONDS - time.monotonic()
 
     def launch(self, words: str, seconds: float, run_dir: Path | None = None) -> bool:
-        """`launch.py` with these words. Returns whether it ended well, in time."""
+        """Run `launch.py` with these arguments. Return True if it ended with code 0 in time."""
         return self.run([LAUNCH, *shlex.split(words)], seconds, run_dir=run_dir)
 
     def bench(self, words: str, file: str, seconds: float, more: str = "") -> bool:
-        """`launch.py bench`, with its result in `file`. Good only if nothing of it is missing and nothing wrong."""
+        """Run `launch.py bench` with its result in `file`. Return True if no part is missing or wrong."""
         path = self.out / file
         path.unlink(missing_ok=True)
         ended = self.launch(f"bench {words} --json {shlex.quote(str(path))} {more}", seconds)
@@ -128,15 +128,15 @@ class Stage:
         self,
         words: Sequence[str],
         seconds: float,
-        look: Callable[[], bool] = lambda: False,
+        is_done: Callable[[], bool] = lambda: False,
         run_dir: Path | None = None,
     ) -> bool:
-        """A Python program, asked to stop after `seconds`, at the end of its stage, or as soon as `look` is satisfied.
+        """Run a Python program; stop it after `seconds`, at the end of the stage, or as soon as `is_done()`.
 
-        One that is late first says where all its threads are. If it is a run, and fails, what its processes wrote in
-        `run_dir` is added to the log. It ends with this process.
+        A late `launch.py` first writes the stacks of its threads. If a run fails, the logs in its `run_dir` are added
+        to the log of the stage. The program gets SIGTERM if this process dies.
 
-        Returns whether it ended well: by itself with code 0, or satisfied.
+        Return True if it ended by itself with code 0, or was stopped by `is_done`.
         """
         began = time.monotonic()
         end = began + min(seconds, self.left)
@@ -156,12 +156,12 @@ class Stage:
                     start_new_session=True,
                     preexec_fn=partial(die_with, os.getpid(), signal.SIGTERM),
                 )
-            satisfied = late = False
+            done = late = False
             try:
-                while not satisfied and not late and process.poll() is None:
+                while not done and not late and process.poll() is None:
                     with suppress(subprocess.TimeoutExpired):
                         process.wait(0.2)
-                    satisfied, late = look(), time.monotonic() > end
+                    done, late = is_done(), time.monotonic() > end
                 if process.poll() is None:
                     if late and words[0] == LAUNCH:
                         _tell_stacks(process)
@@ -172,7 +172,7 @@ class Stage:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 kill_and_reap(process)
-        good = satisfied or (process.returncode == 0 and not late)
+        good = done or (process.returncode == 0 and not late)
         if not good and run_dir is not None:
             with (self.out / f"{self.name}.log").open("ab") as log:
                 log.write(read_logs(run_dir).encode())
@@ -181,17 +181,17 @@ class Stage:
         return good
 
     def note(self, fact: dict[str, Any]) -> None:
-        """Add to the outcome."""
+        """Add a result of this stage to the outcome."""
         self._outcome.note({"stage": self.name, **fact})
 
 
 def _tell_stacks(process: subprocess.Popen[bytes]) -> None:
-    """Have a late `launch.py` and all that it started write where their threads are."""
+    """Make a late `launch.py` and its child processes write the stacks of their threads."""
     with suppress(ProcessLookupError, subprocess.TimeoutExpired):
         os.killpg(process.pid, TELL_STACKS)
         process.wait(STACKS_SECONDS)
 
 
 def room() -> str:
-    """Words with which a run of default size fits into the memory."""
+    """Options with which a run of default size fits into the free memory."""
     return "" if facts.usable_memory() >= ROOMY_BYTES else SMALLER_REPLAY
