@@ -116,7 +116,7 @@ class Lane:
 
     @property
     def batch_asks(self) -> bool:
-        """True if all lanes that are answered together with this one have asked, as far as can be seen here."""
+        """True if all lanes that are answered together with this one have asked; a stale read may miss one."""
         return self._memory.batch_asks
 
     # --- steps

@@ -167,7 +167,7 @@ class Rounds:
     def _wait_for_scribe(self, boundary: int) -> None:
         """Wait while a commit of `boundary` would overwrite data that the scribe has yet to write.
 
-        While the disk is in trouble the run goes on without.
+        While the disk fails, the run continues without the scribe.
         """
         board, run_schedule = self._board, self._run_schedule
 

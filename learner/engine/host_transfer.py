@@ -16,7 +16,7 @@ def upload(field: Tensor, device: torch.device) -> Tensor:
 
 
 class Pinned:
-    """A buffer of bytes that a device copies from while the CPU goes on; on a CPU an ordinary one."""
+    """A buffer of bytes that a device copies from while the CPU continues; on a CPU an ordinary buffer."""
 
     def __init__(self, shape: Sequence[int], device: torch.device) -> None:
         cuda = device.type == "cuda"

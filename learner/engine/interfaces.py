@@ -58,16 +58,16 @@ class RoundSource(Protocol[M_co]):
     buffers: int
     """Buffers that chunks lie in, in turn."""
     device_bytes: int
-    """Memory of a GPU that the source takes for good."""
+    """Memory of a GPU that the source holds during the whole run."""
 
     def capture(self) -> None:
-        """Capture CUDA graphs of its own computations. Called before anything runs beside it."""
+        """Capture CUDA graphs of its computations. Called before any other thread works."""
 
     def begin_round(self, round_: int, window_end: int, updates: int) -> None:
         """Begin a round of `updates` updates on the ticks before `window_end`."""
 
     def prefetch(self, round_: int, window_end: int) -> None:
-        """Prepare what `begin_round` will need, beside other work. A second call for the same round does nothing."""
+        """Begin to prepare `begin_round` in parallel with other work. A second call for the same round does nothing."""
 
     def load(self, number: int) -> int:
         """Wait for chunk `number`, which follows `number - 1`; begin to prepare the next; return its buffer."""
@@ -82,7 +82,7 @@ class RoundSource(Protocol[M_co]):
         """Wait for all preparation under way."""
 
     def reset(self) -> None:
-        """Forget everything that was learnt about the data, as at the beginning of a run."""
+        """Reset all state, such as priorities, to that of a new run."""
 
     def store(self, out: Mapping[str, NDArray[np.float32]]) -> None:
         """Write those vectors of its state that `out` names."""

@@ -17,7 +17,7 @@ from shared.machine.cores import NICENESS
 
 
 class Prefetcher:
-    """One piece of work at a time, in parallel with the caller's thread (and, on a GPU, its stream)."""
+    """Runs one submitted function at a time, in parallel with the caller's thread (and, on a GPU, its stream)."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -78,7 +78,7 @@ class Prefetcher:
 
 
 class Graphs:
-    """Bodies of operations on tensors that stay where they are, each captured into a CUDA graph.
+    """CUDA graphs of functions whose tensors stay at their addresses.
 
     All of one object's graphs share their temporary memory, so they may run in any order, but never two at a time:
     an object for each stream. They must be dropped together, too: with the first of them PyTorch gives back cuBLAS's

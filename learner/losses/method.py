@@ -65,7 +65,7 @@ class Method(ABC):
 
     @abstractmethod
     def values(self, outputs: Tensor) -> Tensor:
-        """Numbers float32[n, actions] that choose the action: Q(s, .) on the scale that is learnt, or logits.
+        """Numbers float32[n, actions] that choose the action: Q(s, .) on the scale of the outputs, or logits.
 
         Args:
             outputs: float32[n, outputs, atoms] of the network.
@@ -76,7 +76,7 @@ class ValueMethod(Method):
     """A method that learns the return of each action from TD targets (learner/losses/td_learning.py)."""
 
     samples = 0
-    """Fractions at which the return is learnt, the same number for both sides; 0: outputs have no fractions."""
+    """Fractions sampled for the return and for its target each; 0: outputs have no fractions."""
     scalar_target = False
     """True if a transition's target is one number."""
 

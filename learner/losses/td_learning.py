@@ -46,7 +46,7 @@ class TDLearning:
         extra_inputs = ExtraInputs.from_buffers(chunk.next_fractions, chunk.next_noise)
         answer = self._target.forward(chunk.blocks, self._second, extra_inputs)
         outputs = self._unscaled(answer.outputs)
-        # An implicit network answers at the fractions that choose the action, then at those that are learnt from.
+        # An implicit network answers at the fractions that choose the action, then at those of the loss.
         choosing = outputs[:, :, : method.policy_samples] if method.policy_samples else outputs
         outputs = outputs[:, :, method.policy_samples :]
         if algorithm.double:
@@ -91,7 +91,7 @@ class TDLearning:
         return UpdateOutput(learned.gradient, metrics)
 
     def _scaled_target(self, next_state: NextState) -> Tensor:
-        """The method's target on the scale that is learnt."""
+        """The method's target on the scale of the outputs."""
         target = self._method.target(next_state)
         return rescale(target, RESCALING) if self._algorithm.value_rescaling else target
 

@@ -38,13 +38,13 @@ class Sampler(Protocol):
         """Begin a round that has updates, drawn from ticks before `window_end`."""
 
     def prefetch(self, round_: int, window_end: int) -> None:
-        """Do what can be done of `begin_round` while the round before is still learnt from."""
+        """Do the part of `begin_round` that is possible while the learner still trains on the round before."""
 
     def draw(self, number: int, chunk: Chunk) -> Batch:
         """The transitions of chunk `number`, where they are read; writes into `chunk` how they were drawn."""
 
     def update_priorities(self, tree_index: Tensor, td_error: Tensor) -> None:
-        """Take in the errors float32[n] of transitions that were drawn; only if `uses_errors`."""
+        """Update the priorities of drawn transitions by their errors float32[n]; only if `uses_errors`."""
 
     def reset(self) -> None:
         """Forget all errors."""

@@ -26,7 +26,7 @@ def generalized_advantages(
 
     Args:
         reward: r_t [T, N].
-        values: V(o_t) [T + 1, N]; the last row bootstraps what goes on after the round.
+        values: V(o_t) [T + 1, N]; the last row bootstraps episodes that continue after the round.
         terminal: True where nothing after the tick counts: a terminal state, or a lost life that counts.
         ended: True where `terminal` is, or where the episode was truncated.
         valid: True where an action was taken.

@@ -72,11 +72,11 @@ class CheckpointWriter:
         actions: int,
         alive: Callable[[], None] = lambda: None,
     ) -> None:
-        """Open `run_dir`/checkpoints, make it if need be, and take stock; half-written files are removed.
+        """Open or make `run_dir`/checkpoints, list its files, and remove half-written ones.
 
         Args:
             actions: size of the action set.
-            alive: called before whatever may take a slow disk long.
+            alive: called before every step that a slow disk may delay.
 
         Raises:
             CheckpointError: the directory holds checkpoints of another configuration.
@@ -139,8 +139,8 @@ class CheckpointWriter:
     def add_segment(self, index: int, ring: Mapping[str, np.ndarray]) -> None:
         """Compress a segment from the ring, once; then delete those that neither a checkpoint nor the next one names.
 
-        It is forced to the disk by the `save` that names it: doing so here would take a fast run, which has dozens of
-        rounds a second, longer than compressing it.
+        The `save` that names the segment forces it to the disk. A fast run has dozens of rounds a second, and forcing
+        each segment would take longer than compressing it.
 
         Args:
             index: the segment; its ticks `[index * T, (index + 1) * T)` are committed.

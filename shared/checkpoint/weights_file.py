@@ -116,7 +116,7 @@ def _weights_of(manifest: Manifest) -> StoredWeights:
 def weights_metadata(about: dict[str, Any]) -> dict[str, str]:
     """Description of weights as metadata of safetensors.
 
-    One entry, of JSON: safetensors writes several in an order of its own, different in every process.
+    One entry of JSON, because safetensors writes several entries in an order that differs between processes.
     """
     return {_METADATA: json.dumps(about, sort_keys=True)}
 

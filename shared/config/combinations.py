@@ -12,8 +12,8 @@ from shared.network_spec import RESCALING
 from shared.text import flag_of
 
 MOST_RAW_ERROR = 1e7
-"""An error of this size is taken for possible where rewards are not clipped: ten times the greatest score of
-published.json, 978,200 in Atlantis."""
+"""Greatest error that is assumed where rewards are not clipped: ten times the greatest score of published.json, 978,200
+in Atlantis."""
 
 
 REPLAY_PARTS = ("double", "dueling", "noisy", "prioritized", "munchausen", "value_rescaling")

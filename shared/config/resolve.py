@@ -1,7 +1,7 @@
-"""Answers to the questions that a configuration leaves open: device, precision, threads, actors, directory.
+"""Values of the settings that a configuration leaves open: device, precision, threads, actors, directory.
 
-They are answered once, before anything starts, and recorded with the run: two answers that differ may change the
-last bits of the weights. Only --actors may differ freely, so nothing here follows from it.
+They are resolved once, before anything starts, and recorded with the run, because another value may change the last
+bits of the weights. Only --actors may differ freely, so nothing here follows from it.
 """
 
 from __future__ import annotations
@@ -99,14 +99,14 @@ def busy_threads(learner_threads: int, *, on_cpu: bool) -> int:
 
 
 def spare_cores(cores: int, learner_threads: int, inference_threads: int, *, on_cpu: bool) -> int:
-    """Cores that learner and inference leave to actors; none or fewer where these have too few."""
+    """Cores that learner and inference leave to actors; 0 or negative if the two need all cores or more."""
     return cores - busy_threads(learner_threads, on_cpu=on_cpu) - inference_threads
 
 
 def actors_of(play: Play, spare: int) -> int:
-    """Actor processes for `spare` cores: no more than share the lanes as evenly, two lanes each where possible.
+    """Actor processes for `spare` cores, with two lanes each where possible; the fewest with the same greatest share.
 
-    48 lanes on 14 cores: some actor has 4 lanes with 14 actors as with 12, so 12 are as fast.
+    48 lanes on 14 cores: with 14 actors, as with 12, some actor has 4 lanes. So 12 are as fast.
     """
     lanes = play.envs // play.lane_envs
     count = max(1, min(spare, lanes // 2))

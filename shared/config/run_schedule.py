@@ -1,7 +1,7 @@
 """The clock and the sizes of a run: rounds, ticks, windows and capacities, derived from a `Config`.
 
-A round is a whole number of ticks of every lane (docs/design.md). Rounding is up for learning-starts and the total (to
-whole rounds between snapshots), down for the window (to whole rounds), to the nearest tick for the round itself.
+A round is a whole number of ticks of every lane (docs/design.md). A round is rounded to the nearest tick, the
+window down to whole rounds. Learning-starts and the total are rounded up, the total to whole rounds between snapshots.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class RunSchedule:
     """Declaration of the method, whose slot fields, states and metrics the shared memory holds."""
     n_step: int = 1
     priority_ticks: int = 0
-    """Ticks that priorities are kept of, whatever the total; 0: sampling is uniform."""
+    """Ticks with priorities, independent of the total; 0: sampling is uniform."""
     updates_per_round: int = 0
     """Updates of every round from the first that learns, with an on-policy method; 0: they follow `train_every`."""
 

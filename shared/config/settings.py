@@ -31,10 +31,10 @@ METRICS_FILE = "metrics.jsonl"
 SUMMARY_FILE = "summary.json"
 """Files of a run directory: its configuration, its records, and its summary at the end."""
 JUDGED = {"final": "evaluation-final.json", "best": "evaluation-best.json"}
-"""Evaluations of whole protocols that `launch.py suite` leaves there: of the last weights, and of those that were best
-in the evaluations beside training. Each is what `launch.py eval --json` writes."""
+"""Files of the evaluations by `launch.py suite`: of the last weights, and of the best ones of training.
+They have the format of `launch.py eval --json`."""
 LOGS = "logs"
-"""Its folder of what processes write, a file for each."""
+"""Folder of a run directory with the output of each process, a file each."""
 
 ProtocolName = Literal["nature", "machado", "envpool", "dopamine", "dqn_zoo"]
 Schedule = Literal["concurrent", "alternate", "free"]
@@ -50,7 +50,7 @@ MOST_EVAL_FRAMES = 4_000_000
 Frames = Annotated[int, Meta(ge=1, le=MOST_EVAL_FRAMES)]
 MOST_WIDTH = 64
 OF_METHOD = MethodSettings()
-"""Stands for the default settings of whichever method is configured."""
+"""Placeholder for the default settings of the configured method."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Play:
 
     @property
     def frames_per_step(self) -> int | None:
-        """Emulator frames of one step; None: not known, of an environment that is no game."""
+        """Emulator frames of one step; None: unknown, because the environment is not a game."""
         return FRAME_SKIP if self.env is None else None
 
 
@@ -81,7 +81,7 @@ class Learn:
     total_steps: Count = 50_000_000
     """Steps to play, rounded up to whole rounds (with alternate, to whole rounds between snapshots)."""
     schedule: Schedule = "concurrent"
-    """concurrent: play and learn at once, exactly; alternate: in turns, as in 2015; free: no barrier."""
+    """concurrent: play and learn in parallel, exactly; alternate: in turns, as in 2015; free: without a barrier."""
     round_steps: Count = 10_000
     """Steps between two changes of the target network; with concurrent and free, one round."""
     train_every: Count = 4
@@ -89,13 +89,13 @@ class Learn:
     batch_size: Count = 32
     """Transitions in one update."""
     replay_size: Count = 1_000_000
-    """Most recent steps that are sampled from."""
+    """Number of most recent steps from which updates sample."""
     learning_starts: Count = 50_000
-    """Steps before learning may begin; it begins with the next whole round, and the run says at which step."""
+    """Steps before learning may begin; it begins with the next whole round, and the run prints that step."""
     discount: Share = 0.99
     """Discount factor gamma."""
     clip_rewards: bool = True
-    """Learn from the sign of each reward (Mnih et al. 2015, Methods), or from its amount."""
+    """Learn from the sign of each reward (Mnih et al. 2015, Methods) instead of its amount."""
     optimizer: Literal["rmsprop", "rms", "adam"] = "rmsprop"
     """rmsprop: centered, as in 2015; rms: not centered, as in A3C; adam: Kingma & Ba."""
     learning_rate: Positive = 2.5e-4
@@ -109,7 +109,7 @@ class Learn:
     publish_every_updates: Count = 250
     """With --schedule free: updates between two publications of the weights."""
     snapshot_every_steps: Count = 10_000
-    """With --schedule alternate: steps between two snapshots, which bound what a restart does again."""
+    """With --schedule alternate: steps between two snapshots; a restart repeats at most so many."""
 
 
 @dataclass(frozen=True)
@@ -117,10 +117,10 @@ class Algorithm:
     """Method and parts that came after the DQN of 2015. Most parts combine; docs/algorithms.md says which do not."""
 
     method: str = "dqn"
-    """Estimate of the return: dqn, its mean; c51, qr-dqn or iqn, its distribution. A method has options of its
-    own: --method c51 --help shows those of c51."""
+    """Estimate of the return: dqn, its mean; c51, qr-dqn or iqn, its distribution. Each method has further
+    options: --method c51 --help shows those of c51."""
     settings: MethodSettings = OF_METHOD
-    """Settings that the method alone has; unless given, its defaults."""
+    """Settings of the method itself; by default those of its declaration."""
     double: bool = False
     """The online network chooses the action whose target value is learned (van Hasselt et al. 2016)."""
     dueling: bool = False
@@ -128,34 +128,34 @@ class Algorithm:
     noisy: bool = False
     """Explore by factorized noise on the weights of the linear layers (Fortunato et al. 2018)."""
     noisy_std: Annotated[float, Meta(gt=0, le=100)] = 0.5
-    """With --noisy: sigma_0, how strong the noise begins; Hessel et al. 2018: 0.5; dqn_zoo and Dopamine: 0.1."""
+    """With --noisy: sigma_0, the initial scale of the noise; Hessel et al. 2018: 0.5; dqn_zoo and Dopamine: 0.1."""
     n_step: Count = 1
-    """Rewards that are added up before the target network's value follows."""
+    """Number of rewards in a return before the target network's value is added."""
     prioritized: bool = False
     """Sample in proportion to the last error (Schaul et al. 2016)."""
     priority_exponent: Share = 0.5
     """With --prioritized: the power of the error (alpha or omega)."""
     importance_start: Share = 0.4
-    """With --prioritized: how far importance weights correct the loss at first (beta)."""
+    """With --prioritized: the exponent of importance weights at first (beta)."""
     importance_end: Share = 1.0
-    """With --prioritized: how far they correct it after --importance-steps."""
+    """With --prioritized: the exponent of importance weights after --importance-steps."""
     importance_steps: Count = 50_000_000
-    """With --prioritized: steps over which beta goes from the one to the other, in a straight line, whatever the run's
-    --total-steps."""
+    """With --prioritized: steps over which beta grows linearly from --importance-start to --importance-end. It does not
+    depend on --total-steps."""
     munchausen: bool = False
     """Add the policy's scaled logarithm to the reward (Vieillard et al. 2020)."""
     munchausen_alpha: Share = 0.9
-    """With --munchausen: what the logarithm is scaled with."""
+    """With --munchausen: factor of the clipped logarithm (alpha)."""
     munchausen_temperature: Positive = 0.03
     """With --munchausen: temperature of the policy."""
     munchausen_floor: Annotated[float, Meta(lt=0)] = -1.0
-    """With --munchausen: the least that is added to a reward, before the scaling."""
+    """With --munchausen: lower bound of the logarithm times the temperature (l0)."""
     value_rescaling: bool = False
     """Learn values on a scale like that of their square root (Pohlen et al. 2018; R2D2)."""
     clip_gradient: Positive | None = None
     """Greatest norm of the gradient of the batch's mean; default: unbounded."""
     width: Annotated[int, Meta(ge=1, le=MOST_WIDTH)] = 1
-    """With --network impala: what the numbers of its channels are multiplied with."""
+    """With --network impala: factor of its numbers of channels."""
     pooling: bool = False
     """With --network impala: features pooled to 6x6 by their maximum (BTR)."""
     spectral_norm: bool = False
@@ -209,28 +209,28 @@ class Machine:
     """Processes, cores, devices. Weights depend on device, precision, deterministic, inference batch and threads."""
 
     actors: Count | None = None
-    """Actor processes; default: what the cores this process may use allow."""
+    """Actor processes; default: as many as the usable cores allow."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     precision: Precision = "auto"
     """Arithmetic of the networks; auto: bf16 on a CPU with AMX, tf32 on CUDA, else fp32."""
     learner_threads: Count | None = None
-    """Threads of each of a CPU learner's three teams: updates, gradients aside, what comes next. Recorded, because they
-    touch the last bits."""
+    """Threads of each of the three teams of a learner on a CPU: layers, weight gradients, prefetching. Recorded,
+    because the number changes the last bits."""
     inference_threads: Count | None = None
-    """CPU threads of the inference server; recorded, because they touch the last bits."""
+    """CPU threads of the inference server; recorded, because the number changes the last bits."""
     inference_batch: Count | None = None
     """Emulators answered in one forward pass; default: at most 32 and half of --envs on a CPU, all of them on a GPU."""
     deterministic: Literal["on", "off"] = "on"
-    """on: kernels that give the same bits every time; off: whichever is fastest here, which gives up exactness."""
+    """on: kernels that give the same bits every time; off: the fastest kernels, which gives up exactness."""
     replay_on: Literal["auto", "device", "host"] = "auto"
     """Memory that frames are sampled from: a copy on the GPU (auto: if it fits into free memory) or shared memory."""
     graph_updates: Amount = 8
-    """On CUDA: most updates in one launch, 8 or fewer; with fewer, inference gets in sooner; 0: no graphs."""
+    """On CUDA: most updates in one launch, 8 or fewer; with fewer, inference waits less; 0: no graphs."""
     mps: Literal["auto", "on", "off"] = "auto"
-    """Have NVIDIA's Multi-Process Service run learner and inference at once; auto: where it can be started."""
+    """Run learner and inference concurrently by NVIDIA's Multi-Process Service; auto: where it can be started."""
     pin: Literal["auto", "off"] = "auto"
-    """auto: give actors cores of their own when there are enough and no quota; off: leave it to the kernel."""
+    """auto: bind each actor to a core if there are enough and no quota; off: leave it to the kernel."""
     balance: Literal["auto", "off"] = "auto"
     """auto: at the end of a round, slow actors give lanes to faster ones; off: lanes stay where they are."""
 
@@ -248,15 +248,15 @@ class Run:
     init_from: Path | None = None
     """Begin a new run with the weights of this run directory, checkpoint, file of weights or agent of the zoo."""
     checkpoint_every_minutes: NotNegative = 10.0
-    """Minutes between two checkpoints; one is written at the end in any case."""
+    """Minutes between two checkpoints; the end of a run always writes one."""
     checkpoint_replay: bool = True
     """Keep the replay in checkpoints, which makes --resume exact."""
     plugin: str | None = None
-    """Python module that registers methods, networks or presets (docs/extending.md); say it also to --resume."""
+    """Python module that registers methods, networks or presets (docs/extending.md); pass it also to --resume."""
     plain: bool = False
     """Print a line every few seconds instead of the live display."""
     track: Literal["off", "wandb"] = "off"
-    """wandb: send what is measured to Weights & Biases, too (docs/watching.md)."""
+    """wandb: send the records also to Weights & Biases (docs/watching.md)."""
 
 
 @dataclass(frozen=True)
@@ -455,5 +455,5 @@ MAY_CHANGE_ON_RESUME = frozenset(
 ARITHMETIC = frozenset(
     {"device", "precision", "deterministic", "learner_threads", "inference_threads", "inference_batch"}
 )
-"""Settings that touch the last bits of the numbers, but not what is computed: a run that resumes with another of them
-goes on, and is exact no more."""
+"""Settings that change only the last bits of numbers. A run that resumes with another value continues, but is no longer
+exact."""

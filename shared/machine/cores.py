@@ -1,8 +1,8 @@
 """Cores for the actors of a run, with regard to affinity, quota, hyper-threads and other runs on the machine.
 
 A *thread* here is what Linux numbers as a CPU; a *core* is a physical one, of one or more threads, which share its
-caches and execution units. An actor that has a core to itself is faster than two that share one, and a learner that
-shares its core with an actor slows the whole run down. So actors get one thread of every core first, then the second
+caches and execution units. An actor alone on a core is faster than one that shares it. A learner that shares its
+core with an actor slows the whole run down. So actors get one thread of every core first, then the second
 ones, and whole cores are left to learner and inference where there are enough.
 
 A thread is claimed by binding an abstract socket with its number: the kernel gives it back when the launcher ends,
@@ -58,7 +58,7 @@ class Claims:
 
 
 def choose_actor_cores(actors: int, claims: Claims, root: Path = ROOT) -> list[frozenset[int] | None]:
-    """One thread of its own for each actor, or None for all where there are too few for that.
+    """A separate thread for each actor, or None for all of them if there are too few threads.
 
     With fewer threads than actors and `RESERVED` more, the kernel's scheduler does better than fixed places: a process
     that waits leaves its time to the others. A quota below the number of visible cores names no particular cores: other

@@ -52,7 +52,7 @@ class LaneMemory:
     # --- owners
 
     def begin_life(self) -> int:
-        """Count the life of the lane up, and return its number: requests of former lives are not answered to it."""
+        """Increment the life of the lane and return it, so that no reply to a former life is taken."""
         self._board.lane_life[self._place] += 1
         return int(self._board.lane_life[self._place])
 
@@ -78,7 +78,7 @@ class LaneMemory:
 
     @property
     def batch_asks(self) -> bool:
-        """True if all lanes that inference answers together with this one have asked, as far as can be seen here."""
+        """True if all lanes that inference answers together with this one have asked; a stale read may miss one."""
         return self._mailbox.all_ask(self._batch)
 
     # --- snapshots
@@ -88,7 +88,7 @@ class LaneMemory:
         return self._snapshots.newest(self._place)
 
     def read_snapshot(self, boundary: int) -> bytes | None:
-        """The snapshot at `boundary`, or None when it is not (or no longer) there."""
+        """The snapshot at `boundary`; None: it does not exist, or no longer."""
         return self._snapshots.read(self._place, boundary)
 
     def write_snapshot(self, boundary: int, data: bytes) -> None:
