@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
 _ROOT = Path(__file__).resolve().parents[1]
 _PACKAGES = ("actors", "learner", "shared")
-"""The packages beside this one."""
+"""Other packages of this project."""
 
 
 def _require_own_packages() -> None:
-    """End with a sentence where a module of the user has the name of one of these packages and comes before it."""
+    """Exit with an error if a module of the user shadows one of these packages."""
     for name in _PACKAGES:
         spec = find_spec(name)
         own = _ROOT / name / "__init__.py"
@@ -67,7 +67,7 @@ _HOMES = {
     "shared.memory.region.arena": ("ArenaError",),
     "shared.network_spec": ("register_network",),
 }
-"""Names of the API by the module that each is resolved from when it is used: a plug-in loads no more than it names."""
+"""Names of the API by module. Each is imported at its first use, so a plug-in loads only what it names."""
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME)
 

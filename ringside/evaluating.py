@@ -34,29 +34,29 @@ def evaluate(
     eval_epsilon: float | None = None,
     eval_max_frames: int | None = None,
 ) -> dict[str, Any]:
-    """Play whole episodes with trained weights by the rules of their protocol and run, and judge the raw returns.
+    """Play whole episodes with trained weights by the rules of their protocol and run, and summarize the raw returns.
 
     Args:
         load: a run directory, a checkpoint, a file of weights or the name of an agent in the zoo.
-        env: the `module:factory` or `module:Id-v0` that the agent was trained on. What the file says is only compared
-            with it, so that no file chooses code.
+        env: the `module:factory` or `module:Id-v0` that the agent was trained on. The name in the
+            file is only compared with it, so that no file chooses code.
         plugin: the plug-in that the agent was trained with, likewise.
-        episodes: how many; by default as the protocol says, which may count steps instead.
+        episodes: number of episodes; by default that of the protocol, which may count steps instead.
         eval_epsilon: chance of a random action; by default that of the run that trained the weights.
-        eval_max_frames: emulator frames after which an episode is cut; by default that of the run, too.
+        eval_max_frames: emulator frames after which an episode is cut; by default that of the run.
 
     Returns:
-        JSON values: episodes, mean, sd (population), median, best, human_normalised and what they were measured with.
+        JSON values: episodes, mean, sd (population), median, best, human_normalised, and the conditions.
     """
     validate.episodes(episodes, seed)
     weights = weights_at(load, env, plugin)
     play = play_of(weights)
     rules = rules_of(weights, play, eval_epsilon=eval_epsilon, eval_max_frames=eval_max_frames)
     require_actions(weights, play)
-    from learner.networks.policy import greedy  # after the refusals, which need not wait for torch
+    from learner.networks.policy import greedy  # after the checks, which need no torch
 
     protocol = PROTOCOLS[weights.protocol]
-    network = make_evaluation_policy(weights, device, ROWS, captured=False)  # this may be a user's program
+    network = make_evaluation_policy(weights, device, ROWS, captured=False)  # a user's threads may use the GPU
     stacks = np.zeros((ROWS, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
 
     def ask() -> NDArray[np.uint8]:

@@ -55,7 +55,7 @@ def weights_at(load: str | Path, env: str | None = None, plugin: str | None = No
 
 
 _AGENT = "The agent of --load {load}"
-"""Subject of sentences about an agent's env."""
+"""Subject of error messages about an agent's env."""
 
 
 def _stored_weights(load: str | Path, plugin: str | None) -> StoredWeights:

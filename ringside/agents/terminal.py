@@ -27,7 +27,7 @@ _PANEL = 30
 _NAME = 13
 
 Row = list[tuple[str, tuple[int, int, int]]]
-"""Words of a line and their colors."""
+"""Parts of a line of text with their colors."""
 
 
 class Terminal(Canvas):
@@ -61,12 +61,12 @@ class Terminal(Canvas):
         if (columns, lines) != self._size:
             self._size, self._shown, self._lines = (columns, lines), None, []
             out.append(_CLEAR)
-        beside = columns >= 2 * _PANEL
-        cells = halves(screen, columns - _PANEL - 1 if beside else columns, lines if beside else lines - 1)
+        has_panel = columns >= 2 * _PANEL
+        cells = halves(screen, columns - _PANEL - 1 if has_panel else columns, lines if has_panel else lines - 1)
         out.append(changes(cells, self._shown))
         self._shown = cells
         width = cells.shape[1]
-        if beside:
+        if has_panel:
             rows = self._panel(scene, lines)
             left, top = width + 3, 1
         else:

@@ -1,11 +1,11 @@
 """`--cgroup`: the run as one systemd scope with resource limits; when the launcher ends, all its processes end.
 
 The launcher becomes `systemd-run --scope`, which puts itself into a fresh control group and becomes the launcher again:
-process, terminal, signals and exit code stay the same. Within, the run obeys the limits unasked, as in any control
-group (shared/machine/control_groups.py).
+process, terminal, signals and exit code stay the same. Inside, the run adapts to the limits, as in any control group
+(shared/machine/control_groups.py).
 
-Children of the launcher die with it in any case (parent-death signal); what those may have started themselves does not.
-So a guard outside of the group waits for the launcher's end, however it comes, and has systemd kill what is left.
+Children of the launcher die with it (parent-death signal), but processes that they started do not. So a guard process
+waits until the launcher has ended for any reason, and makes systemd kill the remaining processes.
 """
 
 from __future__ import annotations

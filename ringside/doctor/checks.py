@@ -31,7 +31,7 @@ MB, GB = 10**6, 10**9
 TIGHT = 0.9
 """Share of the free memory from which a run counts as tight."""
 DESCRIPTORS, DESCRIPTORS_OF_A_PROCESS = 64, 4
-"""Open files of the launcher: some of its own, and for every process doorbell, handle, pipe and claimed core."""
+"""Open files of the launcher: a fixed number, and for every process doorbell, handle, pipe and claimed core."""
 TASKS, TASKS_OF_AN_ACTOR = 64, 2
 """Threads besides those of actors, learner and inference (CUDA starts some thirty), and threads of an actor."""
 LEAST_DISK = 100 * MB

@@ -69,13 +69,13 @@ class Scribe:
         self._retry_at = 0.0
         self._retry_seconds = FIRST_RETRY_SECONDS
         self._has_recorded = False
-        """True once this incarnation has written down a span."""
+        """True once this incarnation has recorded a span."""
 
     # --- preparation
 
     def _prepare(self) -> None:
         """Fill the memory of a new run, or restore it from a checkpoint or from given weights, before other roles
-        work."""
+        start to work."""
         run = self._config.run
         if run.resume is not None:
             manifest = find_checkpoint(run.resume, self._alive)
@@ -101,7 +101,7 @@ class Scribe:
                     out[PRIORITIES][-1] = 1.0  # maximum priority before the first update
 
             self._memory.learner_snapshots.write(0, fill)
-        (self._run_dir / SUMMARY_FILE).unlink(missing_ok=True)  # the run is not finished
+        (self._run_dir / SUMMARY_FILE).unlink(missing_ok=True)  # the run is unfinished
         self._drop_judgements(of_versions_from=self._board.committed + 1)
         self._board.written[0] = max(0, self._board.committed)
         self._board.begun_ns[0] = time.monotonic_ns()
@@ -267,7 +267,7 @@ class Scribe:
         }
         boundary = steps // self._run_schedule.round_steps
         best = np.fmax(self._board.evaluation[-1], figures.mean)
-        self._board.evaluation[:] = steps, figures.episodes, figures.mean, best  # whatever the disk says
+        self._board.evaluation[:] = steps, figures.episodes, figures.mean, best  # even if the disk refuses it
         self._files.metrics.log_evaluation(number, boundary, steps, values)
         self._files.events.evaluation(steps, values)
         self._files.checkpoints.save_best(queue.data[place], boundary, figures.mean)
@@ -358,7 +358,7 @@ def main(child_spec: ChildSpec) -> None:
             waiter.wait(lambda: scribe.due() or finished())
             scribe.work()
             waiter.note_progress(int(board.written[0]))
-            child_spec.doorbells[Role.LEARNER].ring()  # which may wait for a place in the queue of evaluations
+            child_spec.doorbells[Role.LEARNER].ring()  # it may wait for a free place in the evaluation queue
     except Stopped:
         pass
     _close(scribe, waiter, child_spec.run_dir)

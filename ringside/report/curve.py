@@ -70,8 +70,13 @@ def draw(axis: Axes, curve: Curve, color: str, which: int, *, alone: bool) -> No
 def draw_published(axis: Axes, curve: PublishedCurve, last_step: float) -> None:
     """Draw one published curve over steps, up to `last_step`, but at least its first point."""
     shown = max(1, int(np.searchsorted(curve.steps, last_step, side="right")))
-    look: dict[str, Any] = {"color": "#777777", "marker": MARKERS.get(curve.agent, "v"), "mfc": "white", "ms": 3.5}
-    axis.plot(curve.steps[:shown] / 1e3, curve.returns[:shown], "--", lw=0.9, label=curve.label, **look)
+    line_style: dict[str, Any] = {
+        "color": "#777777",
+        "marker": MARKERS.get(curve.agent, "v"),
+        "mfc": "white",
+        "ms": 3.5,
+    }
+    axis.plot(curve.steps[:shown] / 1e3, curve.returns[:shown], "--", lw=0.9, label=curve.label, **line_style)
 
 
 def published_beside(curves: Sequence[Curve]) -> tuple[PublishedCurve, ...]:

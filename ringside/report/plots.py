@@ -146,8 +146,8 @@ def learning_curve(comparison: Comparison, game: str, axis: Axis) -> Figure:
     unit, scale = ("hours", 1.0) if hours >= 2 else ("minutes", 60.0)
     for i, arm in enumerate(comparison.arms):
         if arm.of(game):
-            look = {"color": color_of(i), "linestyle": _dash(i)}
-            _draw_arm(axes, arm, game, axis, 1.0 if axis == "steps" else scale, look)
+            line_style = {"color": color_of(i), "linestyle": _dash(i)}
+            _draw_arm(axes, arm, game, axis, 1.0 if axis == "steps" else scale, line_style)
     steps = "steps" if any(run.env for run in comparison.runs if run.game == game) else "steps (4 frames each)"
     axes.set_xlabel(steps if axis == "steps" else f"{unit} of wall-clock time")
     axes.set_ylabel("return of an episode")
@@ -161,21 +161,27 @@ def learning_curve(comparison: Comparison, game: str, axis: Axis) -> Figure:
     return figure
 
 
-def _draw_arm(axes: Axes, arm: Arm, game: str, axis: Axis, scale: float, look: dict[str, Any]) -> None:
+def _draw_arm(axes: Axes, arm: Arm, game: str, axis: Axis, scale: float, line_style: dict[str, Any]) -> None:
     """Draw the curves of one arm; `scale` multiplies x."""
     runs = arm.of(game)
     curves = [(scale * x, y) for x, y in (learning_points(run, axis) for run in runs)]
     band = seed_band(curves) if len(runs) > 1 else None
-    thin, label = {"color": look["color"], "linewidth": 0.6, "alpha": 0.5}, f"{arm.label}: training"
+    thin, label = {"color": line_style["color"], "linewidth": 0.6, "alpha": 0.5}, f"{arm.label}: training"
     if band is not None:
         grid, mean, least, most = band
-        axes.fill_between(grid, least, most, color=look["color"], alpha=0.18, linewidth=0)
-        axes.plot(grid, mean, linewidth=1.8, label=f"{label}, {len(runs)} seeds", **look)
+        axes.fill_between(grid, least, most, color=line_style["color"], alpha=0.18, linewidth=0)
+        axes.plot(grid, mean, linewidth=1.8, label=f"{label}, {len(runs)} seeds", **line_style)
     else:
-        thin = {"linewidth": 1.6, **look}
+        thin = {"linewidth": 1.6, **line_style}
     for i, (x, y) in enumerate(curves):
         axes.plot(*_thin(x, y), label=label if band is None and i == 0 else "_", **thin)
-    circles = {"linestyle": "none", "marker": "o", "markersize": 4, "markerfacecolor": "white", "color": look["color"]}
+    circles = {
+        "linestyle": "none",
+        "marker": "o",
+        "markersize": 4,
+        "markerfacecolor": "white",
+        "color": line_style["color"],
+    }
     label = f"{arm.label}: evaluations"
     for run in runs:
         x, y = run.evaluations["steps"], run.evaluations["mean_return"]

@@ -21,12 +21,11 @@ class Cause(Enum):
     """Cause of a death; the value is the number in a row that ends the run."""
 
     OWN = 5
-    """The role's own: an exception, a signal such as SIGSEGV, a lack of memory, a hang."""
+    """Fault of the role: an exception, a signal such as SIGSEGV, a lack of memory, a hang."""
     DEVICE = 2
-    """The GPU's: one clean restart. A card that fails again fails for good, and each time has less memory."""
+    """Fault of the GPU: one clean restart. A GPU that fails twice does not recover, and each fault costs it memory."""
     OUTSIDE = 100
-    """SIGKILL from outside says nothing about the program. It has a bound all the same, so that a program that kills a
-    role again and again cannot keep the run from ending."""
+    """SIGKILL from outside is no fault of the role. The bound ends a run whose role is killed again and again."""
 
 
 class Deaths:
@@ -54,7 +53,7 @@ def diagnose(code: int, *, hung: bool, oom_kills: OomKills) -> tuple[str, Cause]
     """Kind and cause of a death, the kind as half a sentence.
 
     Args:
-        code: the exit code; below 0: the signal that ended the process.
+        code: exit code; negative: the signal that ended the process.
         hung: True if the supervisor killed the process.
         oom_kills: the kernel's kills for lack of memory.
     """
@@ -69,7 +68,7 @@ def diagnose(code: int, *, hung: bool, oom_kills: OomKills) -> tuple[str, Cause]
 
 
 def signal_name(number: int) -> str:
-    """SIGKILL of 9; real-time signals have no names."""
+    """Name of a signal, such as SIGKILL for 9; real-time signals have none."""
     return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
 
 
@@ -77,11 +76,11 @@ def crash_report(name: str, how: str, count: int, code: int, log: Path, begin: i
     """The sentence that ends a run when a role may not restart.
 
     Args:
-        name: of the role.
-        how: the kind of its end.
-        count: the number of such ends in a row.
-        code: its exit code; below 0: the signal that ended it.
-        log: its log.
+        name: name of the role.
+        how: kind of death, as from `diagnose`.
+        count: number of such deaths in a row.
+        code: exit code; negative: the signal that ended the process.
+        log: log file of the role.
         begin: length of the log when this run began.
     """
     last = (_behind(log, begin).strip().splitlines() or ["it left no message"])[-1]
@@ -94,7 +93,7 @@ def crash_report(name: str, how: str, count: int, code: int, log: Path, begin: i
 
 
 def unkillable_message(name: str) -> str:
-    """The same sentence for a process that was killed and does not end."""
+    """Sentence that ends a run when a killed process does not end."""
     return (
         f"{name} was killed and does not end: it waits in the kernel for a disk or a driver that does not answer. The "
         "kernel log may say which."
@@ -102,7 +101,7 @@ def unkillable_message(name: str) -> str:
 
 
 def _behind(log: Path, begin: int) -> str:
-    """The text of a log from a byte on; empty when it cannot be read."""
+    """Text of a log from byte `begin` on; empty if it cannot be read."""
     try:
         with open_to_read(log) as file:
             file.seek(begin)

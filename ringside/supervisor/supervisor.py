@@ -35,11 +35,11 @@ from shared.process.signals import STOP_SIGNALS, TELL_STACKS, Requests, handle_s
 STACKS_SECONDS = 0.5
 """Time for a process that hangs to write its stacks, before it is killed."""
 POLL_SECONDS = 0.25
-"""Between two polls."""
+"""Interval between two polls."""
 CONTENTION_NS = 1_000_000_000
-"""Between two readings of the CPU time that others take from the run."""
+"""Interval between two readings of the CPU time that other programs take from the run."""
 RETRY_SECONDS = 10.0
-"""Longest time of tries to restart a process that has died."""
+"""Time limit for attempts to restart a process that has died."""
 
 GIVE_UP_MPS = 2
 """Deaths in a row without progress, those from outside not included, after which `--mps auto` continues without."""
@@ -78,13 +78,13 @@ class Supervisor:
         if plan.evaluation_episodes:
             self._roles.append(Role.EVALUATOR)
 
-    # --- the life of a run
+    # --- running
 
     def run(self) -> bool:
         """Run to the end. Return True if the last round was committed, False if a signal stopped the run.
 
         Raises:
-            RunFailed: a role died again and again, or a restart cannot help.
+            RunFailed: a role died too often, or a restart cannot help.
         """
         if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:  # inherited: exit codes of children would be lost
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -130,7 +130,7 @@ class Supervisor:
             # Its pipe may stay open after its end: a program that the child started may hold it, too.
             if child.process.sentinel in dead or child.process.exitcode is not None:
                 self._handle_exit(index, child)
-            elif not self._board.stopping or index == Role.SCRIBE:  # after a stop only the scribe may take its time
+            elif not self._board.stopping or index == Role.SCRIBE:  # after a stop the shutdown timer covers the others
                 self._watch(index, child, since)
         if self._requests.count and not self._board.stopping:
             self._note(f"Stopping: {self._to_be_saved} Ctrl-C once more ends at once, without saving.")
@@ -142,13 +142,13 @@ class Supervisor:
         if self._balancer is not None and not self._board.stopping:
             for move in self._balancer.measure():
                 taker = self._processes.index_of(Role.ACTOR, move.taker)
-                self._doorbells[taker].ring()  # it makes emulators while it waits for the others
+                self._doorbells[taker].ring()  # wakes it, to make emulators while it waits for the others
         if time.monotonic_ns() - self._contention.at >= CONTENTION_NS:
             self._read_contention()
         self._notify()
 
     def _read_contention(self) -> None:
-        """Write the CPU time that others take from the run to the board."""
+        """Write the CPU time that other programs take from the run to the board."""
         times = os.times()
         own = time.process_time_ns() + round(1e9 * (times.children_user + times.children_system))
         own += sum_cpu_time(child.process.pid for child in self._children.values())
@@ -157,7 +157,7 @@ class Supervisor:
         self._board.contention[:] = found.at, found.others, found.stolen
 
     def _notify(self) -> None:
-        """Call `on_look`. An exception of it stops the run, but may not cost what was not saved yet."""
+        """Call `on_look`. An exception from it stops the run, which still saves its last boundary."""
         if self._refusal is not None:
             return
         try:
@@ -169,7 +169,7 @@ class Supervisor:
                 self._stop()
 
     def _start(self, index: int, incarnation: int) -> None:
-        """Start the process at a position, or end the run where that is impossible."""
+        """Start the process at a position, or end the run if that is impossible."""
         process = self._maker.make(index, incarnation, self._gpu.environment)
         self._board.phase[index] = Phase.STARTING
         self._board.record_heartbeat(index)
@@ -280,7 +280,7 @@ class Supervisor:
         """Name of the process at a position."""
         return self._processes.name_of(index)
 
-    # --- endings
+    # --- shutdown
 
     @property
     def _to_be_saved(self) -> str:

@@ -1,7 +1,7 @@
 """The task `suite`: the same training on many games and seeds, one run after another, and a report of all.
 
-Each run is `launch.py` in a process of its own, so that nothing of one run is left in the next. What is done already is
-seen in the run directories alone: the same command goes on where it stopped.
+Each run is a separate process of `launch.py`, so that no state is carried from one run to the next. Progress is read
+from the run directories alone, so the same command continues where it stopped.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NOT_HERE = {"--game": "--games", "--env": "--games", "--seed": "--seeds", "--run
 
 @dataclass(frozen=True)
 class Suite(Choices):
-    """The options of `suite`: those of training, but for what it says itself (`NOT_HERE`), and these."""
+    """The options of `suite`: those of training except `NOT_HERE`, and these."""
 
     games: str = "atari5"
     """atari5, atari26, atari57, or games separated by commas."""
