@@ -39,6 +39,11 @@ def make_engine(config: Config, network: Network, ring: Ring) -> Engine[Any]:
         raise ConfigError(
             f"The method {declaration.name} is declared with {declaration.implementation}, which is no {base.__name__}."
         )
+    if not declaration.has_target_network:
+        raise ConfigError(
+            f"The method {declaration.name} is declared without a target network, from which {type(method).__name__} "
+            "learns: declare has_target_network=True."
+        )
     if network.plain:  # the target network's batch; with networks of parts that would take seconds
         check_arithmetic(network, device, precision, CHUNK_UPDATES * batch, learns=False)
     learning = TDLearning(online, make_model(network, device, precision), method)

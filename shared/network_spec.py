@@ -187,6 +187,8 @@ class Network:
                 raise ValueError(f"{name} is {values[name]}")
         if not (values["method"] == "iqn") <= values["fractions"] <= MOST_ATOMS:
             raise ValueError(f"fractions is {values['fractions']}")
+        if values.get("value_output") and (values["dueling"] or values["noisy"] or values["atoms"] != 1):
+            raise ValueError("value_output is True beside parts of networks of action values")
         if values["name"] not in (*CONVOLUTIONS, "impala"):
             raise ValueError(
                 f"there is no network {values['name']!r:.40}; pass --plugin if a plug-in of yours registers it"

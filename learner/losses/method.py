@@ -113,6 +113,11 @@ def make_method(
         if network.method not in method_names():  # a file may name any
             raise ConfigError(f"There is no method {network.method!r:.40} here: register it first (docs/extending.md).")
         declaration = method_declaration(network.method)
+    if network.value_output != (declaration.head == "policy_value"):
+        raise ConfigError(
+            f"The method {declaration.name} is declared with the head {declaration.head}, and its network has "
+            f"{'a' if network.value_output else 'no'} value of the state: declare the head that its settings give."
+        )
     module, _, name = declaration.implementation.partition(":")
     method: type[Method] = getattr(import_module(module), name)
     for asked, may, flag in (

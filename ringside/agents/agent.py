@@ -119,6 +119,8 @@ class EvaluationPolicy:
     device: str
     precision: str
     threads: int
+    value_name: str = "Q-value"
+    """Name of what it answers for each action."""
 
 
 def make_evaluation_policy(
@@ -137,7 +139,8 @@ def make_evaluation_policy(
     prepare_torch(torch.device(name), precision, threads)
     policy = Policy(weights.network, torch.device(name), precision, rows, captured=captured)
     policy.load(weights.flat)
-    return EvaluationPolicy(policy, name, precision, threads)
+    value_name = "logit" if weights.network.value_output else "Q-value"
+    return EvaluationPolicy(policy, name, precision, threads, value_name)
 
 
 def evaluation_result(

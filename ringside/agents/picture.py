@@ -93,7 +93,7 @@ class Painter:
             draw.text((right, y), value, TEXT, _font(letter), anchor="ra")
             y += line
         y += round(line * 0.5)
-        chosen = "random" if scene.random else "game over" if scene.over else "Q-value"
+        chosen = "random" if scene.random else "game over" if scene.over else scene.value_name
         draw.text((margin, y), "action", DIM, _font(letter))
         draw.text((right, y), chosen if scene.values or scene.random or scene.over else "", DIM, _font(letter), "ra")
         self._bars(draw, scene, margin, y + line, right)

@@ -111,8 +111,11 @@ class Player:
         """
         groups = -(-len(numbers) // ROWS)
         stacks = np.zeros((groups, ROWS, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
+        value_name = "Q-value" if self._network is None else self._network.value_name
         slots = [
-            _Slot(self._evaluation.open(env, number, stacks[i // ROWS, number % ROWS]), shots, self.game, env)
+            _Slot(
+                self._evaluation.open(env, number, stacks[i // ROWS, number % ROWS]), shots, self.game, env, value_name
+            )
             for i, number in enumerate(numbers)
             for env, shots in [self._env(i)]
         ]
@@ -133,8 +136,9 @@ class Player:
 class _Slot:
     """A running episode and its scene."""
 
-    def __init__(self, episode: Episode, shots: list[Shot], game: str, env: Env) -> None:
+    def __init__(self, episode: Episode, shots: list[Shot], game: str, env: Env, value_name: str) -> None:
         self.episode = episode
+        self._value_name = value_name
         self._shots = shots
         self._game, self._names = game, env.action_names
         self._reward = 0.0
@@ -170,6 +174,7 @@ class _Slot:
                 random=episode.action != chosen,
                 values=shown_values,
                 over=over,
+                value_name=self._value_name,
             )
             moments.append((shot.screen, scene))
         return StepFrames(moments, episode.over)

@@ -35,9 +35,11 @@ class Scene:
     random: bool
     """True if the action is random (epsilon)."""
     values: tuple[float, ...] | None
-    """Q(s, .) of the state in which it was chosen; None: no network plays."""
+    """Values of all actions in the state in which it was chosen; None: no network plays."""
     over: bool = False
     """True at the end of the episode."""
+    value_name: str = "Q-value"
+    """Name of such a value: Q-value, or logit of a policy."""
 
 
 class Canvas(ABC):

@@ -103,7 +103,8 @@ class Terminal(Canvas):
 def brief(scene: Scene) -> Row:
     """Return, action and step in one line."""
     name = scene.actions[scene.action]
-    value = "" if scene.values is None else f" Q {scene.values[scene.action]:.2f}"
+    value_name = scene.value_name.removesuffix("-value")
+    value = "" if scene.values is None else f" {value_name} {scene.values[scene.action]:.2f}"
     return [(f"return {scene.total:,.10g}  ", TEXT), (f"{name}{value}  ", CHOSEN), (f"step {scene.steps:,}", DIM)]
 
 

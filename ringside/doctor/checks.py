@@ -206,7 +206,7 @@ def memory(plan: Plan, usable: int, total: int | None) -> Check:
     need = plan.layout().size + memory_need.own_bytes(plan)
     found = f"{need / GB:.1f} GB are needed, {usable / GB:.1f} GB are free"
     if need > TIGHT * usable:
-        advice = "Another program may cause the kernel to kill the run; a smaller --replay-size needs less."
+        advice = f"Another program may cause the kernel to kill the run; {memory_need.less_memory(plan)}."
         return Check("memory", "yellow", f"Memory is tight: {found}.", advice)
     return Check("memory", "green", f"{found}{f' of {total / GB:.1f}' if total else ''}.")
 

@@ -159,8 +159,9 @@ def _require_same(job: Job) -> None:
         raise ConfigError(f"{job.directory} cannot be continued: {error} Name another --out.") from error
     if former.experiment() != job.config.experiment():
         wanted, found = job.config.to_flat(), former.to_flat()
-        names = wanted.keys() - MAY_CHANGE_ON_RESUME - ARITHMETIC
-        differing = [flag_of(name) for name in sorted(names) if wanted[name] != found[name]]
+        names = (wanted.keys() | found.keys()) - MAY_CHANGE_ON_RESUME - ARITHMETIC
+        # A setting that only one of the methods has differs, too.
+        differing = [flag_of(name) for name in sorted(names) if wanted.get(name) != found.get(name)]
         raise ConfigError(
             f"{job.directory} holds a run with other settings ({', '.join(differing)}): name another --out, or say the "
             "same options again."

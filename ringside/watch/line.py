@@ -65,7 +65,7 @@ def cores_taken(status: Status) -> str:
 
 
 def line(status: Status) -> str:
-    """The status in one line, with the same fields in the same order every time."""
+    """The status in one line; the fields of one run have the same order every time."""
     parts = [
         clock(status.elapsed),
         f"{share(status):.1%}",
@@ -73,7 +73,7 @@ def line(status: Status) -> str:
         pace(status, "{} steps/s", " ({} frames/s)"),
         f"{number(status.updates_per_second, 0)} updates/s",
         f"samples/step {number(status.samples_per_step, 2)} of {number(status.samples_asked, 2)}",
-        f"epsilon {number(status.epsilon, 3)}",
+        *([] if status.epsilon is None else [f"epsilon {number(status.epsilon, 3)}"]),
         f"return {number(status.mean_return_100)} (best {number(status.best_return, 0)}, "
         f"{number(status.episodes, 0)} episodes)",
         *(f"{label_of(name).removeprefix('mean ')} {figure(value)}" for name, value in status.metrics.items()),

@@ -112,7 +112,9 @@ class Observer:
             can_be_saved=board.committed >= 0 or self._restored is not None,
             learning=learning,
             learning_begins=run_schedule.learning_begins if run_schedule.updates_before(run_schedule.rounds) else None,
-            epsilon=run_schedule.epsilon(steps // run_schedule.envs, config.explore),
+            epsilon=run_schedule.epsilon(steps // run_schedule.envs, config.explore)
+            if run_schedule.method.has_epsilon
+            else None,
             episodes=totals.episodes,
             mean_return_100=totals.mean_return_100,
             best_return=totals.best_return,

@@ -89,7 +89,7 @@ def _figures(status: Status, width: int) -> Table:
         ("episodes", f"{number(status.episodes, 0)} (best {number(status.best_return, 0)})"),
         ("samples", f"{number(status.samples_per_step, 2)} a step of {number(status.samples_asked, 2)} asked"),
         *_metrics(status.metrics),
-        ("epsilon", number(status.epsilon, 3)),
+        *([] if status.epsilon is None else [("epsilon", number(status.epsilon, 3))]),
         ("evaluated", evaluated),
         ("saved", saved(status.checkpoint) if status.checkpoint else UNKNOWN),
         ("others", cores_taken(status)),

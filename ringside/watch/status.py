@@ -60,6 +60,7 @@ class Status:
     learning_begins: int | None = None
     """Step of the first update; None: the run has none."""
     epsilon: float | None = None
+    """None: the method has none; displays omit it."""
     episodes: int = 0
     mean_return_100: float | None = None
     best_return: float | None = None

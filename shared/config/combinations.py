@@ -22,15 +22,15 @@ REPLAY_PARTS = ("double", "dueling", "noisy", "prioritized", "munchausen", "valu
 
 def check(config: Config) -> None:
     """Refuse parts that make no sense together, or alone."""
-    if method_declaration(config.algorithm.method).on_policy:
+    algorithm = config.algorithm
+    if config.learn.network != "impala" and (algorithm.width > 1 or algorithm.spectral_norm or algorithm.pooling):
+        raise ConfigError("--width, --pooling and --spectral-norm are for --network impala.")
+    if method_declaration(algorithm.method).on_policy:
         _check_on_policy(config)
         return
-    algorithm = config.algorithm
     _check_munchausen(algorithm)
     _check_distribution(algorithm)
     _check_exploration(config.explore, noisy=algorithm.noisy)
-    if config.learn.network != "impala" and (algorithm.width > 1 or algorithm.spectral_norm or algorithm.pooling):
-        raise ConfigError("--width, --pooling and --spectral-norm are for --network impala.")
     if algorithm.importance_start > algorithm.importance_end:
         raise ConfigError(
             f"--importance-start {algorithm.importance_start} is more than --importance-end {algorithm.importance_end}."

@@ -131,6 +131,11 @@ class MethodDeclaration:
     on_policy: bool = False
     """True if updates use the newest round alone; such a method has no replay buffer."""
 
+    @property
+    def has_epsilon(self) -> bool:
+        """True if lanes take random actions with the chance epsilon."""
+        return self.action_rule == "epsilon_greedy"
+
     def __post_init__(self) -> None:
         """Raise `ConfigError` for names that nothing can be called."""
         if not _NAME.fullmatch(self.name):

@@ -289,9 +289,11 @@ class Config:
         if not isinstance(sections.get("algorithm", {}), dict):
             raise ConfigError(f"The configuration is damaged: algorithm is {sections['algorithm']!r:.80}.")
         method = sections.get("algorithm", {}).get("method")
-        if sections.keys() == Config().to_json().keys() and not isinstance(method, str):
-            raise ConfigError(_OTHER_VERSION if method is None else f"The configuration is damaged: {method!r:.80}.")
-        start = Config(algorithm=Algorithm(method=method)) if method else Config()
+        if method is None:
+            raise ConfigError(_OTHER_VERSION)
+        if not isinstance(method, str):
+            raise ConfigError(f"The configuration is damaged: method is {method!r:.80}.")
+        start = Config(algorithm=Algorithm(method=method))
         _require_names(sections, start.to_json())
         values = flat_of(sections)
         for name, value in values.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shared.config.settings import FRAME_SIDE, STACK
 from shared.errors import ConfigError
 from shared.memory.ring import ring_fields
 from shared.memory.run_memory import Plan
@@ -20,7 +21,19 @@ ENV_BYTES = 1_000_000
 
 def own_bytes(plan: Plan) -> int:
     """Bytes that the processes of a run take beside the shared region, generously."""
-    return OWN_BYTES + ACTOR_BYTES * plan.actors + ENV_BYTES * plan.run_schedule.envs
+    return OWN_BYTES + ACTOR_BYTES * plan.actors + ENV_BYTES * plan.run_schedule.envs + _round_bytes(plan)
+
+
+def _round_bytes(plan: Plan) -> int:
+    """Bytes of the stacks of a whole round, which an on-policy learner on a CPU holds beside the rings."""
+    if not plan.method.on_policy or plan.config.machine.device != "cpu":
+        return 0
+    return (plan.run_schedule.round_steps + plan.run_schedule.envs) * STACK * FRAME_SIDE**2
+
+
+def less_memory(plan: Plan) -> str:
+    """The advice with which a run needs less memory, as half a sentence."""
+    return "fewer --round-steps need less" if plan.method.on_policy else "a smaller --replay-size needs less"
 
 
 def replay_that_fits(plan: Plan, usable: int) -> int | None:
@@ -37,12 +50,14 @@ def replay_that_fits(plan: Plan, usable: int) -> int | None:
 
 
 def require_memory(plan: Plan, usable: int) -> None:
-    """Refuse a replay for which `usable` bytes do not suffice; the message names one that fits."""
+    """Refuse a plan for which `usable` bytes do not suffice; the message names a replay that fits."""
     region, own = plan.layout().size, own_bytes(plan)
     if region + own <= usable:
         return
     fits = replay_that_fits(plan, usable)
     advice = "no replay would fit." if fits is None else f"--replay-size {fits:_} would fit."
+    if plan.method.on_policy:
+        advice = f"{less_memory(plan)}."
     raise ConfigError(
         f"This run needs {region / 1e9:.1f} GB of shared memory and about {own / 1e9:.1f} GB for its processes, but "
         f"only {usable / 1e9:.1f} GB are free; {advice}"

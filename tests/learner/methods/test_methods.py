@@ -216,3 +216,12 @@ def test_a_method_that_is_not_here_is_a_sentence() -> None:
 def test_only_names_of_methods_are_methods(name: str) -> None:
     with pytest.raises(ConfigError, match=f"There is no method '{name}' here"):
         make_method(Network("small", A, name), Algorithm(), CPU)
+
+
+@pytest.mark.parametrize(("name", "value_output", "says"), [("dqn", True, "a value"), ("a2c", False, "no value")])
+def test_a_network_with_another_head_than_the_method_declares_is_a_sentence(
+    name: str, value_output: bool, says: str
+) -> None:
+    """A file of weights names both."""
+    with pytest.raises(ConfigError, match=f"method {name} is declared with the head .* its network has {says} of"):
+        make_method(Network("small", A, name, value_output=value_output), Algorithm(method=name), CPU)

@@ -16,6 +16,7 @@ from learner.rollout.advantages import generalized_advantages
 from ringside.bench.network_parts.plain_update import plain_values
 from shared.config.method_declaration import ActorCriticSettings
 from shared.config.settings import STACK, Algorithm, Config
+from shared.errors import ConfigError
 from shared.network_spec import network_of
 from tests.support.played_ring import ACTIONS, PlayedRing, small_config
 
@@ -36,6 +37,15 @@ def _engine(played: PlayedRing, config: Config) -> Engine[Any]:
     engine = make_engine(replace(config, machine=machine), network_of(config, ACTIONS), played.ring)
     engine.initialize()
     return engine
+
+
+def test_a_value_method_without_a_target_network_is_refused() -> None:
+    config = small_config(Algorithm("dqn"))
+    machine = replace(config.machine, device="cpu", precision="fp32")
+    ring = PlayedRing(config).ring
+    ring.run_schedule = replace(ring.run_schedule, method=replace(ring.run_schedule.method, has_target_network=False))
+    with pytest.raises(ConfigError, match=r"dqn is declared without a target network.*has_target_network=True\."):
+        make_engine(replace(config, machine=machine), network_of(config, ACTIONS), ring)
 
 
 def _played(config: Config, rounds: int = 3) -> PlayedRing:

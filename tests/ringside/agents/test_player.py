@@ -93,6 +93,17 @@ def test_an_episode_returns_what_eval_says(tmp_path: Path) -> None:
     assert sum(played.steps for played in player.played) == expected["steps"]
 
 
+@pytest.mark.parametrize(("method", "name"), [("dqn", "Q-value"), ("a2c", "logit")])
+def test_values_beside_the_screen_have_the_name_of_what_the_network_answers(
+    method: str, name: str, tmp_path: Path
+) -> None:
+    player = player_at(random_weights(tmp_path, CATCH, actions=3, method=method), CATCH)
+    with player:
+        step = next(iter(player.perform([0])))[0]
+    assert step is not None
+    assert {scene.value_name for _, scene in step.moments} == {name}
+
+
 def test_many_episodes_at_once_are_those_of_eval(tmp_path: Path) -> None:
     weights = random_weights(tmp_path, CATCH, actions=3)
     expected = ringside.evaluate(weights, env=CATCH, episodes=19, seed=3, device="cpu")["returns"]

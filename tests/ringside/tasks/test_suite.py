@@ -178,6 +178,14 @@ def test_other_settings_are_refused_before_anything_starts(program: Program) -> 
         program()
 
 
+def test_a_run_of_another_method_is_refused_with_the_settings_that_differ(program: Program) -> None:
+    program()
+    with pytest.raises(ConfigError) as error:
+        program("--method", "c51")
+    says = f"{program.out / 'pong-1'} holds a run with other settings (--atoms, --method, --v-max, --v-min)"
+    assert says in str(error.value)
+
+
 def test_runs_that_could_not_go_on_are_refused(program: Program) -> None:
     with pytest.raises(ConfigError, match="--no-checkpoint-replay is not for suites"):
         program("--no-checkpoint-replay")

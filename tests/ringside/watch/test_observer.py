@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from ringside.load.board_samples import NEWEST, Sample
+from ringside.recording.span_values import span_values
 from ringside.recording.totals import EvaluationStatus, Totals
 from ringside.watch import observer
 from ringside.watch.line import line
 from ringside.watch.observer import Observer, Restored
+from ringside.watch.screen import render
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Config, Evaluate, Learn, Machine, Play, Run
 from shared.memory.board import Phase
@@ -218,6 +222,21 @@ def test_a_resumed_run_is_shown_as_it_was_before_anything_is_in_memory(clock: Cl
     memory.board.lane_done.publish_all(60)
     assert (watcher.observe().steps, watcher.observe().committed) == (240, 6)
     memory.arena.close()
+
+
+def test_a_method_that_samples_its_actions_has_no_epsilon_on_any_display(clock: Clock) -> None:
+    sampled = CONFIG.with_settings(method="a2c", batch_size=20)
+    for config, shown in ((CONFIG, True), (sampled, False)):
+        memory = Memory.create(Plan(config, actions=6))
+        found = Observer(memory).observe()
+        console = Console(file=io.StringIO(), width=120)
+        console.print(render(found, 120, 50))
+        assert (found.epsilon is not None) == shown
+        assert ("epsilon" in line(found)) == shown
+        assert ("epsilon" in console.file.getvalue()) == shown  # type: ignore[attr-defined]
+        values = span_values(memory, 1, Sample.take(memory, 1), held=False)
+        assert (values["epsilon"] is not None) == shown
+        memory.arena.close()
 
 
 def test_the_newest_evaluation_and_the_best(clock: Clock) -> None:

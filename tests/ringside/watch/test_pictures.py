@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from learner.inference import Server
 from learner.networks.policy import Policy
 from ringside.watch.page.pictures import LAST_ACTIONS, mosaic, selected_env
+from shared.config.method_declaration import method_declaration
 from shared.memory.mailbox import request_number
 from tests.support.watched import NAMES, Pretended
 
@@ -54,6 +55,13 @@ def test_one_env_with_its_stack_actions_rewards_and_values(run: Pretended) -> No
     assert not stack[0].any()
     for i, tick in enumerate((28, 29, 30), start=1):
         assert np.array_equal(stack[i], memory.ring.field["frame"][1, tick, 1])
+
+
+def test_values_are_called_what_inference_answers(run: Pretended) -> None:
+    run.play(2)
+    assert selected_env(run.memory, 0)[0]["values_are"] == "Q-values"
+    object.__setattr__(run.memory.plan, "method", method_declaration("a2c"))
+    assert selected_env(run.memory, 0)[0]["values_are"] == "Probabilities"
 
 
 def test_what_was_done_is_not_told_before_it_is_known(run: Pretended) -> None:

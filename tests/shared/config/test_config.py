@@ -78,6 +78,13 @@ def test_json_and_back() -> None:
     assert Config.from_json(json.loads(json.dumps(config.to_json()))) == config
 
 
+@pytest.mark.parametrize("method", [5, [], ["dqn"], {}, True])
+def test_json_with_a_method_that_is_no_name_is_refused_whatever_else_it_holds(method: object) -> None:
+    for more in ({}, Config().to_json()):
+        with pytest.raises(ConfigError, match="is damaged: method is "):
+            Config.from_json({**more, "algorithm": {"method": method}})
+
+
 @pytest.mark.parametrize("spoil", [{"play": {}}, {"extra": {}}, {"run": {"seed": 1, "extra": 2}}])
 def test_json_of_another_version_is_refused(spoil: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="another version"):
@@ -333,6 +340,7 @@ ON_POLICY = {"method": "a2c", "round_steps": 960, "batch_size": 96}
         ({**ON_POLICY, "prioritized": True}, "a policy of its own, so --prioritized has no effect: omit it"),
         ({**ON_POLICY, "n_step": 3}, "so --n-step has no effect: omit it"),
         ({**ON_POLICY, "schedule": "free"}, "which --schedule free does not keep: say alternate or concurrent"),
+        ({**ON_POLICY, "width": 2}, "--width, --pooling and --spectral-norm are for --network impala"),
         ({**ON_POLICY, "trace": 1.5}, "--trace 1.5 must lie between 0 and 1"),
         ({"epsilon_start": 0.0, "epsilon_end": 0.0}, "Nothing would be explored"),
         ({"importance_start": 0.9, "importance_end": 0.4}, "--importance-start 0.9 is more than --importance-end 0.4"),
@@ -446,6 +454,13 @@ def test_memory_that_does_not_suffice_says_what_would_fit() -> None:
     memory_need.require_memory(Plan(settled(envs=96, inference_batch=32, replay_size=fits), 4), 4_000_000_000)
     with pytest.raises(ConfigError, match="no replay would fit"):
         memory_need.require_memory(plan, 1_000_000_000)
+
+
+def test_an_on_policy_run_holds_a_round_beside_the_rings_and_is_told_of_its_steps() -> None:
+    own = {steps: memory_need.own_bytes(Plan(settled(method="a2c", round_steps=steps), 4)) for steps in (320, 320_000)}
+    assert own[320_000] - own[320] == (320_000 - 320) * 4 * 84 * 84
+    with pytest.raises(ConfigError, match=r"only 4\.0 GB are free; fewer --round-steps need less\."):
+        memory_need.require_memory(Plan(settled(method="a2c", round_steps=320_000), 4), 4_000_000_000)
 
 
 def test_a_million_steps_take_at_most_7_2_gb() -> None:

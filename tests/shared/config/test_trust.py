@@ -249,6 +249,14 @@ def test_a_method_is_a_name_and_no_path_of_modules(method: str) -> None:
         Network.from_json(values)
 
 
+@pytest.mark.parametrize("part", [{"dueling": True}, {"noisy": 0.5}, {"atoms": 2}])
+def test_an_actor_critic_has_no_parts_of_networks_of_action_values(part: dict[str, Any]) -> None:
+    values = Network("small", 3, "a2c", value_output=True).to_json()
+    assert Network.from_json(values).value_output
+    with pytest.raises(ValueError, match="value_output is True beside parts"):
+        Network.from_json(values | part)
+
+
 def test_the_commands_of_the_document_show_the_rule(
     tmp_path: Path, launch: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:

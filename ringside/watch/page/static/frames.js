@@ -80,6 +80,7 @@ export class One {
     this.total = find("one-return");
     this.actions = find("actions");
     this.values = find("values");
+    this.name = find("values-name");
     this.note = find("values-note");
     this.stack = Array.from({ length: 4 }, (_, i) => {
       const canvas = element("canvas", { width: SIDE, height: SIDE });
@@ -121,6 +122,7 @@ export class One {
 
   // Bars from the lowest to the highest value: the differences decide the action.
   showValues(fields, names) {
+    say(this.name, fields.values_are);
     if (!fields.values) {
       this.rows = [];
       this.values.replaceChildren();

@@ -116,7 +116,7 @@ function showFigures(status) {
     ["episodes", count(status.episodes)],
     ["steps/s", count(status.steps_per_second)],
     ["updates", count(status.updates)],
-    ["epsilon", figure(status.epsilon)],
+    ...(status.epsilon === null ? [] : [["epsilon", figure(status.epsilon)]]),
     ...status.metrics.map(({ label, value }) => [label, figure(value)]),
   ];
   if (evaluation !== undefined) said.splice(2, 0, ["evaluation", score(evaluation)]);
