@@ -1,7 +1,7 @@
 """Evaluations: raw returns of whole episodes under the protocol's rules. The same seed gives the same returns.
 
-Random numbers of episode `i` of evaluation `k` are functions of (seed, k, i, step) alone. So the result depends neither
-on the env that plays an episode nor on the episodes beside it.
+Random numbers of episode `i` of evaluation `k` are functions of (seed, k, i, step) alone. So the result does not
+depend on the env that plays an episode, or on other episodes.
 """
 
 from __future__ import annotations

@@ -36,9 +36,9 @@ SLICE_SECONDS = 0.5
 Heartbeats must come often (ringside/supervisor/hang_detector.py).
 """
 SLICES_AHEAD = 8
-"""Slices that a GPU is asked for before it has done the first of them; a stop waits for all of them."""
+"""Most unfinished slices that a GPU may have; a stop waits for all of them."""
 SLICES_LEFT = 2
-"""Slices at the end of a round that are waited for without queries, whose interval a short round would feel."""
+"""Slices at the end of a round that the learner awaits without queries, whose interval would slow a short round."""
 STUCK_SECONDS = 300.0
 """Time without the end of a slice after which a GPU counts as hung: as long as a process may wait for a driver."""
 LOOK_SECONDS = 0.001

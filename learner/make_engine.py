@@ -37,7 +37,7 @@ def make_engine(config: Config, network: Network, ring: Ring) -> Engine[Any]:
     if declaration.on_policy or not isinstance(method, ValueMethod):
         base = OnPolicyMethod if declaration.on_policy else ValueMethod
         raise ConfigError(
-            f"The method {declaration.name} is declared with {declaration.implementation}, which is no {base.__name__}."
+            f"The method {declaration.name} is declared with {declaration.implementation}, not a {base.__name__}."
         )
     if not declaration.has_target_network:
         raise ConfigError(

@@ -11,7 +11,7 @@ class RingsideError(Exception):
     """An error that Ringside raises itself. The message is a sentence for the user."""
 
     exit_code = 1
-    """Exit code of a command that ends with it: 1, a fault at run time; 2, a mistake in what the user said."""
+    """Exit code of a command that ends with it: 1, a fault at run time; 2, a mistake of the user."""
 
 
 class FatalError(RingsideError):

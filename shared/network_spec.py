@@ -121,7 +121,7 @@ class Network:
     spectral_norm: bool = False
     layer_norm: bool = False
     fractions: int = 0
-    """With iqn, at how many quantiles an action is chosen."""
+    """With iqn, the number of quantiles that choose an action."""
     rescaled: bool = False
     """True if the outputs are returns on the scale of `--value-rescaling`."""
     value_output: bool = False
@@ -173,7 +173,7 @@ class Network:
 
     @classmethod
     def from_json(cls, values: Any) -> Network:
-        """The inverse. Nothing is trusted: raises `ValueError` for what is no network, or an absurd one."""
+        """The inverse. Nothing is trusted: raises `ValueError` for values that describe no possible network."""
         kinds = {item.name: type(getattr(_EXAMPLE, item.name)) for item in fields(cls)}
         if not isinstance(values, dict) or values.keys() | {"value_output"} != kinds.keys():
             raise ValueError("it does not say what it is")

@@ -39,7 +39,7 @@ def shown(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """A text for a terminal: what is no visible character, nor a new line, is spelled as Python spells it."""
+    """A text for a terminal, with escapes of Python in place of invisible characters other than new lines."""
     return "".join(each if each.isprintable() or each == "\n" else ascii(each)[1:-1] for each in text)
 
 

@@ -127,7 +127,7 @@ class _Start:
     state: ALEState
     screen: NDArray[np.uint8]
     lives: int
-    """Kept beside the state: not every game restores them (atlantis2 does not) before its next frame."""
+    """Kept in addition to the state: some games, such as atlantis2, restore lives only with the next frame."""
 
 
 _starts: dict[tuple[str, Protocol], list[_Start]] = {}

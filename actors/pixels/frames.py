@@ -99,10 +99,10 @@ def pair_table(grays: Bytes) -> NDArray[np.uint16]:
 
 @njit(cache=True, nogil=True)
 def _find_stale(screens, rows, apart, stale, needed):  # type: ignore[no-untyped-def]
-    """Mark the lines to be made anew, `stale`, and the rows that they are made of, `needed`.
+    """Mark the lines to compute again, `stale`, and the rows that they need, `needed`.
 
-    A row stayed the same if both screens show in it what the shown ones both showed. So only the second of these is
-    read; lines whose rows differed between the two, `apart`, are always made anew.
+    A row is unchanged if both screens equal both shown ones there. So only the second of the shown screens is read.
+    Lines whose rows differed between the shown screens, `apart`, are always computed again.
     """
     first = screens[0].ravel()
     second = screens[1].ravel()

@@ -159,15 +159,15 @@ class Engine(Generic[M]):
         return self._planned
 
     def prefetch(self, round_: int, window_end: int) -> None:
-        """Begin to prepare what `begin_round` with these arguments will need, beside other work; once is enough.
+        """Begin to prepare `begin_round` with these arguments, in parallel with other work; once is enough.
 
-        Call it only when all updates of the present round were asked for and all ticks before `window_end` are there.
+        Call it only after the last `run` of the present round, when all ticks before `window_end` are in the ring.
         """
         self._source.prefetch(round_, window_end)
 
     @torch.inference_mode()
     def run(self, count: int) -> None:
-        """Do the next `count` updates of the round, a slice, at most those that are left. A GPU is only asked."""
+        """Do the next `count` updates of the round, at most those that are left. On a GPU this only submits them."""
         end = min(self._done + count, self._planned)
         chunk = self._source.chunk_updates
         while self._done < end:

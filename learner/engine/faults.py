@@ -21,10 +21,10 @@ _LIBRARIES = (
     "NVIDIA",
     "NVML",
 )
-"""Texts of which every error of a GPU's libraries that PyTorch raises as a plain RuntimeError has one.
+"""Texts of GPU library errors that PyTorch raises as a plain RuntimeError: each such error contains one of them.
 
-CUDA alone is also named where a program asks for what cannot be: a copy to the CPU within a capture, say, or an
-operation whose result may change from call to call."""
+The word CUDA alone is not enough. Errors of a program contain it, too, such as that for a copy to the CPU within a
+capture."""
 
 
 @contextmanager

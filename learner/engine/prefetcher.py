@@ -80,10 +80,10 @@ class Prefetcher:
 class Graphs:
     """CUDA graphs of functions whose tensors stay at their addresses.
 
-    All of one object's graphs share their temporary memory, so they may run in any order, but never two at a time:
-    an object for each stream. They must be dropped together, too: with the first of them PyTorch gives back cuBLAS's
-    workspace of their stream, which the others still use. They are captured before anything runs beside them, since a
-    capture forbids much to other threads.
+    All graphs of one object share temporary memory, so they may run in any order, but never two at a time. Each stream
+    has a separate object. The graphs must be dropped together: with the first one PyTorch frees cuBLAS's workspace of
+    their stream, which the others still use. Capture them before other threads work, since a capture forbids many
+    operations to other threads.
     """
 
     def __init__(self, device: torch.device) -> None:

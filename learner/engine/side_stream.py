@@ -18,7 +18,7 @@ class SideStream:
     """Jobs, done in the order in which they are handed out."""
 
     def __init__(self, *, own_thread: bool = False, stream: torch.cuda.Stream | None = None) -> None:
-        """Without a thread or a stream of its own it runs every job at once."""
+        """Without a separate thread or stream it runs every job at once."""
         threads = torch.get_num_threads()
         self._thread = ThreadPoolExecutor(1, "side stream", torch.set_num_threads, (threads,)) if own_thread else None
         self._stream = stream
@@ -27,7 +27,7 @@ class SideStream:
         self._kept: list[Callable[[], None]] = []
 
     def submit(self, job: Callable[[], None]) -> None:
-        """Run `job` beside the caller, or at once. It may read whatever the caller does not change until `settle`."""
+        """Run `job` in parallel, or at once. It may only read data that the caller leaves unchanged until `settle`."""
         if self._thread is not None:
             self._jobs.append(self._thread.submit(torch.inference_mode()(job)))
         elif self._stream is not None:

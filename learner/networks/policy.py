@@ -107,7 +107,7 @@ class Policy:
             frames: uint8[R, 84, 84], of which the new stacks are `rows`, int64[n, 4].
             frame_mask: bool[n, 4]; where it is False, a frame counts as zeros.
             places: int64[n], the rows of the batch that are new; the others stay as they are.
-            acting: env and tick, int64[n] each, of which the noise is a function where the policy explores by noise.
+            acting: env and tick, int64[n] each, which determine the noise if the policy explores by noise.
         """
         if self._acting_noise is not None:
             assert acting is not None, "a policy that explores by noise needs envs and ticks"

@@ -166,7 +166,7 @@ class Priorities:
             assert not parents[len(sums) :].any(), "there is weight without a place"
 
     def _pieces(self, first_tick: int, ticks: int) -> list[tuple[int, int, int]]:
-        """The places of ticks as one or two ranges [first, last), each with how many ticks are before it."""
+        """The places of ticks as one or two ranges [first, last), each with the number of ticks before it."""
         if ticks > self._window_ticks:
             raise ValueError(f"{ticks} ticks do not fit into a window of {self._window_ticks}.")
         slot = first_tick % self._window_ticks

@@ -13,11 +13,11 @@ class End(IntEnum):
     """Effect of a tick on the return that passes through it."""
 
     NONE = 0
-    """It goes on."""
+    """The return continues."""
     TERMINAL = 1
     """The return ends, without a value of the next state."""
     TRUNCATED = 2
-    """No reward after the tick is the episode's, but the value of its last observation counts."""
+    """No later reward counts, but the value of the last observation does."""
 
 
 class Return(NamedTuple):

@@ -228,7 +228,7 @@ class Replay:
     """Transitions of the ring, by place in the window."""
 
     def __init__(self, ring: Ring, frames: Frames, learn: Learn, seed: int) -> None:
-        """`learn` says how many transitions a batch has, and how rewards are added up; draws depend on `seed`."""
+        """`learn` gives the batch size and the rules of returns; draws depend on `seed`."""
         self.run_schedule, self.seed = ring.run_schedule, seed
         self._starts = Starts(ring)
         self._ring = ring

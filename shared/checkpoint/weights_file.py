@@ -71,7 +71,7 @@ class StoredWeights:
 
 
 def load_weights(path: Path) -> StoredWeights:
-    """The parameters at `path`; of a directory, those of the newest checkpoint whose weights are whole.
+    """The parameters at `path`; for a directory, those of the newest checkpoint with whole weights.
 
     Args:
         path: a run directory, its `checkpoints` directory, a manifest, or a weights file.

@@ -191,9 +191,9 @@ BTR = Config(
 """BTR, "Beyond the Rainbow": Clark et al. 2025 (ICML; arXiv:2411.03820), section 3 and appendix, with the numbers of
 the authors' code, github.com/VIPTankz/BeyondTheRainbowICML, file by file above.
 
-The network is theirs: three residual blocks of 32, 64 and 64 channels, of which the convolutions within residual parts
-are divided by their largest singular value and those that open a block are not; ReLU, maximum pooling to 6x6, 64
-cosines, two noisy streams of 512 units, no layer norm.
+The network is theirs: three residual blocks of 32, 64 and 64 channels, ReLU, maximum pooling to 6x6, 64 cosines, two
+noisy streams of 512 units, no layer norm. Convolutions within residual parts are divided by their largest singular
+value; those that open a block are not.
 
 What differs. The log-policy that Munchausen adds is the target network's, as Vieillard et al. 2020 have it; the
 authors' code takes the online network's. Policies are means over eight evenly spaced fractions, not over the eight

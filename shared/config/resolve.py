@@ -73,7 +73,7 @@ def device_of(asked: str) -> str:
 
 
 def precision_of(asked: Precision, device: str) -> Precision:
-    """The arithmetic of the networks on a device: what was asked, or the fastest of which scores are known to hold."""
+    """The arithmetic of the networks on a device: the user's, or the fastest that is known to keep the scores."""
     if asked != "auto":
         return asked
     if device == "cpu":
@@ -82,9 +82,9 @@ def precision_of(asked: Precision, device: str) -> Precision:
 
 
 def learner_threads_of(cores: int, *, on_cpu: bool) -> int:
-    """Threads with which a learner computes: one beside a GPU.
+    """Threads of a learner: one with a GPU; on a CPU the number for each of its `TEAMS`.
 
-    On a CPU of each of its `TEAMS`: as many as have cores beside inference and two actors, four at most.
+    On a CPU it is as many as leave cores for inference and two actors, four at most.
 
     The threads of a team wait for each other, spinning, several times an update: with another process on one of two
     cores for half of the time, two threads were 9 times slower than one

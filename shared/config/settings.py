@@ -341,7 +341,7 @@ class Config:
         return digest_of(self.to_json())
 
     def experiment(self) -> str:
-        """SHA-256 (hex) of what is played and learned, on whatever machine: what all checkpoints of a run share."""
+        """SHA-256 (hex) of the settings that all checkpoints of a run share: as `digest`, without the arithmetic."""
         return digest_of(self.to_json(), ARITHMETIC)
 
 

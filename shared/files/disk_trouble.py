@@ -31,8 +31,8 @@ def explain(number: int, run_dir: Path) -> str:
 
 def warning(number: int, run_dir: Path, *, queue_full: bool) -> str:
     """Warning while writes are retried; `queue_full`: there is no place for another evaluation."""
-    goes_on = "The run goes on" + (" until its next evaluation, which waits for former ones" if queue_full else "")
-    return f"{explain(number, run_dir)}. {goes_on}, and writing is tried again."
+    continues = "The run continues" + (" until its next evaluation, which waits for former ones" if queue_full else "")
+    return f"{explain(number, run_dir)}. {continues}, and writing is tried again."
 
 
 def without_checkpoint(number: int, run_dir: Path) -> str:

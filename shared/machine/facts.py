@@ -52,7 +52,7 @@ def usable_cores(root: Path = ROOT, affinity: int | None = None) -> int:
 def usable_memory(root: Path = ROOT) -> int:
     """Bytes that this process and its children may still take before something is killed.
 
-    The lesser of MemAvailable and what the control groups above leave.
+    The minimum of MemAvailable and the free memory of the control groups above.
     """
     free = (_meminfo(root).get("MemAvailable"), control_groups.free_memory(root))
     return min((amount for amount in free if amount is not None), default=_PLENTY)

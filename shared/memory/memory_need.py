@@ -20,7 +20,7 @@ ENV_BYTES = 1_000_000
 
 
 def own_bytes(plan: Plan) -> int:
-    """Bytes that the processes of a run take beside the shared region, generously."""
+    """Upper estimate of the bytes that the processes of a run take in addition to the shared region."""
     return OWN_BYTES + ACTOR_BYTES * plan.actors + ENV_BYTES * plan.run_schedule.envs + _round_bytes(plan)
 
 

@@ -96,13 +96,13 @@ def test_speeds_shares_and_figures(clock: Clock) -> None:
     assert found.roles[-1].restarts == 2
     assert found.warnings == (
         "runs/pong cannot be written (No space left on device): make space on its disk. "
-        "The run goes on, and writing is tried again.",
+        "The run continues, and writing is tried again.",
     )
     memory.evaluations.queued.publish(1 + len(memory.evaluations.data))
     memory.evaluations.logged.publish(1)
     assert Observer(memory).observe().warnings == (
-        "runs/pong cannot be written (No space left on device): make space on its disk. The run goes on until its next "
-        "evaluation, which waits for former ones, and writing is tried again.",
+        "runs/pong cannot be written (No space left on device): make space on its disk. The run continues until its "
+        "next evaluation, which waits for former ones, and writing is tried again.",
     )
     memory.arena.close()
 
