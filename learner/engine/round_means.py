@@ -35,8 +35,13 @@ class RoundMeans:
         self._sums.zero_()
 
     def add(self, metrics: Mapping[str, Tensor], scale: float = 1.0) -> None:
-        """Add `scale` times the values of one update, each float32[batch] or a scalar."""
+        """Add `scale` times the values of one update, each float32[batch] or a scalar; only metrics in `names`.
+
+        The engine gives the norm of the gradient with every method, whether the method declares it or not.
+        """
         for name, values in metrics.items():
+            if name not in self.names:
+                continue
             row = self._sums[self.names.index(name)]
             if values.dim():
                 row.add_(values, alpha=scale)

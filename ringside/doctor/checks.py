@@ -67,7 +67,8 @@ def before_start(plan: Plan, *, continues: bool) -> list[Check]:
         continues: True if the run of the run directory is continued.
     """
     run_dir = plan.config.run.run_dir
-    directory = run_directory(run_dir, continues=continues, env=plan.config.play.env)
+    named = {"env": plan.config.play.env, "plugin": plan.config.run.plugin}
+    directory = run_directory(run_dir, continues=continues, **named)
     answers = [
         *settings(config_warnings(plan.config)),
         processor(platform.machine()),
@@ -300,10 +301,10 @@ def mps(*, installed: bool) -> Check:
 # Files
 
 
-def run_directory(path: Path, *, continues: bool, env: str | None = None) -> Check:
+def run_directory(path: Path, *, continues: bool, env: str | None = None, plugin: str | None = None) -> Check:
     """Writable run directory without another run."""
     try:
-        run_directories.run_directory(path, continues=continues, env=env)
+        run_directories.run_directory(path, continues=continues, env=env, plugin=plugin)
     except ConfigError as error:
         return Check("run directory", "red", str(error))
     return Check("run directory", "green", f"{path} can be written.")

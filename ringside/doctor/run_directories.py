@@ -16,10 +16,10 @@ def nearest_directory(path: Path) -> Path:
     return next(above for above in (path.absolute(), *path.absolute().parents) if os.path.exists(above))
 
 
-def run_directory(path: Path, *, continues: bool, env: str | None = None) -> None:
+def run_directory(path: Path, *, continues: bool, env: str | None = None, plugin: str | None = None) -> None:
     """Raise `ConfigError` for a directory that is not writable, or holds another run than the continued one.
 
-    `env`: the user's --env, which --resume requires again.
+    `env`, `plugin`: the user's --env and --plugin, which --resume requires again.
     """
     if os.path.exists(path) and not os.path.isdir(path):  # neither raises
         raise ConfigError(f"--run-dir {path} is a file, not a directory.")
@@ -27,7 +27,7 @@ def run_directory(path: Path, *, continues: bool, env: str | None = None) -> Non
     if any(path.glob("checkpoints/checkpoint-*.json")) and not continues:
         raise ConfigError(
             f"--run-dir {path} already holds a run; name another, or continue that one with "
-            f"{shlex.join(['--resume', str(path), *words_of(env=env)])}."
+            f"{shlex.join(['--resume', str(path), *words_of(env=env, plugin=plugin)])}."
         )
     above = nearest_directory(path)
     if not os.path.isdir(above) or not os.access(above, os.W_OK | os.X_OK):

@@ -441,7 +441,7 @@ def test_a_game_that_a_terminal_would_obey_is_refused(game: str, tmp_path: Path)
     settings = json.loads((records / "config.json").read_text())
     settings["play"]["game"] = game
     (records / "config.json").write_text(json.dumps(settings))
-    with pytest.raises(RecordsError, match="does not say game"):
+    with pytest.raises(RecordsError, match="lacks game"):
         load(records)
 
 

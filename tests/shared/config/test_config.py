@@ -483,6 +483,8 @@ def test_run_directories(tmp_path: Path) -> None:
     (tmp_path / "checkpoints" / "checkpoint-00000000.json").write_text("{}")
     with pytest.raises(ConfigError, match="already holds a run"):
         run_directories.run_directory(tmp_path, continues=False)
+    with pytest.raises(ConfigError, match=r"--resume .* --env m:E-v0 --plugin mine\."):
+        run_directories.run_directory(tmp_path, continues=False, env="m:E-v0", plugin="mine")
     run_directories.run_directory(tmp_path, continues=True)
 
 
