@@ -54,18 +54,18 @@ class Limits:
 
     def missing(self, found: InForce) -> list[str]:
         """Sentences about requested limits that are not in force."""
-        said = []
+        sentences = []
         if self.cpus is not None and (found.cores is None or found.cores > self.cpus * 1.01):
-            said.append(f"--cpus {self.cpus:g} is not in force: {_MAY_NOT.format('processor time')}")
+            sentences.append(f"--cpus {self.cpus:g} is not in force: {_MAY_NOT.format('processor time')}")
         if self.memory is not None and (found.memory is None or found.memory > self.memory):
-            said.append(f"--memory of {self.memory / 1e9:.1f} GB is not in force: {_MAY_NOT.format('memory')}")
-        return said
+            sentences.append(f"--memory of {self.memory / 1e9:.1f} GB is not in force: {_MAY_NOT.format('memory')}")
+        return sentences
 
 
 def make_limits(cpus: float | None, memory: str | None) -> Limits:
     """Parse limits from the command line; memory is like "16G", in powers of 1024 as in systemd.
 
-    Raises `ConfigError` for what is no limit.
+    Raises `ConfigError` for an invalid limit.
     """
     if cpus is not None and not 0.01 <= cpus < 1e6:
         raise ConfigError(f"--cpus {cpus:g} must be 0.01 to 1,000,000 cores.")
@@ -158,10 +158,12 @@ def _version() -> int:
 def _is_active(manager: str, unit: str) -> bool:
     """True if a process of the scope is left, as far as systemd answers in time."""
     try:
-        asked = subprocess.run(["systemctl", manager, "is-active", "--quiet", unit], check=False, timeout=LEAVE_SECONDS)
+        result = subprocess.run(
+            ["systemctl", manager, "is-active", "--quiet", unit], check=False, timeout=LEAVE_SECONDS
+        )
     except subprocess.TimeoutExpired:
         return True
-    return asked.returncode == 0
+    return result.returncode == 0
 
 
 def _leave_guard(manager: str) -> None:

@@ -167,10 +167,10 @@ def cores(actors: int, usable: int, processors: int) -> Check:
 
 def contention(others: float | None, stolen: float | None, usable: int) -> Check:
     """Cores that other programs and a hypervisor take; None: the kernel does not say."""
-    said = contention_sentences(others, stolen, usable)
-    if said:
+    sentences = contention_sentences(others, stolen, usable)
+    if sentences:
         advice = "Figures measured now will be too low; a run that shares its cores is slower, and as exact."
-        return Check("other programs", "yellow", " ".join(said), advice)
+        return Check("other programs", "yellow", " ".join(sentences), advice)
     if others is None:
         return Check("other programs", "green", "Their use of cores is not known: the kernel does not report it.")
     return Check("other programs", "green", f"They use {others:.1f} of {count(usable, 'core')}.")

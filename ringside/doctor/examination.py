@@ -209,10 +209,10 @@ def show(answers: Sequence[Check], suggested: str) -> None:
     table.add_column(no_wrap=True, style="bold")
     table.add_column(overflow="fold")
     for answer in answers:
-        said = Text(answer.found)
+        finding = Text(answer.found)
         if answer.advice:
-            said.append(f"\n{answer.advice}", style=answer.color)
-        table.add_row(Text(answer.color, style=answer.color), answer.name, said)
+            finding.append(f"\n{answer.advice}", style=answer.color)
+        table.add_row(Text(answer.color, style=answer.color), answer.name, finding)
     console.print(table)
     summary = {
         "green": "All checks passed.",

@@ -125,8 +125,8 @@ def parse_record(line: bytes) -> dict[str, Any] | None:
     kind = None if record is None else record.get("kind")
     if record is None or not isinstance(kind, str) or kind not in _NEEDED:
         return None
-    whole = all(type(record.get(name)) in types for name, types in _NEEDED[kind].items())
-    return record if whole else None
+    is_complete = all(type(record.get(name)) in types for name, types in _NEEDED[kind].items())
+    return record if is_complete else None
 
 
 def require_readable(path: Path) -> None:

@@ -128,13 +128,13 @@ class Scribe:
     def _adopt(self, manifest: Manifest) -> None:
         """Restore the run directory to its state at the checkpoint's boundary; the checkpoint may be of another
         directory."""
-        former, checkpoints = manifest.run_dir, self._files.checkpoints  # creates their directory
-        if former.resolve() == self._run_dir.resolve():
+        source_dir, checkpoints = manifest.run_dir, self._files.checkpoints  # creates their directory
+        if source_dir.resolve() == self._run_dir.resolve():
             self._board.saved[0] = manifest.boundary
         else:
             for name in (METRICS_FILE, f"{CHECKPOINTS}/{BEST_FILE}", f"{CHECKPOINTS}/{FORMER_BEST_FILE}"):
-                if os.path.lexists(former / name):
-                    with open_to_read(former / name) as file:
+                if os.path.lexists(source_dir / name):
+                    with open_to_read(source_dir / name) as file:
                         write_atomic(self._run_dir / name, partial(shutil.copyfileobj, file))
         checkpoints.adopt(manifest)
         checkpoints.cut_back(manifest.boundary)

@@ -42,11 +42,11 @@ def span_values(memory: Memory, stop: int, sample: Sample, *, held: bool) -> dic
     behind = board.committed // run_schedule.snapshot_rounds - span
     if behind < METRIC_SPANS:  # else the learner has reused the row
         row = dict(zip(board.metric_names, board.metrics[span % METRIC_SPANS].tolist(), strict=True))
-        former = float(board.metrics[(span - 1) % METRIC_SPANS][board.metric_names.index("committed_at")])
+        previous_commit = float(board.metrics[(span - 1) % METRIC_SPANS][board.metric_names.index("committed_at")])
         begun = float(board.begun_ns[0]) / 1e9
         at = row["committed_at"]
-        # The first span of a sitting began with the sitting.
-        seconds = at - (former if begun < former < at else begun)
+        # The first span after a start is measured from the start.
+        seconds = at - (previous_commit if begun < previous_commit < at else begun)
         values |= {name: row[name] for name in memory.plan.method.metrics}
         values |= {
             "seconds": float(board.before[0]) + at - begun,

@@ -148,8 +148,8 @@ def _arithmetic(comparison: Comparison) -> Iterator[str]:
     for arm in comparison.arms:
         rows = {name: values for name, values in differences(arm.runs).items() if name in ARITHMETIC}
         if rows:
-            told = ", ".join(f"{flag_of(name)} {' and '.join(_distinct(values))}" for name, values in rows.items())
-            yield f"Runs of {arm.label} were computed differently: {told}."
+            described = ", ".join(f"{flag_of(name)} {' and '.join(_distinct(values))}" for name, values in rows.items())
+            yield f"Runs of {arm.label} were computed differently: {described}."
     if len(comparison.arms) > 1:
         between = differences([arm.runs[0] for arm in comparison.arms], IGNORED_SETTINGS)
         if set(between) == {"precision"}:

@@ -26,11 +26,11 @@ SPANS = 2
 """Spans (rounds between two snapshots) that a measurement takes at least. Two measurements must agree."""
 FIRST_SECONDS, LONGEST_SECONDS = 2.0, 300.0
 """Least time of the first measurement, and of any. After each move of lanes the next measurement takes twice as long.
-So actors whose speed keeps changing do not pass lanes to and fro."""
+So actors whose speed keeps changing do not move lanes back and forth."""
 
 
 class Move(NamedTuple):
-    """One lane should go from one actor to another."""
+    """Move of one lane from one actor to another."""
 
     giver: int
     taker: int
@@ -43,8 +43,8 @@ def moves(costs: Sequence[float], lanes: Sequence[int]) -> list[Move]:
     When no actor can take a lane from the slowest, no division is faster: in it, some actor would have that lane.
 
     Args:
-        costs: of each actor, time for one tick of one lane, above 0.
-        lanes: of each actor, how many it has, at least 1, which it keeps.
+        costs: time of each actor for one tick of one lane, above 0.
+        lanes: number of lanes of each actor, at least 1; each keeps one.
     """
     counts, found = list(lanes), list[Move]()
     before = max(cost * count for cost, count in zip(costs, counts, strict=True))
@@ -108,7 +108,7 @@ class Balancer:
         return _Mark(span, board.busy_ns[actors].copy(), board.waited_ns[actors].copy(), ticks)
 
     def _judge(self, old: _Mark, new: _Mark) -> list[Move]:
-        """Want the moves that two measurements in a row ask for, with the same slowest actor."""
+        """Request the moves if two consecutive measurements find the same slowest actor."""
         busy, waited, ticks = new.busy - old.busy, new.waited - old.waited, new.ticks - old.ticks
         if (busy + waited).max() < self._seconds * 1e9 or ticks.min() <= 0:
             return []
@@ -119,15 +119,15 @@ class Balancer:
         found = moves(costs.tolist(), lanes.tolist())
         if busy[slowest] < BUSY * (busy[slowest] + waited[slowest]):
             found = []
-        former, self._suspect = self._suspect, slowest if found else None
-        if not found or former != slowest:
+        previous, self._suspect = self._suspect, slowest if found else None
+        if not found or previous != slowest:
             return []
         self._seconds = min(2 * self._seconds, LONGEST_SECONDS)
         self._want(found)
         return found
 
     def _want(self, wanted: list[Move]) -> None:
-        """Choose the lanes: those that lie nearest to the taker's own, by number."""
+        """Choose the lanes closest in number to those of the taker, and write their wanted owners."""
         word, held = self._board.lane_wanted, self._owners.copy()
         for giver, taker in wanted:
             lanes = np.flatnonzero(held == giver)

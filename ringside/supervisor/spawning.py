@@ -24,11 +24,11 @@ class _Popen(popen_spawn_posix.Popen):
     """The start method `spawn`, with `_fork_exec` in the place of the package's own, which has no step before exec."""
 
     def _launch(self, process: multiprocess.Process) -> None:
-        former, util.spawnv_passfds = util.spawnv_passfds, _fork_exec
+        original, util.spawnv_passfds = util.spawnv_passfds, _fork_exec
         try:
             super()._launch(process)
         finally:
-            util.spawnv_passfds = former
+            util.spawnv_passfds = original
 
 
 class ChildProcess(multiprocess.context.SpawnProcess):

@@ -179,8 +179,8 @@ class Supervisor:
             self._children.pop(index, None)
             self._fail(f"{self._name(index)} could not be started: {error.strerror}. Fewer --actors need less.")
             return
-        former = self._children.get(index)
-        self._children[index] = former.restarted_as(process, incarnation) if former else Child(process, incarnation)
+        previous = self._children.get(index)
+        self._children[index] = previous.restarted_as(process, incarnation) if previous else Child(process, incarnation)
 
     def _spawn(self, process: multiprocess.Process, seconds: float) -> None:
         """Start a process; retry for `seconds`, since a resource that is missing may soon be free.

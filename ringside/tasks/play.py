@@ -96,7 +96,7 @@ def main(arguments: Sequence[str]) -> int:
     number = options.episodes or (1 if options.video is not None else None)
     with player, stop_requests() as stop, _canvas(options, player, window) as canvas:
         show(player, count() if number is None else range(number), canvas, options.seconds, stop)
-    _tell(options, player, canvas)
+    _print_results(options, player, canvas)
     return 0
 
 
@@ -167,7 +167,7 @@ def _canvas(options: Playing, player: Player, window: list[Window]) -> Canvas:
     return Terminal(sys.stdout, rate)
 
 
-def _tell(options: Playing, player: Player, canvas: Canvas) -> None:
+def _print_results(options: Playing, player: Player, canvas: Canvas) -> None:
     """Print the results and the written files."""
     for played in player.played:
         print(f"{player.game}: episode {played.episode} returned {played.total:,.10g} after {played.steps:,} steps")

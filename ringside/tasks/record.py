@@ -133,16 +133,16 @@ def _record_each(options: Recording, player: Player, episodes: int, stop: Reques
             canvases = [
                 files.enter_context(VideoCanvas(options.out / names[number], rate, options.scale)) for number in numbers
             ]
-            for turns in player.perform(numbers):
+            for steps_of_slots in player.perform(numbers):
                 if stop.count:
                     return names[: numbers.stop], cut
-                for number, canvas, turn in zip(numbers, canvases, turns, strict=True):
-                    if turn is None:
+                for number, canvas, step in zip(numbers, canvases, steps_of_slots, strict=True):
+                    if step is None:
                         continue
-                    for screen, scene in turn.moments:
+                    for screen, scene in step.moments:
                         canvas.show(screen, scene)
-                    if turn.over:
-                        print(f"{options.out / names[number]}: return {turn.moments[-1][1].total:,.10g}", flush=True)
+                    if step.over:
+                        print(f"{options.out / names[number]}: return {step.moments[-1][1].total:,.10g}", flush=True)
             cut += sum(canvas.file.full for canvas in canvases)
     return names, cut
 
@@ -156,10 +156,12 @@ def _record_montage(options: Recording, player: Player, episodes: int, stop: Req
     montage: Montage | None = None
     newest: dict[int, tuple[NDArray[np.uint8], Scene]] = {}
     with open_moving_picture(options.out / name, player.screens_per_second * options.speed) as file:
-        for turns in player.perform(range(episodes)):
+        for steps_of_slots in player.perform(range(episodes)):
             if stop.count:
                 break
-            playing = [(place, turn.moments) for place, turn in enumerate(turns) if turn is not None and turn.moments]
+            playing = [
+                (place, step.moments) for place, step in enumerate(steps_of_slots) if step is not None and step.moments
+            ]
             if montage is None:
                 height, width = playing[0][1][0][0].shape[:2]
                 montage = Montage(height, width, options.scale or 1, episodes)

@@ -154,11 +154,11 @@ def _require_same(job: Job) -> None:
     if not sections:
         raise ConfigError(f"{job.directory / CONFIG_FILE} is damaged: it holds no JSON object. Name another --out.")
     try:
-        former = Config.from_json(sections)
+        recorded = Config.from_json(sections)
     except ConfigError as error:
         raise ConfigError(f"{job.directory} cannot be continued: {error} Name another --out.") from error
-    if former.experiment() != job.config.experiment():
-        wanted, found = job.config.to_flat(), former.to_flat()
+    if recorded.experiment() != job.config.experiment():
+        wanted, found = job.config.to_flat(), recorded.to_flat()
         names = (wanted.keys() | found.keys()) - MAY_CHANGE_ON_RESUME - ARITHMETIC
         # A setting that only one of the methods has differs, too.
         differing = [flag_of(name) for name in sorted(names) if wanted.get(name) != found.get(name)]

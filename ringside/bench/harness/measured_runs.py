@@ -227,11 +227,11 @@ def _running(command: Sequence[str], run_dir: Path, errors: Path) -> Iterator[su
     with running(command, errors) as process:
         yield process
     if process.returncode:
-        said = last_log_line(errors)
+        message = last_log_line(errors)
         if process.returncode == REFUSED:
-            raise CannotRun(said)
+            raise CannotRun(message)
         sys.stderr.write(read_logs(run_dir))
-        raise WrongResult(f"{' '.join(command)} ended with code {process.returncode}: {said}")
+        raise WrongResult(f"{' '.join(command)} ended with code {process.returncode}: {message}")
 
 
 def _watch(
