@@ -45,14 +45,17 @@ play: ARGS := $(if $(ARGS),$(ARGS),--load pong)
 play: install ## watch the Pong agent of the zoo; ARGS="--load RUN --video FILE.mp4" for another, or a video
 	$(BIN)/python launch.py play $(ARGS)
 
-test: install ## all tests but the long ones; a quarter of an hour on two cores
-	$(BIN)/python -m pytest -m "not stress" $(ARGS)
+# First the tests of one process, two files at a time; then those that start runs, which need the cores to themselves.
+# Exit code 5 means that ARGS selected no test of a kind.
+test: install ## all tests but the long ones; ten minutes on two cores
+	$(BIN)/python -m pytest -m "not stress and not starts_runs" --numprocesses 2 --dist loadfile $(ARGS) || [ $$? = 5 ]
+	$(BIN)/python -m pytest -m "not stress and starts_runs" $(ARGS) || [ $$? = 5 ]
 
 check: install ## lint, types, tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -m "not stress"
+	$(MAKE) test
 
 stress: install ## the long tests
 	$(BIN)/python -m pytest -m stress $(ARGS)

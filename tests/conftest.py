@@ -19,6 +19,8 @@ from tests.support.runs import ROOT, STARTED, finish, start
 Launch = Callable[..., "subprocess.CompletedProcess[str]"]
 Refused = Callable[..., str]
 
+FOLDERS_OF_RUNS = frozenset({"browser", "command", "crash", "exact", "learn"})
+
 
 def pytest_configure() -> None:
     """Runs obey when they are told to ignore SIGINT, and a shell tells so to whatever it starts in the background.
@@ -27,6 +29,13 @@ def pytest_configure() -> None:
     """
     choose_workspace()
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of the folders that start runs."""
+    for item in items:
+        if item.path.relative_to(ROOT).parts[1] in FOLDERS_OF_RUNS:
+            item.add_marker(pytest.mark.starts_runs)
 
 
 @pytest.fixture(autouse=True)

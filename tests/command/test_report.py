@@ -28,7 +28,7 @@ def test_what_cannot_be_read_is_left_out_and_said(launch: Launch, refused: Refus
     assert done.returncode == 0
     assert done.stderr.startswith("launch.py: empty has no complete round yet")
     assert "empty has no complete round yet" in (tmp_path / "out" / "report.html").read_text()
-    assert "never began" in refused("report", "empty")
+    assert "never started" in refused("report", "empty")
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_what_cannot_be_read_is_left_out_and_said(launch: Launch, refused: Refus
     [
         (("report", "nowhere"), "There is no nowhere: name directories of runs."),
         (("report", "nowhere", "run", "neither"), "There is no nowhere and no neither: name"),
-        (("report", "."), "not a run directory; it holds 2 of them: say ./*"),
+        (("report", "."), "not a run directory; it contains 2 of them: pass ./*"),
         (("report", "run", "sticky"), "different protocols"),
         (("report", "run", "--out", "run/config.json"), "--out run/config.json cannot be written"),
         (("suite", "--seeds", "0"), "--seeds 0 must be at least 1"),

@@ -19,7 +19,7 @@ import pytest
 
 from ringside.supervisor.spawning import ChildProcess
 from shared.machine.proc_files import stat_fields
-from shared.memory.process_table import Role
+from shared.memory.process_table import ProcessTable, Role
 from shared.memory.run_memory import Memory
 from tests.crash.storm import Storm, Tally, Undisturbed, begin
 from tests.shared.process.test_spawning import Unpickled
@@ -45,7 +45,7 @@ def test_a_storm_sees_and_kills_who_has_no_name_yet() -> None:
     process = ChildProcess(target=print, args=(Unpickled(signal.pause),), daemon=True)
     storm = object.__new__(Storm)
     storm.process = cast("subprocess.Popen[str]", SimpleNamespace(pid=os.getpid()))
-    storm.memory = cast(Memory, SimpleNamespace(plan=SimpleNamespace(actors=1)))
+    storm.memory = cast(Memory, SimpleNamespace(plan=SimpleNamespace(processes=ProcessTable.make({Role.ACTOR: 1}))))
     storm.random, storm.tally, storm._struck, storm._waiting = random.Random(1), Tally("one"), set(), {}
     process.start()
     until(lambda: storm.living() == {process.pid: None})
