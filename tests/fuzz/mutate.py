@@ -265,7 +265,7 @@ def _put_another(case: Case, path: Path, was_directory: bool) -> None:
     if not files:
         return
     alike = [each for each in files if each.suffix == path.suffix]
-    shutil.copyfile(case.rng.choice(alike if alike and case.rng.random() < 0.8 else files), path)
+    _copy_file(case.rng.choice(alike if alike and case.rng.random() < 0.8 else files), path)
     if case.rng.random() < 0.7:
         _seal_pieces(case)
 
@@ -281,9 +281,19 @@ def _put_other_run(case: Case, path: Path, was_directory: bool) -> None:
 
 def _copy(source: Path, target: Path) -> None:
     if source.is_dir():
-        shutil.copytree(source, target, dirs_exist_ok=True)
+        shutil.copytree(source, target, dirs_exist_ok=True, copy_function=_copy_file)
     else:
+        _copy_file(source, target)
+
+
+def _copy_file(source: str | Path, target: str | Path) -> None:
+    """Copy a file; a sparse one as another sparse one, since its zeros would fill the disk."""
+    size = os.stat(source).st_size
+    if size < SPARSE_BYTES:
         shutil.copyfile(source, target)
+    else:
+        Path(target).touch()
+        os.truncate(target, size)
 
 
 def _change_mode(case: Case, path: Path, was_directory: bool) -> None:
