@@ -292,7 +292,8 @@ def _copy_file(source: str | Path, target: str | Path) -> None:
     if size < SPARSE_BYTES:
         shutil.copyfile(source, target)
     else:
-        Path(target).touch()
+        with open(source, "rb") as file:
+            Path(target).write_bytes(file.read(1 << 20))  # more than a file of the run had before it was extended
         os.truncate(target, size)
 
 
