@@ -14,6 +14,7 @@ from pathlib import Path
 
 from shared.config import validate
 from shared.config.settings import CONFIG_FILE, Config, ResolvedConfig
+from shared.config.trust import require_loaded_plugin
 from shared.errors import ConfigError, FileError
 from shared.files.atomic import read_json
 from shared.memory.region.layout import LayoutError
@@ -67,6 +68,8 @@ def read_config(run_dir: Path) -> Config:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
     except FileError as error:
         raise ConfigError(f"{run_dir} cannot be watched. {error}") from error
+    run = sections.get("run")
+    require_loaded_plugin(run.get("plugin") if isinstance(run, dict) else None, what=f"The run {run_dir}")
     try:
         config = Config.from_json(sections)
         validate.recorded(config)

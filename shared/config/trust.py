@@ -66,6 +66,10 @@ def _quoted(name: str) -> str:
     return name if _SAFE_TO_TYPE.fullmatch(name) else f"{name!r:.120}"
 
 
+_loaded_plugins: list[str] = []
+"""Names of the plug-ins that the user named in this process."""
+
+
 def load_plugin(name: str | None) -> None:
     """Import a plug-in by the name that the user gave; None: there is none.
 
@@ -83,6 +87,8 @@ def load_plugin(name: str | None) -> None:
         if not name.startswith(error.name or name):
             raise ConfigError(f"--plugin {name} cannot be imported: {error}; install what it needs.") from error
         raise ConfigError(f"--plugin {name} is not found: put its directory into PYTHONPATH.") from error
+    except (ImportError, SyntaxError) as error:
+        raise ConfigError(f"--plugin {name} cannot be imported: {error}.") from error
     except ConfigError as error:
         raise ConfigError(f"--plugin {name} cannot be used. {error}") from error
     if "torch" in sys.modules and not had_torch:
@@ -90,6 +96,17 @@ def load_plugin(name: str | None) -> None:
             f"--plugin {name} loads torch, which actors must not: keep the class of the method in a module of its own, "
             "which the declaration names."
         )
+    _loaded_plugins.append(name)
+
+
+def require_loaded_plugin(recorded: object, *, what: str) -> None:
+    """Refuse a plug-in that a file names, unless the user has named it in this process; arguments as `require_plugin`.
+
+    Raises:
+        ConfigError: the user has not named it.
+    """
+    if recorded is not None and recorded not in _loaded_plugins:
+        require_plugin(recorded, None, what=what)
 
 
 def register_method(declaration: MethodDeclaration) -> None:

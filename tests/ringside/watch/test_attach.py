@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -30,6 +31,23 @@ def test_the_memory_is_seen_and_cannot_be_written(run: Pretended) -> None:
     with pytest.raises(ValueError, match="read-only"):
         memory.board.stop[0] = 1
     memory.arena.close()
+
+
+@pytest.mark.parametrize(
+    ("recorded", "says"),
+    [
+        ("antigravity", "was trained with a plug-in; pass --plugin antigravity if you trust it"),
+        (["antigravity"], "which is no module: it is damaged"),
+    ],
+)
+def test_a_run_that_names_a_plug_in_is_watched_only_with_it(run: Pretended, recorded: object, says: str) -> None:
+    file = run.run_dir / "config.json"
+    sections = json.loads(file.read_text())
+    sections["run"]["plugin"] = recorded
+    file.write_text(json.dumps(sections))
+    with pytest.raises(ConfigError, match=says):
+        read_config(run.run_dir)
+    assert "antigravity" not in sys.modules
 
 
 def test_a_run_that_has_ended_or_not_begun_has_no_memory(run: Pretended) -> None:

@@ -23,7 +23,7 @@ from ringside.tasks.arguments import parse_choices
 from ringside.tasks.train import configuration, how_to_continue
 from ringside.zoo import catalogue
 from shared.config.settings import CONFIG_FILE, Play
-from shared.config.trust import compare_env, require_env, require_plugin
+from shared.config.trust import compare_env, load_plugin, require_env, require_plugin
 from shared.errors import ConfigError
 from shared.network_spec import Network
 from tests.conftest import Launch, Refused
@@ -291,6 +291,15 @@ def test_a_plug_in_in_a_file_is_only_compared(recorded: object, given: str | Non
     require_plugin("mine", "mine", what="This run")
     require_plugin(None, None, what="This run")
     assert "mine" not in sys.modules
+
+
+def test_a_plug_in_with_an_error_of_syntax_is_refused_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "unfinished_plugin.py").write_text("def f(:\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match=r"--plugin unfinished_plugin cannot be imported: .*line 1"):
+        load_plugin("unfinished_plugin")
 
 
 def test_a_weights_file_that_names_a_plug_in_imports_nothing(tmp_path: Path) -> None:
