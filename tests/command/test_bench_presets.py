@@ -52,9 +52,9 @@ def test_a_preset_with_other_samples_a_step_has_a_plain_run_of_its_own() -> None
     words = ("--device", "cpu", "--replay-size", "100_000")
     cases = [_case(Options(words=words), name) for name in ("nature", "btr", "double")]
     (other,) = _plain_at_other_ratios(Options(words=words), cases)
-    assert other.name == cases[1].beside(cases[0]) == "nature at 4 samples"
+    assert other.name == cases[1].reference(cases[0]) == "nature at 4 samples"
     assert other.samples_per_step == cases[1].samples_per_step == 4
-    assert cases[2].beside(cases[0]) == "nature"
+    assert cases[2].reference(cases[0]) == "nature"
 
 
 def test_mistakes_are_one_sentence(refused: Refused) -> None:
