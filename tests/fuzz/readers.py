@@ -189,7 +189,7 @@ def resume_and_write(workspace: Workspace, whole: str) -> list[str]:
             scribe._files.metrics.close()
             from shared.process import child
 
-            with open(child._open_log(log_path(run_dir, 0)), "ab") as log:
+            with open(child._open_log(log_path(run_dir, "inference")), "ab") as log:
                 log.write(b"\n")
             withdraw(run_dir)
         return parts
@@ -235,7 +235,7 @@ def read_metrics_file(workspace: Workspace, whole: str) -> list[str]:
     curves = Curves(path)
     curves.read()
     json.dumps(curves.since(0, []), allow_nan=False)
-    Follower(path).new()
+    Follower(path).new_records()
     errors = []
     try:
         list(read_metrics(path))
@@ -270,7 +270,7 @@ def watch(workspace: Workspace, whole: str) -> list[str]:
         if found is not None:
             json.dumps(found[0], allow_nan=False)
     if source.lives:
-        source._let_go()
+        source._detach()
     return ["lives" if lives else "has ended"]
 
 
