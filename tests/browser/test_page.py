@@ -64,7 +64,7 @@ def browser(tmp_path: Path) -> Iterator[Chrome]:
     driver.quit()
 
 
-class ProcessState:
+class PageView:
     """A page in a browser, asked as a person would look."""
 
     def __init__(self, browser: Chrome, address: str) -> None:
@@ -125,37 +125,37 @@ def test_a_run_from_its_first_step_to_its_end(browser: Chrome, tmp_path: Path) -
     run = start(run_dir, total_steps="4_800_000", eval_every_steps="960", eval_episodes="1", eval_envs="1")
     wait_until(run, (run_dir / "config.json").exists)
     page, address = watch(run_dir)
-    sight = ProcessState(browser, address)
+    view = PageView(browser, address)
     # Learning begins with round 2; on a busy machine most of this is the start of the processes.
     wait_until(run, lambda: len(records(run_dir, "round")) > 3, seconds=150)
     for size in (WIDE, NARROW):
-        sight.resize(size)
-        sight.until(lambda: sight.count("#mosaic canvas") == ENVS, "there is no mosaic")
-        sight.changes(lambda: sight.script(FRAME, ENVS - 1), "the last env")
-        sight.changes(lambda: sight.script(LARGE), "the large picture")
+        view.resize(size)
+        view.until(lambda: view.count("#mosaic canvas") == ENVS, "there is no mosaic")
+        view.changes(lambda: view.script(FRAME, ENVS - 1), "the last env")
+        view.changes(lambda: view.script(LARGE), "the large picture")
         for chart in ("Return", "Steps a second", "Epsilon", "Loss", "Mean Q"):
-            sight.until(lambda chart=chart: sight.script(POINTS, chart), f"there is no curve {chart}")  # type: ignore[misc]
-        sight.changes(lambda: sight.script(POINTS, "Steps a second"), "the curve")
-        sight.until(lambda: sight.count("#values tr") == ACTIONS, "there are no values")
-        assert sight.count("#values tr.best") == 1
-        sight.until(lambda: sight.count("#actions .chip"), "there are no actions")
-        assert sight.fits()
+            view.until(lambda chart=chart: view.script(POINTS, chart), f"there is no curve {chart}")  # type: ignore[misc]
+        view.changes(lambda: view.script(POINTS, "Steps a second"), "the curve")
+        view.until(lambda: view.count("#values tr") == ACTIONS, "there are no values")
+        assert view.count("#values tr.best") == 1
+        view.until(lambda: view.count("#actions .chip"), "there are no actions")
+        assert view.fits()
     assert maps_memory(page)
-    _controls(sight)
-    assert sight.complaints() == []
+    _controls(view)
+    assert view.complaints() == []
 
     run.send_signal(signal.SIGINT)
     finish(run)
-    sight.until(lambda: sight.text("#mode") == "stopped", "the page does not see the end")
-    assert "The run has ended" in sight.text("#gone")
-    assert sight.count("#mosaic canvas") == ENVS
+    view.until(lambda: view.text("#mode") == "stopped", "the page does not see the end")
+    assert "The run has ended" in view.text("#gone")
+    assert view.count("#mosaic canvas") == ENVS
     assert not maps_memory(page)
-    sight.browser.refresh()
-    sight.until(lambda: sight.script(POINTS, "Return"), "the files are not shown")
-    assert "No process plays this run now" in sight.text("#gone")
-    assert sight.count(".role") == 6
-    assert sight.fits()
-    assert sight.complaints() == []
+    view.browser.refresh()
+    view.until(lambda: view.script(POINTS, "Return"), "the files are not shown")
+    assert "No process plays this run now" in view.text("#gone")
+    assert view.count(".role") == 6
+    assert view.fits()
+    assert view.complaints() == []
 
     page.send_signal(signal.SIGINT)
     finish(page)
@@ -165,8 +165,8 @@ def test_more_envs_than_fit_and_a_server_that_goes_away(browser: Chrome, tmp_pat
     run = Pretended(tmp_path / "run", envs=200)
     run.play(30)
     page, address = watch(run.run_dir)
-    sight = ProcessState(browser, address)
-    sight.resize(WIDE)
+    view = PageView(browser, address)
+    view.resize(WIDE)
     label = "return document.querySelector('#mosaic [aria-pressed=true]')?.getAttribute('aria-label') ?? ''"
     for key, first, chosen, count in (
         (Keys.HOME, 0, 0, 96),
@@ -175,50 +175,50 @@ def test_more_envs_than_fit_and_a_server_that_goes_away(browser: Chrome, tmp_pat
         (Keys.END, 192, 199, 8),
         ("[", 96, 96, 96),
     ):
-        sight.until(lambda: sight.count("#mosaic canvas"), "there is no mosaic")
-        sight.press(key)
-        sight.until(
+        view.until(lambda: view.count("#mosaic canvas"), "there is no mosaic")
+        view.press(key)
+        view.until(
             lambda count=count, chosen=chosen: (  # type: ignore[misc]
-                sight.count("#mosaic canvas") == count and str(sight.script(label)).startswith(f"env {chosen},")
+                view.count("#mosaic canvas") == count and str(view.script(label)).startswith(f"env {chosen},")
             ),
             f"{key!r} does not lead to env {chosen}",
         )
-        sight.until(
-            lambda first=first, count=count: sight.text("#span") == f"{first} to {first + count - 1} of 200",  # type: ignore[misc]
+        view.until(
+            lambda first=first, count=count: view.text("#span") == f"{first} to {first + count - 1} of 200",  # type: ignore[misc]
             "the page does not say where it is",
         )
-    assert sight.complaints() == []
+    assert view.complaints() == []
     page.send_signal(signal.SIGINT)
     finish(page)
-    sight.until(lambda: "does not answer" in sight.text("#alerts"), "nobody notices that the server is gone")
-    assert sight.text("#mode") == "no answer"
+    view.until(lambda: "does not answer" in view.text("#alerts"), "nobody notices that the server is gone")
+    assert view.text("#mode") == "no answer"
     run.end()
 
 
-def _controls(sight: ProcessState) -> None:
+def _controls(view: PageView) -> None:
     """Keys and buttons."""
-    sight.until(lambda: sight.text("#one-title") == "Env 0", "the first env is not chosen")
+    view.until(lambda: view.text("#one-title") == "Env 0", "the first env is not chosen")
     for key, env in ((Keys.ARROW_RIGHT, 1), (Keys.END, ENVS - 1), (Keys.ARROW_LEFT, ENVS - 2), (Keys.HOME, 0)):
-        sight.press(key)
-        sight.until(lambda env=env: sight.text("#one-title") == f"Env {env}", f"{key!r} does not lead to {env}")  # type: ignore[misc]
-    sight.click("#mosaic button:nth-child(4)")
-    sight.until(lambda: sight.text("#one-title") == "Env 3", "a click does not choose")
+        view.press(key)
+        view.until(lambda env=env: view.text("#one-title") == f"Env {env}", f"{key!r} does not lead to {env}")  # type: ignore[misc]
+    view.click("#mosaic button:nth-child(4)")
+    view.until(lambda: view.text("#one-title") == "Env 3", "a click does not choose")
     theme = "return document.documentElement.dataset.theme"
-    for act in (lambda: sight.press("t"), lambda: sight.click("#theme")):
-        before = sight.script(theme)
+    for act in (lambda: view.press("t"), lambda: view.click("#theme")):
+        before = view.script(theme)
         act()
-        assert sight.script(theme) != before
-    sight.press("?")
-    assert sight.script("return document.getElementById('keys').open")
-    sight.press(Keys.ESCAPE)
-    assert not sight.script("return document.getElementById('keys').open")
-    sight.press("-")
-    assert sight.script("return document.getElementById('speed').value") == "5"
-    sight.press(" ")
-    assert sight.text("#mode") == "held"
-    sight.changes(lambda: sight.text("#progress"), "the progress")  # what was under way has come
-    held = sight.script(FRAME, 0)
-    sight.changes(lambda: sight.text("#progress"), "the progress")
-    assert sight.script(FRAME, 0) == held
-    sight.press(" ")
-    sight.changes(lambda: sight.script(FRAME, 0), "the held picture")
+        assert view.script(theme) != before
+    view.press("?")
+    assert view.script("return document.getElementById('keys').open")
+    view.press(Keys.ESCAPE)
+    assert not view.script("return document.getElementById('keys').open")
+    view.press("-")
+    assert view.script("return document.getElementById('speed').value") == "5"
+    view.press(" ")
+    view.until(lambda: view.text("#mode") == "held", "the page is not paused")
+    view.changes(lambda: view.text("#progress"), "the progress")  # what was under way has come
+    held = view.script(FRAME, 0)
+    view.changes(lambda: view.text("#progress"), "the progress")
+    assert view.script(FRAME, 0) == held
+    view.press(" ")
+    view.changes(lambda: view.script(FRAME, 0), "the held picture")

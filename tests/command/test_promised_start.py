@@ -11,6 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from ringside.tasks.train import configuration
+from shared.config.presets import PRESETS
 from shared.memory.board import Phase
 from shared.memory.process_table import ProcessTable, Role
 from tests.support.runs import ROOT, STARTED, finish, gone, memory_of, wait_until
@@ -30,8 +32,15 @@ exec "$@"
 SYSTEMD = ("systemd-run", "--user", "--scope", "--property=MemoryMax=16G", "--")
 
 
+def test_the_words_are_taken() -> None:
+    config = configuration(WORDS[1:])
+    assert (config.machine.actors, config.play.game, config.learn.total_steps) == (12, "breakout", 50_000_000)
+    assert config == PRESETS["nature"].with_settings(actors=12, game="breakout")
+
+
+@pytest.mark.stress
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("before", [(), pytest.param(SYSTEMD, marks=pytest.mark.stress)])
+@pytest.mark.parametrize("before", [(), SYSTEMD])
 def test_twelve_actors_play_breakout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: tuple[str, ...]) -> None:
     if psutil.virtual_memory().available < NEEDED_BYTES:
         pytest.skip("needs 11 GB of free memory")

@@ -87,6 +87,7 @@ def test_an_actor_critic_learns_the_pixel_game(tmp_path: Path, seed: str) -> Non
     assert summary(tmp_path / "run")["updates"] == 20_000 // 80
 
 
+@pytest.mark.stress
 def test_an_on_policy_method_of_a_plug_in_learns_the_pixel_game(tmp_path: Path) -> None:
     flags = ACTOR_CRITIC | {"plugin": "tests.support.reinforce", "method": "reinforce", "total_steps": "16_000"}
     finish(start(tmp_path / "run", env="tests.support.pixel_game:factory", **flags))
