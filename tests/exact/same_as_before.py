@@ -51,6 +51,7 @@ FLAGS = {
     "--eval-every-steps": "960",
     "--eval-episodes": "2",
     "--eval-envs": "2",
+    "--eval-max-frames": "4_000",
     "--mps": "off",
     "--seed": "7",
 }
