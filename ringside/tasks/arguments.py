@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args
 
+from shared.config.combinations import require_used
 from shared.config.field_checks import range_hint, ranges_of, types_of
-from shared.config.method_declaration import method_names, methods_with
+from shared.config.method_declaration import method_declaration, method_names, methods_with
 from shared.config.presets import PRESETS
 from shared.config.renamed_settings import current_words
-from shared.config.settings import Algorithm, Config, foreign_setting
+from shared.config.settings import Algorithm, Config, foreign_setting, unused_settings
 from shared.errors import ConfigError
 from shared.network_spec import network_names
 from shared.text import PROGRAM, flag_in, flag_of
@@ -57,7 +58,8 @@ def parse_choices(kind: type[_Choices], arguments: Sequence[str], program: str, 
     if method in method_names():
         start = start.with_settings(method=method)
     _require_own(arguments, start.algorithm)
-    sections = {item.name: with_ranges(getattr(start, item.name)) for item in fields(Config)}
+    hidden = unused_settings(method_declaration(start.algorithm.method))
+    sections = {item.name: with_ranges(getattr(start, item.name), hidden) for item in fields(Config)}
     own = with_ranges(start.algorithm.settings)
     sections["algorithm"] = replace(sections["algorithm"], settings=own)
     names = Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(PRESETS)}}}")]
@@ -67,15 +69,16 @@ def parse_choices(kind: type[_Choices], arguments: Sequence[str], program: str, 
 
 
 def _require_own(arguments: Sequence[str], algorithm: Algorithm) -> None:
-    """Raise `ConfigError` for an option of other methods only."""
-    for word in arguments:
-        name = flag_in(word).removeprefix("--").replace("-", "_")
-        if word.startswith("--") and methods_with(name) and not hasattr(algorithm.settings, name):
+    """Raise `ConfigError` for an option of other methods only, or without an effect on this one."""
+    flags = [flag_in(word) for word in arguments if word.startswith("--")]
+    for name in (flag.removeprefix("--").replace("-", "_") for flag in flags):
+        if methods_with(name) and not hasattr(algorithm.settings, name):
             raise ConfigError(foreign_setting(name, algorithm.method))
+        require_used([name], algorithm.method)
 
 
-def with_ranges(section: Any) -> Any:
-    """The section as an instance of a subclass whose --help shows the ranges of its fields."""
+def with_ranges(section: Any, hidden: Container[str] = ()) -> Any:
+    """The section as an instance of a subclass whose --help shows the ranges of its fields, without those `hidden`."""
     import tyro
 
     kind = type(section)
@@ -84,7 +87,11 @@ def with_ranges(section: Any) -> Any:
     for name in CHOICES.keys() & hints.keys():
         shown = tyro.conf.arg(metavar=f"{{{','.join(CHOICES[name]())}}}")
         body.append((name, Annotated[str, shown], field(default=getattr(section, name))))
+    for name in [name for name in hints if name in hidden]:
+        body.append((name, Annotated[hints[name], tyro.conf.Suppress], field(default=getattr(section, name))))
     for name, meta in ranges.items():
+        if name in hidden:
+            continue
         number = int if int in (hints[name], *get_args(hints[name])) else float
         shown = tyro.conf.arg(metavar=f"{PLACEHOLDERS[number]} {range_hint(meta)}")
         body.append((name, Annotated[hints[name], shown], field(default=getattr(section, name))))

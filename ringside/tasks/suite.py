@@ -216,8 +216,10 @@ class _SuiteRunner:
         """Arguments of `launch.py` for a run."""
         from ringside import planning
 
-        defaults = planning.starting_point(self._options.preset, None).to_flat()
+        start = planning.starting_point(self._options.preset, None)
         given = config_of(self._options).to_flat()
+        # As the command takes them: another method resets what has no effect on it, and refuses it as a flag.
+        defaults = start.with_settings(method=given["method"]).to_flat() | {"method": start.algorithm.method}
         words = ["--resume", str(job.directory)] if job.begun else ["--preset", self._options.preset]
         own = {"game", "seed", "run_dir", "resume", *(["init_from"] if job.begun else [])}
         chosen = {name: value for name, value in given.items() if value != defaults.get(name) and name not in own}

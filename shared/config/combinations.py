@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from shared.config.method_declaration import C51Settings, IqnSettings, QrDqnSettings, method_declaration
 from shared.config.run_schedule import WEIGHT_QUANTUM, largest_weight, make_run_schedule
-from shared.config.settings import Algorithm, Config, Explore
+from shared.config.settings import Algorithm, Config, Explore, unused_settings
 from shared.errors import ConfigError
 from shared.network_spec import RESCALING
 from shared.text import flag_of
@@ -16,17 +17,14 @@ MOST_RAW_ERROR = 1e7
 in Atlantis."""
 
 
-REPLAY_PARTS = ("double", "dueling", "noisy", "prioritized", "munchausen", "value_rescaling")
-"""Parts of the DQN family that need action values, a replay or a target network."""
-
-
 def check(config: Config) -> None:
     """Refuse parts that make no sense together, or alone."""
     algorithm = config.algorithm
+    _check_used(config)
     if config.learn.network != "impala" and (algorithm.width > 1 or algorithm.spectral_norm or algorithm.pooling):
         raise ConfigError("--width, --pooling and --spectral-norm are for --network impala.")
     if method_declaration(algorithm.method).on_policy:
-        _check_on_policy(config)
+        _check_rounds(config)
         return
     _check_munchausen(algorithm)
     _check_distribution(algorithm)
@@ -45,17 +43,32 @@ def check(config: Config) -> None:
         )
 
 
-def _check_on_policy(config: Config) -> None:
-    """Refuse parts of the DQN family, and rounds that updates cannot divide."""
+def require_used(names: Iterable[str], method: str) -> None:
+    """Refuse settings that a user gave although they have no effect with the method.
+
+    Args:
+        names: of the settings; `no_x` is the flag that turns `x` off.
+
+    Raises:
+        ConfigError: one of them has no effect.
+    """
+    unused = unused_settings(method_declaration(method))
+    for name in names:
+        need = unused.get(name) or unused.get(name.removeprefix("no_"))
+        if need is not None:
+            raise ConfigError(f"{flag_of(name)} has no effect with --method {method}, which {need.value}: omit it.")
+
+
+def _check_used(config: Config) -> None:
+    """Refuse settings that have no effect, where they are not the defaults."""
+    given, usual = config.to_flat(), Config().to_flat()
+    changed = [name for name, value in given.items() if value != usual.get(name)]
+    require_used([f"no_{name}" if given[name] is False else name for name in changed], config.algorithm.method)
+
+
+def _check_rounds(config: Config) -> None:
+    """Refuse rounds that an on-policy method cannot learn from."""
     algorithm, learn, envs = config.algorithm, config.learn, config.play.envs
-    parts = [name for name in REPLAY_PARTS if getattr(algorithm, name)]
-    if algorithm.n_step > 1:
-        parts.append("n_step")
-    if parts:
-        raise ConfigError(
-            f"--method {algorithm.method} learns from the round just played, by a policy of its own, so "
-            f"{flag_of(parts[0])} has no effect: omit it."
-        )
     if learn.schedule == "free":
         raise ConfigError(
             f"--method {algorithm.method} learns from whole rounds of one policy, which --schedule free does not keep: "

@@ -47,15 +47,9 @@ def config_warnings(config: Config) -> list[str]:
             f"{config.learn.total_steps:_} steps; --importance-steps {config.learn.total_steps:_} would bring it to "
             f"{algorithm.importance_end:g}."
         )
-    has_epsilon = run_schedule.method.has_epsilon
-    if has_epsilon and run_schedule.updates_before(run_schedule.rounds):
+    if run_schedule.method.has_epsilon and run_schedule.updates_before(run_schedule.rounds):
         found += _short_exploration(config)
-    if config.explore.epsilon_ladder and not has_epsilon:
-        found.append(
-            f"--epsilon-ladder {config.explore.epsilon_ladder:g} has no effect with --method {algorithm.method}, which "
-            "samples its actions."
-        )
-    elif config.explore.epsilon_ladder and config.play.envs == 1:
+    if config.explore.epsilon_ladder and config.play.envs == 1:
         found.append(f"--epsilon-ladder {config.explore.epsilon_ladder:g} has no effect with one emulator.")
     if isinstance(algorithm.settings, C51Settings):
         found += _narrow_support(config, algorithm.settings)

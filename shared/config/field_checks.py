@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from shared.config.method_declaration import Need
 from shared.errors import ConfigError
 from shared.text import flag_of, shown
 
@@ -29,6 +31,14 @@ def ranges_of(section: type) -> dict[str, msgspec.Meta]:
     hints = get_type_hints(section, include_extras=True)
     found = {item.name: next(_metas(hints[item.name]), None) for item in fields(section)}
     return {name: meta for name, meta in found.items() if meta is not None}
+
+
+@cache
+def needs_of(section: type) -> dict[str, Need]:
+    """Needs of the fields of a section by name; a field that has an effect with every method is absent."""
+    hints = get_type_hints(section, include_extras=True)
+    metadata = {item.name: getattr(hints[item.name], "__metadata__", ()) for item in fields(section)}
+    return {name: each for name, found in metadata.items() for each in found if isinstance(each, Need)}
 
 
 def convert(section: type, name: str, value: Any) -> Any:

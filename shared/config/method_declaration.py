@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
+from enum import Enum
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
@@ -27,6 +28,18 @@ SlotField = tuple[str, str, tuple[int, ...]]
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _IMPLEMENTATION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+
+
+class Need(Enum):
+    """Need of a setting, without which it has no effect; the value says what a method is like that does not meet it.
+
+    It stands in the type of the setting (shared/config/settings.py).
+    """
+
+    REPLAY = "learns from the newest round and has no replay buffer"
+    TARGET_NETWORK = "has no target network"
+    ACTION_VALUES = "learns a policy and no action values"
+    EPSILON = "samples its actions from its policy"
 
 
 @dataclass(frozen=True)
@@ -130,11 +143,28 @@ class MethodDeclaration:
     """True if targets are bootstrapped from a target network."""
     on_policy: bool = False
     """True if updates use the newest round alone; such a method has no replay buffer."""
+    also_uses: tuple[str, ...] = ()
+    """Settings of every run that have an effect although the method lacks what they need of others, such as `n_step`
+    of an on-policy method with bounded returns."""
 
     @property
     def has_epsilon(self) -> bool:
         """True if lanes take random actions with the chance epsilon."""
         return self.action_rule == "epsilon_greedy"
+
+    @property
+    def samples_actions(self) -> bool:
+        """True if inference samples the actions from a policy."""
+        return self.action_rule == "categorical"
+
+    def provides(self, need: Need) -> bool:
+        """True if the method has what some setting needs."""
+        return {
+            Need.REPLAY: not self.on_policy,
+            Need.TARGET_NETWORK: self.has_target_network,
+            Need.ACTION_VALUES: self.head == "q",
+            Need.EPSILON: self.has_epsilon,
+        }[need]
 
     def __post_init__(self) -> None:
         """Raise `ConfigError` for names that nothing can be called."""

@@ -17,8 +17,8 @@ from typing import Annotated, Any, Literal, Self
 
 from msgspec import Meta
 
-from shared.config.field_checks import convert
-from shared.config.method_declaration import MethodSettings, method_declaration, methods_with
+from shared.config.field_checks import convert, needs_of
+from shared.config.method_declaration import MethodDeclaration, MethodSettings, Need, method_declaration, methods_with
 from shared.config.renamed_settings import current_name
 from shared.errors import ConfigError
 from shared.text import flag_of, nearest
@@ -84,13 +84,13 @@ class Learn:
     """concurrent: play and learn in parallel, exactly; alternate: in turns, as in 2015; free: without a barrier."""
     round_steps: Count = 10_000
     """Steps between two changes of the target network; with concurrent and free, one round."""
-    train_every: Count = 4
+    train_every: Annotated[Count, Need.REPLAY] = 4
     """Steps played for each update."""
     batch_size: Count = 32
     """Transitions in one update."""
-    replay_size: Count = 1_000_000
+    replay_size: Annotated[Count, Need.REPLAY] = 1_000_000
     """Number of most recent steps from which updates sample."""
-    learning_starts: Count = 50_000
+    learning_starts: Annotated[Count, Need.REPLAY] = 50_000
     """Steps before learning may begin; it begins with the next whole round, and the run prints that step."""
     discount: Share = 0.99
     """Discount factor gamma."""
@@ -106,7 +106,7 @@ class Learn:
     """Smoothing term: under the root for rmsprop, beside it for adam."""
     network: str = "nature"
     """nature: Mnih et al. 2015; impala: residual, Espeholt et al. 2018; small: a light network for 84x84 toy games."""
-    publish_every_updates: Count = 250
+    publish_every_updates: Annotated[Count, Need.REPLAY] = 250
     """With --schedule free: updates between two publications of the weights."""
     snapshot_every_steps: Count = 10_000
     """With --schedule alternate: steps between two snapshots; a restart repeats at most so many."""
@@ -121,36 +121,36 @@ class Algorithm:
     options: --method c51 --help shows those of c51."""
     settings: MethodSettings = OF_METHOD
     """Settings of the method itself; by default those of its declaration."""
-    double: bool = False
+    double: Annotated[bool, Need.TARGET_NETWORK] = False
     """The online network chooses the action whose target value is learned (van Hasselt et al. 2016)."""
-    dueling: bool = False
+    dueling: Annotated[bool, Need.ACTION_VALUES] = False
     """A stream for the state's value and one for the actions' advantages (Wang et al. 2016)."""
-    noisy: bool = False
+    noisy: Annotated[bool, Need.REPLAY] = False
     """Explore by factorized noise on the weights of the linear layers (Fortunato et al. 2018)."""
-    noisy_std: Annotated[float, Meta(gt=0, le=100)] = 0.5
+    noisy_std: Annotated[float, Meta(gt=0, le=100), Need.REPLAY] = 0.5
     """With --noisy: sigma_0, the initial scale of the noise; Hessel et al. 2018: 0.5; dqn_zoo and Dopamine: 0.1."""
-    n_step: Count = 1
+    n_step: Annotated[Count, Need.REPLAY] = 1
     """Number of rewards in a return before the target network's value is added."""
-    prioritized: bool = False
+    prioritized: Annotated[bool, Need.REPLAY] = False
     """Sample in proportion to the last error (Schaul et al. 2016)."""
-    priority_exponent: Share = 0.5
+    priority_exponent: Annotated[Share, Need.REPLAY] = 0.5
     """With --prioritized: the power of the error (alpha or omega)."""
-    importance_start: Share = 0.4
+    importance_start: Annotated[Share, Need.REPLAY] = 0.4
     """With --prioritized: the exponent of importance weights at first (beta)."""
-    importance_end: Share = 1.0
+    importance_end: Annotated[Share, Need.REPLAY] = 1.0
     """With --prioritized: the exponent of importance weights after --importance-steps."""
-    importance_steps: Count = 50_000_000
+    importance_steps: Annotated[Count, Need.REPLAY] = 50_000_000
     """With --prioritized: steps over which beta grows linearly from --importance-start to --importance-end. It does not
     depend on --total-steps."""
-    munchausen: bool = False
+    munchausen: Annotated[bool, Need.TARGET_NETWORK] = False
     """Add the policy's scaled logarithm to the reward (Vieillard et al. 2020)."""
-    munchausen_alpha: Share = 0.9
+    munchausen_alpha: Annotated[Share, Need.TARGET_NETWORK] = 0.9
     """With --munchausen: factor of the clipped logarithm (alpha)."""
-    munchausen_temperature: Positive = 0.03
+    munchausen_temperature: Annotated[Positive, Need.TARGET_NETWORK] = 0.03
     """With --munchausen: temperature of the policy."""
-    munchausen_floor: Annotated[float, Meta(lt=0)] = -1.0
+    munchausen_floor: Annotated[float, Meta(lt=0), Need.TARGET_NETWORK] = -1.0
     """With --munchausen: lower bound of the logarithm times the temperature (l0)."""
-    value_rescaling: bool = False
+    value_rescaling: Annotated[bool, Need.REPLAY] = False
     """Learn values on a scale like that of their square root (Pohlen et al. 2018; R2D2)."""
     clip_gradient: Positive | None = None
     """Greatest norm of the gradient of the batch's mean; default: unbounded."""
@@ -178,13 +178,13 @@ class Algorithm:
 class Explore:
     """Epsilon-greedy exploration, by the clock of steps."""
 
-    epsilon_start: Share = 1.0
+    epsilon_start: Annotated[Share, Need.EPSILON] = 1.0
     """Chance of a random action until learning starts."""
-    epsilon_end: Share = 0.1
+    epsilon_end: Annotated[Share, Need.EPSILON] = 0.1
     """Chance of a random action in the end."""
-    epsilon_steps: Amount = 1_000_000
+    epsilon_steps: Annotated[Amount, Need.EPSILON] = 1_000_000
     """Steps from the first to the last epsilon, counted from --learning-starts."""
-    epsilon_ladder: NotNegative = 0.0
+    epsilon_ladder: Annotated[NotNegative, Need.EPSILON] = 0.0
     """Env i of N plays with epsilon^(1 + ladder * i/(N - 1)); Ape-X has 7 with a constant epsilon of 0.4."""
 
 
@@ -223,7 +223,7 @@ class Machine:
     """Emulators answered in one forward pass; default: at most 32 and half of --envs on a CPU, all of them on a GPU."""
     deterministic: Literal["on", "off"] = "on"
     """on: kernels that give the same bits every time; off: the fastest kernels, which gives up exactness."""
-    replay_on: Literal["auto", "device", "host"] = "auto"
+    replay_on: Annotated[Literal["auto", "device", "host"], Need.REPLAY] = "auto"
     """Memory that frames are sampled from: a copy on the GPU (auto: if it fits into free memory) or shared memory."""
     graph_updates: Amount = 8
     """On CUDA: most updates in one launch, 8 or fewer; with fewer, inference waits less; 0: no graphs."""
@@ -249,7 +249,7 @@ class Run:
     """Begin a new run with the weights of this run directory, checkpoint, file of weights or agent of the zoo."""
     checkpoint_every_minutes: NotNegative = 10.0
     """Minutes between two checkpoints; the end of a run always writes one."""
-    checkpoint_replay: bool = True
+    checkpoint_replay: Annotated[bool, Need.REPLAY] = True
     """Keep the replay in checkpoints, which makes --resume exact."""
     plugin: str | None = None
     """Python module that registers methods, networks or presets (docs/extending.md); pass it also to --resume."""
@@ -307,7 +307,8 @@ class Config:
     def with_settings(self, **settings: Any) -> Self:
         """A copy with some settings changed, by the flat names of the flags (`total_steps=1_000`).
 
-        Another method has its default settings unless they are given, too. Paths may be strings.
+        Another method has its default settings unless they are given, too. Settings without an effect on it return to
+        their defaults. Paths may be strings.
 
         Raises `ConfigError` for a name that is no setting, or a value of another type.
         """
@@ -332,9 +333,13 @@ class Config:
         """A copy with another method and its default settings; the same configuration where it is that method."""
         if method == self.algorithm.method:
             return self
-        return dataclasses.replace(
-            self, algorithm=dataclasses.replace(self.algorithm, method=method, settings=OF_METHOD)
-        )
+        algorithm = dataclasses.replace(self.algorithm, method=method, settings=OF_METHOD)
+        sections = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)} | {"algorithm": algorithm}
+        unused = unused_settings(method_declaration(method))
+        for name, section in sections.items():
+            defaults = {item.name: item.default for item in dataclasses.fields(section) if item.name in unused}
+            sections[name] = dataclasses.replace(section, **defaults)
+        return dataclasses.replace(self, **sections)
 
     def digest(self) -> str:
         """SHA-256 (hex) of every setting that the trained weights depend on."""
@@ -391,6 +396,13 @@ class ResolvedConfig(Config):
             values = vars(sections[name])
             sections[name] = kind(**{each: convert(kind, each, value) for each, value in values.items()})
         return cls(**sections)
+
+
+def unused_settings(method: MethodDeclaration) -> dict[str, Need]:
+    """Settings that have no effect with a method, and what of it they need, by the flat names of the flags."""
+    sections = map(type, vars(Config()).values())
+    needs = {name: need for section in sections for name, need in needs_of(section).items()}
+    return {name: need for name, need in needs.items() if not method.provides(need) and name not in method.also_uses}
 
 
 def flat_of(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

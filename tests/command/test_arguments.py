@@ -43,6 +43,9 @@ SMALL = ("--envs", "8", "--device", "cpu", "--run-dir", "run")
         (("--init-from", "nowhere"), "--init-from nowhere does not exist"),
         (("--resume", "nowhere", "--preset", "quick"), "omit --preset"),
         (("eval", "--load", "nowhere"), "--load nowhere does not exist"),
+        # As typed, though both are the defaults.
+        (("--method", "a2c", "--train-every=4"), "--train-every has no effect with --method a2c"),
+        (("--preset", "quick", "--method", "a2c", "--no-double"), "--no-double has no effect with --method a2c"),
     ],
 )
 def test_impossible_arguments(refused: Refused, tmp_path: Path, arguments: tuple[str, ...], says: str) -> None:
@@ -143,3 +146,11 @@ def test_help_is_in_sections_and_shows_the_presets_defaults(launched: Launch) ->
     quick = launched("train", "--preset", "quick", "--help").stdout
     assert re.search(r"--replay-size INT .*?100_000", quick, re.DOTALL)
     assert "--load PATH" in launched("eval", "--help").stdout
+
+
+def test_help_of_a_method_leaves_out_what_has_no_effect_on_it(launch: Launch) -> None:
+    with_replay, on_policy = (launch("--method", method, "--help").stdout for method in ("dqn", "a2c"))
+    for flag in ("--train-every", "--epsilon-steps", "--no-checkpoint-replay"):
+        assert flag in with_replay
+        assert flag not in on_policy
+    assert "--entropy-weight" in on_policy

@@ -12,6 +12,7 @@ import ringside
 from ringside import training
 from ringside.recording.metrics import MetricsLog
 from shared.config.settings import Config
+from shared.errors import ConfigError
 from shared.memory.run_memory import Plan
 from tests.conftest import Refused
 from tests.support.checkpoints import rewrite
@@ -117,3 +118,8 @@ def test_the_step_at_which_learning_begins_is_said_before_a_run(
     settings: dict[str, int], boundary: int, sentence: str | None
 ) -> None:
     assert training.learning_begins(Plan(Config().with_settings(**settings), 4), boundary) == sentence
+
+
+def test_a_setting_without_effect_is_refused_from_python_too() -> None:
+    with pytest.raises(ConfigError, match="--train-every has no effect with --method a2c"):
+        ringside.train(preset="quick", method="a2c", train_every=4)

@@ -15,9 +15,11 @@ from typing import Any
 import psutil
 from multiprocess import spawn
 
+from shared.config.method_declaration import method_declaration, method_names
 from shared.config.settings import Config
 from shared.memory.region.layout import LayoutError
 from shared.memory.run_memory import Memory, Plan
+from shared.text import flag_of
 from tests.support.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,6 +46,8 @@ SMALL = {
     "--mps": "off",
 }
 """Ten rounds of 60 ticks, eight of which learn; the window wraps; random Breakout ends an episode in some 200 ticks."""
+OF_REPLAY = {"learning_starts", "replay_size", "epsilon_steps"}
+"""Settings of `SMALL` that on-policy methods refuse."""
 
 
 def start(run_dir: Path, *words: str, program: Sequence[str] = LAUNCH, **changes: str) -> subprocess.Popen[str]:
@@ -52,12 +56,20 @@ def start(run_dir: Path, *words: str, program: Sequence[str] = LAUNCH, **changes
     `program`: words for Python that launch something else than `launch.py` does.
     """
     flags = SMALL | {f"--{name.replace('_', '-')}": value for name, value in changes.items()}
+    if _is_on_policy(changes.get("method", "dqn")):
+        for name in OF_REPLAY - changes.keys():
+            del flags[flag_of(name)]
     if "--resume" in words:
         flags = {f"--{name.replace('_', '-')}": value for name, value in changes.items()}
     if "--env" in flags:
         flags.pop("--game", None)
     flat = (word for flag in flags.items() for word in flag)
     return start_command(*flat, "--run-dir", str(run_dir), *words, program=program)
+
+
+def _is_on_policy(method: str) -> bool:
+    """True unless a registered method has a replay buffer; the only plug-in of these tests is on-policy."""
+    return method not in method_names() or method_declaration(method).on_policy
 
 
 def start_command(*words: str, program: Sequence[str] = LAUNCH) -> subprocess.Popen[str]:

@@ -13,7 +13,11 @@ from pathlib import Path
 import pytest
 
 from ringside.tasks import suite
+from ringside.tasks.arguments import parse_choices
 from ringside.tasks.game_lists import SUITES
+from ringside.tasks.suite import Suite, jobs_of
+from ringside.tasks.train import configuration
+from shared.config.resolve import resolve
 from shared.errors import ConfigError
 from tests.support.waiting import until
 
@@ -115,6 +119,16 @@ def test_each_seed_of_all_games_then_the_next_each_evaluated_and_a_report(drawn:
     assert evaluation[evaluation.index("--episodes") + 1] == "30"
     assert (drawn.out / "report" / "report.html").exists()
     assert not list(drawn.out.rglob("*.part"))
+
+
+def test_a_run_of_an_on_policy_method_gets_no_flag_that_it_refuses(tmp_path: Path) -> None:
+    """Another method than the preset's resets settings, and these are no flags of the user."""
+    words = ("--preset", "quick", "--method", "a2c", "--envs", "16", "--round-steps", "160", "--batch-size", "160")
+    options = parse_choices(Suite, [*words, "--games", "pong", "--seeds", "1", "--device", "cpu"], "", "")
+    (job,) = jobs_of(options, ["pong"], tmp_path / "out")
+    told = suite._SuiteRunner(options, [job], tmp_path / "out")._training(job)
+    assert told[told.index("--method") + 1] == "a2c"
+    assert resolve(configuration(told)).experiment() == job.config.experiment()
 
 
 def test_the_same_command_does_what_is_left(program: Program, capsys: pytest.CaptureFixture[str]) -> None:

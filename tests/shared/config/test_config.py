@@ -15,12 +15,13 @@ import pytest
 from ringside import planning
 from ringside.doctor import run_directories
 from ringside.zoo.catalogue import WEIGHTS, ZOO
+from shared.config import method_declaration as declarations
 from shared.config import resolve, validate
 from shared.config.method_declaration import C51Settings, QrDqnSettings, method_declaration, method_names
 from shared.config.presets import PRESETS
 from shared.config.protocols import EvalRules, eval_rules
 from shared.config.run_schedule import make_run_schedule
-from shared.config.settings import CONFIG_FILE, MAY_CHANGE_ON_RESUME, Config, Play
+from shared.config.settings import CONFIG_FILE, MAY_CHANGE_ON_RESUME, Config, Play, unused_settings
 from shared.errors import ConfigError
 from shared.machine import facts
 from shared.memory import memory_need
@@ -337,8 +338,25 @@ ON_POLICY = {"method": "a2c", "round_steps": 960, "batch_size": 96}
             "--round-steps 10_000 must be a multiple of --envs 96 with --method a2c; the nearest",
         ),
         ({**ON_POLICY, "batch_size": 50}, "--round-steps 960 must be a multiple of --batch-size 50, since every step"),
-        ({**ON_POLICY, "prioritized": True}, "a policy of its own, so --prioritized has no effect: omit it"),
-        ({**ON_POLICY, "n_step": 3}, "so --n-step has no effect: omit it"),
+        (
+            {**ON_POLICY, "prioritized": True},
+            "--prioritized has no effect with --method a2c, which learns from the newest round and has no replay "
+            "buffer: omit it.",
+        ),
+        ({**ON_POLICY, "n_step": 3}, "--n-step has no effect with --method a2c, which learns from the newest round"),
+        ({**ON_POLICY, "train_every": 8}, "--train-every has no effect with --method a2c"),
+        ({**ON_POLICY, "learning_starts": 960}, "--learning-starts has no effect with --method a2c"),
+        ({**ON_POLICY, "replay_on": "host"}, "--replay-on has no effect with --method a2c"),
+        ({**ON_POLICY, "publish_every_updates": 1}, "--publish-every-updates has no effect with --method a2c"),
+        ({**ON_POLICY, "importance_end": 0.5}, "--importance-end has no effect with --method a2c"),
+        ({**ON_POLICY, "checkpoint_replay": False}, "--no-checkpoint-replay has no effect with --method a2c"),
+        ({**ON_POLICY, "double": True}, "--double has no effect with --method a2c, which has no target network: omit"),
+        ({**ON_POLICY, "munchausen_alpha": 0.5}, "--munchausen-alpha has no effect with --method a2c, which has no"),
+        ({**ON_POLICY, "dueling": True}, "--dueling has no effect with --method a2c, which learns a policy and no"),
+        (
+            {**ON_POLICY, "epsilon_end": 0.0},
+            "--epsilon-end has no effect with --method a2c, which samples its actions from its policy: omit it.",
+        ),
         ({**ON_POLICY, "schedule": "free"}, "which --schedule free does not keep: say alternate or concurrent"),
         ({**ON_POLICY, "width": 2}, "--width, --pooling and --spectral-norm are for --network impala"),
         ({**ON_POLICY, "trace": 1.5}, "--trace 1.5 must lie between 0 and 1"),
@@ -356,6 +374,23 @@ def test_impossible_settings_are_refused(wrong: dict[str, Any], says: str) -> No
         validate.settings(Config().with_settings(**wrong))
     assert says in str(refused.value)
     assert_sentence(str(refused.value))
+
+
+def test_another_method_resets_what_has_no_effect_on_it() -> None:
+    """So a preset of the DQN family is a start for an on-policy method, too."""
+    config = PRESETS["rainbow"].with_settings(method="a2c", round_steps=960, batch_size=96, seed=2)
+    validate.settings(config)
+    assert (config.algorithm.prioritized, config.algorithm.n_step, config.explore) == (False, 1, Config().explore)
+    assert (config.learn.learning_rate, config.run.seed) == (PRESETS["rainbow"].learn.learning_rate, 2)
+    assert PRESETS["rainbow"].with_settings(method="iqn").algorithm.prioritized
+
+
+def test_a_method_may_declare_that_it_uses_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    bounded = dataclasses.replace(method_declaration("a2c"), name="bounded", also_uses=("n_step",))
+    monkeypatch.setitem(declarations._REGISTRY, "bounded", bounded)
+    validate.settings(Config().with_settings(**ON_POLICY | {"method": "bounded", "n_step": 3}))
+    assert "n_step" in unused_settings(method_declaration("a2c")).keys() - unused_settings(bounded).keys()
+    assert not unused_settings(method_declaration("dqn"))
 
 
 def test_zero_is_not_above_zero_where_torch_flushes_denormals() -> None:

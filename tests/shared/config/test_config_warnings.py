@@ -73,9 +73,6 @@ def test_what_looks_like_a_mistake_is_said(settings: dict[str, Any], says: str) 
 def test_a_policy_that_is_sampled_has_no_epsilon_to_doubt() -> None:
     on_policy = Config().with_settings(method="a2c", round_steps=960, batch_size=96, total_steps=500_000)
     assert config_warnings(on_policy) == []
-    assert config_warnings(on_policy.with_settings(epsilon_ladder=7.0)) == [
-        "--epsilon-ladder 7 has no effect with --method a2c, which samples its actions."
-    ]
 
 
 def test_what_a_preset_says_is_not_held_against_the_user() -> None:
