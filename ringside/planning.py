@@ -14,11 +14,12 @@ from shared.checkpoint.finding import find_checkpoint
 from shared.checkpoint.manifest import CHECKPOINTS, Manifest
 from shared.checkpoint.weights_file import load_weights
 from shared.config import validate
+from shared.config.field_checks import require_name
 from shared.config.method_declaration import method_declaration
 from shared.config.presets import PRESETS
 from shared.config.resolve import resolve
 from shared.config.settings import METRICS_FILE, SUMMARY_FILE, Config
-from shared.config.trust import load_plugin, require_env, require_name, require_plugin
+from shared.config.trust import load_plugin, require_env, require_plugin
 from shared.errors import CheckpointError, ConfigError, FileError
 from shared.files.atomic import read_object
 from shared.memory.evaluation_queue import evaluations_until

@@ -85,7 +85,7 @@ def _short_exploration(config: Config) -> list[str]:
 
 
 def _changed(algorithm: Algorithm, names: tuple[str, ...]) -> list[str]:
-    """Those that somebody must have said: their values are of no preset."""
+    """Settings of `names` that have the value of no preset, so a user must have given them."""
     return [name for name in names if all(getattr(algorithm, name) != getattr(known, name) for known in _KNOWN)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
@@ -14,23 +14,29 @@ import msgspec
 
 from shared.config.method_declaration import Need
 from shared.errors import ConfigError
-from shared.text import flag_of, shown
+from shared.text import flag_of, nearest, shown
 
 MOST = 1 << 62
 """Bound of every whole number: what is made of it must fit into 64 bits."""
 
 
-def types_of(section: type) -> dict[str, Any]:
+def types_of(section: type) -> Mapping[str, Any]:
     """Types of the fields of a section by name, without their ranges."""
-    hints = get_type_hints(section)
-    return {item.name: hints[item.name] for item in fields(section)}
+    return _types_and_ranges(section)[0]
 
 
-def ranges_of(section: type) -> dict[str, msgspec.Meta]:
+def ranges_of(section: type) -> Mapping[str, msgspec.Meta]:
     """Ranges of the fields of a section by name; a field without one is absent."""
-    hints = get_type_hints(section, include_extras=True)
-    found = {item.name: next(_metas(hints[item.name]), None) for item in fields(section)}
-    return {name: meta for name, meta in found.items() if meta is not None}
+    return _types_and_ranges(section)[1]
+
+
+@cache  # a configuration asks for every setting, and to evaluate annotations takes 0.1 ms
+def _types_and_ranges(section: type) -> tuple[Mapping[str, Any], Mapping[str, msgspec.Meta]]:
+    plain, annotated = get_type_hints(section), get_type_hints(section, include_extras=True)
+    names = [item.name for item in fields(section)]
+    found = {name: next(_metas(annotated[name]), None) for name in names}
+    ranges = {name: meta for name, meta in found.items() if meta is not None}
+    return {name: plain[name] for name in names}, ranges
 
 
 @cache
@@ -54,6 +60,12 @@ def convert(section: type, name: str, value: Any) -> Any:
         return msgspec.convert(value, kind, dec_hook=_path)
     except msgspec.ValidationError:
         raise ConfigError(f"{name} {value!r:.80} is not {_type_in_words(kind)}.") from None
+
+
+def require_name(flag: str, name: str, known: Sequence[str]) -> None:
+    """Raise `ConfigError` unless a name is one of those known."""
+    if name not in known:
+        raise ConfigError(f"{flag} {name:.40} is not one of {', '.join(known)}{nearest(name, known)}")
 
 
 def check_ranges(section: Any) -> None:

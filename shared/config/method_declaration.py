@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from shared.config.field_checks import require_name
 from shared.errors import ConfigError
-from shared.text import nearest
 
 MOST_ATOMS = 4096
 """Outputs for each action, and fractions of an implicit network."""
@@ -220,10 +220,7 @@ def method_declaration(name: str) -> MethodDeclaration:
     Raises:
         ConfigError: no method has the name.
     """
-    if name not in _REGISTRY:
-        raise ConfigError(
-            f"--method {name:.40} is not one of {', '.join(method_names())}{nearest(name, method_names())}"
-        )
+    require_name("--method", name, method_names())
     return _REGISTRY[name]
 
 

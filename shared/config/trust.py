@@ -17,7 +17,7 @@ from shared.config import method_declaration
 from shared.config.method_declaration import MethodDeclaration
 from shared.config.settings import Config, Play
 from shared.errors import ConfigError
-from shared.text import nearest, words_of
+from shared.text import words_of
 
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _SAFE_TO_TYPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./:-]{0,199}")
@@ -141,9 +141,3 @@ def require_plugin(recorded: object, given: str | None, *, what: str) -> None:
     if given is None:
         raise ConfigError(f"{what} was trained with a plug-in; pass --plugin {recorded} if you trust it.")
     raise ConfigError(f"{what} was trained with the plug-in {recorded}, not with --plugin {given}: name the same one.")
-
-
-def require_name(flag: str, name: str, known: list[str]) -> None:
-    """Raise `ConfigError` unless a name is one of those known."""
-    if name not in known:
-        raise ConfigError(f"{flag} {name:.40} is not one of {', '.join(known)}{nearest(name, known)}")

@@ -58,14 +58,6 @@ class Mailbox(SharedFields):
             for name, dtype, shape in run_schedule.method.slot_fields
         ]
 
-    def ask(self, lane: int, life: int, tick: int) -> None:
-        """Ask for the actions of `tick`, whose frames are in the ring."""
-        self.request.publish(lane, request_number(life, tick))
-
-    def answered(self, lane: int) -> bool:
-        """True if the reply to the last request of this life of the lane is there."""
-        return bool(self.reply.values[lane] == self.request.values[lane])
-
     def all_ask(self, lanes: slice) -> bool:
         """True if every one of these lanes waits for a reply."""
         return not np.count_nonzero(self.request.values[lanes] == self.reply.values[lanes])

@@ -25,7 +25,7 @@ from tests.support.runs import child, finish, gone, memory_of, records, start, s
 LARGEST = 2_000
 """Bytes of the largest file that fits: smaller than any segment."""
 WHOLE = {"total_steps": "2_400", "replay_size": "2_400"}
-"""Those of the fixture `five_rounds`, and rings that keep them all: what could not be written down still can be."""
+"""Settings of the fixture `five_rounds`, and rings that keep them all: what could not be written down still can be."""
 
 
 def limit_files(process: subprocess.Popen[str], largest: int) -> None:

@@ -79,15 +79,15 @@ class Asker:
 
     def mailbox(self) -> None:
         """Make `TRIPS` requests and await their replies. Raises `WrongResult` for a reply to another tick."""
-        mailbox, wait = self._memory.mailbox, self._waiter.wait
+        lane, wait = self._memory.lane(0), self._waiter.wait
         first, self._tick = self._tick, self._tick + TRIPS
         self._begin("mailbox")
         got = []
         for tick in range(first, self._tick):
-            mailbox.ask(0, 0, tick)
+            lane.ask(0, tick)
             self._other.ring()
-            wait(lambda: mailbox.answered(0))
-            got.append(int(mailbox.actions[0, 0]))
+            wait(lambda: lane.answered)
+            got.append(int(lane.actions[0]))
         if got != [_reply(tick) for tick in range(first, self._tick)]:
             raise WrongResult("A reply held the actions of another request.")
 

@@ -55,7 +55,7 @@ class Count(TorchDispatchMode):
 
 
 def _kernels(optimizer: str, precision: str) -> Counter[str]:
-    """Those of one update of the Nature network, as it runs on a GPU; not the first of a chunk."""
+    """Kernels of one update of the Nature network, as it runs on a GPU; not the first of a chunk."""
     config = small_config(network="nature", optimizer=optimizer)
     played = PlayedRing(config)
     played.play(4 * played.run_schedule.round_ticks)

@@ -8,7 +8,7 @@ import numpy as np
 
 from shared.config.settings import Config
 from shared.memory.lane_memory import LaneMemory
-from shared.memory.mailbox import request_number
+from shared.memory.mailbox import Mailbox, request_number
 from shared.memory.run_memory import Memory, Plan
 
 FIRST = 10
@@ -61,3 +61,14 @@ def test_a_lane_is_answered_at_its_place() -> None:
     memory.mailbox.answer(np.array([2]), memory.mailbox.request.values[2:].copy(), np.array([[1, 3]], np.uint8))
     assert lane.answered
     assert lane.actions.tolist() == [1, 3]
+
+
+def test_a_reply_is_to_one_request_of_one_life() -> None:
+    memory = region()
+    lane, place, actions = memory.lane(FIRST + 1), np.array([1]), np.array([[2, 3]], np.uint8)
+    lane.ask(life=0, tick=7)
+    numbers = memory.mailbox.request.values[place].copy()
+    assert Mailbox.tick_of(numbers).tolist() == [7]
+    lane.ask(life=1, tick=7)  # its actor was killed and asks anew, for the same tick
+    memory.mailbox.answer(place, numbers, actions)  # which was for the life before
+    assert not lane.answered

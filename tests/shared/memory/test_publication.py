@@ -104,23 +104,6 @@ def run_schedule() -> RunSchedule:
     return make_run_schedule(small_config())
 
 
-def test_a_reply_is_to_one_request_of_one_life(run_schedule: RunSchedule) -> None:
-    mailbox = mailbox_of(run_schedule)
-    lane, actions = np.array([1]), np.array([[2, 3]], np.uint8)
-    assert not mailbox.all_ask(slice(0, 1)), "nobody has asked yet"
-    mailbox.ask(1, life=0, tick=7)
-    assert not mailbox.answered(1)
-    numbers = mailbox.request.values[lane].copy()
-    assert Mailbox.tick_of(numbers).tolist() == [7]
-    mailbox.answer(lane, numbers, actions)
-    assert mailbox.answered(1)
-    assert mailbox.actions[1].tolist() == [2, 3]
-    mailbox.ask(1, life=1, tick=7)  # its actor was killed and asks anew, for the same tick
-    assert not mailbox.answered(1)
-    mailbox.answer(lane, numbers, actions)  # which was for the life before
-    assert not mailbox.answered(1)
-
-
 def test_a_first_request_is_no_empty_mailbox() -> None:
     assert request_number(life=0, tick=0) != 0
     assert request_number(life=1, tick=0) != request_number(life=0, tick=1)
@@ -128,9 +111,10 @@ def test_a_first_request_is_no_empty_mailbox() -> None:
 
 def test_all_of_some_lanes_ask_when_each_does(run_schedule: RunSchedule) -> None:
     mailbox = mailbox_of(run_schedule)
-    mailbox.ask(0, life=0, tick=3)
+    assert not mailbox.all_ask(slice(0, 1)), "nobody has asked yet"
+    mailbox.request.publish(0, request_number(life=0, tick=3))
     assert not mailbox.all_ask(slice(0, 2))
-    mailbox.ask(1, life=0, tick=2)
+    mailbox.request.publish(1, request_number(life=0, tick=2))
     assert mailbox.all_ask(slice(0, 2))
 
 
