@@ -21,7 +21,7 @@ import psutil
 import tyro
 
 from ringside.bench.bench_command import Common
-from ringside.bench.harness.attached import LASTING, AttachedRun, attached_run
+from ringside.bench.harness.attached import AttachedRun, attached_run, lasting
 from ringside.bench.harness.interleaved import INTERRUPTED
 from ringside.bench.harness.measured_runs import make_plan
 from ringside.bench.harness.tables import CannotRun, Report
@@ -55,7 +55,7 @@ def measure(options: Options, report: Report) -> None:
         with report.measuring("memory"):
             _attach_and_measure(options, options.run, report)
         return
-    words = [*LASTING, *options.words]
+    words = lasting(options.words)
     with report.measuring("settings"):
         make_plan(options.game, words)
     if report.missing:

@@ -29,7 +29,7 @@ import psutil
 import tyro
 
 from ringside.bench.bench_command import Common
-from ringside.bench.harness.attached import LASTING, AttachedRun, attached_run
+from ringside.bench.harness.attached import AttachedRun, attached_run, lasting
 from ringside.bench.harness.interleaved import Contender, measure_interleaved
 from ringside.bench.harness.measured_runs import make_plan
 from ringside.bench.harness.tables import ROOT, CannotRun, Report, WrongResult
@@ -71,7 +71,7 @@ class Seen(NamedTuple):
 
 def measure(options: Options, report: Report) -> None:
     """Measure both, interleaved. Raises `ConfigError` before anything runs if a setting is invalid."""
-    words = [*LASTING, *options.words]
+    words = lasting(options.words)
     with report.measuring("settings"):
         make_plan(options.game, words)
     if report.missing:

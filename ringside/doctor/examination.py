@@ -176,11 +176,12 @@ def suggestion(plan: Plan, words: Sequence[str]) -> str:
     typed, kept = parser.parse_known_args(as_spelt(words))
     settings = plan.config.machine
     on_cpu = settings.device == "cpu"
-    spare = spare_cores(facts.usable_cores(), settings.learner_threads, settings.inference_threads, on_cpu=on_cpu)
+    threads, schedule = (settings.learner_threads, settings.inference_threads), plan.config.learn.schedule
+    spare = spare_cores(facts.usable_cores(), *threads, schedule, on_cpu=on_cpu)
     suggested = ["--actors", str(actors_of(plan.config.play, spare))]
     if not any(word.split("=")[0] in ("--game", "--env", "--resume") for word in kept):
         suggested += ["--game", plan.config.play.game]
-    fits = replay_that_fits(plan, int(checks.TIGHT * facts.usable_memory()))
+    fits = None if plan.method.on_policy else replay_that_fits(plan, int(checks.TIGHT * facts.usable_memory()))
     if fits is not None and (fits < plan.config.learn.replay_size or typed.replay_size):
         suggested += ["--replay-size", f"{fits:_}"]
     if typed.device:  # the plan has another if this one is missing

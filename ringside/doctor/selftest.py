@@ -19,7 +19,7 @@ import psutil
 from ringside.doctor.checks import Check
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.checkpoint.manifest import BEST_FILE, CHECKPOINTS
-from shared.config.settings import SUMMARY_FILE
+from shared.config.settings import SUMMARY_FILE, unused_settings
 from shared.files.atomic import read_json
 from shared.machine.subprocesses import die_with, kill_and_reap
 from shared.memory.run_memory import Plan
@@ -123,7 +123,9 @@ def _words(plan: Plan) -> list[str]:
     }
     algorithm = dataclasses.asdict(plan.config.algorithm)
     own = algorithm.pop("settings")
-    return ["train", *words_of(**settings, plugin=plan.config.run.plugin, **algorithm, **own)]
+    unused = unused_settings(plan.method)  # which the command refuses
+    used = {name: value for name, value in (settings | algorithm | own).items() if name not in unused}
+    return ["train", *words_of(plugin=plan.config.run.plugin, **used)]
 
 
 def _shared_memory() -> set[str]:

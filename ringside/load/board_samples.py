@@ -113,6 +113,7 @@ def load_between(memory: Memory, old: Sample, new: Sample, usable_cores: int) ->
         roles,
         learning=new.updates > 0,
         usable_cores=usable_cores,
+        alternates=memory.run_schedule.learns_same_round,
         steps_per_second=speed,
         evaluation_wait=held,
         others=others,

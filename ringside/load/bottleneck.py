@@ -9,7 +9,9 @@ from typing import Literal
 from shared.machine.contention import contention_sentences
 from shared.text import readable
 
-BottleneckKind = Literal["starting", "cores", "learner", "emulation", "inference", "scribe", "evaluation", "none"]
+BottleneckKind = Literal[
+    "starting", "cores", "learner", "emulation", "inference", "scribe", "evaluation", "turns", "none"
+]
 
 
 SATURATED = 0.9
@@ -57,10 +59,10 @@ class Bottleneck:
     sentence: str
     role: str | None = None
     """Group at the limit: learner, actors, inference, scribe, evaluator. For `cores` the group that uses most of them,
-    for `none` the busiest. None: not known yet."""
+    for `turns` and `none` the busiest. None: not known yet."""
     share: float | None = None
     """Share of the limit reached, in [0, 1]: the busy share of `role`. For `cores` the share in use; for `evaluation`
-    1, because an evaluation is always pending."""
+    1, because an evaluation is always pending; for `turns` the busy shares of learning and playing together."""
     steps_per_second: float | None = None
     """The limit: speed if `role` never waited, or if the run used all cores, with everything else equal."""
 
@@ -93,6 +95,7 @@ def find_bottleneck(
     *,
     learning: bool,
     usable_cores: int,
+    alternates: bool = False,
     steps_per_second: float | None = None,
     evaluation_wait: float = 0.0,
     others: float | None = None,
@@ -107,7 +110,8 @@ def find_bottleneck(
     round; actors wait for inference at every step. A role with busy share b would allow 1/b of the speed, since it does
     the same work for each step. For actors b is the mean, as if lanes were evenly shared; the slowest actor decides
     whether the others wait. If no role is saturated, and the learner waits a tenth of the time for a free slot in the
-    queue of evaluations, evaluation is the bottleneck.
+    queue of evaluations, evaluation is the bottleneck. With `alternate` the learner waits while lanes play, and they
+    wait while it learns. So the limit of both is a run in which one of them always works.
 
     Limits of the method: a busy role may wait for a core that another program has, or for a device. The sentence names
     cores that other programs or a hypervisor take. On a GPU, learner and inference are busy while they wait for it. If
@@ -117,6 +121,7 @@ def find_bottleneck(
         roles: busy shares and cores over the same time.
         learning: True if updates have begun; before, the learner waits by design.
         usable_cores: how many cores the run may use.
+        alternates: True if playing and learning take turns.
         steps_per_second: the speed over the same time, where known.
         evaluation_wait: share of the time in which the learner waited for a slot in the queue of evaluations.
         others, stolen: cores that other programs and a hypervisor took over the same time, if known.
@@ -125,6 +130,7 @@ def find_bottleneck(
         roles,
         learning=learning,
         usable_cores=usable_cores,
+        alternates=alternates,
         steps_per_second=steps_per_second,
         evaluation_wait=evaluation_wait,
         taken=(others or 0.0) + (stolen or 0.0),
@@ -139,6 +145,7 @@ def _find(
     *,
     learning: bool,
     usable_cores: int,
+    alternates: bool,
     steps_per_second: float | None,
     evaluation_wait: float,
     taken: float,
@@ -175,6 +182,12 @@ def _find(
         busy[role] = 1.0  # its waits for inference are part of its work
         said = f"Evaluation limits the run: the learner waits {evaluation_wait:.0%} of the time for a free slot in the "
         said += "queue of evaluations"
+    elif alternates and learning and "learner" in groups:
+        role = max(("learner", "actors", "inference"), key=lambda name: busy[name])
+        said = f"Playing and learning take turns: the learner is {_busy(groups['learner'])}, the actors "
+        said += f"{_busy(groups['actors'])} and inference {_busy(groups['inference'])}"
+        turns = Bottleneck("turns", said, role, min(1.0, learner + max(slow, inference)))
+        return _with_distance(turns, "turns without a wait would allow", steps_per_second)
     elif inference >= max(0.5, emulation, learner):
         kind, role = "inference", "inference"
         said = f"Inference limits the run: it is {_busy(groups['inference'])}, and {actors_wait}"

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from shared.config.protocols import PROTOCOLS, eval_rules
-from shared.config.settings import Config, Play, Precision, ResolvedConfig
+from shared.config.settings import Config, Play, Precision, ResolvedConfig, Schedule
 from shared.errors import ConfigError
 from shared.machine import facts
 
@@ -40,7 +40,10 @@ def resolve(config: Config) -> ResolvedConfig:
         "inference_threads": inference_threads,
         "inference_batch": config.machine.inference_batch or inference_batch_of(config.play, on_cpu=on_cpu),
         "actors": config.machine.actors
-        or actors_of(config.play, spare_cores(cores, learner_threads, inference_threads, on_cpu=on_cpu)),
+        or actors_of(
+            config.play,
+            spare_cores(cores, learner_threads, inference_threads, config.learn.schedule, on_cpu=on_cpu),
+        ),
         "run_dir": config.run.run_dir or run_directory_of(config.play),
     }
     return ResolvedConfig.from_config(config.with_settings(**answers))
@@ -98,8 +101,13 @@ def busy_threads(learner_threads: int, *, on_cpu: bool) -> int:
     return TEAMS * learner_threads if on_cpu and learner_threads > 1 else learner_threads
 
 
-def spare_cores(cores: int, learner_threads: int, inference_threads: int, *, on_cpu: bool) -> int:
-    """Cores that learner and inference leave to actors; 0 or negative if the two need all cores or more."""
+def spare_cores(cores: int, learner_threads: int, inference_threads: int, schedule: Schedule, *, on_cpu: bool) -> int:
+    """Cores that learner and inference leave to actors; 0 or negative if the two need all cores or more.
+
+    With `alternate` all cores: the learner waits while actors play, and actors wait while it learns.
+    """
+    if schedule == "alternate":
+        return cores
     return cores - busy_threads(learner_threads, on_cpu=on_cpu) - inference_threads
 
 

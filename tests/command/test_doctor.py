@@ -13,8 +13,10 @@ import ringside
 from ringside.doctor import checks, examination, selftest
 from ringside.doctor.checks import Check
 from ringside.tasks.train import configuration
+from shared.config.method_declaration import method_declaration
 from shared.config.presets import PRESETS
 from shared.config.settings import Config
+from shared.machine import facts
 from tests.conftest import Launch, Refused
 from tests.support.runs import ROOT
 
@@ -44,11 +46,23 @@ def test_a_good_machine(launched: Launch, tmp_path: Path) -> None:
 @pytest.mark.parametrize("preset", PRESETS)
 def test_the_small_run_has_the_network_of_the_plan(preset: str) -> None:
     """Source of the initial weights."""
-    words = ["--preset", preset, "--device", "cpu", "--replay-size", "100_000", "--learning-starts", "10_000"]
-    plan = ringside.plan(configuration([*words, "--value-rescaling"] if preset == "nature" else words))
+    config = configuration(["--preset", preset, "--device", "cpu"])
+    if not method_declaration(config.algorithm.method).on_policy:
+        config = config.with_settings(replay_size=100_000, learning_starts=10_000, value_rescaling=preset == "nature")
+    plan = ringside.plan(config)
     small = ringside.plan(configuration(selftest._words(plan)[1:]))
     assert small.network == plan.network
     assert small.config.algorithm == plan.config.algorithm
+
+
+def test_an_on_policy_method_has_its_self_test_and_suggestion(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["--preset", "quick", "--method", "a2c", "--envs", "16", "--round-steps", "160", "--batch-size", "160"]
+    plan = ringside.plan(configuration([*words, "--device", "cpu", "--game", "pong", "--schedule", "alternate"]))
+    small = ringside.plan(configuration(selftest._words(plan)[1:]))
+    assert small.config.algorithm == plan.config.algorithm
+    monkeypatch.setattr(facts, "usable_cores", lambda: 4)
+    monkeypatch.setattr(facts, "usable_memory", lambda: 2_000_000_000)
+    assert examination.suggestion(plan, ["--game", "pong"]).endswith("launch.py --actors 4 --game pong")
 
 
 def test_a_machine_that_others_use_is_not_all_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

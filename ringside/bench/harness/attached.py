@@ -5,12 +5,12 @@ from __future__ import annotations
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringside.bench.harness.measured_runs import LEARNING_STARTS, SILENT_SECONDS
+from ringside.bench.harness.measured_runs import SILENT_SECONDS, early_learning
 from ringside.bench.harness.programs import last_log_line, running
 from ringside.bench.harness.tables import CannotRun
 from ringside.watch.attach import attach, read_config
@@ -21,8 +21,6 @@ LOOK_SECONDS = 0.02
 """Interval between two checks of a condition."""
 WARM_ROUNDS = 2
 """Rounds with updates before anything is measured."""
-LASTING = ("--learning-starts", str(LEARNING_STARTS), "--total-steps", "1_000_000_000")
-"""Arguments of a run that learns early and never ends by itself."""
 
 
 @dataclass
@@ -44,6 +42,11 @@ class AttachedRun:
         """Wait until `WARM_ROUNDS` are committed. Raises as `until`."""
         board, learns = self.memory.board, self.memory.run_schedule.first_learning_round + WARM_ROUNDS
         self.until(lambda: board.committed >= learns)
+
+
+def lasting(words: Sequence[str]) -> list[str]:
+    """These arguments, with others with which the run learns early and never ends by itself."""
+    return [*early_learning(words), "--total-steps", "1_000_000_000", *words]
 
 
 def _until(condition: Callable[[], object], process: subprocess.Popen[bytes], errors: Path) -> None:

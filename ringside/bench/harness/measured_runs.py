@@ -22,9 +22,10 @@ from ringside.bench.harness.programs import last_log_line, read_logs, running
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
 from ringside.recording.metrics import read_metrics
 from shared.config import validate
+from shared.config.method_declaration import method_declaration
 from shared.config.resolve import device_of
 from shared.config.run_schedule import RunSchedule, make_run_schedule
-from shared.config.settings import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE, Config
+from shared.config.settings import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE, Config, unused_settings
 from shared.errors import ConfigError
 from shared.memory.run_memory import Plan
 from shared.text import flag_in
@@ -97,13 +98,21 @@ def make_plan(game: str, words: Sequence[str]) -> Plan:
     for word in words:
         if flag_in(word) in OURS:
             raise ConfigError(f"{flag_in(word)} after -- is given by the benchmark itself: omit it.")
-    config = configuration(["--game", game, "--learning-starts", str(LEARNING_STARTS), *words])
+    config = configuration(["--game", game, *early_learning(words), *words])
     validate.settings(config)
     try:
         device_of(config.machine.device)
     except ConfigError as error:
         raise CannotRun(str(error)) from error
     return planning.check(config)
+
+
+def early_learning(words: Sequence[str]) -> list[str]:
+    """Arguments with which a run of these `words` learns early; none if its method learns from the first round on."""
+    from ringside.tasks.train import configuration
+
+    unused = unused_settings(method_declaration(configuration(words).algorithm.method))
+    return [] if "learning_starts" in unused else ["--learning-starts", str(LEARNING_STARTS)]
 
 
 def rounds_that_fit(plan: Plan, words: Sequence[str], seconds: float, pace: float) -> list[str]:
@@ -151,7 +160,7 @@ def measure(game: str, seconds: float, words: Sequence[str], *, learning: bool =
     """
     with tempfile.TemporaryDirectory(prefix="ringside-bench-") as scratch:
         run_dir = Path(scratch) / "run"
-        command = ["launch.py", "--plain", "--game", game, "--learning-starts", str(LEARNING_STARTS), *words]
+        command = ["launch.py", "--plain", "--game", game, *early_learning(words), *words]
         begun = time.monotonic()
         with _running([*command, "--run-dir", str(run_dir)], run_dir, Path(scratch) / "errors") as process:
             first_at, gpu = _watch(process, run_dir, seconds, learning=learning)

@@ -8,7 +8,7 @@ import pytest
 
 from ringside.bench import scaling, throughput
 from ringside.bench.harness.gpu_use import GpuUse
-from ringside.bench.harness.measured_runs import ROUNDS, Throughput, check, make_plan, rounds_that_fit
+from ringside.bench.harness.measured_runs import ROUNDS, Throughput, check, early_learning, make_plan, rounds_that_fit
 from ringside.bench.harness.tables import Report, WrongResult
 from ringside.bench.scaling import actor_counts
 from shared.config.run_schedule import make_run_schedule
@@ -99,3 +99,10 @@ def test_a_role_without_records_has_its_share_from_the_summary() -> None:
     report = Report("throughput", "title")
     throughput._add_role_busy(report, "scribe", [_run(roles={"scribe": {"busy": 0.25}})])
     assert report.row("scribe").values == (0.25,)
+
+
+def test_a_measured_run_learns_early_where_learning_waits_for_a_replay() -> None:
+    on_policy = ["--preset", "quick", "--method", "a2c", "--envs", "16", "--round-steps", "160", "--batch-size", "160"]
+    assert early_learning([]) == ["--learning-starts", "5000"]
+    assert early_learning(on_policy) == []
+    assert make_plan("breakout", [*on_policy, "--device", "cpu"]).method.on_policy

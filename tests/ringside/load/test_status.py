@@ -32,6 +32,7 @@ def judged(
     usable_cores: int = 64,
     speed: float | None = 450.0,
     evaluation_wait: float = 0.0,
+    alternates: bool = False,
     others: float | None = None,
     stolen: float | None = None,
 ) -> Bottleneck:
@@ -41,6 +42,7 @@ def judged(
         usable_cores=usable_cores,
         steps_per_second=speed,
         evaluation_wait=evaluation_wait,
+        alternates=alternates,
         others=others,
         stolen=stolen,
     )
@@ -86,6 +88,20 @@ def test_the_role_that_limits_and_the_way_to_its_limit(
     assert (found.kind, found.role, found.sentence) == (limit, role, sentence)
     assert found.share == busy_by_group(roles(*shares))[role]
     assert found.steps_per_second == pytest.approx(450.0 / found.share)
+
+
+def test_playing_and_learning_in_turns_are_judged_together() -> None:
+    """The limit is a run in which one of them always works, not one in which the busiest works alone."""
+    found = judged(roles(0.5, 0.1, 0.3, 0.4), alternates=True)
+    assert (found.kind, found.role) == ("turns", "learner")
+    assert found.sentence == (
+        "Playing and learning take turns: the learner is busy 50%, the actors busy 35% and inference busy 10%; "
+        "450 of about 500 steps/s that turns without a wait would allow (90%)."
+    )
+    assert judged(roles(0.5, 0.45, 0.2), alternates=True).share == 0.95
+    assert judged(roles(0.9, 0.1, 0.1), alternates=True).kind == "learner"
+    assert judged(roles(0.5, 0.1, 0.3, 0.4), alternates=True, learning=False).kind == "none"
+    assert judged([*roles(0.0, 0.1, 0.3)[:1], *roles(0.0, 0.1, 0.3)[2:]], alternates=True).kind == "none"
 
 
 def test_one_slow_actor_for_which_all_others_wait_is_named() -> None:

@@ -624,5 +624,24 @@ def test_no_thread_of_a_learner_without_a_core_of_its_own(cores: int, threads: i
     assert resolve.busy_threads(1, on_cpu=False) == 1
 
 
+@pytest.mark.parametrize(
+    ("settings", "actors"),
+    [
+        ({}, 1),
+        ({"schedule": "alternate"}, 4),
+        ({"schedule": "alternate", "actors": 3}, 3),
+        ({"schedule": "alternate", "envs": 4}, 1),
+        (ON_POLICY | {"schedule": "alternate"}, 4),
+        (ON_POLICY | {"schedule": "concurrent"}, 1),
+    ],
+)
+def test_actors_have_all_cores_where_they_take_turns_with_the_learner(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], actors: int
+) -> None:
+    monkeypatch.setattr(facts, "usable_cores", lambda: 4)
+    config = Config().with_settings(device="cpu", learner_threads=1, inference_threads=2, **settings)
+    assert resolve.resolve(config).machine.actors == actors
+
+
 def test_one_lane_has_one_actor() -> None:
     assert resolve.actors_of(Play(envs=1, lane_envs=1), 12) == 1
