@@ -156,6 +156,9 @@ class Engine(Generic[M]):
         self._slices.clear()
         if self._planned:
             self._optimizer.set_steps(self._run_schedule.updates_before(round_))
+            learn = self._config.learn
+            rate = self._run_schedule.annealed(round_, learn.learning_rate, learn.learning_rate_end)
+            self._optimizer.set_rate(rate)
         return self._planned
 
     def prefetch(self, round_: int, window_end: int) -> None:

@@ -40,16 +40,17 @@ def report(memory: Memory, waiter: Waiter, engine: Engine, run_dir: Path, found:
     """
     memory.board.phase[waiter.process] = Phase.REPLAYING
     found_again, arrays, update = _do_again(memory, waiter, engine, found.round)
-    config = memory.plan.config
+    config, learn = memory.plan.config, memory.plan.config.learn
+    round_ = engine.round if found_again else found.round
     content = {
         "said": str(found),
         "found_again": found_again,
-        "round": found.round if not found_again else engine.round,
+        "round": round_,
         "update_of_round": update,
         "sums": found.sums,
         "not_finite": {name: int((~np.isfinite(array)).sum()) for name, array in arrays.items()},
-        "learning_rate": config.learn.learning_rate,
-        "optimizer": config.learn.optimizer,
+        "learning_rate": memory.run_schedule.annealed(round_, learn.learning_rate, learn.learning_rate_end),
+        "optimizer": learn.optimizer,
         "network": str(memory.plan.network),
         "precision": config.machine.precision,
         "device": config.machine.device,

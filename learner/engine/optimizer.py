@@ -3,7 +3,8 @@
 On a CPU a step is one compiled pass over memory. It reads the gradient (float32, or bfloat16 bits), moves parameters
 and moments, and writes the bfloat16 copy that the next forward pass reads. PyTorch's operations would read and write
 the vectors several times (docs/lab/2026-11-cpu-learner.md). On other devices a step is a few PyTorch operations. A
-graph can capture them, because the number of the step is a tensor.
+graph can capture them, because what changes is read from tensors: the number of the step, and a learning rate that is
+annealed.
 """
 
 from __future__ import annotations
@@ -152,6 +153,9 @@ class Optimizer:
         self._weights = weights
         self._learn = learn
         self._steps = torch.zeros((), device=weights.params.device)
+        self._rate = learn.learning_rate
+        # The tensor that an annealed rate is read from where steps may be captured; a constant one needs no read.
+        self._annealed = None if learn.learning_rate_end is None else torch.full_like(self._steps, self._rate)
         self._compiled = weights.params.device.type == "cpu"
         # As a bound for the gradient that comes here, which may be that of the batch's sum.
         self._bound = None if clip is None else clip * self.gradient_scale * summed
@@ -161,6 +165,12 @@ class Optimizer:
     def set_steps(self, steps: int) -> None:
         """Set the number of steps done before, by which Adam corrects its moments."""
         self._steps.fill_(steps)
+
+    def set_rate(self, rate: float) -> None:
+        """Set the learning rate of the steps that follow; it differs from `Learn.learning_rate` only if annealed."""
+        self._rate = rate
+        if self._annealed is not None:
+            self._annealed.fill_(rate)
 
     def step(self, side_stream: SideStream) -> None:
         """Move the weights by the gradient and update their copy in the arithmetic of the passes.
@@ -192,7 +202,7 @@ class Optimizer:
         """The step in one pass over memory: a function that moves a part of the weights."""
         learn = self._learn
         scale = np.float32(self._scale().item())
-        rate, epsilon = learn.learning_rate, np.float32(learn.optimizer_epsilon)
+        rate, epsilon = self._rate, np.float32(learn.optimizer_epsilon)
         decay = np.float32(learn.optimizer_decay)
         if learn.optimizer == "rmsprop":
             return lambda part: _rmsprop(*part, scale, decay, np.float32(rate), epsilon)
@@ -228,11 +238,11 @@ class Optimizer:
             self.square.mul_(decay).addcmul_(gradient, gradient, value=1.0 - decay)
             self.mean.lerp_(gradient, 1.0 - decay)
             root = torch.addcmul(self.square, self.mean, self.mean, value=-1.0).add_(learn.optimizer_epsilon).sqrt_()
-            weights.params.addcdiv_(gradient, root, value=-learn.learning_rate)
+            self._descend(gradient, root)
         elif learn.optimizer == "rms":
             self.square.mul_(decay).addcmul_(gradient, gradient, value=1.0 - decay)
             root = self.square.add(learn.optimizer_epsilon).sqrt_()
-            weights.params.addcdiv_(gradient, root, value=-learn.learning_rate)
+            self._descend(gradient, root)
         else:
             torch._fused_adam_(
                 [weights.params],
@@ -241,7 +251,7 @@ class Optimizer:
                 [self.square],
                 [],
                 [self._steps],
-                lr=learn.learning_rate,
+                lr=self._rate if self._annealed is None else self._annealed,
                 beta1=ADAM_MEAN_DECAY,
                 beta2=decay,
                 weight_decay=0.0,
@@ -250,3 +260,10 @@ class Optimizer:
                 maximize=False,
             )
         weights.sync_copy()
+
+    def _descend(self, direction: Tensor, root: Tensor) -> None:
+        """params -= rate * direction / root."""
+        if self._annealed is None:
+            self._weights.params.addcdiv_(direction, root, value=-self._rate)
+        else:
+            self._weights.params.addcdiv_(direction * self._annealed, root, value=-1.0)

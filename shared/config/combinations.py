@@ -23,6 +23,7 @@ def check(config: Config) -> None:
     _check_used(config)
     if config.learn.network != "impala" and (algorithm.width > 1 or algorithm.spectral_norm or algorithm.pooling):
         raise ConfigError("--width, --pooling and --spectral-norm are for --network impala.")
+    _check_annealing(config)
     if method_declaration(algorithm.method).on_policy:
         _check_rounds(config)
         return
@@ -64,6 +65,24 @@ def _check_used(config: Config) -> None:
     given, usual = config.to_flat(), Config().to_flat()
     changed = [name for name, value in given.items() if value != usual.get(name)]
     require_used([f"no_{name}" if given[name] is False else name for name in changed], config.algorithm.method)
+
+
+def _check_annealing(config: Config) -> None:
+    """Refuse an end without the steps to it, and steps without an end.
+
+    A method may have settings that are annealed, too: their ends have names in _end, and are None by default.
+    """
+    learn = config.learn
+    values = vars(learn) | vars(config.algorithm.settings)
+    ends = {name: end for name, end in values.items() if name.endswith("_end") and end is not None}
+    for name, end in ends.items():
+        if not learn.anneal_steps:
+            raise ConfigError(f"{flag_of(name)} {end:g} needs --anneal-steps, the steps after which it is reached.")
+    if learn.anneal_steps and not ends:
+        raise ConfigError(
+            f"--anneal-steps {learn.anneal_steps:_} has no effect, since no setting has an end: add "
+            "--learning-rate-end, or omit it."
+        )
 
 
 def _check_rounds(config: Config) -> None:

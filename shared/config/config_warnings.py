@@ -5,7 +5,7 @@ from __future__ import annotations
 from shared.config.method_declaration import C51Settings
 from shared.config.presets import PRESETS
 from shared.config.run_schedule import make_run_schedule
-from shared.config.settings import Algorithm, Config
+from shared.config.settings import Algorithm, Config, Learn
 from shared.text import flag_of
 
 _PARTS = {
@@ -47,6 +47,7 @@ def config_warnings(config: Config) -> list[str]:
             f"{config.learn.total_steps:_} steps; --importance-steps {config.learn.total_steps:_} would bring it to "
             f"{algorithm.importance_end:g}."
         )
+    found += _learning_rate_off_its_line(config.learn)
     if run_schedule.method.has_epsilon and run_schedule.updates_before(run_schedule.rounds):
         found += _short_exploration(config)
     if config.explore.epsilon_ladder and config.play.envs == 1:
@@ -69,6 +70,22 @@ def _narrow_support(config: Config, support: C51Settings) -> list[str]:
             "is beyond counts as the support's end."
         )
     return found
+
+
+def _learning_rate_off_its_line(learn: Learn) -> list[str]:
+    """A run that ends before an annealed learning rate does, or goes on when it is 0."""
+    if learn.learning_rate_end is None or learn.anneal_steps == learn.total_steps:
+        return []
+    if learn.anneal_steps < learn.total_steps:
+        left = learn.total_steps - learn.anneal_steps
+        after = f"The learning rate is 0 after --anneal-steps {learn.anneal_steps:_}"
+        return [f"{after}: the last {left:_} steps learn nothing."] if learn.learning_rate_end == 0 else []
+    done = learn.total_steps / learn.anneal_steps
+    end = learn.learning_rate + done * (learn.learning_rate_end - learn.learning_rate)
+    return [
+        f"The learning rate will only come from {learn.learning_rate:g} to {end:.2g} in {learn.total_steps:_} steps; "
+        f"--anneal-steps {learn.total_steps:_} would bring it to {learn.learning_rate_end:g}."
+    ]
 
 
 def _short_exploration(config: Config) -> list[str]:

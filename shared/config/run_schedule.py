@@ -53,6 +53,8 @@ class RunSchedule:
     """Ticks with priorities, independent of the total; 0: sampling is uniform."""
     updates_per_round: int = 0
     """Updates of every round from the first that learns, with an on-policy method; 0: they follow `train_every`."""
+    anneal_steps: int = 0
+    """Steps after which annealed settings are at their end, independent of the total; 0: none is annealed."""
 
     @property
     def priorities(self) -> int:
@@ -120,6 +122,17 @@ class RunSchedule:
         share = min(1.0, max(0.0, steps / max(1, explore.epsilon_steps)))
         return explore.epsilon_start + share * (explore.epsilon_end - explore.epsilon_start)
 
+    def annealed(self, round_: int, start: float, end: float | None) -> float:
+        """The value of an annealed setting during a round: linear in the steps played before the round.
+
+        Args:
+            start: value in the first round.
+            end: value after `anneal_steps`; None: the setting is constant.
+        """
+        if end is None:
+            return start
+        return start + min(1.0, round_ * self.round_steps / max(1, self.anneal_steps)) * (end - start)
+
     def ladder(self, env: int, explore: Explore) -> float:
         """The power of epsilon with which an env plays (Horgan et al. 2018, section 4.1)."""
         return 1.0 + explore.epsilon_ladder * env / max(1, self.envs - 1)
@@ -180,6 +193,7 @@ def _replay_schedule(config: Config, method: MethodDeclaration) -> RunSchedule:
         learning_starts_ticks=-(-learn.learning_starts // play.envs),
         method=method,
         n_step=config.algorithm.n_step,
+        anneal_steps=learn.anneal_steps,
         # Not those of a window that the run's end bounds: with a later end the run may go on.
         priority_ticks=window_rounds * round_ticks if config.algorithm.prioritized else 0,
     )
@@ -215,4 +229,5 @@ def _on_policy_schedule(config: Config, method: MethodDeclaration, epochs: int) 
         learning_starts_ticks=0,
         method=method,
         updates_per_round=epochs * round_steps // learn.batch_size,
+        anneal_steps=learn.anneal_steps,
     )

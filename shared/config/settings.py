@@ -100,6 +100,11 @@ class Learn:
     """rmsprop: centered, as in 2015; rms: not centered, as in A3C; adam: Kingma & Ba."""
     learning_rate: Positive = 2.5e-4
     """Step size of the optimizer."""
+    learning_rate_end: NotNegative | None = None
+    """Learning rate after --anneal-steps, reached in a straight line; default: the learning rate is constant."""
+    anneal_steps: Amount = 0
+    """Steps after which the learning rate and other annealed settings are at their end. They belong to what is learned:
+    --total-steps, which only says when the run stops, does not change them."""
     optimizer_decay: Annotated[float, Meta(ge=0, lt=1)] = 0.95
     """Decay of RMSProp's moments, or Adam's beta2."""
     optimizer_epsilon: Positive = 0.01

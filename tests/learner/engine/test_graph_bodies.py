@@ -98,8 +98,11 @@ def test_updates_stay_on_the_gpu(monkeypatch: pytest.MonkeyPatch, preset: str, p
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp32"])
-def test_updates_of_an_actor_critic_stay_on_the_gpu(monkeypatch: pytest.MonkeyPatch, precision: str) -> None:
-    """Updates alone: outputs at the beginning of a round are read back."""
+@pytest.mark.parametrize("optimizer", ["rmsprop", "rms", "adam"])
+def test_updates_of_an_actor_critic_stay_on_the_gpu(
+    monkeypatch: pytest.MonkeyPatch, optimizer: str, precision: str
+) -> None:
+    """Updates alone, at an annealed rate: outputs at the beginning of a round are read back."""
     monkeypatch.setattr(engine_module, "SideStream", lambda **_: SideStream())
     monkeypatch.setattr(engine_module.torch.cuda, "Stream", lambda _: None)
     settings = {
@@ -107,7 +110,9 @@ def test_updates_of_an_actor_critic_stay_on_the_gpu(monkeypatch: pytest.MonkeyPa
         "envs": 4,
         "round_steps": 64,
         "batch_size": 8,
-        "optimizer": "rms",
+        "optimizer": optimizer,
+        "learning_rate_end": 0.0,
+        "anneal_steps": 1_000,
         "clip_gradient": 0.5,
     }
     config = Config().with_settings(game="pong", schedule="alternate", device="meta", precision=precision, **settings)

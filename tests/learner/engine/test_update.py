@@ -211,8 +211,11 @@ def test_what_was_prefetched_for_another_round_is_not_used() -> None:
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("optimizer", ["rmsprop", "rms", "adam"])
 @pytest.mark.parametrize("bound", [None, 0.01])
-def test_both_forms_of_the_optimizer_agree(bound: float | None, optimizer: str, precision: str) -> None:
-    learn = small_config(optimizer=optimizer, optimizer_decay=0.95).learn
+@pytest.mark.parametrize("end", [None, 0.0])
+def test_both_forms_of_the_optimizer_agree(
+    end: float | None, bound: float | None, optimizer: str, precision: str
+) -> None:
+    learn = small_config(optimizer=optimizer, optimizer_decay=0.95, learning_rate_end=end, learning_rate=1e-3).learn
     flat = initial_parameters(Network("small", ACTIONS), 1)
     results = []
     for compiled in (True, False):
@@ -220,6 +223,7 @@ def test_both_forms_of_the_optimizer_agree(bound: float | None, optimizer: str, 
         weights.load(flat)
         optimizer_ = Optimizer(weights, learn, bound)
         optimizer_.set_steps(6)
+        optimizer_.set_rate(1e-3 if end is None else 2e-3)
         generator = torch.Generator().manual_seed(0)
         for _ in range(3):
             optimizer_.gradient.copy_(torch.randn(len(flat), generator=generator))
@@ -240,6 +244,22 @@ def test_the_norm_of_a_gradient_is_that_of_the_books(precision: str) -> None:
     optimizer_.gradient.copy_(torch.randn(len(weights.params), generator=torch.Generator().manual_seed(0)))
     expected = optimizer_.gradient.double().square().sum().sqrt().float()
     torch.testing.assert_close(optimizer_.norm(), expected, rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("optimizer", ["rmsprop", "rms", "adam"])
+def test_the_learning_rate_of_a_round_is_constant_and_on_the_line(optimizer: str) -> None:
+    """Rounds of 24 steps: the fifth one begins after 96 steps."""
+    annealed = {"learning_rate": 4e-3, "learning_rate_end": 1e-3, "anneal_steps": 192}
+    states = []
+    for settings in ({"learning_rate": 2.5e-3}, annealed, {"learning_rate": 4e-3}):
+        config = small_config(optimizer=optimizer, **settings)
+        engine = make_test_engine(played := _played(config), config)
+        engine.begin_round(4, played.ticks)
+        engine.run(12)
+        states.append(_stored(engine, config.learn)["online"])
+    constant, found, start = states
+    assert np.array_equal(found, constant)
+    assert not np.array_equal(found, start)
 
 
 def test_broken_numbers_stop_the_round() -> None:

@@ -281,6 +281,9 @@ ON_POLICY = {"method": "a2c", "round_steps": 960, "batch_size": 96}
         ({"epsilon_start": 0.05}, "--epsilon-end 0.1 is more than --epsilon-start 0.05"),
         ({"learning_rate": 0.0}, "--learning-rate 0.0 must be above 0"),
         ({"learning_rate": float("inf")}, "--learning-rate inf"),
+        ({"learning_rate_end": -1e-9}, "--learning-rate-end -1e-09 must not be negative"),
+        ({"learning_rate_end": 0.0}, "--learning-rate-end 0 needs --anneal-steps, the steps after which it is reached"),
+        ({"anneal_steps": 1_000}, "--anneal-steps 1_000 has no effect, since no setting has an end: add --learning-"),
         ({"optimizer_decay": 1.0}, "--optimizer-decay 1.0"),
         ({"resume": "/", "init_from": "/"}, "give one of them"),
         # What came after the DQN of 2015, alone

@@ -47,6 +47,15 @@ def test_no_preset_is_doubted(preset: Any) -> None:
             "The chance of a random action will only come from 1 to 0.59 in 500_000 steps; --epsilon-steps 450_000 "
             "would bring it to 0.1.",
         ),
+        (
+            {"learning_rate": 1e-3, "learning_rate_end": 0.0, "anneal_steps": 100_000_000},
+            "The learning rate will only come from 0.001 to 0.0005 in 50_000_000 steps; --anneal-steps 50_000_000 "
+            "would bring it to 0.",
+        ),
+        (
+            {"learning_rate_end": 0.0, "anneal_steps": 40_000_000},
+            "The learning rate is 0 after --anneal-steps 40_000_000: the last 10_000_000 steps learn nothing.",
+        ),
         ({"noisy_std": 0.1}, "--noisy-std 0.1 has no effect without --noisy."),
         ({"munchausen_alpha": 0.5}, "--munchausen-alpha 0.5 has no effect without --munchausen."),
         ({"epsilon_ladder": 7.0, "envs": 1, "lane_envs": 1}, "--epsilon-ladder 7 has no effect with one emulator."),

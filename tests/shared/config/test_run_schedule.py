@@ -59,6 +59,18 @@ def test_updates_keep_the_ratio(settings: dict[str, Any]) -> None:
     assert abs(done - steps / planned.train_every) < 1
 
 
+@pytest.mark.parametrize("settings", [{}, {"schedule": "alternate"}, {"method": "a2c", "batch_size": 10}])
+@pytest.mark.parametrize("total_steps", [1_000, 5_000])
+def test_an_annealed_value_follows_the_steps_and_not_the_total(settings: dict[str, Any], total_steps: int) -> None:
+    sizes = {"envs": 10, "round_steps": 100, "learning_starts": 300, "total_steps": total_steps}
+    planned = run_schedule(**sizes, anneal_steps=1_000, learning_rate_end=0.25, **settings)
+    for round_ in range(2_000 // planned.round_steps):
+        played = round_ * planned.round_steps
+        assert planned.annealed(round_, 1.0, 0.25) == pytest.approx(max(0.25, 1.0 - 0.75 * played / 1_000))
+        assert planned.annealed(round_, 0.7, None) == 0.7
+    assert planned.annealed(10**9, 1.0, 0.0) == 0.0
+
+
 def test_alternate_is_nature_to_the_letter_with_one_env() -> None:
     alternate = run_schedule(schedule="alternate", envs=1, lane_envs=1, snapshot_every_steps=400)
     assert alternate.round_steps == 4
