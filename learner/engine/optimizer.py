@@ -1,4 +1,4 @@
-"""The optimizers, on flat vectors: RMSProp (centered, as in Mnih et al. 2015, or not) and Adam (Kingma & Ba 2015).
+"""The optimizers, on flat vectors: RMSProp, centered (Mnih et al. 2015) or not, Adam (Kingma & Ba 2015) and RAdam.
 
 On a CPU a step is one compiled pass over memory. It reads the gradient (float32, or bfloat16 bits), moves parameters
 and moments, and writes the bfloat16 copy that the next forward pass reads. PyTorch's operations would read and write
@@ -23,7 +23,11 @@ from learner.networks.model import Model
 from shared.config.settings import Learn
 
 ADAM_MEAN_DECAY = 0.9
-"""Adam's beta1; beta2 is `Learn.optimizer_decay`."""
+"""beta1 of Adam and RAdam; beta2 is `Learn.optimizer_decay`."""
+RADAM_LENGTH = 5.0
+"""Length of the moving average from which on RAdam divides by its root, as in PyTorch and optax; the paper has 4."""
+ADAM_FAMILY = ("adam", "radam")
+"""Optimizers that correct both moments by the number of the step; values of their epsilon belong to mean gradients."""
 
 _Vectors = tuple[NDArray, NDArray, NDArray, NDArray, NDArray, NDArray]
 _TINY = 1e-6
@@ -88,7 +92,10 @@ def _rmsprop(x, params_bf16, gradient, half, mean, square, scale, decay, rate, e
 
 @njit(error_model="numpy", cache=True, nogil=True)
 def _rms(x, params_bf16, gradient, half, mean, square, scale, decay, rate, epsilon):  # type: ignore[no-untyped-def]
-    """x -= rate * g / sqrt(E[g^2] + epsilon) (Mnih et al. 2016, supplementary section 8); `mean` stays as it is."""
+    """x -= rate * g / sqrt(E[g^2] + epsilon) (Mnih et al. 2016, supplementary section 8); `mean` stays as it is.
+
+    TensorFlow's RMSProp, with which IMPALA and OpenAI Baselines learned, differs in one point: its E[g^2] begins at 1.
+    """
     narrow = half.size > 0
     for i in range(x.size):
         g = scale * (_widen(half[i]) if narrow else gradient[i])
@@ -148,7 +155,7 @@ class Optimizer:
         # The epsilon of 2015 belongs to gradients summed over the batch (DeepMind's dqn_zoo, which averages, divides
         # it by 32 ** 2); the values of Adam's in use belong to averaged ones.
         summed = 1 if mean_gradient else learn.batch_size
-        self.gradient_scale = 1.0 / summed if learn.optimizer == "adam" else 1.0
+        self.gradient_scale = 1.0 / summed if learn.optimizer in ADAM_FAMILY else 1.0
         self.mean_factor = self.gradient_scale * summed
         self._weights = weights
         self._learn = learn
@@ -163,7 +170,7 @@ class Optimizer:
         self._parts = [self._vectors(part) for part in (slice(0, head), slice(head, None))] if self._compiled else []
 
     def set_steps(self, steps: int) -> None:
-        """Set the number of steps done before, by which Adam corrects its moments."""
+        """Set the number of steps done before, by which Adam and RAdam correct their moments."""
         self._steps.fill_(steps)
 
     def set_rate(self, rate: float) -> None:
@@ -177,7 +184,7 @@ class Optimizer:
 
         On a CPU, the side stream moves those behind the convolutions: nothing reads them until `side_stream.settle()`.
         """
-        if self._learn.optimizer == "adam":
+        if self._learn.optimizer in ADAM_FAMILY:
             self._steps += 1
         if self._compiled:
             convolutions, matrices = self._parts
@@ -202,17 +209,21 @@ class Optimizer:
         """The step in one pass over memory: a function that moves a part of the weights."""
         learn = self._learn
         scale = np.float32(self._scale().item())
-        rate, epsilon = self._rate, np.float32(learn.optimizer_epsilon)
+        rate, epsilon = self._rate, learn.optimizer_epsilon
         decay = np.float32(learn.optimizer_decay)
         if learn.optimizer == "rmsprop":
-            return lambda part: _rmsprop(*part, scale, decay, np.float32(rate), epsilon)
+            return lambda part: _rmsprop(*part, scale, decay, np.float32(rate), np.float32(epsilon))
         if learn.optimizer == "rms":
-            return lambda part: _rms(*part, scale, decay, np.float32(rate), epsilon)
-        t = self._steps.item()
-        rate /= 1.0 - ADAM_MEAN_DECAY**t
-        correction = np.float32(1.0 / (1.0 - learn.optimizer_decay**t))
-        rest = (scale, decay, np.float32(rate), epsilon, np.float32(ADAM_MEAN_DECAY), correction)
-        return lambda part: _adam(*part, *rest)
+            return lambda part: _rms(*part, scale, decay, np.float32(rate), np.float32(epsilon))
+        if learn.optimizer == "radam":
+            factor, correction, epsilon = (each.item() for each in self._rectification())
+            rate *= factor
+        else:
+            t = self._steps.item()
+            rate /= 1.0 - ADAM_MEAN_DECAY**t
+            correction = 1.0 / (1.0 - learn.optimizer_decay**t)
+        arguments = (scale, decay, *(np.float32(x) for x in (rate, epsilon, ADAM_MEAN_DECAY, correction)))
+        return lambda part: _adam(*part, *arguments)
 
     def _vectors(self, part: slice) -> _Vectors:
         """Views of a part of the weights that the compiled loops read and write."""
@@ -243,6 +254,12 @@ class Optimizer:
             self.square.mul_(decay).addcmul_(gradient, gradient, value=1.0 - decay)
             root = self.square.add(learn.optimizer_epsilon).sqrt_()
             self._descend(gradient, root)
+        elif learn.optimizer == "radam":
+            self.square.mul_(decay).addcmul_(gradient, gradient, value=1.0 - decay)
+            self.mean.lerp_(gradient, 1.0 - ADAM_MEAN_DECAY)
+            factor, correction, epsilon = self._rectification()
+            root = self.square.mul(correction).sqrt_().add_(epsilon)
+            self._descend(self.mean * factor, root)
         else:
             torch._fused_adam_(
                 [weights.params],
@@ -267,3 +284,19 @@ class Optimizer:
             self._weights.params.addcdiv_(direction, root, value=-self._rate)
         else:
             self._weights.params.addcdiv_(direction * self._annealed, root, value=-1.0)
+
+    def _rectification(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Factor of E[g], factor of E[g^2] and epsilon of a step of RAdam, float64 (Liu et al. 2020, algorithm 2).
+
+        In the first steps the variance of 1 / sqrt(E[g^2]) is infinite, and the step is that of E[g] alone: a factor of
+        0 and an epsilon of 1 make the root 1. Epsilon stands beside the corrected root, as in optax; PyTorch adds it to
+        the root before it is corrected.
+        """
+        decay, t = self._learn.optimizer_decay, self._steps.double()
+        power, limit = decay**t, 2.0 / (1.0 - decay) - 1.0
+        length = limit - 2.0 * t * power / (1.0 - power)
+        divides = (length > RADAM_LENGTH).double()  # sums instead of a choice, which would copy constants to a GPU
+        variance = (length - 4.0) * (length - 2.0) * limit / (((limit - 4.0) * (limit - 2.0) or 1.0) * length)
+        factor = divides * variance.clamp(min=0.0).sqrt() + (1.0 - divides)
+        epsilon = divides * self._learn.optimizer_epsilon + (1.0 - divides)
+        return factor / (1.0 - ADAM_MEAN_DECAY**t), divides / (1.0 - power), epsilon

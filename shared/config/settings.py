@@ -96,8 +96,8 @@ class Learn:
     """Discount factor gamma."""
     clip_rewards: bool = True
     """Learn from the sign of each reward (Mnih et al. 2015, Methods) instead of its amount."""
-    optimizer: Literal["rmsprop", "rms", "adam"] = "rmsprop"
-    """rmsprop: centered, as in 2015; rms: not centered, as in A3C; adam: Kingma & Ba."""
+    optimizer: Literal["rmsprop", "rms", "adam", "radam"] = "rmsprop"
+    """rmsprop: centered, as in 2015; rms: not centered, as in A3C; adam: Kingma & Ba 2015; radam: Liu et al. 2020."""
     learning_rate: Positive = 2.5e-4
     """Step size of the optimizer."""
     learning_rate_end: NotNegative | None = None
@@ -106,9 +106,9 @@ class Learn:
     """Steps after which the learning rate and other annealed settings are at their end. They belong to what is learned:
     --total-steps, which only says when the run stops, does not change them."""
     optimizer_decay: Annotated[float, Meta(ge=0, lt=1)] = 0.95
-    """Decay of RMSProp's moments, or Adam's beta2."""
+    """Decay of RMSProp's moments, or beta2 of adam and radam."""
     optimizer_epsilon: Positive = 0.01
-    """Smoothing term: under the root for rmsprop, beside it for adam."""
+    """Smoothing term: under the root for rmsprop and rms, beside it for adam and radam."""
     network: str = "nature"
     """nature: Mnih et al. 2015; impala: residual, Espeholt et al. 2018; small: a light network for 84x84 toy games."""
     publish_every_updates: Annotated[Count, Need.REPLAY] = 250

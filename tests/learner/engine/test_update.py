@@ -209,7 +209,7 @@ def test_what_was_prefetched_for_another_round_is_not_used() -> None:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("optimizer", ["rmsprop", "rms", "adam"])
+@pytest.mark.parametrize("optimizer", ["rmsprop", "rms", "adam", "radam"])
 @pytest.mark.parametrize("bound", [None, 0.01])
 @pytest.mark.parametrize("end", [None, 0.0])
 def test_both_forms_of_the_optimizer_agree(
@@ -222,7 +222,7 @@ def test_both_forms_of_the_optimizer_agree(
         weights = FusedModel(Network("small", ACTIONS), CPU, precision)
         weights.load(flat)
         optimizer_ = Optimizer(weights, learn, bound)
-        optimizer_.set_steps(6)
+        optimizer_.set_steps(4)
         optimizer_.set_rate(1e-3 if end is None else 2e-3)
         generator = torch.Generator().manual_seed(0)
         for _ in range(3):
@@ -246,7 +246,7 @@ def test_the_norm_of_a_gradient_is_that_of_the_books(precision: str) -> None:
     torch.testing.assert_close(optimizer_.norm(), expected, rtol=1e-5, atol=0)
 
 
-@pytest.mark.parametrize("optimizer", ["rmsprop", "rms", "adam"])
+@pytest.mark.parametrize("optimizer", ["rmsprop", "rms", "adam", "radam"])
 def test_the_learning_rate_of_a_round_is_constant_and_on_the_line(optimizer: str) -> None:
     """Rounds of 24 steps: the fifth one begins after 96 steps."""
     annealed = {"learning_rate": 4e-3, "learning_rate_end": 1e-3, "anneal_steps": 192}
@@ -462,18 +462,44 @@ def test_gradients_are_clipped_as_their_batchs_mean(optimizer: str, bound: float
 
 @pytest.mark.parametrize("compiled", [True, False])
 def test_rms_is_not_centered_and_takes_the_mean_gradient(compiled: bool) -> None:
+    """The formula of A3C, with epsilon under the root, which counts here: gradients are small."""
     learn = small_config(optimizer="rms", learning_rate=0.01, optimizer_decay=0.9, optimizer_epsilon=1e-3).learn
     weights = FusedModel(Network("small", ACTIONS), CPU, "fp32")
     optimizer_ = Optimizer(weights, learn, 0.5, mean_gradient=True)
     optimizer_._compiled = compiled
     assert optimizer_.gradient_scale == optimizer_.mean_factor == 1.0
-    gradient = torch.randn(len(weights.params), generator=torch.Generator().manual_seed(0))
-    optimizer_.gradient.copy_(gradient)
-    optimizer_.step(SideStream())
-    clipped = gradient.double() * 0.5 / gradient.double().norm()
-    expected = -0.01 * clipped / (0.1 * clipped.square() + 1e-3).sqrt()
-    torch.testing.assert_close(weights.params.double(), expected, rtol=1e-4, atol=1e-9)
+    expected, square = torch.zeros(len(weights.params), dtype=torch.float64), 0.0
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(3):
+        gradient = torch.randn(len(weights.params), generator=generator)
+        optimizer_.gradient.copy_(gradient)
+        optimizer_.step(SideStream())
+        clipped = gradient.double() * 0.5 / gradient.double().norm()
+        square = 0.9 * square + 0.1 * clipped.square()
+        expected -= 0.01 * clipped / (square + 1e-3).sqrt()
+    torch.testing.assert_close(weights.params.double(), expected, rtol=1e-4, atol=1e-7)
     assert not optimizer_.mean.any()
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("decay", [0.5, 0.95, 0.999])
+def test_radam_is_that_of_pytorch(decay: float, compiled: bool, precision: str) -> None:
+    """Its first steps do not divide by the root: all of those with a decay of 0.5, five with the others."""
+    learn = small_config(optimizer="radam", learning_rate=1e-2, optimizer_decay=decay, optimizer_epsilon=1e-10).learn
+    weights = FusedModel(Network("small", ACTIONS), CPU, precision)
+    optimizer_ = Optimizer(weights, learn, mean_gradient=True)
+    optimizer_._compiled = compiled
+    parameter = torch.nn.Parameter(torch.zeros(len(weights.params), dtype=torch.float64))
+    theirs = torch.optim.RAdam([parameter], lr=1e-2, betas=(0.9, decay), eps=1e-10)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(9):
+        optimizer_.gradient.copy_(torch.randn(len(weights.params), generator=generator))
+        optimizer_.step(SideStream())
+        parameter.grad = optimizer_.gradient.double()
+        theirs.step()
+        torch.testing.assert_close(weights.params.double(), parameter.detach(), rtol=1e-4, atol=1e-6)
+    assert torch.equal(weights.params_bf16, weights.params.to(weights.dtype))
 
 
 def test_the_norm_that_is_shown_is_that_before_it_is_clipped() -> None:
