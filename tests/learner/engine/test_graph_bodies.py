@@ -74,7 +74,7 @@ def _no_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def _fused_adam() -> Iterator[None]:
-    """PyTorch has no form of fused Adam for `meta` where the learning rate is a tensor; it changes its arguments alone."""
+    """PyTorch lacks fused Adam with a learning rate in a tensor for `meta`; it changes nothing but its arguments."""
     library = torch.library.Library("aten", "IMPL", "Meta")
     library.impl("_fused_adam_.tensor_lr", lambda *_, **__: None)
     yield
