@@ -12,7 +12,6 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from shared.config.method_declaration import Need
 from shared.errors import ConfigError
 from shared.text import flag_of, nearest, shown
 
@@ -37,14 +36,6 @@ def _types_and_ranges(section: type) -> tuple[Mapping[str, Any], Mapping[str, ms
     found = {name: next(_metas(annotated[name]), None) for name in names}
     ranges = {name: meta for name, meta in found.items() if meta is not None}
     return {name: plain[name] for name in names}, ranges
-
-
-@cache
-def needs_of(section: type) -> dict[str, Need]:
-    """Needs of the fields of a section by name; a field that has an effect with every method is absent."""
-    hints = get_type_hints(section, include_extras=True)
-    metadata = {item.name: getattr(hints[item.name], "__metadata__", ()) for item in fields(section)}
-    return {name: each for name, found in metadata.items() for each in found if isinstance(each, Need)}
 
 
 def convert(section: type, name: str, value: Any) -> Any:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, fields
 from enum import Enum
-from typing import Annotated, Any, Literal
+from functools import cache
+from typing import Annotated, Any, Literal, get_type_hints
 
 from msgspec import Meta
 
@@ -40,6 +41,14 @@ class Need(Enum):
     TARGET_NETWORK = "has no target network"
     ACTION_VALUES = "learns a policy and no action values"
     EPSILON = "samples its actions from its policy"
+
+
+@cache
+def needs_of(section: type) -> dict[str, Need]:
+    """Needs of the fields of a section by name; a field that has an effect with every method is absent."""
+    hints = get_type_hints(section, include_extras=True)
+    metadata = {item.name: getattr(hints[item.name], "__metadata__", ()) for item in fields(section)}
+    return {name: each for name, found in metadata.items() for each in found if isinstance(each, Need)}
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,15 @@ from typing import Annotated, Any, Literal, Self
 
 from msgspec import Meta
 
-from shared.config.field_checks import convert, needs_of
-from shared.config.method_declaration import MethodDeclaration, MethodSettings, Need, method_declaration, methods_with
+from shared.config.field_checks import convert
+from shared.config.method_declaration import (
+    MethodDeclaration,
+    MethodSettings,
+    Need,
+    method_declaration,
+    methods_with,
+    needs_of,
+)
 from shared.config.renamed_settings import current_name
 from shared.errors import ConfigError
 from shared.text import flag_of, nearest
