@@ -1,4 +1,4 @@
 """The measurements that need a machine with a GPU, all by one command.
 
-Read prove_gpu first, then stage and prove_training.
+Read prove_gpu first, then stage.
 """

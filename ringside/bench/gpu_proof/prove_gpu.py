@@ -21,16 +21,12 @@
   limits       bench limits, the parts that use the GPU
   large        as presets, for presets with many kernels in an update
   settings     Breakout end to end, with and without evaluation, by setting: MPS, replay place, precision, kernels
-  ways         Pong again, seed 1, with settings other than the preset's, to compare the time to solve it
-  returns      Breakout with the published settings for some minutes: return over wall-clock time
   machine      bench limits, the emulator and the actors on ten games
-  curves       four games with nature, rainbow, iqn and btr, with published curves; call it again to continue the runs
 
-Every stage writes STAGE.log with all output, the logs of failed runs, and JSON or pictures. outcome.json lists every
-command with its result and time, and is complete after each command. --archive also packs all files into one. The runs
-of the stage curves are in a separate directory, where another call with the same --out finds them. A command that
-exceeds its time writes its stacks, gets SIGTERM, then SIGKILL; the stage continues if it has time left. MPS is tried
-once at the start; if it is unavailable, all runs get --mps off.
+Every stage writes STAGE.log with all output, the logs of failed runs, and JSON. outcome.json lists every
+command with its result and time, and is complete after each command. --archive also packs all files into one. A command
+that exceeds its time writes its stacks, gets SIGTERM, then SIGKILL; the stage continues if it has time left. MPS is
+tried once at the start; if it is unavailable, all runs get --mps off.
 """
 
 from __future__ import annotations
@@ -46,9 +42,9 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from ringside.bench.gpu_proof.prove_training import curves, returns, solve, ways
 from ringside.bench.gpu_proof.stage import END_SECONDS, LONG, STAGE_SECONDS, Outcome, Stage, room
-from ringside.bench.harness.tables import commit
+from ringside.bench.harness.tables import CannotRun, commit
+from ringside.bench.ladder.solve import solve_run
 from shared.config.settings import SUMMARY_FILE
 from shared.errors import FatalError
 from shared.machine import facts
@@ -58,6 +54,10 @@ RUN_SECONDS = 90
 """Time limit of a small run."""
 FIRST_SECONDS = 240
 """Time limit of the first run on a machine, which reads PyTorch from the disk and compiles kernels."""
+SOLVE_SECONDS = 170.0
+"""Time limit of a run that solves Pong."""
+SOLVED = 18.0
+"""Mean of the last 100 training episodes at which Pong counts as solved."""
 LEAST_STAGE_SECONDS = 90.0
 """Least time for which a stage is started."""
 KILLS = "killed_processes or alternate"
@@ -190,6 +190,14 @@ def scaling(stage: Stage) -> None:
     stage.bench("scaling --repeats 1", "scaling.json", LONG, f"-- --device cuda {room()} {stage.more}")
 
 
+def solve(stage: Stage, seed: int) -> None:
+    """Measure the time from the command until Pong is solved."""
+    words = f"--game pong --device cuda --preset quick --total-steps 5_000_000 --seed {seed} {stage.more}"
+    learnt = solve_run(words.split(), SOLVED, min(SOLVE_SECONDS, stage.left) / 60)
+    good = learnt.mean_return is not None and learnt.mean_return >= SOLVED
+    stage.note({"seed": seed, **asdict(learnt), "good": good})
+
+
 STAGES: dict[str, Callable[[Stage], None]] = {
     "first": first,
     "exact": exact,
@@ -209,10 +217,7 @@ STAGES: dict[str, Callable[[Stage], None]] = {
     "limits": limits,
     "large": partial(presets, names=MANY_KERNELS),
     "settings": settings,
-    "ways": ways,
-    "returns": returns,
     "machine": actor_side,
-    "curves": curves,
 }
 
 
@@ -230,7 +235,13 @@ def prove(names: Sequence[str], outcome: Outcome, more: str, seconds: float) -> 
             continue
         try:
             STAGES[name](stage)
-        except (OSError, ValueError, KeyError, FatalError) as error:  # a result file that is missing or damaged
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            FatalError,
+            CannotRun,
+        ) as error:  # a damaged result, a failed run
             stage.note({"good": False, "error": f"{type(error).__name__}: {error}"})
     return outcome.good
 
@@ -241,9 +252,6 @@ def main() -> int:
     parser.add_argument("stages", nargs="*", metavar="STAGE", help="default: all, in the order above")
     parser.add_argument("--out", type=Path, required=True, help="directory of all files; existing results are kept")
     parser.add_argument("--archive", type=Path, help="also pack all files into this .tar.gz after each command")
-    parser.add_argument(
-        "--runs", type=Path, help="directory of the runs of stage curves, outside of --out; default: OUT-runs"
-    )
     parser.add_argument("--within", type=float, default=float("inf"), metavar="SECONDS", help="time limit in total")
     parser.add_argument("--commit", default=commit(), help="commit of this code, if git cannot tell")
     options = parser.parse_args()
@@ -253,8 +261,6 @@ def main() -> int:
     out = options.out.resolve()
     if options.archive and out in options.archive.resolve().parents:
         parser.error(f"--archive {options.archive} lies in --out {options.out}, and would be packed into itself")
-    if options.runs and out in (options.runs.resolve(), *options.runs.resolve().parents):
-        parser.error(f"--runs {options.runs} lies in --out {options.out}, and its checkpoints would be packed")
     if not facts.cuda_devices():
         parser.error("there is no GPU here that this installation can use (launch.py doctor says more)")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # exits through `finally`, which ends started commands
@@ -265,7 +271,7 @@ def main() -> int:
         "gpus": [asdict(gpu) for gpu in facts.gpus()],
         "usable_memory": facts.usable_memory(),
     }
-    outcome = Outcome(options.out, options.archive, about, options.runs)
+    outcome = Outcome(options.out, options.archive, about)
     with mps.service("auto", "cuda:0", refused.append):
         pass
     outcome.note({"stage": "mps", "refused": " ".join(refused) or None, "seconds": round(time.monotonic() - began, 1)})

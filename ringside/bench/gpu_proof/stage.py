@@ -44,19 +44,16 @@ LAUNCH = "launch.py"
 class Outcome:
     """Results of all commands, written to a file after each command, and an archive of all files."""
 
-    def __init__(self, out: Path, archive: Path | None, about: dict[str, Any], runs: Path | None = None) -> None:
+    def __init__(self, out: Path, archive: Path | None, about: dict[str, Any]) -> None:
         """Keep the results that `out` holds already.
 
         Args:
             out: directory of all files.
             archive: .tar.gz of these files, rewritten each time; None: no archive.
             about: commit and machine.
-            runs: directory of the runs that another call continues, which are too large for the archive; None: the
-                name of `out` with "-runs" appended.
         """
         out.mkdir(parents=True, exist_ok=True)
         self.out, self._archive, self._about = out.resolve(), archive, about
-        self.runs = runs.resolve() if runs else self.out.with_name(f"{self.out.name}-runs")
         path = out / OUTCOME
         self._before: list[dict[str, Any]] = json.loads(path.read_text())["done"] if path.exists() else []
         self.done: list[dict[str, Any]] = []
@@ -97,7 +94,6 @@ class Stage:
         """
         self.name = name
         self.out = outcome.out
-        self.runs = outcome.runs
         self.more = more
         self._outcome = outcome
         self._deadline = time.monotonic() + seconds
