@@ -1,5 +1,5 @@
 """Reports: curves and scores of several runs on one page.
 
 Read records first, then comparison, aggregate, rules and notes; then curve, figures, plots and report_page. published
-and published_curves hold the scores of papers.
+holds the scores and curves of papers.
 """

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from ringside.recording.totals import MEAN_OVER
 from ringside.report.plots import MARKERS, color_of, style
-from ringside.report.published_curves import PublishedCurve, published_curves_of_game
+from ringside.report.published import PublishedCurve, published_curves_of_game
 from ringside.report.records import Records, load
 
 LABELS = ("thousand steps (4 frames each)", "minutes")

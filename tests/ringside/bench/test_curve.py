@@ -10,7 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from ringside.report.curve import curve_in, draw, draw_published, main, published_beside
-from ringside.report.published_curves import published_curves_of_game
+from ringside.report.published import published_curves_of_game
 from tests.support.runs import ROOT
 from tests.support.written_runs import write_run
 
