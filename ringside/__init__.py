@@ -9,7 +9,7 @@ Settings have the flat names of the flags (`--total-steps` is `total_steps`). A 
 before anything starts. Names are resolved when they are used: the import itself loads no library.
 
 Read planning, training, supervisor/, load/, recording/ and watch/ in this order. Then read agents/, evaluating,
-report/, doctor/ and bench/. The command is in tasks/; cgroup/, tracking/ and zoo/ are small.
+report/, doctor/ and bench/. The command is in tasks/; cgroup/ and zoo/ are small.
 """
 
 from __future__ import annotations

@@ -7,16 +7,17 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from actors.make_env import action_names
 from actors.pixels.compilation import compile_kernels
 from ringside.doctor import checks
 from ringside.planning import plan, starting_point
 from ringside.recording.metrics import totals_before
+from ringside.recording.wandb_track import tracking
 from ringside.supervisor import supervisor
-from ringside.tracking.wandb_track import tracking
 from ringside.watch.observer import Observer, Restored
+from ringside.watch.status import Status
 from shared.checkpoint.finding import find_checkpoint
 from shared.config.combinations import require_used
 from shared.config.renamed_settings import current_name
@@ -24,12 +25,9 @@ from shared.config.settings import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE, Conf
 from shared.errors import ConfigError
 from shared.files.atomic import PRIVATE_UMASK, read_json, remove_temporaries, write_atomic
 from shared.files.lock import locked
+from shared.memory.run_memory import Memory, Plan
 from shared.process.live import LIVE_FILE, Live, withdraw
 from shared.process.ownership import LOCK_FILE, require_writable_run
-
-if TYPE_CHECKING:
-    from ringside.watch.status import Status
-    from shared.memory.run_memory import Memory, Plan
 
 
 def train(

@@ -29,7 +29,7 @@ _FACTS = _WORDS | {"shared.machine", "shared.files"}
 _SETTINGS = _FACTS | {"shared.config", "shared.network_spec"}
 _MEMORY = _SETTINGS | {"shared.memory", "shared.prng"}
 _ALL_SHARED = {"shared"}
-_NO_TORCH = _ALL_SHARED | {f"ringside.{room}" for room in ("load", "recording", "supervisor", "tracking", "watch")}
+_NO_TORCH = _ALL_SHARED | {f"ringside.{room}" for room in ("load", "recording", "supervisor", "watch")}
 
 MAY_IMPORT = {
     "shared": _WORDS | {"shared.config"},
@@ -46,7 +46,6 @@ MAY_IMPORT = {
     "ringside.supervisor": _ALL_SHARED,
     "ringside.load": _ALL_SHARED,
     "ringside.recording": _ALL_SHARED | {"ringside.load"},
-    "ringside.tracking": _ALL_SHARED | {"ringside.recording"},
     "ringside.watch": _ALL_SHARED | {"ringside.load", "ringside.recording"},
     "ringside.report": _ALL_SHARED | {"ringside.recording"},
     "ringside.agents": _ALL_SHARED | {"actors", "learner", "ringside.recording", "ringside.zoo"},
@@ -64,7 +63,6 @@ NEVER = {
     "learner": {"ale_py", "gymnasium"},
     "ringside.load": {"torch", "ale_py"},
     "ringside.recording": {"torch", "ale_py"},
-    "ringside.tracking": {"torch", "ale_py"},
     "ringside.watch": {"torch", "ale_py"},
     "ringside.report": {"torch", "ale_py"},
     "ringside.supervisor": {"torch", "ale_py"},
@@ -165,9 +163,8 @@ def test_rooms_import_only_what_they_may(room: str) -> None:
         ("ringside.recording.scribe", "from ringside.watch import status"),
         ("ringside.load.bottleneck", "from ringside.recording import scribe"),
         ("ringside.load.board_samples", "import torch"),
-        ("ringside.recording.scribe", "from ringside.tracking import wandb_track"),
-        ("ringside.tracking.wandb_track", "from ringside.watch import status"),
-        ("ringside.tracking.follow", "import ale_py"),
+        ("ringside.recording.wandb_track", "from ringside.watch import status"),
+        ("ringside.recording.follow", "import ale_py"),
         ("ringside.watch.page.server", "from ringside.supervisor import supervisor"),
         ("ringside.report.plots", "from ringside.watch import status"),
         ("ringside.supervisor.supervisor", "from ringside.recording import scribe"),

@@ -226,7 +226,7 @@ def read_report(workspace: Workspace, whole: str) -> list[str]:
 def read_metrics_file(workspace: Workspace, whole: str) -> list[str]:
     """All that follow a file of metrics, and the writer that takes it up again."""
     from ringside.recording.metrics import MetricsLog, cut_metrics, read_metrics
-    from ringside.tracking.follow import Follower
+    from ringside.recording.wandb_track import Unsent
     from ringside.watch.page.live_curves import Curves
 
     path = workspace.run / "metrics.jsonl"
@@ -235,7 +235,7 @@ def read_metrics_file(workspace: Workspace, whole: str) -> list[str]:
     curves = Curves(path)
     curves.read()
     json.dumps(curves.since(0, []), allow_nan=False)
-    Follower(path).new_records()
+    list(Unsent(path, {}).records())
     errors = []
     try:
         list(read_metrics(path))

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
+from ringside.recording.follow import Follower
 from ringside.recording.metric_names import displayed, label_of, metrics_of
-from ringside.recording.metrics import parse_record
-from shared.errors import FileError
-from shared.files.atomic import open_to_read
 
 MOST_POINTS = 1_000
 """Most points of a series; beyond that, every second point is dropped."""
-READ_BYTES = 4 << 20
-"""Most bytes of one read, so that a long file does not delay the page."""
-
 SERIES: dict[str, tuple[str, ...]] = {
     "round": (
         "mean_return_100",
@@ -69,42 +63,24 @@ class Curves:
 
     def __init__(self, path: Path, metrics: Sequence[str] = ()) -> None:
         """Read `path`; `metrics` are drawn from the beginning, others from their first record."""
-        self._path = path
+        self._follower = Follower(path)
         self._declared = displayed(metrics)
         self.edition = 0
-        self._reset(0)
+        self._reset()
 
-    def _reset(self, inode: int) -> None:
-        self._inode, self._offset = inode, 0
+    def _reset(self) -> None:
         self.series = {kind: Series() for kind in SERIES}
         self.metrics = list(self._declared)
         self.edition += 1
 
     def read(self) -> bool:
-        """Read what was appended since the last call. Returns True if there may be more.
-
-        An unreadable file counts as unchanged: the run continues, and so does the page.
-        """
-        try:
-            with open_to_read(self._path) as file:
-                data = self._unread(file)
-        except (OSError, FileError):
-            return False
-        whole = data.rfind(b"\n") + 1
-        self._offset += whole
-        for line in data[:whole].splitlines(keepends=True):
-            record = parse_record(line)
-            if record is not None:  # ringside/recording/metrics.py reports damage where it matters
-                self._add(record)
-        return len(data) == READ_BYTES and whole > 0
-
-    def _unread(self, file: BinaryIO) -> bytes:
-        """Bytes beyond the offset; all bytes if the file was replaced or truncated."""
-        found = os.fstat(file.fileno())
-        if found.st_ino != self._inode or found.st_size < self._offset:
-            self._reset(found.st_ino)
-        file.seek(self._offset)
-        return file.read(READ_BYTES)
+        """Read what was appended since the last call. Returns True if there may be more."""
+        found = self._follower.read()
+        if found.is_new_file:
+            self._reset()
+        for record in found.records:
+            self._add(record)
+        return found.has_more
 
     def _add(self, record: dict[str, Any]) -> None:
         names = SERIES[record["kind"]]

@@ -1,4 +1,4 @@
-"""Reading what a run wrote down: whole, unfinished, damaged and foreign; and following it while it is written."""
+"""Reading what a run wrote down: whole, unfinished, damaged and foreign."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ringside.recording.metrics import Episode, MetricsLog, cut_metrics
 from ringside.report.records import RecordsError, load, newest
-from ringside.tracking.follow import Follower
 from tests.support.written_runs import write_run
 
 
@@ -114,53 +112,3 @@ def test_too_long_records_are_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("ringside.recording.metrics._FILE_LIMIT", 100)
     with pytest.raises(RecordsError, match="may have at most 100"):
         load(path)
-
-
-# --- following
-
-
-def round_of(log: MetricsLog, number: int) -> None:
-    log.log_round(number, 40 * (number + 1), {}, [Episode(0, 10 * number, 1.0, 5)], envs=4)
-
-
-def names(found: list[dict[str, object]]) -> list[tuple[object, object]]:
-    return [(record["kind"], record["evaluation" if record["kind"] == "evaluation" else "round"]) for record in found]
-
-
-def test_a_follower_gives_every_record_once(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    follower = Follower(path)
-    assert follower.new_records() == []
-    with MetricsLog(path) as log:
-        round_of(log, 0)
-        assert names(follower.new_records()) == [("episode", 0), ("round", 0)]
-        assert follower.new_records() == []
-        log.log_evaluation(0, 1, 40, {})
-        round_of(log, 1)
-        assert names(follower.new_records()) == [("evaluation", 0), ("episode", 1), ("round", 1)]
-
-
-def test_a_follower_waits_for_what_is_unfinished(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    follower = Follower(path)
-    path.write_bytes(b'{"kind": "episode", "round": 0, "steps": 1, "return": 2.0}\n{"kind": "ro')
-    assert follower.new_records() == []
-    with open(path, "ab") as file:
-        file.write(b'und", "round": 0, "steps": 1}\n')
-    assert names(follower.new_records()) == [("episode", 0), ("round", 0)]
-
-
-def test_a_follower_gives_nothing_twice_when_a_run_is_resumed(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    with MetricsLog(path) as log:
-        for number in range(4):
-            round_of(log, number)
-    follower = Follower(path)
-    assert len(follower.new_records()) == 8
-    cut_metrics(path, 2)
-    with MetricsLog(path) as log:
-        for number in range(2, 6):
-            round_of(log, number)
-    assert names(follower.new_records()) == [(kind, number) for number in (4, 5) for kind in ("episode", "round")]
-    again = Follower(path, last_round=4)
-    assert names(again.new_records()) == [("episode", 5), ("round", 5)]

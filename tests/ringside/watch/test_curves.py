@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from ringside.watch.page import live_curves as module
 from ringside.watch.page.live_curves import MOST_POINTS, SERIES, Curves
 
 
@@ -96,7 +95,7 @@ def test_a_long_run_is_thinned_evenly(tmp_path: Path) -> None:
 
 
 def test_a_long_file_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "READ_BYTES", 200)
+    monkeypatch.setattr("ringside.recording.follow.READ_BYTES", 200)
     path = tmp_path / "metrics.jsonl"
     add(path, *(round_(10 * i) for i in range(20)))
     curves = Curves(path)

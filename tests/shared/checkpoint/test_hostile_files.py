@@ -16,6 +16,7 @@ import launch
 import ringside
 from ringside import planning, training
 from ringside.doctor import run_directories
+from ringside.recording.follow import Follower
 from ringside.recording.metrics import (
     MetricsLog,
     cut_metrics,
@@ -28,7 +29,6 @@ from ringside.report.comparison import compare
 from ringside.report.notes import notes
 from ringside.report.records import RecordsError, load
 from ringside.tasks import report, suite
-from ringside.tracking.follow import Follower
 from ringside.watch.attach import newest_run, read_config
 from ringside.watch.page.live_curves import Curves
 from ringside.zoo.catalogue import find
@@ -369,7 +369,7 @@ def test_a_file_of_metrics_without_lines_is_not_read_whole(tmp_path: Path) -> No
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b"")
     os.truncate(path, 1 << 40)
-    assert Follower(path).new_records() == []
+    assert Follower(path).read().records == []
 
 
 @pytest.mark.parametrize(
@@ -398,14 +398,6 @@ def test_a_run_whose_file_of_metrics_is_too_large_is_not_continued(tmp_path: Pat
     os.truncate(tmp_path / "metrics.jsonl", 20 << 30)
     with pytest.raises(ConfigError, match=r"cannot be continued\. metrics\.jsonl has 21,474,836,480 bytes"):
         ringside.plan(config)
-
-
-def test_records_are_followed_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    records = write_records(tmp_path / "run") / "metrics.jsonl"
-    whole = Follower(records).new_records()
-    monkeypatch.setattr("ringside.tracking.follow.READ_BYTES", 500)
-    assert Follower(records).new_records() == whole
-    assert records.stat().st_size > 1_000
 
 
 def test_a_file_of_proc_is_no_checkpoint() -> None:
@@ -495,8 +487,7 @@ def test_a_line_that_lacks_what_readers_need_is_no_record(line: bytes, tmp_path:
         load(run)
     path.write_bytes(whole + line)
     assert load(run).steps > 0
-    assert Follower(path).new_records()
-    Curves(path).read()
+    assert Follower(path).read().records
 
 
 @pytest.mark.parametrize("cores", [0, -1, None, "two"])

@@ -1,7 +1,7 @@
-"""`--track wandb`: a process that reads a run's records and sends them to Weights & Biases.
+"""`--track wandb`: a process that reads the records of a run and sends them to Weights & Biases.
 
 It only reads files, so neither the service nor the network can disturb the run. `Tracker` starts
-`python -m ringside.tracking.wandb_track RUN`; closing its standard input tells it that the run is over.
+`python -m ringside.recording.wandb_track RUN`; closing its standard input tells it that the run is over.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ringside.recording.follow import Follower
 from ringside.recording.metric_names import episode_scalars, evaluation_scalars, round_scalars
-from ringside.tracking.follow import Follower
 from shared.config.settings import CONFIG_FILE, LOGS, METRICS_FILE, SUMMARY_FILE, ResolvedRun, flat_of
 from shared.errors import FileError
 from shared.files.atomic import PRIVATE_UMASK, make_directory, open_to_write, read_bytes, read_object, write_atomic
@@ -50,7 +50,7 @@ class Tracker:
         make_directory(self._log.parent)
         with open(open_to_write(self._log, os.O_WRONLY | os.O_APPEND), "ab") as log, stack_dumps_held_back():
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "ringside.tracking.wandb_track", str(run_dir.absolute())],
+                [sys.executable, "-m", "ringside.recording.wandb_track", str(run_dir.absolute())],
                 cwd=Path(__file__).parents[2],
                 stdin=subprocess.PIPE,
                 stdout=log,
@@ -143,19 +143,48 @@ def main(run_dir: Path) -> None:
     run.define_metric("*", step_metric="steps")
     state["process"] = os.getpid()
     state["address"] = run.url or f"kept in {run_dir / 'wandb'}"
-    follower = Follower(run_dir / METRICS_FILE, state.get("round", -1), state.get("evaluation", -1))
+    write_atomic(run_dir / TRACK_FILE, json.dumps(state).encode())
+    unsent = Unsent(run_dir / METRICS_FILE, state)
     over = False
     while not over:
         over = bool(select.select([sys.stdin], [], [], POLL_SECONDS)[0])
-        for record in follower.new_records():
+        before = dict(state)
+        for record in unsent.records():
             run.log(_scalars(record) | {"steps": record["steps"]})
-        followed = {"round": follower.last_round, "evaluation": follower.last_evaluation}
-        if followed.items() - state.items():
-            state |= followed
+        if state != before:
             write_atomic(run_dir / TRACK_FILE, json.dumps(state).encode())
     summary = read_object(run_dir / SUMMARY_FILE)
     run.summary.update({name: value for name, value in summary.items() if not isinstance(value, dict | list)})
     run.finish()
+
+
+class Unsent:
+    """Records that were not sent yet. A resume may truncate and extend the file: none is sent twice."""
+
+    def __init__(self, metrics: Path, state: dict[str, Any]) -> None:
+        """`state` holds the newest `round` and `evaluation` sent, and is kept up to date."""
+        self._follower = Follower(metrics)
+        self._state = state
+        self._episodes: list[dict[str, Any]] = []
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Rounds, each after its episodes, and evaluations."""
+        has_more = True
+        while has_more:
+            found, is_new_file, has_more = self._follower.read()
+            if is_new_file:
+                self._episodes.clear()
+            for record in found:
+                kind = record["kind"]
+                if kind == "episode":
+                    self._episodes.append(record)
+                    continue
+                if record[kind] > self._state.get(kind, -1):
+                    self._state[kind] = record[kind]
+                    yield from self._episodes if kind == "round" else ()
+                    yield record
+                if kind == "round":
+                    self._episodes.clear()
 
 
 def _scalars(record: dict[str, Any]) -> dict[str, Any]:

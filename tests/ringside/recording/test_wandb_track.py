@@ -10,9 +10,9 @@ from typing import Any
 import psutil
 import pytest
 
-from ringside.recording.metrics import Episode, MetricsLog
-from ringside.tracking import wandb_track
-from ringside.tracking.wandb_track import Tracker, tracking
+from ringside.recording import wandb_track
+from ringside.recording.metrics import Episode, MetricsLog, cut_metrics
+from ringside.recording.wandb_track import Tracker, Unsent, tracking
 from shared.config.settings import Config, Run
 from shared.config.validate import settings
 from shared.errors import ConfigError
@@ -78,6 +78,54 @@ def test_records_are_sent_under_the_names_of_the_dashboards(
     assert logged[4] == {"eval/mean_return": 5.0, "eval/episodes": 30, "steps": 2_000}
     assert of("summary", sent())[0]["weights_sha256"] == "0123456789abcdef"
     assert sent()[-1] == ["finish"]
+
+
+def round_of(log: MetricsLog, number: int) -> None:
+    log.log_round(number, 40 * (number + 1), {}, [Episode(0, 10 * number, 1.0, 5)], envs=4)
+
+
+def names(found: list[dict[str, object]]) -> list[tuple[object, object]]:
+    return [(record["kind"], record["evaluation" if record["kind"] == "evaluation" else "round"]) for record in found]
+
+
+def test_every_record_is_sent_once(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    unsent = Unsent(path, {})
+    assert list(unsent.records()) == []
+    with MetricsLog(path) as log:
+        round_of(log, 0)
+        assert names(list(unsent.records())) == [("episode", 0), ("round", 0)]
+        assert list(unsent.records()) == []
+        log.log_evaluation(0, 1, 40, {})
+        round_of(log, 1)
+        assert names(list(unsent.records())) == [("evaluation", 0), ("episode", 1), ("round", 1)]
+
+
+def test_episodes_wait_for_their_round_and_lines_for_their_end(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    unsent = Unsent(path, {})
+    path.write_bytes(b'{"kind": "episode", "round": 0, "steps": 1, "return": 2.0}\n{"kind": "ro')
+    assert list(unsent.records()) == []
+    with open(path, "ab") as file:
+        file.write(b'und", "round": 0, "steps": 1}\n')
+    assert names(list(unsent.records())) == [("episode", 0), ("round", 0)]
+
+
+def test_nothing_is_sent_twice_when_a_run_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "metrics.jsonl"
+    with MetricsLog(path) as log:
+        for number in range(4):
+            round_of(log, number)
+    unsent = Unsent(path, {})
+    monkeypatch.setattr("ringside.recording.follow.READ_BYTES", 500)
+    assert len(list(unsent.records())) == 8, "read in several parts"
+    cut_metrics(path, 2)
+    with MetricsLog(path) as log:
+        for number in range(2, 6):
+            round_of(log, number)
+    assert names(list(unsent.records())) == [(kind, number) for number in (4, 5) for kind in ("episode", "round")]
+    again = Unsent(path, {"round": 4})
+    assert names(list(again.records())) == [("episode", 5), ("round", 5)]
 
 
 def test_a_resumed_run_goes_on_under_the_same_id_and_sends_nothing_twice(

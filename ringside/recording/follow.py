@@ -1,0 +1,54 @@
+"""Follower of a metrics.jsonl while the scribe writes it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from ringside.recording.metrics import parse_record
+from shared.errors import FileError
+from shared.files.atomic import open_to_read
+
+READ_BYTES = 4 << 20
+"""Most bytes of one read, so that a long file delays nothing else."""
+
+
+class NewRecords(NamedTuple):
+    """Records that one read found."""
+
+    records: list[dict[str, Any]]
+    is_new_file: bool
+    """True if the file was replaced or truncated since the last read, as by a resume; the records are its first."""
+    has_more: bool
+    """True if another read may find more."""
+
+
+class Follower:
+    """Reads every complete record of a metrics.jsonl once, in order. Damaged lines are skipped."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._inode, self._offset = -1, 0
+
+    def read(self) -> NewRecords:
+        """Return what was appended since the last call. An unreadable or missing file counts as unchanged."""
+        try:
+            with open_to_read(self._path) as file:
+                is_new_file = self._restart_if_new(file)
+                file.seek(self._offset)
+                data = file.read(READ_BYTES)
+        except (OSError, FileError):
+            return NewRecords([], is_new_file=False, has_more=False)
+        whole = data.rfind(b"\n") + 1
+        self._offset += whole
+        parsed = [parse_record(line) for line in data[:whole].splitlines(keepends=True)]
+        records = [record for record in parsed if record is not None]
+        return NewRecords(records, is_new_file, has_more=len(data) == READ_BYTES and whole > 0)
+
+    def _restart_if_new(self, file: BinaryIO) -> bool:
+        status = os.fstat(file.fileno())
+        is_new = status.st_ino != self._inode or status.st_size < self._offset
+        if is_new:
+            self._inode, self._offset = status.st_ino, 0
+        return is_new
