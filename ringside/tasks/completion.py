@@ -1,55 +1,36 @@
 """The task `completion`: a script that completes the command in bash or zsh.
 
-The script knows all options by itself and never starts Ringside. It completes `./launch.py` and `python launch.py`.
+The script knows all options by itself and never starts Ringside. It completes `ringside` and `./launch.py`.
 """
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, field, fields, make_dataclass
 from functools import reduce
+from importlib import import_module
 from operator import or_
 from typing import Annotated, Any, Literal
 
+import tyro
+
+from ringside.bench import bench_command
+from ringside.tasks import TASKS
 from ringside.tasks.arguments import parse
+from ringside.tasks.train import Training
 from shared.config.field_checks import types_of
 from shared.config.method_declaration import method_declaration, method_names
 from shared.text import PROGRAM
 
 _FUNCTION = "_tyro_launch_py"
 """Name that tyro gives to the function that completes the command."""
-
-_BASH = """
-# `python launch.py ...`; for any other program, files as before.
-_ringside_python() {
-  COMPREPLY=()
-  if [[ $COMP_CWORD -gt 1 && "${COMP_WORDS[1]##*/}" == "launch.py" ]]; then
-    local -a shifted=("${COMP_WORDS[@]:1}")
-    COMP_WORDS=("${shifted[@]}")
-    COMP_CWORD=$((COMP_CWORD - 1))
-    _tyro_launch_py
-  fi
+_REGISTRATION = {
+    "bash": f"complete -o filenames -F {_FUNCTION} launch.py ringside",
+    "zsh": f"compdef {_FUNCTION} launch.py ringside",
 }
-complete -o filenames -o bashdefault -o default -F _ringside_python python python3
-complete -o filenames -F _tyro_launch_py launch.py ringside
-"""
-
-_ZSH = """
-# `python launch.py ...`; any other program as before.
-_ringside_python() {
-  if (( CURRENT > 2 )) && [[ "${words[2]:t}" == "launch.py" ]]; then
-    shift words
-    (( CURRENT-- ))
-    _tyro_launch_py
-  elif (( $+functions[_python] )); then
-    _python
-  else
-    _files
-  fi
-}
-compdef _tyro_launch_py launch.py ringside
-compdef _ringside_python python python3
-"""
+"""Line that gives both names of the command to that function."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
         Completion,
         arguments,
         f"{PROGRAM} completion",
-        f"Print a script that completes this command. At once: source <(python {PROGRAM} completion --shell bash)",
+        "Print a script that completes this command. At once: source <(ringside completion --shell bash)",
     )
     print(script(options.shell))
     return 0
@@ -77,30 +58,15 @@ def main(arguments: Sequence[str]) -> int:
 
 def script(shell: Literal["bash", "zsh"]) -> str:
     """Completion script for a shell."""
-    import io
-    from contextlib import redirect_stdout, suppress
-
     printed = io.StringIO()
     with redirect_stdout(printed), suppress(SystemExit):
         parse(_command(), ["--tyro-print-completion", shell], "launch.py", "")
-    text = printed.getvalue()
-    if shell == "bash":
-        return text + _BASH
-    called = f'{_FUNCTION} "$@"'
-    assert text.rstrip().endswith(called), "tyro prints another script than this file knows"
-    return text.rstrip().removesuffix(called) + _ZSH
+    called = f'{_FUNCTION} "$@"'  # for a file on zsh's path; a sourced one registers the function instead
+    return f"{printed.getvalue().rstrip().removesuffix(called)}\n{_REGISTRATION[shell]}"
 
 
 def _command() -> type[Any]:
     """The command as one dataclass: the options of training, with every other task as a subcommand."""
-    from importlib import import_module
-
-    import tyro
-
-    from ringside.bench import bench_command
-    from ringside.tasks import TASKS
-    from ringside.tasks.train import Training
-
     benchmarks = [(name, bench_command.find(name).options) for name in bench_command.BENCHMARKS]
     tasks = [
         (task, _choice("Bench", benchmarks) if task == "bench" else import_module(f"ringside.tasks.{task}").OPTIONS)
@@ -121,8 +87,6 @@ def _method_options() -> type[Any]:
 
 def _choice(name: str, kinds: Sequence[tuple[str, type[Any]]], *bases: type[Any]) -> type[Any]:
     """A dataclass that adds one field to its bases: one of these subcommands."""
-    import tyro
-
     choices = [Annotated[kind, tyro.conf.subcommand(word)] for word, kind in kinds]
     chosen: Any = reduce(or_, choices)
     return make_dataclass(name, [("chosen", chosen)], bases=bases, frozen=True, kw_only=True)

@@ -13,39 +13,37 @@ from ringside.tasks import TASKS
 from ringside.tasks.completion import script
 
 CASES = {
-    "python launch.py pl": ["play"],
-    "python launch.py comp": ["completion"],
-    "python launch.py --schedule ": ["alternate", "concurrent", "free"],
-    "python launch.py --proto": ["--protocol"],
-    ".venv/bin/python launch.py play --sc": ["--scale", "--screen"],
-    "python ./launch.py play --screen w": ["window"],
-    "python launch.py bench bal": ["balance"],
-    "python launch.py bench limits --rep": ["--repeats"],
-    "python launch.py eval --load ru": ["FILES"],
-    "python other.py pl": ["ELSE"],
-    "./launch.py rec": ["record"],
+    "ringside pl": ["play"],
+    "./launch.py comp": ["completion"],
+    "ringside --schedule ": ["alternate", "concurrent", "free"],
+    "ringside --proto": ["--protocol"],
+    "ringside play --sc": ["--scale", "--screen"],
+    "./launch.py play --screen w": ["window"],
+    "ringside bench bal": ["balance"],
+    "ringside bench limits --rep": ["--repeats"],
+    "ringside eval --load ru": ["FILES"],
 }
 
 BASH = """
+complete() { REGISTERED="$REGISTERED $*"; }
 source "$1"
 compgen() { echo FILES; }
 IFS=' ' read -r -a COMP_WORDS <<< "$2"
 [[ "$2" == *' ' ]] && COMP_WORDS+=("")
 COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
-COMPREPLY=(ELSE)
-if [[ "$2" == ./launch* ]]; then _tyro_launch_py; else _ringside_python; fi
-printf '%s\\n' "${COMPREPLY[@]:-ELSE}"
+[[ "$REGISTERED " == *"_tyro_launch_py launch.py ringside "* ]] && _tyro_launch_py
+printf '%s\\n' "${COMPREPLY[@]}"
 """
 
 ZSH = """
-compdef() { }
+compdef() { REGISTERED="$*" }
 _describe() { print -l -- ${${(P)2}%%:*} }
-_files() { (( ${words[(I)--load]} )) && print FILES || print ELSE }
+_files() { print FILES }
 source "$1"
 words=(${=2})
 [[ "$2" == *' ' ]] && words+=("")
 CURRENT=${#words}
-if [[ "$2" == ./launch* ]]; then _tyro_launch_py; else _ringside_python; fi
+[[ "$REGISTERED" == "_tyro_launch_py launch.py ringside" ]] && _tyro_launch_py
 """
 
 
