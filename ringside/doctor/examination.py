@@ -24,6 +24,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from actors.envs.atari import games
+from ringside import planning
 from ringside.doctor import checks, selftest
 from ringside.doctor.checks import Check
 from ringside.doctor.run_directories import nearest_directory
@@ -71,9 +73,6 @@ def diagnose(config: Config, words: Sequence[str]) -> tuple[list[Check], str]:
 
     Raises `ConfigError` when the options contradict each other.
     """
-    from actors.envs.atari import games
-    from ringside import planning
-
     devices = facts.cuda_devices()
     gpu = checks.device(
         config.machine.device,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args
 
+import tyro
+
+from ringside import planning
 from shared.config.combinations import require_used
 from shared.config.field_checks import range_hint, ranges_of, types_of
 from shared.config.method_declaration import method_declaration, method_names, methods_with
@@ -48,9 +52,6 @@ def config_of(options: Choices) -> Config:
 
 def parse_choices(kind: type[_Choices], arguments: Sequence[str], program: str, description: str) -> _Choices:
     """As `parse`, with the defaults of --preset or of the run to --resume."""
-    import tyro
-
-    from ringside import planning
 
     arguments = current_words(arguments)
     preset, resume, env, plugin, method = _defining_options(arguments)
@@ -79,8 +80,6 @@ def _require_own(arguments: Sequence[str], algorithm: Algorithm) -> None:
 
 def with_ranges(section: Any, hidden: Container[str] = ()) -> Any:
     """The section as an instance of a subclass whose --help shows the ranges of its fields, without those `hidden`."""
-    import tyro
-
     kind = type(section)
     hints, ranges = types_of(kind), ranges_of(kind)
     body: list[tuple[str, Any, Any]] = []
@@ -109,8 +108,6 @@ def _plain(section: Any) -> Any:
 
 def _defining_options(arguments: Sequence[str]) -> tuple[str | None, ...]:
     """The options that determine the defaults of all others, and --env. The full parser reports their errors."""
-    import argparse
-
     parser = argparse.ArgumentParser(prog=PROGRAM, add_help=False, allow_abbrev=False)
     names = ("preset", "resume", "env", "plugin", "method")
     for name in names:
@@ -123,8 +120,6 @@ def parse(
     kind: type[_Options], arguments: Sequence[str], program: str, description: str, default: _Options | None = None
 ) -> _Options:
     """Parse flat flags for the fields of a dataclass. Exits with code 2 on an error, with 0 after --help."""
-    import tyro
-
     registry = tyro.constructors.ConstructorRegistry()
 
     @registry.primitive_rule

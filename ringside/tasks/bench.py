@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ringside.bench import bench_command
 from ringside.tasks.arguments import parse
 from shared.text import PROGRAM
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run a benchmark. Return 1 if a timed part computed a wrong result."""
-    from ringside.bench import bench_command
-
     name, *rest = arguments or ["--help"]
     if name in ("-h", "--help"):
         print(f"usage: {PROGRAM} bench NAME [options]; {PROGRAM} bench NAME --help explains one\n")

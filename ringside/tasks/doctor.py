@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ringside.doctor import examination
 from ringside.tasks.arguments import Choices, config_of, parse_choices
 from shared.text import PROGRAM
 
@@ -23,8 +24,6 @@ OPTIONS = Diagnosis
 
 def main(arguments: Sequence[str]) -> int:
     """Examine the machine. Return 1 if a run cannot work on it."""
-    from ringside.doctor import examination
-
     options = parse_choices(
         Diagnosis,
         arguments,

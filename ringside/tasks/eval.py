@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from actors.envs.atari import games
+from ringside import evaluating
 from ringside.tasks.arguments import parse
 from shared.config.settings import FRAME_SKIP
 from shared.files.result_files import require_writable, write_result
@@ -42,8 +44,6 @@ OPTIONS = Evaluation
 
 def main(arguments: Sequence[str]) -> int:
     """Evaluate an agent: print the result, and write it as JSON if requested."""
-    from ringside import evaluating
-
     options = parse(
         Evaluation,
         arguments,
@@ -76,8 +76,6 @@ def main(arguments: Sequence[str]) -> int:
 
 def _rules_of(result: dict[str, Any]) -> str:
     """Game and rules as text; the rules of a protocol apply only to games."""
-    from actors.envs.atari import games
-
     rules = f"epsilon {result['eval_epsilon']:g}, at most"
     if result["game"] in games():
         return f"{result['game']}, protocol {result['protocol']}, {rules} {result['eval_max_frames']:,} frames"

@@ -8,18 +8,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from ringside.agents.agent import weights_at
+from ringside.agents.player import Player, make_player, show, stop_requests
+from ringside.agents.scene import Canvas
+from ringside.agents.terminal import Terminal
+from ringside.agents.video import GIF_IS_FULL, SUFFIXES, VideoCanvas
+from ringside.agents.window import Window, action_for, has_display
 from ringside.tasks.arguments import parse
 from shared.config import validate
 from shared.errors import ConfigError
 from shared.files.result_files import require_writable
 from shared.text import PROGRAM
-
-if TYPE_CHECKING:
-    from ringside.agents.player import Player
-    from ringside.agents.scene import Canvas
-    from ringside.agents.window import Window
 
 
 @dataclass(frozen=True)
@@ -71,16 +72,12 @@ def main(arguments: Sequence[str]) -> int:
         "too, and Q while an agent plays.",
     )
     _check(options)
-    from ringside.agents.agent import weights_at
-    from ringside.agents.player import make_player, show, stop_requests
 
     weights = None if options.load is None else weights_at(options.load, options.env, options.plugin)
     window: list[Window] = []
     actions: list[tuple[str, ...]] = []
 
     def person() -> int:
-        from ringside.agents.window import action_for
-
         return action_for(window[0].held(), actions[0])
 
     player, _ = make_player(
@@ -126,8 +123,6 @@ def _check(options: Playing) -> None:
 
 def check_suffix(flag: str, path: Path) -> None:
     """Raise `ConfigError` unless the suffix of the file is a supported format."""
-    from ringside.agents.video import SUFFIXES
-
     if path.suffix.lower() not in SUFFIXES:
         raise ConfigError(f"{flag} {path}: the suffix says the format; choose one of {' and '.join(SUFFIXES)}.")
 
@@ -142,12 +137,8 @@ def check_picture(speed: float, scale: int | None) -> None:
 
 def _canvas(options: Playing, player: Player, window: list[Window]) -> Canvas:
     """Canvas for the episodes; a window is also appended to `window`."""
-    from ringside.agents.window import Window, has_display
-
     rate = player.screens_per_second * options.speed
     if options.video is not None:
-        from ringside.agents.video import VideoCanvas
-
         return VideoCanvas(options.video, rate, options.scale)
     if options.screen == "window" or (options.screen == "auto" and has_display()):
         if not has_display():
@@ -162,7 +153,6 @@ def _canvas(options: Playing, player: Player, window: list[Window]) -> Canvas:
         raise ConfigError(
             "There is neither a display nor a terminal to play in; write a video with --video FILE.mp4 or FILE.gif."
         )
-    from ringside.agents.terminal import Terminal
 
     return Terminal(sys.stdout, rate)
 
@@ -172,8 +162,6 @@ def _print_results(options: Playing, player: Player, canvas: Canvas) -> None:
     for played in player.played:
         print(f"{player.game}: episode {played.episode} returned {played.total:,.10g} after {played.steps:,} steps")
     if options.video is not None:
-        from ringside.agents.video import GIF_IS_FULL, VideoCanvas
-
         assert isinstance(canvas, VideoCanvas)
         file = canvas.file
         more = f"; {GIF_IS_FULL}" if file.full else ""

@@ -6,21 +6,24 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ringside.agents.agent import ROWS, evaluation_result, weights_at
+from ringside.agents.picture import Montage
+from ringside.agents.player import Player, make_player, stop_requests
+from ringside.agents.scene import Scene
+from ringside.agents.video import GIF_IS_FULL, GIF_SECONDS, VideoCanvas, open_moving_picture
 from ringside.tasks.arguments import parse
+from ringside.tasks.play import check_picture
 from shared.config import validate
+from shared.config.protocols import PROTOCOLS
 from shared.errors import ConfigError
 from shared.files.result_files import write_result
+from shared.process.signals import Requests
 from shared.text import PROGRAM, count
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from ringside.agents.player import Player
-    from ringside.agents.scene import Scene
-    from shared.process.signals import Requests
 
 RETURNS = "returns.json"
 MOST_IN_MONTAGE = 100
@@ -63,14 +66,9 @@ OPTIONS = Recording
 
 def main(arguments: Sequence[str]) -> int:
     """Play and record the episodes. Return 1 if they were interrupted."""
-    from ringside.tasks.play import check_picture
-
     options = parse(Recording, arguments, f"{PROGRAM} record", "Write videos of whole episodes, and their returns.")
     check_picture(options.speed, options.scale)
     validate.episodes(options.episodes, options.seed)
-    from ringside.agents.agent import evaluation_result, weights_at
-    from ringside.agents.player import make_player, stop_requests
-    from shared.config.protocols import PROTOCOLS
 
     weights = weights_at(options.load, options.env, options.plugin)
     episodes = options.episodes or PROTOCOLS[weights.protocol].eval_episodes
@@ -103,8 +101,6 @@ def main(arguments: Sequence[str]) -> int:
         f"{count(len(videos), 'video')} and {RETURNS} are in {options.out}"
     )
     if cut:
-        from ringside.agents.video import GIF_IS_FULL, GIF_SECONDS
-
         print(f"{cut} of the videos show the first {GIF_SECONDS:g} seconds only: {GIF_IS_FULL}.")
     return 0
 
@@ -121,9 +117,6 @@ def _make(out: Path) -> None:
 
 def _record_each(options: Recording, player: Player, episodes: int, stop: Requests) -> tuple[list[str], int]:
     """Write a video for each episode; return their names, and the number of truncated ones."""
-    from ringside.agents.agent import ROWS
-    from ringside.agents.video import VideoCanvas
-
     names = [f"episode-{number:03}.{options.format}" for number in range(episodes)]
     rate = player.screens_per_second * options.speed
     cut = 0
@@ -149,9 +142,6 @@ def _record_each(options: Recording, player: Player, episodes: int, stop: Reques
 
 def _record_montage(options: Recording, player: Player, episodes: int, stop: Requests) -> tuple[list[str], int]:
     """Write one video of all episodes; return its name, and the number of truncated ones."""
-    from ringside.agents.picture import Montage
-    from ringside.agents.video import open_moving_picture
-
     name = f"montage.{options.format}"
     montage: Montage | None = None
     newest: dict[int, tuple[NDArray[np.uint8], Scene]] = {}

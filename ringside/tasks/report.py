@@ -11,6 +11,8 @@ from pathlib import Path
 
 import tyro
 
+from ringside.report.comparison import compare
+from ringside.report.records import Records, RecordsError, load
 from ringside.tasks.arguments import parse
 from shared.config.settings import Play
 from shared.config.trust import compare_env, require_plugin
@@ -83,8 +85,6 @@ def write_report(
     if find_spec("matplotlib") is None:
         raise ConfigError("A report needs the package matplotlib, which is not installed: say make install.")
     from ringside.report import report_page
-    from ringside.report.comparison import compare
-    from ringside.report.records import Records, RecordsError, load
 
     found: list[Records] = []
     refused = []

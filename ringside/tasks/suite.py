@@ -16,12 +16,19 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from actors.env import EnvError
+from actors.envs.atari import game_name
+from ringside import planning
 from ringside.tasks.arguments import LAUNCHER, Choices, config_of, parse_choices
 from ringside.tasks.game_lists import SUITES
-from shared.checkpoint.manifest import BEST_FILE, CHECKPOINTS
+from ringside.tasks.report import write_report
+from shared.checkpoint.finding import find_checkpoint
+from shared.checkpoint.manifest import BEST_FILE, CHECKPOINTS, plain_field
+from shared.checkpoint.weights_file import read_weights_metadata
+from shared.config.protocols import PROTOCOLS
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import ARITHMETIC, CONFIG_FILE, JUDGED, MAY_CHANGE_ON_RESUME, SUMMARY_FILE, Config
-from shared.errors import ConfigError
+from shared.errors import CheckpointError, ConfigError
 from shared.files.atomic import read_object
 from shared.files.lock import locked
 from shared.machine.subprocesses import die_with
@@ -110,9 +117,6 @@ def main(arguments: Sequence[str]) -> int:
 
 def games_of(words: str) -> list[str]:
     """Games of a named list, or of names separated by commas. Raises `ConfigError`."""
-    from actors.env import EnvError
-    from actors.envs.atari import game_name
-
     names = SUITES.get(words) or [name.strip() for name in words.split(",") if name.strip()]
     if not names:
         raise ConfigError(f"--games {words!r} names no game; say {', '.join(SUITES)}, or games separated by commas.")
@@ -132,8 +136,6 @@ def jobs_of(options: Suite, games: Sequence[str], out: Path) -> list[Job]:
     Raises:
         ConfigError: a setting is invalid, or a directory holds a run with other settings.
     """
-    from ringside import planning
-
     plain = config_of(options).with_settings(run_dir=out)
     resolved = planning.check(plain.with_settings(game=games[0])).config
     jobs = []
@@ -214,8 +216,6 @@ class _SuiteRunner:
 
     def _training(self, job: Job) -> list[str]:
         """Arguments of `launch.py` for a run."""
-        from ringside import planning
-
         start = planning.starting_point(self._options.preset, None)
         given = config_of(self._options).to_flat()
         # As the command takes them: another method resets what has no effect on it, and refuses it as a flag.
@@ -231,8 +231,6 @@ class _SuiteRunner:
 
     def _evaluate(self, job: Job, title: str, kind: str, load: Path, version: int) -> None:
         """Evaluate weights by the protocol, unless the same evaluation exists."""
-        from shared.config.protocols import PROTOCOLS
-
         target = job.directory / JUDGED[kind]
         protocol = PROTOCOLS[job.config.play.protocol]
         steps = None if self._options.final_episodes else protocol.eval_steps
@@ -284,8 +282,6 @@ class _SuiteRunner:
 
     def _report(self) -> None:
         """Write the report of the finished runs, if any."""
-        from ringside.tasks.report import write_report
-
         found = [job.directory for job in self._jobs if job.finished]
         if found:
             page, left_out = write_report(found, self._out / REPORT)
@@ -299,11 +295,6 @@ class _SuiteRunner:
 
 def weights_of(run_dir: Path) -> dict[str, tuple[Path, int]]:
     """Path and version of the weights to evaluate of a finished run, by kind."""
-    from shared.checkpoint.finding import find_checkpoint
-    from shared.checkpoint.manifest import plain_field
-    from shared.checkpoint.weights_file import read_weights_metadata
-    from shared.errors import CheckpointError
-
     found: dict[str, tuple[Path, int]] = {}
     try:
         found["final"] = (run_dir, find_checkpoint(run_dir).boundary)

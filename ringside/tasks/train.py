@@ -6,10 +6,18 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ringside import planning, training
+from ringside.cgroup import scope
+from ringside.tasks import TASKS
 from ringside.tasks.arguments import Choices, config_of, parse_choices
+from ringside.watch.display import open_display
+from ringside.watch.status import Status
+from shared.checkpoint.finding import manifests_in, newest_usable
+from shared.checkpoint.manifest import CHECKPOINTS
 from shared.config.settings import Config, ResolvedConfig
 from shared.config.trust import resume_words
-from shared.errors import ConfigError
+from shared.errors import CheckpointError, ConfigError, RunFailed
+from shared.machine.control_groups import in_force
 from shared.process.signals import handle_stop_signals, ignore_requests
 from shared.text import PROGRAM, command, printable
 
@@ -42,12 +50,8 @@ def main(arguments: Sequence[str]) -> int:
     """Train an agent. Return 1 if a fault ended the run."""
     options = _parse(arguments)
     _confine(options.limits)
-    from ringside import planning, training
 
     plan = planning.plan(config_of(options))
-    from ringside.watch.display import open_display
-    from ringside.watch.status import Status
-    from shared.errors import RunFailed
 
     begun = False
 
@@ -84,10 +88,6 @@ def main(arguments: Sequence[str]) -> int:
 
 def how_to_continue(config: ResolvedConfig) -> str:
     """Sentence with the command that continues an unfinished run, by the contents of its directory."""
-    from shared.checkpoint.finding import manifests_in, newest_usable
-    from shared.checkpoint.manifest import CHECKPOINTS
-    from shared.errors import CheckpointError
-
     run_dir = config.run.run_dir
     checkpoints = run_dir / CHECKPOINTS
     if not checkpoints.is_dir() or not manifests_in(checkpoints):
@@ -104,8 +104,6 @@ def how_to_continue(config: ResolvedConfig) -> str:
 
 
 def _parse(arguments: Sequence[str]) -> Training:
-    from ringside.tasks import TASKS
-
     others = ", ".join(task for task in TASKS if task != "train")
     return parse_choices(
         Training,
@@ -122,8 +120,6 @@ def _confine(limits: Limits) -> None:
         if limits.cpus is not None or limits.memory is not None:
             raise ConfigError("--cpus and --memory limit the run's control group: say --cgroup, too.")
         return
-    from ringside.cgroup import scope
-    from shared.machine.control_groups import in_force
 
     asked = scope.make_limits(limits.cpus, limits.memory)
     if not scope.inside():

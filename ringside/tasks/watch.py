@@ -15,6 +15,9 @@ from threading import Thread
 from tyro.conf import Positional
 
 from ringside.tasks.arguments import parse
+from ringside.watch.attach import newest_run
+from ringside.watch.page.server import listen, serve
+from ringside.watch.page.source import Source
 from shared.config.trust import load_plugin
 from shared.process.signals import handle_stop_signals, ignore_requests
 from shared.text import PROGRAM, printable
@@ -49,9 +52,6 @@ def main(arguments: Sequence[str]) -> int:
         "A page in the browser that shows a run as it plays: its envs, curves and roles. It only looks on: open or "
         "closed, it changes nothing in the run.",
     )
-    from ringside.watch.attach import newest_run
-    from ringside.watch.page.server import listen, serve
-    from ringside.watch.page.source import Source
 
     load_plugin(options.plugin)
     listening = listen(options.port)

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shlex
+import shutil
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ringside import evaluating
+from ringside.agents.agent import weights_at
 from ringside.tasks.arguments import parse
-from shared.config.settings import FRAME_SKIP
+from ringside.zoo import catalogue
+from ringside.zoo.catalogue import EVALUATION, MOST_BYTES, README, SUMMARY, WEIGHTS
+from shared.checkpoint.weights_file import StoredWeights, weights_file
+from shared.config.presets import PRESETS
+from shared.config.protocols import PROTOCOLS, eval_rules
+from shared.config.settings import CONFIG_FILE, FRAME_SKIP, MAY_CHANGE_ON_RESUME, Config, flat_of
 from shared.errors import ConfigError
-from shared.text import PROGRAM
-
-if TYPE_CHECKING:
-    from shared.checkpoint.weights_file import StoredWeights
+from shared.files.atomic import read_json, read_object
+from shared.text import PROGRAM, command, words_of
 
 
 @dataclass(frozen=True)
@@ -40,25 +49,24 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(Zoo, arguments, f"{PROGRAM} zoo", "Agents that come with the repository: list them, or add one.")
     if options.add is not None:
         return _add(options.add, options.env, options.name, options.device or "auto")
-    from ringside.zoo.catalogue import names
-    from shared.text import command
 
     for flag, value in (("--env", options.env), ("--name", options.name), ("--device", options.device)):
         if value is not None:
             raise ConfigError(f"{flag} is about what --add adds: say --add RUN, too.")
-    for name in names():
+    for name in catalogue.names():
         print(_line(name))
-    print(f"Watch one with: {command('play', '--load', names()[0])}" if names() else "The zoo is empty.")
+    print(
+        f"Watch one with: {command('play', '--load', catalogue.names()[0])}"
+        if catalogue.names()
+        else "The zoo is empty."
+    )
     return 0
 
 
 def _line(name: str) -> str:
     """One line of text for an entry."""
-    from ringside.zoo.catalogue import EVALUATION, SUMMARY, ZOO
-    from shared.files.atomic import read_json
-
-    found = read_json(ZOO / name / EVALUATION)
-    steps = _steps(found["version"], read_json(ZOO / name / SUMMARY))
+    found = read_json(catalogue.ZOO / name / EVALUATION)
+    steps = _steps(found["version"], read_json(catalogue.ZOO / name / SUMMARY))
     return (
         f"{name}: {found['game']}, protocol {found['protocol']}, mean {found['mean']:.2f} +- {found['sd']:.2f} of "
         f"{found['episodes']} episodes, trained for {steps:,} steps"
@@ -67,15 +75,6 @@ def _line(name: str) -> str:
 
 def _add(source: Path, env: str | None, name: str | None, device: str) -> int:
     """Make an entry: copy the weights and the summary of the run, evaluate, and write the README."""
-    import json
-    import re
-    import shutil
-    import tempfile
-
-    from ringside import evaluating
-    from ringside.agents.agent import weights_at
-    from ringside.zoo.catalogue import EVALUATION, MOST_BYTES, README, SUMMARY, WEIGHTS, ZOO
-    from shared.checkpoint.weights_file import weights_file
 
     weights = weights_at(source, env)
     config, summary = _run_of(source)
@@ -85,10 +84,10 @@ def _add(source: Path, env: str | None, name: str | None, device: str) -> int:
     name = name or weights.game
     if not re.fullmatch(r"[a-z0-9_]+", name):
         raise ConfigError(f"--name {name} must be of small letters, digits and underscores.")
-    if (ZOO / name).exists():
-        raise ConfigError(f"The zoo has a {name} already; remove {ZOO / name}, or choose another --name.")
+    if (catalogue.ZOO / name).exists():
+        raise ConfigError(f"The zoo has a {name} already; remove {catalogue.ZOO / name}, or choose another --name.")
     command = command_of(config, _steps(weights.version, summary))
-    with tempfile.TemporaryDirectory(dir=ZOO, prefix=".") as scratch:
+    with tempfile.TemporaryDirectory(dir=catalogue.ZOO, prefix=".") as scratch:
         entry = Path(scratch) / name
         entry.mkdir()
         shutil.copyfile(weights_file(source), entry / WEIGHTS)
@@ -98,9 +97,9 @@ def _add(source: Path, env: str | None, name: str | None, device: str) -> int:
         for file, content in ((SUMMARY, summary), (EVALUATION, evaluation)):
             (entry / file).write_text(json.dumps(content, indent=1) + "\n")
         (entry / README).write_text(_readme(name, weights, env, command, summary, evaluation))
-        entry.rename(ZOO / name)
+        entry.rename(catalogue.ZOO / name)
     print(_line(name))
-    print(f"It is in {ZOO / name}.")
+    print(f"It is in {catalogue.ZOO / name}.")
     return 0
 
 
@@ -111,10 +110,6 @@ def _steps(version: int, summary: dict[str, Any]) -> int:
 
 def _run_of(source: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Flat settings and summary of the run directory `source`, or of the run that contains it."""
-    from ringside.zoo.catalogue import SUMMARY
-    from shared.config.settings import CONFIG_FILE, flat_of
-    from shared.files.atomic import read_object
-
     for run in (source, *source.absolute().parents[:2]):
         if not os.path.isfile(run / CONFIG_FILE) or not os.path.isfile(run / SUMMARY):
             continue
@@ -134,11 +129,6 @@ def command_of(settings: dict[str, Any], total_steps: int) -> str:
 
     Raises `ConfigError` if another version wrote the settings, or the run began with weights of another run.
     """
-    from shared.config.presets import PRESETS
-    from shared.config.protocols import PROTOCOLS, eval_rules
-    from shared.config.settings import MAY_CHANGE_ON_RESUME, Config
-    from shared.text import words_of
-
     if settings.get("init_from") is not None:
         raise ConfigError("The run began with the weights of another (--init-from); one command does not train it.")
     wanted = {name: value for name, value in settings.items() if name not in MAY_CHANGE_ON_RESUME}

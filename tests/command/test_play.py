@@ -104,7 +104,8 @@ def test_record_writes_videos_and_what_they_return(
 def test_record_says_which_videos_are_cut(
     catch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("ringside.agents.video.GIF_SECONDS", 0.5)
+    for module in ("agents.video", "tasks.record"):
+        monkeypatch.setattr(f"ringside.{module}.GIF_SECONDS", 0.5)
     options = [
         "--load",
         str(catch),

@@ -17,10 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ringside import planning
 from ringside.bench.harness.gpu_use import GpuSampler, GpuUse
 from ringside.bench.harness.programs import last_log_line, read_logs, running
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
 from ringside.recording.metrics import read_metrics
+from ringside.tasks.train import configuration
 from shared.config import validate
 from shared.config.method_declaration import method_declaration
 from shared.config.resolve import device_of
@@ -92,9 +94,6 @@ def make_plan(game: str, words: Sequence[str]) -> Plan:
         ConfigError: a setting is invalid.
         CannotRun: its device is not available.
     """
-    from ringside import planning
-    from ringside.tasks.train import configuration
-
     for word in words:
         if flag_in(word) in OURS:
             raise ConfigError(f"{flag_in(word)} after -- is given by the benchmark itself: omit it.")

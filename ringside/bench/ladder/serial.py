@@ -29,9 +29,11 @@ from actors.make_env import make_env
 from learner.learner import prepare
 from learner.make_engine import make_engine
 from learner.networks.policy import Policy, greedy
+from ringside import planning
 from ringside.bench.harness.tables import WrongResult
 from ringside.recording.metrics import episodes_in
 from ringside.recording.totals import MEAN_OVER
+from ringside.tasks.train import configuration
 from shared.config.settings import FRAME_SIDE, STACK
 from shared.errors import ConfigError
 from shared.memory.mailbox import Mailbox
@@ -218,9 +220,6 @@ def solve(serial: Serial, bound: float, minutes: float, begun: float) -> dict[st
 
 def main() -> None:
     """Measure once, and print one line of JSON."""
-    from ringside import planning
-    from ringside.tasks.train import configuration
-
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--gradients", action="store_true", help="leave gradients on in inference")

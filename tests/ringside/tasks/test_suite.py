@@ -93,7 +93,7 @@ def program(drawn: Program, monkeypatch: pytest.MonkeyPatch) -> Program:
         drawn.reported = [path.name for path in runs]
         return out, ()
 
-    monkeypatch.setattr("ringside.tasks.report.write_report", note)
+    monkeypatch.setattr("ringside.tasks.suite.write_report", note)
     return drawn
 
 
