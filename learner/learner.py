@@ -254,7 +254,7 @@ def main(child_spec: ChildSpec) -> None:
         prepare(memory.plan.config)
         waiter.device_bytes = device_bytes_reader(torch.device(memory.plan.config.machine.device))
         waiter.wait(lambda: bool(memory.board.prepared[0]))
-        engine = make_engine(memory.plan.config, memory.plan.network, memory.ring)
+        engine = make_engine(memory.plan.config, memory.plan.network, memory.ring, waiter.heartbeat)
         memory.board.replay_device_bytes[0] = engine.source_device_bytes
         rounds = Rounds(memory, waiter, engine, followers)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -19,8 +20,13 @@ from shared.memory.ring import Ring
 from shared.network_spec import Network
 
 
-def make_engine(config: Config, network: Network, ring: Ring) -> Engine[Any]:
+def make_engine(
+    config: Config, network: Network, ring: Ring, heartbeat: Callable[[], None] = lambda: None
+) -> Engine[Any]:
     """The engine of a resolved configuration, which is to be initialized or loaded.
+
+    Args:
+        heartbeat: called during the preparation of a round that may take long.
 
     Raises:
         ConfigError: the arithmetic is wrong on this device, the replay does not fit where it was asked for, or the
@@ -32,7 +38,7 @@ def make_engine(config: Config, network: Network, ring: Ring) -> Engine[Any]:
     online = make_model(network, device, precision)
     method = make_method(network, config.algorithm, device, declaration)
     if declaration.on_policy and isinstance(method, OnPolicyMethod):
-        rollout = RolloutSource(ring, config, online, method)
+        rollout = RolloutSource(ring, config, online, method, heartbeat)
         return Engine(config, run_schedule, online, rollout, method, declaration.metrics)
     if declaration.on_policy or not isinstance(method, ValueMethod):
         base = OnPolicyMethod if declaration.on_policy else ValueMethod

@@ -1,4 +1,4 @@
 """The built-in methods, a file each; shared/config/method_declaration.py declares them.
 
-Read dqn first, then c51, qr_dqn and iqn; a2c is the on-policy method.
+Read dqn first, then c51, qr_dqn and iqn. Of the on-policy methods read a2c first, then ppo, a3c, vtrace and pqn.
 """

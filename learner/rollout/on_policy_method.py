@@ -30,20 +30,23 @@ class Rollout(NamedTuple):
     action: NDArray[np.int64]
     """[T, N]."""
     log_prob: NDArray[np.float32]
-    """[T, N]: logarithm of the probability with which the action was sampled."""
+    """[T, N]: logarithm of the probability with which the action was sampled; 0 if the method has no `log_prob`."""
     outputs: NDArray[np.float32]
     """[T + 1, N, outputs] of the network at the beginning of the updates; the last tick opens the next round."""
     discount: float
 
 
 class StepTargets(NamedTuple):
-    """Targets of the steps of a round, [T, N] each."""
+    """Numbers of the steps of a round that the loss needs, [T, N] each."""
 
     advantage: NDArray[np.float32]
-    value: NDArray[np.float32]
-    """Target of the state's value."""
+    """Estimate of the return of the action taken, less the expected one."""
+    returns: NDArray[np.float32]
+    """Target of the value of the state, or of the action taken."""
     weight: NDArray[np.float32]
     """Weight of the step in the mean loss; 0 where no action was taken."""
+    old_value: NDArray[np.float32]
+    """Value of the state, or of the action taken, at the beginning of the updates."""
 
 
 class StepBatch(NamedTuple):
@@ -56,10 +59,12 @@ class StepBatch(NamedTuple):
     log_prob: Tensor
     """float32[n], of the policy that acted."""
     advantage: Tensor
+    """float32[n]; this field and those below: as in `StepTargets`."""
+    returns: Tensor
     """float32[n]."""
-    value: Tensor
-    """float32[n]: target of the state's value."""
     weight: Tensor
+    """float32[n]."""
+    old_value: Tensor
     """float32[n]."""
 
     @property
@@ -77,7 +82,8 @@ class StepBatch(NamedTuple):
 class OnPolicyMethod(Method):
     """A method that learns from the steps of the newest round. The method is itself the update rule.
 
-    The outputs are one logit of the policy for each action, then the value of the state.
+    The outputs of an actor-critic are one logit of the policy for each action, then the value of the state. Those of a
+    method with the head `q` are the values of the actions.
     """
 
     mean_gradient = True
@@ -91,7 +97,7 @@ class OnPolicyMethod(Method):
         """Do nothing: there is no target network."""
 
     def values(self, outputs: Tensor) -> Tensor:
-        """Logits of the policy float32[n, actions]."""
+        """Logits of the policy, or values of the actions, float32[n, actions]."""
         return outputs[:, : self.network.actions, 0]
 
     @abstractmethod
@@ -100,4 +106,4 @@ class OnPolicyMethod(Method):
 
     @abstractmethod
     def learn(self, outputs: Tensor, minibatch: StepBatch, *, sampled: bool) -> UpdateOutput:
-        """Gradient of the weighted mean loss by `outputs` float32[n, actions + 1, 1], and metrics."""
+        """Gradient of the weighted mean loss by `outputs` float32[n, outputs, 1], and metrics."""

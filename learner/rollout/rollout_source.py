@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from learner.networks.fused import CELL
 from learner.networks.model import ExtraInputs, Model
 from learner.replay.gather import GRID
 from learner.replay.sampling import Batch, HostFrames
-from learner.rollout.on_policy_method import OnPolicyMethod, Rollout, StepBatch
+from learner.rollout.on_policy_method import OnPolicyMethod, Rollout, StepBatch, StepTargets
 from shared.config.settings import STACK, Config
 from shared.memory.ring import Ring
 from shared.prng import Stream, bits
@@ -34,15 +34,23 @@ class RolloutSource:
     buffers = 1
     device_bytes = 0
 
-    def __init__(self, ring: Ring, config: Config, online: Model, method: OnPolicyMethod) -> None:
-        """Steps of `ring`, of which `online` computes the outputs and `method` the targets."""
+    def __init__(
+        self, ring: Ring, config: Config, online: Model, method: OnPolicyMethod, heartbeat: Callable[[], None]
+    ) -> None:
+        """Steps of `ring`, of which `online` computes the outputs and `method` the targets.
+
+        Args:
+            heartbeat: called after every batch of outputs: those of a large round take longer than a learner may be
+                silent.
+        """
         self._ring, self._learn, self._seed = ring, config.learn, config.run.seed
-        self._online, self._method = online, method
+        self._online, self._method, self._device = online, method, method.device
+        self._heartbeat = heartbeat
         self._frames = HostFrames(ring)
         self._run_schedule = ring.run_schedule
         batch = config.learn.batch_size
         self.chunk_updates = min(CHUNK_UPDATES, self._run_schedule.updates_per_round)
-        n, actions, device = self.chunk_updates * batch, method.network.actions, method.device
+        n, actions, device = self.chunk_updates * batch, method.network.actions, self._device
         self._chunk = StepBatch(
             blocks=torch.zeros(n, GRID, GRID, STACK * CELL, dtype=torch.uint8, device=device),
             action_one_hot=torch.zeros(n, actions, device=device),
@@ -61,32 +69,11 @@ class RolloutSource:
         """Compute the targets of the round's steps, and draw the order of `updates` updates."""
         if not updates:
             return
-        ticks, envs = self._run_schedule.round_ticks, self._run_schedule.envs
-        tick, env = np.divmod(np.arange((ticks + 1) * envs), envs)
-        tick += window_end - ticks
-        blocks = self._gather(env, tick)
-        outputs = self._outputs(blocks).reshape(ticks + 1, envs, -1)
-        rows, steps = self._ring.rows(env, tick)[: ticks * envs], ticks * envs
-        flat = {name: field[rows] for name, field in self._ring.flat.items() if name != "frame"}
-        terminal = (flat["terminated"] | flat["life_lost"]) != 0
-        reward = flat["raw_reward"]
-        rollout = Rollout(
-            reward=(np.sign(reward) if self._learn.clip_rewards else reward).reshape(ticks, envs),
-            terminal=terminal.reshape(ticks, envs),
-            ended=(terminal | (flat["truncated"] != 0)).reshape(ticks, envs),
-            valid=(flat["valid"] != 0).reshape(ticks, envs),
-            action=flat["action"].astype(np.int64).reshape(ticks, envs),
-            log_prob=flat["log_prob"].reshape(ticks, envs),
-            outputs=outputs,
-            discount=self._learn.discount,
-        )
-        targets = self._method.targets(rollout)
-        actions = torch.from_numpy(flat["action"].astype(np.int64))
-        one_hot = torch.nn.functional.one_hot(actions, self._method.network.actions).float()
-        numbers = (rollout.log_prob, targets.advantage, targets.value, targets.weight)
-        columns = [torch.from_numpy(np.ascontiguousarray(each).reshape(steps)) for each in numbers]
-        self._steps = StepBatch(blocks[:steps], *(upload(each, self._method.device) for each in (one_hot, *columns)))
-        self._order = self._draw_order(round_, steps, updates)
+        tick, env = self._grid(window_end)
+        blocks, outputs = self._evaluate(tick, env)
+        rollout = self._rollout(tick, env, outputs)
+        self._steps = self._columns(blocks, rollout, self._method.targets(rollout))
+        self._order = self._draw_order(round_, updates)
 
     def prefetch(self, round_: int, window_end: int) -> None:
         """Do nothing: the targets need the parameters with which the round begins."""
@@ -96,7 +83,7 @@ class RolloutSource:
         assert self._steps is not None, "a round was begun"
         n = len(self._chunk.weight)
         part = self._order[number * n : (number + 1) * n]
-        index = upload(torch.from_numpy(part), self._method.device)
+        index = upload(torch.from_numpy(part), self._device)
         for buffer, steps in zip(self._chunk, self._steps, strict=True):
             torch.index_select(steps, 0, index, out=buffer[: len(part)])
         return 0
@@ -120,10 +107,33 @@ class RolloutSource:
     def load_state(self, state: Mapping[str, NDArray[np.float32]]) -> None:
         """Do nothing: there is no state."""
 
-    def _gather(self, env: NDArray[np.int64], tick: NDArray[np.int64]) -> Tensor:
-        """Blocks uint8[n, 21, 21, 64] of the stacks of (env, tick), on the learner's device."""
+    def _grid(self, window_end: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Tick and env int64[(T + 1) * N] of the round's steps and of the tick that follows, by tick and then env."""
+        ticks, envs = self._run_schedule.round_ticks, self._run_schedule.envs
+        tick, env = np.divmod(np.arange((ticks + 1) * envs), envs)
+        return tick + window_end - ticks, env
+
+    def _evaluate(self, tick: NDArray[np.int64], env: NDArray[np.int64]) -> tuple[Tensor, NDArray[np.float32]]:
+        """Stacks of (tick, env) as blocks, and the outputs float32[n, outputs] of the network as it is.
+
+        Blocks are uint8[m, 21, 21, 64], m >= n: a whole number of batches, of which the last repeats its last stack.
+        """
+        batch, n = self._learn.batch_size, len(tick)
+        blocks = torch.empty(
+            -(-n // batch) * batch, *self._chunk.blocks.shape[1:], dtype=torch.uint8, device=self._device
+        )
+        parts = []
+        for first in range(0, n, batch):
+            part = np.arange(first, first + batch).clip(max=n - 1)
+            self._gather(env[part], tick[part], blocks[first : first + batch])
+            parts.append(self._online.forward(blocks[first : first + batch], 0, ExtraInputs()).outputs)
+            self._heartbeat()
+        outputs: NDArray[np.float32] = torch.cat(parts)[:n].flatten(1).cpu().numpy()
+        return blocks, outputs
+
+    def _gather(self, env: NDArray[np.int64], tick: NDArray[np.int64], out: Tensor) -> None:
+        """Write the stacks of (env, tick) as blocks into `out`."""
         rows, mask = self._ring.stack_rows(env, tick)
-        n = len(rows)
         batch = Batch(
             rows=torch.from_numpy(rows),
             frame_mask=torch.from_numpy(mask.astype(np.uint8)[:, :, None, None]),
@@ -131,23 +141,38 @@ class RolloutSource:
             reward=torch.empty(0),
             discount=torch.empty(0),
         )
-        blocks = torch.empty(n, GRID, GRID, STACK * CELL, dtype=torch.uint8, device=self._method.device)
-        self._frames.select(batch, blocks)
-        return blocks
+        self._frames.select(batch, out)
 
-    def _outputs(self, blocks: Tensor) -> NDArray[np.float32]:
-        """float32[n, outputs] of the network as it is; the last batch is padded by its own rows."""
-        batch = self._learn.batch_size
-        parts = []
-        for first in range(0, len(blocks), batch):
-            index = torch.arange(first, first + batch, device=blocks.device).clamp_(max=len(blocks) - 1)
-            parts.append(self._online.forward(blocks[index], 0, ExtraInputs()).outputs)
-        outputs: NDArray[np.float32] = torch.cat(parts)[: len(blocks)].flatten(1).cpu().numpy()
-        return outputs
+    def _rollout(self, tick: NDArray[np.int64], env: NDArray[np.int64], outputs: NDArray[np.float32]) -> Rollout:
+        """The round's steps, from their slots."""
+        ticks, envs = self._run_schedule.round_ticks, self._run_schedule.envs
+        rows = self._ring.rows(env, tick)[: ticks * envs].reshape(ticks, envs)
+        slots = {name: field[rows] for name, field in self._ring.flat.items() if name != "frame"}
+        terminal, reward = (slots["terminated"] | slots["life_lost"]) != 0, slots["raw_reward"]
+        return Rollout(
+            reward=np.sign(reward) if self._learn.clip_rewards else reward,
+            terminal=terminal,
+            ended=terminal | (slots["truncated"] != 0),
+            valid=slots["valid"] != 0,
+            action=slots["action"].astype(np.int64),
+            log_prob=slots["log_prob"] if "log_prob" in slots else np.zeros_like(reward),
+            outputs=outputs.reshape(ticks + 1, envs, -1),
+            discount=self._learn.discount,
+        )
 
-    def _draw_order(self, round_: int, steps: int, updates: int) -> NDArray[np.int64]:
+    def _columns(self, blocks: Tensor, rollout: Rollout, targets: StepTargets) -> StepBatch:
+        """All steps of the round, by (tick, env), on the learner's device."""
+        action = torch.from_numpy(rollout.action.reshape(-1))
+        one_hot = torch.nn.functional.one_hot(action, self._method.network.actions).float()
+        numbers = {"log_prob": rollout.log_prob, **targets._asdict()}
+        columns = {name: torch.from_numpy(np.ascontiguousarray(each).reshape(-1)) for name, each in numbers.items()}
+        columns["action_one_hot"] = one_hot
+        columns = {name: upload(each, self._device) for name, each in columns.items()}
+        return StepBatch(blocks[: len(action)], **columns)
+
+    def _draw_order(self, round_: int, updates: int) -> NDArray[np.int64]:
         """Indices of the steps of all updates: a permutation for each pass over the round, by Philox counters."""
-        used = updates * self._learn.batch_size
+        steps, used = self._run_schedule.round_steps, updates * self._learn.batch_size
         passes = -(-used // steps)
         key = bits(self._seed, Stream.MINIBATCH, round_)
         orders = [np.random.Generator(np.random.Philox(key=[key, i])).permutation(steps) for i in range(passes)]

@@ -24,12 +24,14 @@ def check(config: Config) -> None:
     if config.learn.network != "impala" and (algorithm.width > 1 or algorithm.spectral_norm or algorithm.pooling):
         raise ConfigError("--width, --pooling and --spectral-norm are for --network impala.")
     _check_annealing(config)
-    if method_declaration(algorithm.method).on_policy:
+    declaration = method_declaration(algorithm.method)
+    if declaration.has_epsilon:
+        _check_exploration(config.explore, noisy=algorithm.noisy)
+    if declaration.on_policy:
         _check_rounds(config)
         return
     _check_munchausen(algorithm)
     _check_distribution(algorithm)
-    _check_exploration(config.explore, noisy=algorithm.noisy)
     if algorithm.importance_start > algorithm.importance_end:
         raise ConfigError(
             f"--importance-start {algorithm.importance_start} is more than --importance-end {algorithm.importance_end}."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.config.method_declaration import C51Settings
+from shared.config.method_declaration import C51Settings, method_declaration
 from shared.config.presets import PRESETS
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Algorithm, Config, Learn
@@ -91,7 +91,8 @@ def _learning_rate_off_its_line(learn: Learn) -> list[str]:
 def _short_exploration(config: Config) -> list[str]:
     """A run that ends in the first half of the way from the first epsilon to the last."""
     explore, learn = config.explore, config.learn
-    left = learn.total_steps - learn.learning_starts
+    waits = not method_declaration(config.algorithm.method).on_policy
+    left = learn.total_steps - waits * learn.learning_starts
     if explore.epsilon_start == explore.epsilon_end or not 0 < left < explore.epsilon_steps / 2:
         return []
     end = explore.epsilon_start + left / explore.epsilon_steps * (explore.epsilon_end - explore.epsilon_start)

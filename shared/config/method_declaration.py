@@ -7,7 +7,7 @@ inference load the class that it names.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import Enum
 from functools import cache
 from typing import Annotated, Any, Literal, get_type_hints
@@ -127,6 +127,54 @@ class ActorCriticSettings(OnPolicySettings):
 
 
 @dataclass(frozen=True)
+class PPOSettings(ActorCriticSettings):
+    """Loss of PPO (Schulman et al. 2017), with the defaults of CleanRL's ppo_atari."""
+
+    epochs: Annotated[int, Meta(ge=1, le=MOST_EPOCHS)] = 4
+    """Passes over each round."""
+    trace: Annotated[float, Meta(ge=0, le=1)] = 0.95
+    """Lambda of generalized advantages (Schulman et al. 2016); 1: returns up to the end of the round."""
+    clip_ratio: Annotated[float, Meta(gt=0)] = 0.1
+    """Distance from 1 beyond which the ratio of probabilities is clipped; with --clip-value, that of the value."""
+    clip_value: bool = True
+    """Clip the change of the value in its loss, too."""
+    normalize_advantage: bool = True
+    """Normalize advantages to mean 0 and standard deviation 1 in every update."""
+
+
+@dataclass(frozen=True)
+class VTraceSettings(ActorCriticSettings):
+    """Targets of V-trace (Espeholt et al. 2018)."""
+
+    rho_max: Annotated[float, Meta(gt=0)] = 1.0
+    """Greatest importance of a step; with V-trace that of its TD error."""
+    c_max: Annotated[float, Meta(ge=0)] = 1.0
+    """Greatest importance with which later TD errors count; --trace scales it."""
+
+
+@dataclass(frozen=True)
+class A3CSettings(ActorCriticSettings):
+    """Loss of A3C on batches, with the defaults of tensorpack."""
+
+    value_weight: Annotated[float, Meta(ge=0)] = 1.0
+    """Weight of half the squared error of the value."""
+    rho_max: Annotated[float, Meta(gt=0)] = 10.0
+    """Greatest importance of a step."""
+    return_steps: Annotated[int, Meta(ge=1)] = 5
+    """Most rewards in a return before the value is added (t_max)."""
+
+
+@dataclass(frozen=True)
+class PQNSettings(OnPolicySettings):
+    """Targets of PQN (Gallici et al. 2024), with the defaults of its Atari runs."""
+
+    epochs: Annotated[int, Meta(ge=1, le=MOST_EPOCHS)] = 2
+    """Passes over each round."""
+    trace: Annotated[float, Meta(ge=0, le=1)] = 0.65
+    """Lambda of Q(lambda); 1: returns up to the end of the round."""
+
+
+@dataclass(frozen=True)
 class MethodDeclaration:
     """Needs of one method: its class, its settings, and its part of the shared memory."""
 
@@ -198,14 +246,31 @@ A2C = MethodDeclaration(
     ActorCriticSettings,
     slot_fields=(("log_prob", "f4", ()),),
     states=("online", "moment1", "moment2"),
-    metrics=("loss", "mean_value", "gradient_norm", "entropy"),
+    metrics=("loss", "mean_value", "gradient_norm", "entropy", "kl", "explained_variance"),
     head="policy_value",
     action_rule="categorical",
     has_target_network=False,
     on_policy=True,
 )
+A3C = replace(A2C, name="a3c", implementation="learner.methods.a3c:A3C", settings=A3CSettings)
+PPO = replace(
+    A2C,
+    name="ppo",
+    implementation="learner.methods.ppo:PPO",
+    settings=PPOSettings,
+    metrics=(*A2C.metrics, "clip_fraction"),
+)
+VTRACE = replace(A2C, name="vtrace", implementation="learner.methods.vtrace:VTrace", settings=VTraceSettings)
+PQN = MethodDeclaration(
+    "pqn",
+    "learner.methods.pqn:PQN",
+    PQNSettings,
+    states=A2C.states,
+    has_target_network=False,
+    on_policy=True,
+)
 
-_REGISTRY = {declaration.name: declaration for declaration in (A2C, C51, DQN, IQN, QR_DQN)}
+_REGISTRY = {each.name: each for each in (A2C, A3C, C51, DQN, IQN, PPO, PQN, QR_DQN, VTRACE)}
 
 
 def register_method(declaration: MethodDeclaration) -> None:

@@ -105,7 +105,7 @@ def test_it_is_evaluated_and_resumed_where_it_is_named(folder: Path, run: Path) 
     [
         (("--plugin", "no_such"), "--plugin no_such is not found: put its directory into PYTHONPATH."),
         (("--plugin", "a/b.py"), "--plugin 'a/b.py' is not the dotted name of a module"),
-        (("--method", "log-cosh"), "--method log-cosh is not one of a2c, c51, dqn, iqn, qr-dqn"),
+        (("--method", "log-cosh"), "--method log-cosh is not one of a2c, a3c, c51, dqn, iqn, ppo, pqn, qr-dqn, vtrace"),
         (("--preset", "log-cosh"), "--preset log-cosh is not one of nature, "),
         ((*PLUGIN, "--sharpness", "2"), "--sharpness is for --method log-cosh; omit it with --method dqn."),
         ((*PLUGIN, "--method", "log-cosh", "--sharpness", "0"), "--sharpness 0.0 must be above 0 and at most 100."),

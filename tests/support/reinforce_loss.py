@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from learner.engine.interfaces import UpdateOutput
+from learner.rollout.actor_critic import step_targets
 from learner.rollout.advantages import generalized_advantages
 from learner.rollout.on_policy_method import OnPolicyMethod, Rollout, StepBatch, StepTargets
 
@@ -17,17 +17,15 @@ class Reinforce(OnPolicyMethod):
     def targets(self, rollout: Rollout) -> StepTargets:
         """Returns, and their differences to the value."""
         values = rollout.outputs[:, :, -1]
-        ends = {"terminal": rollout.terminal, "ended": rollout.ended, "valid": rollout.valid}
-        advantage = generalized_advantages(rollout.reward, values, **ends, discount=rollout.discount, trace=1.0)
-        numbers = (advantage, advantage + values[:-1], rollout.valid)
-        return StepTargets(*(each.astype(np.float32) for each in numbers))
+        advantage = generalized_advantages(rollout, values, trace=1.0)
+        return step_targets(rollout, advantage, advantage + values[:-1])
 
     def learn(self, outputs: Tensor, minibatch: StepBatch, *, sampled: bool) -> UpdateOutput:
         """The gradient by PyTorch."""
         with torch.inference_mode(False), torch.enable_grad():
             leaf = outputs.clone().requires_grad_()
             log_prob = (self.values(leaf).log_softmax(1) * minibatch.action_one_hot.clone()).sum(1)
-            error = minibatch.value.clone() - leaf[:, -1, 0]
+            error = minibatch.returns.clone() - leaf[:, -1, 0]
             loss = error.abs() - minibatch.advantage.clone() * log_prob
             share = minibatch.weight / minibatch.weight.sum().clamp(min=1.0)
             (gradient,) = torch.autograd.grad((loss * share).sum(), leaf)

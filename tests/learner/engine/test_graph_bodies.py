@@ -108,15 +108,18 @@ def test_updates_stay_on_the_gpu(monkeypatch: pytest.MonkeyPatch, preset: str, p
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp32"])
-@pytest.mark.parametrize("optimizer", ["rmsprop", "rms", "adam", "radam"])
-def test_updates_of_an_actor_critic_stay_on_the_gpu(
-    monkeypatch: pytest.MonkeyPatch, optimizer: str, precision: str
+@pytest.mark.parametrize(
+    ("method", "optimizer"),
+    [("a2c", "rmsprop"), ("a3c", "adam"), ("ppo", "adam"), ("pqn", "radam"), ("vtrace", "rms")],
+)
+def test_updates_of_an_on_policy_method_stay_on_the_gpu(
+    monkeypatch: pytest.MonkeyPatch, method: str, optimizer: str, precision: str
 ) -> None:
     """Updates alone, at an annealed rate: outputs at the beginning of a round are read back."""
     monkeypatch.setattr(engine_module, "SideStream", lambda **_: SideStream())
     monkeypatch.setattr(engine_module.torch.cuda, "Stream", lambda _: None)
     settings = {
-        "method": "a2c",
+        "method": method,
         "envs": 4,
         "round_steps": 64,
         "batch_size": 8,

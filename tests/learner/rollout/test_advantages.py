@@ -1,69 +1,97 @@
-"""Advantages by recursion against their definition: weighted sums of k-step returns over each piece of an episode."""
+"""Targets by recursion against their definitions: sums over the steps of each piece of an episode, in float64."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
-from learner.rollout.advantages import generalized_advantages
-
-DISCOUNT = 0.99
-TICKS, ENVS = 40, 50
-
-
-def _round(random: np.random.Generator) -> dict[str, np.ndarray]:
-    """Ends of every kind at random ticks; the tick after an end of an episode is no state to act from."""
-    terminal, ended = np.zeros((2, TICKS, ENVS), bool)
-    valid = np.ones((TICKS, ENVS), bool)
-    valid[0] = random.random(ENVS) > 0.3  # a round may begin with the true last frame of an episode
-    for env in range(ENVS):
-        for t in range(TICKS):
-            kind = random.random()
-            if not valid[t, env]:
-                continue
-            ends_episode, life_lost = kind < 0.14, 0.14 <= kind < 0.2
-            terminal[t, env] = kind < 0.08 or life_lost
-            ended[t, env] = ends_episode or life_lost
-            if ends_episode and t + 1 < TICKS:
-                valid[t + 1, env] = False
-    return {"terminal": terminal, "ended": ended, "valid": valid}
+from learner.rollout.advantages import generalized_advantages, v_trace
+from learner.rollout.on_policy_method import Rollout
+from tests.support.random_rollout import DISCOUNT, random_rollout
 
 
-def _by_definition(
-    reward: np.ndarray, values: np.ndarray, ends: dict[str, np.ndarray], env: int, trace: float
-) -> dict[int, float]:
-    """Advantage by tick: the mixture of k-step returns up to the last step of the piece, less the value."""
-    terminal, ended, valid = (ends[name][:, env] for name in ("terminal", "ended", "valid"))
-    found = {}
-    for s in np.flatnonzero(valid).tolist():
-        last = s
-        while last < TICKS - 1 and not ended[last]:
-            last += 1
-        length, total, returns = last - s + 1, 0.0, []
-        for k in range(1, length + 1):
-            total += DISCOUNT ** (k - 1) * reward[s + k - 1, env]
-            bootstrap = 0.0 if k == length and terminal[last] else values[s + k, env]
-            returns.append(total + DISCOUNT**k * bootstrap)
-        weights = [(1 - trace) * trace ** (k - 1) for k in range(1, length)] + [trace ** (length - 1)]
-        found[s] = float(np.dot(weights, returns) - values[s, env])
-    return found
+def _pieces(rollout: Rollout) -> Iterator[tuple[int, int, int, bool]]:
+    """(env, tick, last tick of its piece, True if nothing is bootstrapped there) of every step."""
+    ticks, envs = rollout.reward.shape
+    for env in range(envs):
+        for first in np.flatnonzero(rollout.valid[:, env]).tolist():
+            last = first
+            while last < ticks - 1 and not rollout.ended[last, env]:
+                last += 1
+            yield env, first, last, bool(rollout.terminal[last, env])
 
 
-@pytest.mark.parametrize("trace", [0.0, 0.95, 1.0])
-def test_advantages_are_those_of_the_definition(trace: float) -> None:
+def _mixture_of_returns(
+    rollout: Rollout, values: np.ndarray, env: int, first: int, last: int, *, terminal: bool, trace: float
+) -> float:
+    """The k-step returns of a tick, weighted by (1 - lambda) lambda^(k - 1); the longest has the rest of the weight."""
+    length, total, returns = last - first + 1, 0.0, []
+    for k in range(1, length + 1):
+        total += DISCOUNT ** (k - 1) * float(rollout.reward[first + k - 1, env])
+        bootstrap = 0.0 if k == length and terminal else values[first + k, env]
+        returns.append(total + DISCOUNT**k * bootstrap)
+    weights = [(1 - trace) * trace ** (k - 1) for k in range(1, length)] + [trace ** (length - 1)]
+    return float(np.dot(weights, returns))
+
+
+@pytest.mark.parametrize("trace", [0.0, 0.65, 0.95, 1.0])
+def test_advantages_are_mixtures_of_returns_less_the_value(trace: float) -> None:
     random = np.random.default_rng(0)
-    ends = _round(random)
-    reward = random.choice([-1.0, 0.0, 1.0], (TICKS, ENVS)) * ends["valid"]
-    values = random.normal(size=(TICKS + 1, ENVS))
-    found = generalized_advantages(reward, values, **ends, discount=DISCOUNT, trace=trace)
-    for env in range(ENVS):
-        expected = _by_definition(reward, values, ends, env, trace)
-        for tick in range(TICKS):
-            assert found[tick, env] == pytest.approx(expected.get(tick, 0.0), rel=1e-12, abs=1e-12)
+    rollout = random_rollout(random)
+    values = random.normal(size=(len(rollout.reward) + 1, rollout.reward.shape[1]))
+    expected = np.zeros_like(values[:-1])
+    for env, first, last, terminal in _pieces(rollout):
+        mixture = _mixture_of_returns(rollout, values, env, first, last, terminal=terminal, trace=trace)
+        expected[first, env] = mixture - values[first, env]
+    np.testing.assert_allclose(generalized_advantages(rollout, values, trace), expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("trace", "rho_max", "c_max"), [(1.0, 1.0, 1.0), (0.9, 1.5, 0.8), (0.0, 0.5, 2.0)])
+def test_v_trace_targets_are_the_sums_of_the_paper(trace: float, rho_max: float, c_max: float) -> None:
+    random = np.random.default_rng(1)
+    rollout = random_rollout(random)
+    values = random.normal(size=(len(rollout.reward) + 1, rollout.reward.shape[1]))
+    ratio = np.exp(random.normal(size=rollout.reward.shape))
+    rho, c = np.minimum(rho_max, ratio), trace * np.minimum(c_max, ratio)
+    reward, live = rollout.reward.astype(np.float64), ~rollout.terminal
+    returns = values.copy()
+    for env, first, last, _ in _pieces(rollout):
+        for t in range(first, last + 1):
+            error = reward[t, env] + DISCOUNT * live[t, env] * values[t + 1, env] - values[t, env]
+            kept = DISCOUNT ** (t - first) * np.prod(c[first:t, env])
+            returns[first, env] += kept * rho[t, env] * error
+    advantage = rho * (reward + DISCOUNT * live * returns[1:] - values[:-1]) * rollout.valid
+    found = v_trace(rollout, values, ratio, trace=trace, rho_max=rho_max, c_max=c_max)
+    np.testing.assert_allclose(found[0][rollout.valid], returns[:-1][rollout.valid], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(found[1], advantage, rtol=1e-12, atol=1e-12)
+
+
+def test_v_trace_of_the_policy_that_acted_is_the_n_step_return() -> None:
+    random = np.random.default_rng(2)
+    rollout = random_rollout(random)
+    values = random.normal(size=(len(rollout.reward) + 1, rollout.reward.shape[1]))
+    returns, _ = v_trace(rollout, values, np.ones_like(values[:-1]), trace=1.0, rho_max=1.0, c_max=3.0)
+    for env, first, last, terminal in _pieces(rollout):
+        expected = _mixture_of_returns(rollout, values, env, first, last, terminal=terminal, trace=1.0)
+        assert returns[first, env] == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
 def test_a_truncated_episode_is_bootstrapped_by_its_last_frame_and_a_terminal_one_is_not() -> None:
-    ends = {"terminal": np.array([[True, False]]), "ended": np.array([[True, True]]), "valid": np.ones((1, 2), bool)}
+    two = np.ones((1, 2), np.float32)
+    rollout = Rollout(
+        reward=two,
+        terminal=np.array([[True, False]]),
+        ended=two > 0,
+        valid=two > 0,
+        action=np.zeros((1, 2), np.int64),
+        log_prob=0 * two,
+        outputs=np.zeros((2, 2, 1), np.float32),
+        discount=0.5,
+    )
     values = np.array([[0.5, 0.5], [10.0, 10.0]])
-    found = generalized_advantages(np.array([[1.0, 1.0]]), values, **ends, discount=0.5, trace=1.0)
-    assert found.tolist() == [[0.5, 5.5]]
+    assert generalized_advantages(rollout, values, 1.0).tolist() == [[0.5, 5.5]]
+    returns, advantage = v_trace(rollout, values, two, trace=1.0, rho_max=1.0, c_max=1.0)
+    assert returns.tolist() == [[1.0, 6.0]]
+    assert advantage.tolist() == [[0.5, 5.5]]

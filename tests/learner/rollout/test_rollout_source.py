@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from learner.engine.engine import Engine
 from learner.engine.initialization import initial_parameters
 from learner.make_engine import make_engine
 from learner.rollout.advantages import generalized_advantages
+from learner.rollout.on_policy_method import Rollout
 from ringside.bench.network_parts.plain_update import plain_values
 from shared.config.method_declaration import ActorCriticSettings
 from shared.config.settings import STACK, Algorithm, Config
@@ -32,9 +34,9 @@ def _config(**learn: object) -> Config:
     return small_config(Algorithm("a2c", ActorCriticSettings(trace=TRACE)), **settings)
 
 
-def _engine(played: PlayedRing, config: Config) -> Engine[Any]:
+def _engine(played: PlayedRing, config: Config, heartbeat: Callable[[], None] = lambda: None) -> Engine[Any]:
     machine = replace(config.machine, device="cpu", precision="fp32")
-    engine = make_engine(replace(config, machine=machine), network_of(config, ACTIONS), played.ring)
+    engine = make_engine(replace(config, machine=machine), network_of(config, ACTIONS), played.ring, heartbeat)
     engine.initialize()
     return engine
 
@@ -91,15 +93,17 @@ def test_every_step_comes_once_with_its_targets(round_: int) -> None:
             values[t, env] = plain_values("small", flat, torch.from_numpy(stack[None]))[0, ACTIONS]
     slots = {name: np.stack([played._slots[t][name] for t in ticks]) for name in played._slots[0]}
     terminal = slots["terminated"] | slots["life_lost"]
-    expected = generalized_advantages(
-        np.sign(slots["raw_reward"]),
-        values,
+    rollout = Rollout(
+        reward=np.sign(slots["raw_reward"]),
         terminal=terminal,
         ended=terminal | slots["truncated"],
         valid=slots["valid"],
+        action=slots["action"],
+        log_prob=np.zeros_like(values[:-1]),
+        outputs=np.zeros((0,)),
         discount=config.learn.discount,
-        trace=TRACE,
     )
+    expected = generalized_advantages(rollout, values, TRACE)
     seen = set()
     for i in np.flatnonzero(found["weight"]).tolist():
         tick, env = states[found["frames"][i].tobytes()]
@@ -107,7 +111,8 @@ def test_every_step_comes_once_with_its_targets(round_: int) -> None:
         assert found["action"][i] == played._slots[tick]["action"][env]
         t = tick - round_ * TICKS
         assert found["advantage"][i] == pytest.approx(expected[t, env], rel=1e-4, abs=1e-5)
-        assert found["value"][i] == pytest.approx(expected[t, env] + values[t, env], rel=1e-4, abs=1e-5)
+        assert found["returns"][i] == pytest.approx(expected[t, env] + values[t, env], rel=1e-4, abs=1e-5)
+        assert found["old_value"][i] == pytest.approx(values[t, env], rel=1e-4, abs=1e-5)
         row = played.ring.rows(np.array(env), np.array(tick))
         assert found["log_prob"][i] == played.ring.flat["log_prob"][row]
     assert seen == set(acted)
@@ -128,6 +133,13 @@ def test_the_order_is_a_function_of_seed_and_round() -> None:
     assert orders["first"] != orders["other round"]
 
 
+def test_the_preparation_of_a_round_beats_after_every_batch() -> None:
+    config, beats = _config(), []
+    engine = _engine(_played(config), config, lambda: beats.append(1))
+    engine.begin_round(1, 2 * TICKS)
+    assert len(beats) == -(-ENVS * (TICKS + 1) // BATCH)
+
+
 def test_an_update_is_the_same_however_a_round_is_sliced() -> None:
     config = _config()
     played = _played(config)
@@ -139,7 +151,7 @@ def test_an_update_is_the_same_however_a_round_is_sliced() -> None:
         assert engine.begin_round(1, 2 * TICKS) == 3
         for count in slices:
             engine.run(count)
-        assert set(engine.end_round().means) == {"loss", "mean_value", "gradient_norm", "entropy"}
+        assert set(engine.end_round().means) == set(played.run_schedule.method.metrics)
         after = np.zeros_like(fresh)
         engine.online_into(after)
         assert not np.array_equal(after, fresh)

@@ -61,7 +61,8 @@ def test_flat_names_are_unique() -> None:
 def test_digest_covers_the_settings_of_a_method(method: str, name: str) -> None:
     config = Config().with_settings(method=method)
     assert len({Config().digest(), config.digest()}) == 1 + (method != "dqn")
-    changed = config.with_settings(**{name: getattr(config.algorithm.settings, name) + 1})
+    value = getattr(config.algorithm.settings, name)
+    changed = config.with_settings(**{name: not value if isinstance(value, bool) else value + 1})
     assert changed.digest() != config.digest()
     assert Config.from_json(changed.to_json()) == changed
 
@@ -363,6 +364,10 @@ ON_POLICY = {"method": "a2c", "round_steps": 960, "batch_size": 96}
         ({**ON_POLICY, "schedule": "free"}, "which --schedule free does not keep: say alternate or concurrent"),
         ({**ON_POLICY, "width": 2}, "--width, --pooling and --spectral-norm are for --network impala"),
         ({**ON_POLICY, "trace": 1.5}, "--trace 1.5 must lie between 0 and 1"),
+        ({**ON_POLICY, "method": "ppo", "clip_ratio": 0.0}, "--clip-ratio 0.0 must be above 0"),
+        ({**ON_POLICY, "method": "vtrace", "rho_max": 0.0}, "--rho-max 0.0 must be above 0"),
+        ({**ON_POLICY, "method": "a3c", "return_steps": 0}, "--return-steps 0 must be at least 1"),
+        ({**ON_POLICY, "method": "pqn", "epsilon_start": 0.0, "epsilon_end": 0.0}, "Nothing would be explored"),
         ({"epsilon_start": 0.0, "epsilon_end": 0.0}, "Nothing would be explored"),
         ({"importance_start": 0.9, "importance_end": 0.4}, "--importance-start 0.9 is more than --importance-end 0.4"),
         (
@@ -441,7 +446,7 @@ def test_several_steps_go_with_rounds_of_one_tick() -> None:
 def test_a_method_without_a_file_is_refused_and_the_nearest_named(name: str, nearest: str | None) -> None:
     with pytest.raises(ConfigError) as refused:
         planning.check(Config().with_settings(method=name))
-    says = f"--method {name} is not one of a2c, c51, dqn, iqn, qr-dqn"
+    says = f"--method {name} is not one of a2c, a3c, c51, dqn, iqn, ppo, pqn, qr-dqn, vtrace"
     assert str(refused.value) == (f"{says}; did you mean {nearest}?" if nearest else f"{says}.")
 
 

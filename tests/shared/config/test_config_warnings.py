@@ -73,6 +73,11 @@ def test_no_preset_is_doubted(preset: Any) -> None:
             {"method": "c51", "clip_rewards": False, "v_min": -10.0},
             "Rewards are not clipped: returns beyond --v-min -10 or --v-max 10 would count as the support's end.",
         ),
+        (
+            {"method": "pqn", "round_steps": 960, "batch_size": 96, "total_steps": 400_000},
+            "The chance of a random action will only come from 1 to 0.64 in 400_000 steps; --epsilon-steps 400_000 "
+            "would bring it to 0.1.",
+        ),
     ],
 )
 def test_what_looks_like_a_mistake_is_said(settings: dict[str, Any], says: str) -> None:

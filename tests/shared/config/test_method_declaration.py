@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from learner.losses.method import Method
+from learner.rollout.on_policy_method import OnPolicyMethod
 from shared.config import method_declaration as declarations
 from shared.config.method_declaration import MethodDeclaration, register_method
 from shared.config.resolve import resolve
@@ -40,11 +41,27 @@ def test_a_built_in_declaration_names_a_method_and_what_the_memory_holds(name: s
     assert not declaration.on_policy
 
 
+@pytest.mark.parametrize("name", ["a2c", "a3c", "ppo", "pqn", "vtrace"])
+def test_an_on_policy_declaration_has_neither_target_network_nor_replay(name: str) -> None:
+    declaration = declarations.method_declaration(name)
+    module, _, implementation = declaration.implementation.partition(":")
+    assert issubclass(getattr(import_module(module), implementation), OnPolicyMethod)
+    assert declaration.states == ("online", "moment1", "moment2")
+    assert declaration.on_policy
+    assert not declaration.has_target_network
+    sampled = name != "pqn"
+    assert declaration.has_epsilon is not sampled
+    assert (declaration.head == "policy_value") is sampled
+    assert declaration.slot_fields == ((("log_prob", "f4", ()),) if sampled else ())
+
+
 def test_a_registered_method_has_a_name() -> None:
     register_method(THEIRS)
     register_method(dataclasses.replace(THEIRS))
     assert declarations.method_declaration("theirs") is THEIRS
-    assert declarations.method_names() == ["a2c", "c51", "dqn", "iqn", "qr-dqn", "theirs"]
+    assert declarations.method_names() == [
+        *("a2c", "a3c", "c51", "dqn", "iqn", "ppo", "pqn", "qr-dqn", "theirs", "vtrace")
+    ]
 
 
 def test_a_name_has_one_method() -> None:

@@ -1,0 +1,54 @@
+"""PPO: proximal policy optimization with clipped losses (Schulman et al. 2017; details as in CleanRL's ppo_atari)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from learner.methods.a2c import A2C
+from learner.rollout.actor_critic import Evaluation, LossPart, weighted_moments
+from learner.rollout.on_policy_method import StepBatch
+from shared.config.method_declaration import PPOSettings
+
+TINY = 1e-8
+"""Added to the standard deviation of advantages."""
+
+
+class PPO(A2C):
+    """policy loss = -min(r A, clip(r, 1 - e, 1 + e) A), with r = pi(a|s) / mu(a|s) (equation 7).
+
+    mu is the policy that acted, e is `clip_ratio`. The value loss is the greater one of (V - G)^2 / 2 and that of
+    V clipped to `old_value` +- e. Targets are A2C's.
+    """
+
+    def policy_loss(self, now: Evaluation, minibatch: StepBatch) -> LossPart:
+        """The clipped surrogate objective; where the clipped ratio counts, it has no gradient."""
+        settings = self._settings
+        advantage = self._normalized(minibatch) if settings.normalize_advantage else minibatch.advantage
+        clipped_ratio = now.ratio.clamp(1.0 - settings.clip_ratio, 1.0 + settings.clip_ratio)
+        plain, clipped = -now.ratio * advantage, -clipped_ratio * advantage
+        # By log pi: d r / d log pi = r.
+        gradient = torch.where(clipped > plain, 0.0, plain)
+        outside = ((now.ratio - 1.0).abs() > settings.clip_ratio).float()
+        return LossPart(torch.maximum(plain, clipped), gradient, {"clip_fraction": outside})
+
+    def value_loss(self, now: Evaluation, minibatch: StepBatch) -> LossPart:
+        """Half the squared error, clipped with `clip_value`; where the clipped value counts, it has no gradient."""
+        settings, old = self._settings, minibatch.old_value
+        plain = super().value_loss(now, minibatch)
+        if not settings.clip_value:
+            return plain
+        clipped_value = old + (now.value - old).clamp(-settings.clip_ratio, settings.clip_ratio)
+        clipped = (clipped_value - minibatch.returns).square() / 2
+        return LossPart(torch.maximum(plain.loss, clipped), torch.where(clipped > plain.loss, 0.0, plain.gradient))
+
+    def _normalized(self, minibatch: StepBatch) -> Tensor:
+        """Advantages less their mean, by their standard deviation, both over the steps with an action."""
+        mean, variance = weighted_moments(minibatch.advantage, minibatch.weight)
+        return (minibatch.advantage - mean) / (variance.sqrt() + TINY)
+
+    @property
+    def _settings(self) -> PPOSettings:
+        settings = self.algorithm.settings
+        assert isinstance(settings, PPOSettings), "the declaration of ppo names them"
+        return settings
