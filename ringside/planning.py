@@ -14,7 +14,6 @@ from shared.checkpoint.finding import find_checkpoint
 from shared.checkpoint.manifest import CHECKPOINTS, Manifest
 from shared.checkpoint.weights_file import load_weights
 from shared.config import validate
-from shared.config.field_checks import require_name
 from shared.config.method_declaration import method_declaration
 from shared.config.presets import PRESETS
 from shared.config.resolve import resolve
@@ -24,6 +23,7 @@ from shared.errors import CheckpointError, ConfigError, FileError
 from shared.files.atomic import read_object
 from shared.memory.evaluation_queue import evaluations_until
 from shared.memory.run_memory import Plan
+from shared.text import require_name
 
 
 def starting_point(

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from shared.errors import ConfigError
+
 PLAIN_NAME = re.compile(r"[\w.:/-]{1,200}")
 """Names of envs, games and protocols: letters, digits and the marks of `module:Name-v0`."""
 
@@ -64,6 +66,12 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """ "; did you mean ...?", or nothing when no known word resembles this one."""
     close = difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.5)
     return f"; did you mean {close[0]}?" if close else "."
+
+
+def require_name(flag: str, name: str, known: Sequence[str]) -> None:
+    """Raise `ConfigError` unless a name is one of those known."""
+    if name not in known:
+        raise ConfigError(f"{flag} {name:.40} is not one of {', '.join(known)}{nearest(name, known)}")
 
 
 def command(*words: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 
 from shared.errors import ConfigError
-from shared.text import flag_of, nearest, shown
+from shared.text import flag_of, shown
 
 MOST = 1 << 62
 """Bound of every whole number: what is made of it must fit into 64 bits."""
@@ -51,12 +51,6 @@ def convert(section: type, name: str, value: Any) -> Any:
         return msgspec.convert(value, kind, dec_hook=_path)
     except msgspec.ValidationError:
         raise ConfigError(f"{name} {value!r:.80} is not {_type_in_words(kind)}.") from None
-
-
-def require_name(flag: str, name: str, known: Sequence[str]) -> None:
-    """Raise `ConfigError` unless a name is one of those known."""
-    if name not in known:
-        raise ConfigError(f"{flag} {name:.40} is not one of {', '.join(known)}{nearest(name, known)}")
 
 
 def check_ranges(section: Any) -> None:

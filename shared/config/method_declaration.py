@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 from msgspec import Meta
 
-from shared.config.field_checks import require_name
 from shared.errors import ConfigError
+from shared.text import require_name
 
 MOST_ATOMS = 4096
 """Outputs for each action, and fractions of an implicit network."""

@@ -11,13 +11,13 @@ import os
 from dataclasses import fields, replace
 
 from shared.config import combinations
-from shared.config.field_checks import check_ranges, require_name
+from shared.config.field_checks import check_ranges
 from shared.config.method_declaration import method_declaration
 from shared.config.run_schedule import MOST_PRIORITIES, make_run_schedule
 from shared.config.settings import STACK, Config, ResolvedConfig
 from shared.errors import ConfigError
 from shared.network_spec import network_names
-from shared.text import PLAIN_NAME, count, flag_of
+from shared.text import PLAIN_NAME, count, flag_of, require_name
 
 
 def recorded(config: Config) -> None:
