@@ -99,7 +99,8 @@ class Rounds:
     def _run(self, round_: int, count: int) -> None:
         """Do the updates of a round in slices, with heartbeats between them."""
         board, before = self._board, self._run_schedule.updates_before(round_)
-        free = self._learn.schedule == "free"
+        # Rounds that are repeated were published before, and versions do not go back.
+        free = self._learn.schedule == "free" and round_ >= board.committed
         first = published = 0
         while first < count:
             # Slices end where chunks and graphs do: on a GPU a part of a graph is launched kernel by kernel.

@@ -100,7 +100,7 @@ def continues(ready: Plan) -> bool:
         if run.resume is not None:
             checkpoint = find_checkpoint(run.resume)
             checkpoint.require(config)
-            if not checkpoint.has_replay:
+            if not checkpoint.has_replay and not ready.method.on_policy:
                 raise ConfigError(
                     f"{checkpoint.path} was made with --no-checkpoint-replay and cannot be resumed exactly; begin a "
                     f"new run from its weights with --init-from {run.resume}."

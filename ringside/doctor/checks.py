@@ -312,7 +312,7 @@ def run_directory(path: Path, *, continues: bool, env: str | None = None, plugin
 
 def disk_space(plan: Plan, free: int) -> Check:
     """Free disk space against two checkpoints."""
-    region = plan.layout().size if plan.config.run.checkpoint_replay else 0
+    region = plan.layout().size if plan.config.run.checkpoint_replay and not plan.method.on_policy else 0
     need = LEAST_DISK + region // COMPRESSED + 2 * 16 * plan.parameters.count
     if free < LEAST_DISK:
         return Check(

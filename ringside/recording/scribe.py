@@ -2,7 +2,7 @@
 
 It reads committed ticks from the rings, also when it is late or was killed: the learner waits before lanes overwrite
 ticks that are not recorded, unless the disk refuses writes. The scribe works in *spans*, the rounds between two
-snapshots. With all schedules but `alternate` a span is one round. A record has the number of the span's first round.
+snapshots. A record has the number of the span's first round.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ringside.recording.summary import INEXACT_SINCE, make_summary, run_counters
 from shared.checkpoint.finding import find_checkpoint
 from shared.checkpoint.loading import load_boundary, load_segments
 from shared.checkpoint.manifest import BEST_FILE, CHECKPOINTS, FORMER_BEST_FILE, Manifest
-from shared.checkpoint.segments import segment_ticks
+from shared.checkpoint.segments import segment_shape, segment_ticks
 from shared.checkpoint.weights_file import load_weights
 from shared.config.settings import JUDGED, METRICS_FILE, SUMMARY_FILE
 from shared.errors import FatalError
@@ -120,10 +120,13 @@ class Scribe:
         if INEXACT_SINCE in manifest.counters:
             return int(manifest.counters[INEXACT_SINCE])
         changed = manifest.arithmetic_differences(self._config)
-        if not changed:
-            return -1
-        print(f"The run continues with different arithmetic: {', '.join(changed)}.", file=sys.stderr, flush=True)
-        return manifest.boundary * self._run_schedule.round_steps
+        if changed:
+            print(f"The run continues with different arithmetic: {', '.join(changed)}.", file=sys.stderr, flush=True)
+        if not manifest.has_replay:
+            print("The run continues without its last round (--no-checkpoint-replay).", file=sys.stderr, flush=True)
+        if changed or not manifest.has_replay:
+            return manifest.boundary * self._run_schedule.round_steps
+        return -1
 
     def _adopt(self, manifest: Manifest) -> None:
         """Restore the run directory to its state at the checkpoint's boundary; the checkpoint may be of another
@@ -190,7 +193,7 @@ class Scribe:
         return self._run_schedule.oldest_readable_tick(self._board.committed)
 
     def _span(self, first: int) -> None:
-        """Record metrics, events and the segment of the span that begins with round `first`.
+        """Record metrics, events and, of a replay, the segment of the span that begins with round `first`.
 
         Raises:
             OSError: the disk refuses; the whole span is retried.
@@ -206,7 +209,7 @@ class Scribe:
         held, values, episodes = self._read(begin, stop, sample)
         log.log_round(first, steps, values, episodes, run_schedule.envs)
         events.round(steps, values | {"mean_return_100": log.totals.mean_return_100}, episodes, run_schedule.envs)
-        if held and self._config.run.checkpoint_replay:
+        if held and self._config.run.checkpoint_replay and not run_schedule.method.on_policy:
             with suppress(Moved):  # then it has left the replay window, too
                 self._add_segment(begin // segment_ticks(run_schedule), needed_from=begin)
         self._publish_statistics(log, values)
@@ -290,7 +293,7 @@ class Scribe:
                     self._span(int(self._board.written[0]))
                 oldest = self._run_schedule.oldest_needed_tick(boundary)
                 for index in self._files.checkpoints.missing_segments(boundary):
-                    self._add_segment(index, max(oldest, index * segment_ticks(self._run_schedule)))
+                    self._add_segment(index, max(oldest, segment_shape(self._run_schedule).first_tick(index)))
             except Moved:
                 continue
             self._files.metrics.sync()

@@ -14,6 +14,7 @@ from ringside.watch.display import open_display
 from ringside.watch.status import Status
 from shared.checkpoint.finding import manifests_in, newest_usable
 from shared.checkpoint.manifest import CHECKPOINTS
+from shared.config.method_declaration import method_declaration
 from shared.config.settings import Config, ResolvedConfig
 from shared.config.trust import resume_words
 from shared.errors import CheckpointError, ConfigError, RunFailed
@@ -96,7 +97,7 @@ def how_to_continue(config: ResolvedConfig) -> str:
         checkpoint = newest_usable(run_dir, lambda manifest: manifest)
     except CheckpointError as error:
         return f"It cannot be resumed: {error}"
-    if checkpoint.has_replay:
+    if checkpoint.has_replay or method_declaration(config.algorithm.method).on_policy:
         return f"Continue it with: {command(*resume_words(config))}"
     played = ("--game", config.play.game) if config.play.env is None else ("--env", config.play.env)
     begin = command("--init-from", str(run_dir), *played)

@@ -185,7 +185,8 @@ class Observer:
         if board.inexact_since[0] >= 0:
             found.append(
                 f"Since step {int(board.inexact_since[0]):,} this run computes on another device, or with another "
-                "precision or number of threads, than before: it continues, but not to the same last bit."
+                "precision or number of threads, than before, or it lacks its last round (--no-checkpoint-replay): it "
+                "continues, but not to the same last bit."
             )
         support = self._config.algorithm.settings
         judged = [

@@ -2,7 +2,7 @@
 
 In `RUN_DIR/checkpoints/`:
 
-    segment-K.ring             the replay: slots of a stretch of ticks (shared/checkpoint/segments.py)
+    segment-K.ring             slots of a stretch of ticks, of the replay or the last round: segments.py
     boundary-R.safetensors     the state of all roles at the boundary before round R
     weights-R.safetensors      the parameters of version R by name, for anyone
     best.safetensors           the parameters that did best in evaluation; best-former.safetensors: best_weights.py
@@ -119,15 +119,17 @@ class CheckpointWriter:
                         self._forced.add(number)
 
     def missing_segments(self, boundary: int) -> list[int]:
-        """Segments of the window of `boundary` that are not on the disk: those to add before `save`."""
-        if not self._config.run.checkpoint_replay:
-            return []
-        needed = segments_needed(self._run_schedule, boundary)
-        for index in needed:
+        """Segments that a checkpoint of `boundary` names and that are not on the disk: those to add before `save`."""
+        named = self._segments_named(boundary)
+        for index in named:
             if index in self._segments and not self._is_there(self._segments[index]):
                 del self._segments[index]  # another program removed it
                 self._forced.discard(index)
-        return [index for index in needed if index not in self._segments]
+        return [index for index in named if index not in self._segments]
+
+    def _segments_named(self, boundary: int) -> range:
+        """Segments that a checkpoint of `boundary` names: without the replay none."""
+        return segments_needed(self._run_schedule, boundary) if self._config.run.checkpoint_replay else range(0)
 
     def _is_there(self, piece: Piece) -> bool:
         """True if a piece lies on the disk with its size."""
@@ -143,7 +145,7 @@ class CheckpointWriter:
         each segment would take longer than compressing it.
 
         Args:
-            index: the segment; its ticks `[index * T, (index + 1) * T)` are committed.
+            index: the segment, whose ticks are committed.
             ring: the ring's fields, [lanes, capacity, lane_envs, ...].
 
         Raises:
@@ -155,7 +157,8 @@ class CheckpointWriter:
         write_segment(path, index, self._shape, ring, self._experiment)
         self._segments[index] = Piece.describe(path)
         # The next checkpoint may be of a boundary that is a little older than the newest segment.
-        oldest = segments_needed(self._run_schedule, max(0, index - KEPT) * self._run_schedule.snapshot_rounds).start
+        rounds = segment_ticks(self._run_schedule) // self._run_schedule.round_ticks
+        oldest = segments_needed(self._run_schedule, max(0, index - KEPT) * rounds).start
         for old in [number for number in self._segments if number < oldest]:
             if segment_name(old) not in self._named:
                 self._forget(old)
@@ -192,16 +195,16 @@ class CheckpointWriter:
             )
         if missing := self.missing_segments(boundary):
             raise ValueError(f"The segments {missing} of boundary {boundary} were not added.")
-        needed = segments_needed(self._run_schedule, boundary) if self._config.run.checkpoint_replay else range(0)
+        named = self._segments_named(boundary)
         held = {**arrays, **identity_arrays(boundary, self._experiment)}
         contents = {
             boundary_name(boundary): safetensors_save({key: np.ascontiguousarray(a) for key, a in held.items()}),
             weights_name(boundary): self._weights_bytes(weights, boundary, {}),
         }
-        pieces = [self._segments[index] for index in needed]
+        pieces = [self._segments[index] for index in named]
         pieces += [Piece(name, len(data), hashlib.sha256(data).hexdigest()) for name, data in contents.items()]
         path = self.directory / manifest_name(boundary)
-        for index in sorted(set(needed) - self._forced):
+        for index in sorted(set(named) - self._forced):
             self._force(index)
         if not _is_whole(path, pieces):
             # A manifest that stands here belongs to other pieces: it must not be seen beside the new ones.
@@ -209,7 +212,7 @@ class CheckpointWriter:
             sync(self.directory)
             for name, data in contents.items():
                 write_atomic(self.directory / name, data)
-        values = self._values(boundary, needed, pieces, counters)
+        values = self._values(boundary, named, pieces, counters)
         write_atomic(path, json.dumps(values, indent=1).encode())
         self.prune()
         return sum(piece.bytes for piece in pieces)
@@ -229,7 +232,7 @@ class CheckpointWriter:
             "config_digest": self._config.digest(),
             "config": self._config.to_json(),
             "counters": dict(counters),
-            "has_replay": self._config.run.checkpoint_replay,
+            "has_replay": segments == segments_needed(self._run_schedule, boundary),
             "first_segment": segments.start,
             "stop_segment": segments.stop,
             "pieces": [asdict(piece) for piece in pieces],

@@ -59,7 +59,9 @@ def load_segments(
     ring: Mapping[str, np.ndarray],
     alive: Callable[[], None] = lambda: None,
 ) -> None:
-    """Read the replay of a checkpoint into the rings.
+    """Read the segments of a checkpoint into the rings: the replay, or the last round of an on-policy method.
+
+    Without that round an on-policy run goes on: its ticks count as ticks without an action.
 
     Args:
         ring: the ring's fields, [lanes, capacity, lane_envs, ...]; each tick comes to its slot, `tick % capacity`.
@@ -68,6 +70,8 @@ def load_segments(
     Raises:
         CheckpointError: a segment is damaged, of other sizes or of another run; the rings' content is undefined then.
     """
+    if not manifest.has_replay and run_schedule.method.on_policy:
+        return
     if not manifest.has_replay:
         raise CheckpointError(
             f"{manifest.path} was made without the replay (--checkpoint-replay), which is needed here."

@@ -1,7 +1,9 @@
 """Segments: files that hold the slots of consecutive ticks of all lanes, compressed once and never changed.
 
-Segment `k` holds the ticks `[k * T, (k + 1) * T)`, where `T` (`segment_ticks`) is the distance between two boundaries
-at which snapshots are taken: one round, except with `--schedule alternate`, whose rounds are too short for a file each.
+Segment `k` of a replay buffer holds the ticks `[k * T, (k + 1) * T)`, where `T` (`segment_ticks`) is the distance
+between two boundaries at which snapshots are taken. An on-policy method has no replay buffer. With `concurrent` its
+resume needs one round: segment `k` is round `k`, with the ticks before it that the stacks of its first ticks need. It
+is written with a checkpoint alone. With `alternate` a resume needs no segment.
 
     8 bytes   magic RINGSEGM
     u32       format number
@@ -52,8 +54,15 @@ class SegmentShape:
 
     lanes: int
     ticks: int
+    """Ticks of each lane, `history` included."""
     lane_envs: int
     slots: tuple[SlotField, ...] = SLOT_FIELDS
+    history: int = 0
+    """Ticks at the beginning that the segment before ends with."""
+
+    def first_tick(self, index: int) -> int:
+        """The first tick of a segment; below 0 where its history is before the run and of no use."""
+        return index * (self.ticks - self.history) - self.history
 
     @property
     def raw_bytes(self) -> int:
@@ -79,22 +88,27 @@ class SegmentShape:
 
 
 def segment_ticks(run_schedule: RunSchedule) -> int:
-    """Ticks of each lane in one segment."""
-    return run_schedule.snapshot_rounds * run_schedule.round_ticks
+    """Ticks from the end of one segment to that of the next."""
+    rounds = 1 if run_schedule.method.on_policy else run_schedule.snapshot_rounds
+    return rounds * run_schedule.round_ticks
 
 
 def segment_shape(run_schedule: RunSchedule) -> SegmentShape:
     """The shape of the segments of a run."""
     return SegmentShape(
-        run_schedule.lanes, segment_ticks(run_schedule), run_schedule.lane_envs, slot_fields(run_schedule.method)
+        lanes=run_schedule.lanes,
+        ticks=run_schedule.history_ticks + segment_ticks(run_schedule),
+        lane_envs=run_schedule.lane_envs,
+        slots=slot_fields(run_schedule.method),
+        history=run_schedule.history_ticks,
     )
 
 
 def segments_needed(run_schedule: RunSchedule, boundary: int) -> range:
-    """Numbers of the segments that hold the ticks which a run needs to continue from `boundary`."""
+    """Numbers of the segments that hold the window of a run which continues from `boundary`."""
     end = boundary * run_schedule.round_ticks
     ticks = segment_ticks(run_schedule)
-    return range(run_schedule.oldest_needed_tick(boundary) // ticks, end // ticks)
+    return range(run_schedule.window_begin(boundary) // ticks, end // ticks)
 
 
 def segment_name(index: int) -> str:
@@ -115,7 +129,7 @@ def _spans(ring: Mapping[str, np.ndarray], index: int, shape: SegmentShape) -> I
     for lane in range(shape.lanes):
         for name, _, _ in shape.slots:
             lane_slots = ring[name][lane]
-            first = index * shape.ticks % lane_slots.shape[0]
+            first = shape.first_tick(index) % lane_slots.shape[0]
             until_end = lane_slots[first : first + shape.ticks]
             yield until_end
             if len(until_end) < shape.ticks:

@@ -15,6 +15,10 @@ MOST_PRIORITIES = 2**24
 """Transitions that prioritized replay can keep."""
 WEIGHT_QUANTUM = 2.0**-24
 """Weights of transitions are whole numbers of these, so that their sums are exact."""
+ALTERNATE_SNAPSHOT_STEPS = 10_000
+"""Default steps between two snapshots of a replay method with `alternate`, whose rounds are a few steps long."""
+ON_POLICY_SNAPSHOT_STEPS = 20_000
+"""The same of an on-policy method: 1,000 to 2,000 steps a round are too few for a snapshot of everything each."""
 
 
 def largest_weight(transitions: int) -> int:
@@ -38,6 +42,7 @@ class RunSchedule:
     first_learning_round: int
     rounds: int
     snapshot_rounds: int
+    """Rounds of a span, from one boundary with snapshots to the next."""
     max_rounds_ahead: int
     """Rounds that a lane may have finished or be playing beyond the last commit."""
     learns_same_round: bool
@@ -95,15 +100,23 @@ class RunSchedule:
         """The tick before which a round's updates draw: its first one, or with `alternate` the one after its last."""
         return (round_ + 1 if self.learns_same_round else round_) * self.round_ticks
 
-    def oldest_needed_tick(self, boundary: int) -> int:
-        """The oldest tick that a run which continues from `boundary` needs.
+    def window_begin(self, boundary: int) -> int:
+        """The first tick that the updates of a run which continues from `boundary` may use."""
+        window = 0 if self.method.on_policy and self.learns_same_round else self.window_ticks
+        return max(0, boundary * self.round_ticks - window)
+
+    @property
+    def history_ticks(self) -> int:
+        """Ticks before the window that the stacks of its first ticks need.
 
         The first ticks of a replay window are never sampled, since their stacks begin before it. An on-policy method
-        uses every tick of a round, so it needs the stacks of the first ticks, too.
+        uses every tick of a round.
         """
-        window = 0 if self.method.on_policy and self.learns_same_round else self.window_ticks
-        history = STACK - 1 if self.method.on_policy else 0
-        return max(0, boundary * self.round_ticks - window - history)
+        return STACK - 1 if self.method.on_policy else 0
+
+    def oldest_needed_tick(self, boundary: int) -> int:
+        """The oldest tick that a run which continues from `boundary` needs."""
+        return max(0, self.window_begin(boundary) - self.history_ticks)
 
     def target_changes_after(self, round_: int) -> bool:
         """True if the target network becomes the online one at the end of `round_`."""
@@ -157,25 +170,25 @@ def make_run_schedule(config: Config, method: MethodDeclaration | None = None) -
 def _replay_schedule(config: Config, method: MethodDeclaration) -> RunSchedule:
     """Derive the sizes of a method that learns from a replay buffer.
 
-    The ring holds the window, the rounds that may be in flight behind it (one, with `free` two, with
-    `alternate` those since the last snapshot), the stack's history and the frame that opens the next round. Learning
-    begins with the second round at the earliest (`learning_starts` is 1 or more): before there is nothing to sample.
+    The ring holds the window, the rounds that may be in flight behind it (those that a learner repeats from its
+    snapshot, and the ones that lanes play; with `free` one more), the stack's history and the frame that opens the next
+    round. Learning begins with the second round at the earliest (`learning_starts` is 1 or more): before there is
+    nothing to sample.
     """
     play, learn = config.play, config.learn
     if learn.schedule == "alternate":
         round_ticks = -(-max(play.envs, learn.train_every) // play.envs)
-        snapshot_rounds = max(1, learn.snapshot_every_steps // (round_ticks * play.envs))
-        target_steps = learn.round_steps
+        target_steps, default_steps = learn.round_steps, ALTERNATE_SNAPSHOT_STEPS
     else:
         round_ticks = max(1, round(learn.round_steps / play.envs))
-        snapshot_rounds = 1
-        target_steps = round_ticks * play.envs
+        target_steps = default_steps = round_ticks * play.envs
     round_steps = round_ticks * play.envs
+    snapshot_rounds = max(1, (learn.snapshot_every_steps or default_steps) // round_steps)
     rounds = -(-learn.total_steps // (round_steps * snapshot_rounds)) * snapshot_rounds
     window_rounds = learn.replay_size // round_steps
     window_ticks = min(window_rounds, rounds) * round_ticks
     max_rounds_ahead = 2 if learn.schedule == "free" else 1
-    in_flight = snapshot_rounds + 1 if learn.schedule == "alternate" else max_rounds_ahead
+    in_flight = snapshot_rounds + (1 if learn.schedule == "alternate" else max_rounds_ahead - 1)
     return RunSchedule(
         envs=play.envs,
         lane_envs=play.lane_envs,
@@ -209,7 +222,7 @@ def _on_policy_schedule(config: Config, method: MethodDeclaration, epochs: int) 
     play, learn = config.play, config.learn
     round_ticks = max(1, round(learn.round_steps / play.envs))
     round_steps = round_ticks * play.envs
-    snapshot_rounds = max(1, learn.snapshot_every_steps // round_steps)
+    snapshot_rounds = max(1, (learn.snapshot_every_steps or ON_POLICY_SNAPSHOT_STEPS) // round_steps)
     learns_same_round = learn.schedule == "alternate"
     in_flight = 2 * snapshot_rounds + 1
     return RunSchedule(

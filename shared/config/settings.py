@@ -86,7 +86,7 @@ class Learn:
     """Learning of the network. Defaults: Mnih et al. 2015, Extended Data Table 1."""
 
     total_steps: Count = 50_000_000
-    """Steps to play, rounded up to whole rounds (with alternate, to whole rounds between snapshots)."""
+    """Steps to play, rounded up to whole rounds between snapshots (--snapshot-every-steps)."""
     schedule: Schedule = "concurrent"
     """concurrent: play and learn in parallel, exactly; alternate: in turns, as in 2015; free: without a barrier."""
     round_steps: Count = 10_000
@@ -120,8 +120,9 @@ class Learn:
     """nature: Mnih et al. 2015; impala: residual, Espeholt et al. 2018; small: a light network for 84x84 toy games."""
     publish_every_updates: Annotated[Count, Need.REPLAY] = 250
     """With --schedule free: updates between two publications of the weights."""
-    snapshot_every_steps: Count = 10_000
-    """With --schedule alternate: steps between two snapshots; a restart repeats at most so many."""
+    snapshot_every_steps: Count | None = None
+    """Steps between two snapshots, rounded down to whole rounds; a restart repeats at most so many. Default: one round;
+    10_000 with --schedule alternate; 20_000 with an on-policy method."""
 
 
 @dataclass(frozen=True)
@@ -261,8 +262,8 @@ class Run:
     """Begin a new run with the weights of this run directory, checkpoint, file of weights or agent of the zoo."""
     checkpoint_every_minutes: NotNegative = 10.0
     """Minutes between two checkpoints; the end of a run always writes one."""
-    checkpoint_replay: Annotated[bool, Need.REPLAY] = True
-    """Keep the replay in checkpoints, which makes --resume exact."""
+    checkpoint_replay: bool = True
+    """Keep the replay, or the last round of an on-policy method, in checkpoints, which makes --resume exact."""
     plugin: str | None = None
     """Python module that registers methods, networks or presets (docs/extending.md); pass it also to --resume."""
     plain: bool = False

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.config.run_schedule import RunSchedule
 from shared.errors import CheckpointError
 from shared.memory.evaluation_queue import evaluations_until
 from shared.memory.run_memory import Memory
@@ -14,6 +15,8 @@ from shared.memory.snapshot import ENV_BYTES, state_lengths
 
 _OPENING = ("frame", "start", "valid")
 """Fields of the slot that opens the next round, written with the last tick of the round before."""
+_HISTORY = ("frame", "start")
+"""Fields of the ticks before it that its stack reads. Of a replay method they lie in the segments."""
 
 
 class Moved(RuntimeError):
@@ -21,9 +24,21 @@ class Moved(RuntimeError):
 
 
 def newest_boundary(memory: Memory) -> int:
-    """The newest boundary whose snapshots are all there; -1: none. `alternate` commits more often than it keeps one."""
+    """The newest boundary whose snapshots are all there; -1: none. Commits may be more frequent than snapshots."""
     committed = memory.board.committed
     return committed if committed < 0 else committed - committed % memory.run_schedule.snapshot_rounds
+
+
+def _slots_kept(run_schedule: RunSchedule, boundary: int) -> dict[str, tuple[str, int | NDArray[np.int64]]]:
+    """Field and slots of each array that holds a part of the rings."""
+    end, history = boundary * run_schedule.round_ticks, run_schedule.history_ticks
+    kept: dict[str, tuple[str, int | NDArray[np.int64]]] = {
+        f"opening.{name}": (name, end % run_schedule.capacity) for name in _OPENING
+    }
+    if history:
+        slots = np.arange(end - history, end) % run_schedule.capacity
+        kept |= {f"history.{name}": (name, slots) for name in _HISTORY}
+    return kept
 
 
 def capture(memory: Memory, boundary: int) -> dict[str, NDArray[np.generic]]:
@@ -37,10 +52,10 @@ def capture(memory: Memory, boundary: int) -> dict[str, NDArray[np.generic]]:
     if state is None or any(lane is None for lane in lanes):
         raise Moved(f"The snapshots of boundary {boundary} are gone.")
     whole = [lane for lane in lanes if lane is not None]
-    slot = boundary * memory.run_schedule.round_ticks % memory.run_schedule.capacity
     queue = memory.evaluations
     arrays: dict[str, NDArray[np.generic]] = {name: vector.copy() for name, vector in state.items()}
-    arrays |= {f"opening.{name}": memory.ring.field[name][:, slot].copy() for name in _OPENING}
+    for key, (name, slots) in _slots_kept(memory.run_schedule, boundary).items():
+        arrays[key] = memory.ring.field[name][:, slots].copy()
     arrays["lanes.bytes"] = np.frombuffer(b"".join(whole), np.uint8)
     arrays["lanes.length"] = np.array([len(lane) for lane in whole], np.int64)
     arrays["evaluation.counts"] = np.array([queue.queued.read(), queue.logged.read()], np.int64)
@@ -55,9 +70,9 @@ def expected(memory: Memory) -> dict[str, tuple[str, tuple[int, ...]]]:
     """Dtype and shape of the arrays of `capture`, without the two arrays of variable length."""
     queue, lengths = memory.evaluations, state_lengths(memory.run_schedule, memory.plan.parameters.count)
     shapes: dict[str, tuple[str, tuple[int, ...]]] = {name: ("<f4", (length,)) for name, length in lengths.items()}
-    for name in _OPENING:
-        field = memory.ring.field[name][:, 0]
-        shapes[f"opening.{name}"] = field.dtype.str, field.shape
+    for key, (name, slots) in _slots_kept(memory.run_schedule, 0).items():
+        field = memory.ring.field[name][:, slots]
+        shapes[key] = field.dtype.str, field.shape
     shapes["lanes.length"] = "<i8", (memory.run_schedule.lanes,)
     shapes["evaluation.counts"] = "<i8", (2,)
     shapes["evaluation.step"] = "<i8", queue.step.shape
@@ -95,9 +110,8 @@ def restore(memory: Memory, boundary: int, arrays: Mapping[str, NDArray[np.gener
     """
     _check(memory, arrays)
     run_schedule, board, queue = memory.run_schedule, memory.board, memory.evaluations
-    slot = boundary * run_schedule.round_ticks % run_schedule.capacity
-    for name in _OPENING:
-        memory.ring.field[name][:, slot] = arrays[f"opening.{name}"]
+    for key, (name, slots) in _slots_kept(run_schedule, boundary).items():
+        memory.ring.field[name][:, slots] = arrays[key]
     ends = np.cumsum(arrays["lanes.length"])
     for lane, piece in enumerate(np.split(arrays["lanes.bytes"], ends[:-1])):
         memory.lane_snapshots.write(lane, boundary, piece.tobytes())

@@ -39,6 +39,19 @@ def rounds_of(run: Any) -> tuple[Any, list[int]]:
     return rounds, signs
 
 
+@pytest.mark.parametrize(("round_", "published"), [(3, []), (5, [4])])
+def test_with_free_a_repeated_round_publishes_nothing(clock: list[float], round_: int, published: list[int]) -> None:
+    """Its weights are older than those that inference has."""
+    rounds, _ = rounds_of(lambda count: None)
+    rounds._board.committed = 5
+    rounds._learn = SimpleNamespace(schedule="free", publish_every_updates=4)
+    rounds._engine.online_into, rounds._slice = None, 4
+    done: list[int] = []
+    rounds._memory = SimpleNamespace(weights=SimpleNamespace(publish=lambda updates, fill: done.append(updates)))
+    rounds._run(round_, 12)
+    assert done == published
+
+
 def test_slow_updates_are_signs_of_life_one_by_one(clock: list[float]) -> None:
     def run(count: int) -> None:
         clock[0] += 3.0 * count

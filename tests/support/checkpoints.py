@@ -12,7 +12,7 @@ from shared.checkpoint.manifest import manifest_checksum
 from shared.checkpoint.segments import SegmentShape
 from shared.config.run_schedule import RunSchedule, make_run_schedule
 from shared.config.settings import Config, Learn, Play
-from shared.memory.ring import SLOT_FIELDS
+from shared.memory.ring import slot_fields
 from shared.network_spec import Network, network_of, parameters_of
 
 ACTIONS = 4
@@ -28,7 +28,7 @@ Fields = dict[str, np.ndarray]
 
 def empty_ring(run_schedule: RunSchedule = SIZES) -> Fields:
     lead = (run_schedule.lanes, run_schedule.capacity, run_schedule.lane_envs)
-    return {name: np.zeros(lead + shape, dtype) for name, dtype, shape in SLOT_FIELDS}
+    return {name: np.zeros(lead + shape, dtype) for name, dtype, shape in slot_fields(run_schedule.method)}
 
 
 def play_round(ring: Fields, round_: int, run_schedule: RunSchedule = SIZES) -> None:

@@ -16,10 +16,10 @@ from learner.make_engine import make_engine
 from learner.rollout.advantages import generalized_advantages
 from learner.rollout.on_policy_method import Rollout
 from ringside.bench.network_parts.plain_update import plain_values
-from shared.config.method_declaration import ActorCriticSettings
+from shared.config.method_declaration import ActorCriticSettings, method_declaration, method_names
 from shared.config.settings import STACK, Algorithm, Config
 from shared.errors import ConfigError
-from shared.network_spec import network_of
+from shared.network_spec import network_of, parameters_of
 from tests.support.played_ring import ACTIONS, PlayedRing, small_config
 
 TRACE = 0.9
@@ -55,6 +55,23 @@ def _played(config: Config, rounds: int = 3) -> PlayedRing:
     played.play(rounds * TICKS)
     played.ring.field["log_prob"][:] = -np.random.default_rng(5).random(played.ring.field["log_prob"].shape)
     return played
+
+
+@pytest.mark.parametrize("method", [name for name in method_names() if method_declaration(name).on_policy])
+def test_a_round_that_is_lost_moves_no_parameter_by_its_gradient(method: str) -> None:
+    """As after --no-checkpoint-replay: blank slots, in which no action was taken."""
+    config = _config().with_settings(method=method, clip_gradient=0.5)
+    played = PlayedRing(config)
+    for field in played.ring.field.values():
+        field[:] = 0
+    engine = _engine(played, config)
+    before, after = (np.zeros(parameters_of(network_of(config, ACTIONS)).count, np.float32) for _ in range(2))
+    engine.online_into(before)
+    engine.begin_round(1, 2 * TICKS)
+    engine.run(engine._planned)
+    assert all(np.isfinite(value) for value in engine.end_round().means.values())
+    engine.online_into(after)
+    np.testing.assert_array_equal(after, before)
 
 
 def _steps(engine: Engine[Any], round_: int) -> dict[str, np.ndarray]:

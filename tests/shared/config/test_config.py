@@ -353,7 +353,6 @@ ON_POLICY = {"method": "a2c", "round_steps": 960, "batch_size": 96}
         ({**ON_POLICY, "replay_on": "host"}, "--replay-on has no effect with --method a2c"),
         ({**ON_POLICY, "publish_every_updates": 1}, "--publish-every-updates has no effect with --method a2c"),
         ({**ON_POLICY, "importance_end": 0.5}, "--importance-end has no effect with --method a2c"),
-        ({**ON_POLICY, "checkpoint_replay": False}, "--no-checkpoint-replay has no effect with --method a2c"),
         ({**ON_POLICY, "double": True}, "--double has no effect with --method a2c, which has no target network: omit"),
         ({**ON_POLICY, "munchausen_alpha": 0.5}, "--munchausen-alpha has no effect with --method a2c, which has no"),
         ({**ON_POLICY, "dueling": True}, "--dueling has no effect with --method a2c, which learns a policy and no"),

@@ -11,6 +11,11 @@ from shared.config.settings import STACK, Config
 from tests.support import sampled_method
 
 
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    sampled_method.register(monkeypatch)
+
+
 def run_schedule(**settings: Any) -> RunSchedule:
     return make_run_schedule(Config().with_settings(**settings))
 
@@ -87,6 +92,43 @@ def test_alternate_with_more_envs_plays_a_tick_of_all() -> None:
     assert alternate.updates_in(alternate.first_learning_round) == 4
 
 
+@pytest.mark.parametrize(
+    ("settings", "rounds"),
+    [
+        ({}, 1),
+        ({"round_steps": 145}, 1),  # rounded up to a round of 192 steps
+        ({"schedule": "free"}, 1),
+        ({"schedule": "alternate"}, 10_000 // 96),
+        ({"method": "sampled", "round_steps": 1_920}, 20_000 // 1_920),
+        ({"method": "sampled", "round_steps": 1_920, "schedule": "alternate"}, 20_000 // 1_920),
+        ({"snapshot_every_steps": 60_000}, 6),
+        ({"schedule": "free", "snapshot_every_steps": 60_000}, 6),
+        ({"snapshot_every_steps": 5}, 1),
+    ],
+)
+def test_rounds_between_two_snapshots(settings: dict[str, Any], rounds: int) -> None:
+    """As many as --snapshot-every-steps holds; by default a round, and more where rounds are short."""
+    assert run_schedule(**settings).snapshot_rounds == rounds
+
+
+@pytest.mark.parametrize("rounds_apart", [1, 2, 5])
+@pytest.mark.parametrize("schedule", ["concurrent", "free"])
+def test_rounds_that_a_learner_repeats_are_held(schedule: str, rounds_apart: int) -> None:
+    """With the shortest window, and at every committed count: no slot in use is written over."""
+    planned = run_schedule(
+        schedule=schedule, envs=8, round_steps=80, snapshot_every_steps=80 * rounds_apart, replay_size=80
+    )
+    n = planned.round_ticks
+    assert (planned.snapshot_rounds, planned.window_ticks) == (rounds_apart, n)
+    for committed in range(4 * rounds_apart, 6 * rounds_apart):
+        newest_written = (committed + planned.max_rounds_ahead) * n
+        snapshot = committed - committed % rounds_apart
+        assert newest_written - (planned.window_end(snapshot) - planned.window_ticks) < planned.capacity
+        # What the scribe records next is there when the span is committed; then the learner waits for it.
+        if planned.is_snapshot(committed):
+            assert planned.oldest_readable_tick(committed) <= (committed - rounds_apart) * n
+
+
 @pytest.mark.parametrize("schedule", ["concurrent", "alternate", "free"])
 def test_writers_never_meet_readers(schedule: str) -> None:
     """No slot that anybody may write lies in the window, its stack history, or what a restart reads again."""
@@ -141,11 +183,6 @@ def test_what_a_boundary_needs_is_held_while_lanes_play_on(schedule: str) -> Non
     assert planned.oldest_readable_tick(later) <= committed * planned.round_ticks, (
         "what is to be written down next is still there"
     )
-
-
-@pytest.fixture(autouse=True)
-def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    sampled_method.register(monkeypatch)
 
 
 def on_policy_schedule(schedule: str, rounds_apart: int, epochs: int = 1) -> RunSchedule:
