@@ -1,7 +1,7 @@
 """The tasks of the command, a file each, with their options. `launch.py` chooses one.
 
-Read train and arguments first, then eval, play, record, watch, report and suite. The rest are bench, doctor, zoo,
-completion and game_lists.
+Read train and arguments first, then eval, play, record, watch, report and suite. The rest are bench, doctor, zoo
+and completion.
 """
 
 TASKS = ("train", "watch", "eval", "play", "record", "zoo", "report", "suite", "bench", "doctor", "completion")

@@ -19,8 +19,8 @@ from pathlib import Path
 from actors.env import EnvError
 from actors.envs.atari import game_name
 from ringside import planning
+from ringside.recording.scores import REFERENCE
 from ringside.tasks.arguments import LAUNCHER, Choices, config_of, parse_choices
-from ringside.tasks.game_lists import SUITES
 from ringside.tasks.report import write_report
 from shared.checkpoint.finding import find_checkpoint
 from shared.checkpoint.manifest import BEST_FILE, CHECKPOINTS, plain_field
@@ -36,6 +36,18 @@ from shared.process.ownership import PART, REPORT, SUITE_LOCK_FILE, require_writ
 from shared.process.signals import handle_stop_signals, stack_dumps_held_back
 from shared.text import PROGRAM, command, flag_in, flag_of, nearest, words_of
 
+SUITES: dict[str, tuple[str, ...]] = {
+    "atari5": ("battle_zone", "double_dunk", "name_this_game", "phoenix", "qbert"),
+    "atari26": (
+        *("alien", "amidar", "assault", "asterix", "bank_heist", "battle_zone", "boxing", "breakout"),
+        *("chopper_command", "crazy_climber", "demon_attack", "freeway", "frostbite", "gopher", "hero", "jamesbond"),
+        *("kangaroo", "krull", "kung_fu_master", "ms_pacman", "pong", "private_eye", "qbert", "road_runner"),
+        *("seaquest", "up_n_down"),
+    ),
+    "atari57": tuple(REFERENCE),
+}
+"""atari5: Aitchison et al. 2023 (arXiv:2210.02019); atari26: Kaiser et al. 2020 (arXiv:1903.00374), the games of Atari
+100k; atari57: the games of Wang et al. 2016 (arXiv:1511.06581), which have human reference scores."""
 NOT_HERE = {"--game": "--games", "--env": "--games", "--seed": "--seeds", "--run-dir": "--out", "--resume": "--out"}
 """Training options that a suite sets itself, with the suite option to use instead."""
 

@@ -18,8 +18,8 @@ TOP = ("actors", "learner", "shared", "ringside")
 EXAMPLES = "examples"
 FILES = 12
 """Most files of a folder, `__init__` not counted."""
-LARGER = {"ringside/tasks": 13, "shared/memory": 15}
-"""Folders that may hold more, and how many: a file for each command, and one for each part of the shared region."""
+LARGER = {"shared/memory": 15}
+"""Folders that may hold more, and how many: one file for each part of the shared region."""
 
 SHARED_MAY = {"msgspec", "numpy", "safetensors", "zstandard", "setproctitle"}
 """Packages that shared/ may load beside the standard library; setproctitle names a process and imports nothing."""

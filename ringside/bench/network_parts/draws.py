@@ -16,8 +16,8 @@ from learner.replay.priorities import Priorities
 from learner.replay.replay_source import CHUNK_UPDATES
 from learner.replay.sampling import draw, draw_uniform
 from learner.replay.sum_tree import EPSILON, QUANTUM
+from ringside.bench.harness.interleaved import seconds_per_call
 from ringside.bench.harness.tables import Report, WrongResult
-from ringside.bench.harness.timing import seconds_per_call
 from ringside.bench.limits import Options
 from ringside.bench.system_parts.memory_paths import SEED
 from shared.config.settings import Learn

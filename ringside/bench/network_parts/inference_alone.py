@@ -13,8 +13,8 @@ from learner.engine.device import compute_dtype
 from learner.engine.initialization import initial_parameters
 from learner.networks.policy import Policy
 from ringside.bench.harness.devices import Device, devices
+from ringside.bench.harness.interleaved import seconds_per_call
 from ringside.bench.harness.tables import Report, WrongResult
-from ringside.bench.harness.timing import seconds_per_call
 from ringside.bench.limits import Options
 from ringside.bench.network_parts.plain_update import AGREEMENT, plain_values
 from ringside.bench.network_parts.products import Products

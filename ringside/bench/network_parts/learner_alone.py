@@ -131,7 +131,7 @@ def _bound(plan: Plan, seconds: float) -> float:
 
     from learner.replay.replay_source import CHUNK_UPDATES
     from ringside.bench.harness.devices import Device
-    from ringside.bench.harness.timing import seconds_per_call
+    from ringside.bench.harness.interleaved import seconds_per_call
     from ringside.bench.network_parts.passes import Passes
 
     at, precision = torch.device(plan.config.machine.device), plan.config.machine.precision

@@ -15,8 +15,8 @@ from learner.engine.device import compute_dtype
 from learner.make_engine import make_engine
 from learner.replay.replay_source import CHUNK_UPDATES
 from ringside.bench.harness.devices import Device, devices
+from ringside.bench.harness.interleaved import seconds_per_call
 from ringside.bench.harness.tables import Report, WrongResult
-from ringside.bench.harness.timing import seconds_per_call
 from ringside.bench.limits import Options
 from ringside.bench.network_parts.passes import Passes
 from ringside.bench.network_parts.plain_update import AGREEMENT, PlainEngine

@@ -23,8 +23,8 @@ from learner.networks.policy import Policy
 from learner.replay.gather import BLOCK, GRID, select_to
 from learner.replay.replay_source import CHUNK_UPDATES
 from learner.replay.sampling import HostFrames, Replay, frames_per_transition
+from ringside.bench.harness.interleaved import seconds_per_call
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
-from ringside.bench.harness.timing import seconds_per_call
 from ringside.bench.limits import Options
 from shared.config.resolve import resolve
 from shared.config.settings import FRAME_SIDE, STACK, Config

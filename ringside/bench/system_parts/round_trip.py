@@ -17,8 +17,8 @@ import numpy as np
 from multiprocess import Pipe, reduction
 from multiprocess.connection import Connection
 
+from ringside.bench.harness.interleaved import seconds_per_call
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
-from ringside.bench.harness.timing import seconds_per_call
 from ringside.bench.limits import Options
 from ringside.supervisor.spawning import ChildProcess
 from shared.config.resolve import resolve

@@ -1,8 +1,7 @@
 """A part of `bench checkpoint`: size and speed of the segments of the replay buffer, with frames of real games.
 
 The ticks of one round are played at random, compressed, read back and compared. Speeds are per byte of raw slots, so
-fewer envs than in a run suffice. Alternatives to the current format are measured too: other levels of zstd, and
-differences to the previous frame (XOR).
+fewer envs than in a run suffice.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import zstandard
 
 from actors.make_env import make_env
 from ringside.bench.harness.tables import Report, WrongResult
@@ -23,8 +21,6 @@ from shared.config.settings import Play
 from shared.memory.ring import SLOT_FIELDS
 
 WARM_UP_TICKS = 300
-LEVELS = (-1, 1, 3)
-"""Levels of zstd; runs use 3."""
 
 
 def play(game: str, shape: SegmentShape) -> dict[str, np.ndarray]:
@@ -73,13 +69,6 @@ def measure(report: Report, game: str, shape: SegmentShape, repeats: int) -> Non
             raise WrongResult(f"The field {name} of {game} came back changed.")
     report.add(f"{game}: write", "MB/s", written, note=f"a {ratio:.0f}th of the size; not forced to the disk")
     report.add(f"{game}: read", "MB/s", read)
-    frames = ring["frame"]
-    for name, prepare in (("frames", np.copy), ("differences", _differences)):
-        for level in LEVELS:
-            compress = partial(_compress, frames, prepare, zstandard.ZstdCompressor(level=level))
-            speeds = _speeds(frames.nbytes, repeats, compress)
-            note = f"a {frames.nbytes / compress():.0f}th of the size"
-            report.add(f"{game}: {name}, level {level}", "MB/s", speeds, note=note)
 
 
 def _speeds(size: int, repeats: int, act: Callable[[], object]) -> list[float]:
@@ -90,17 +79,3 @@ def _speeds(size: int, repeats: int, act: Callable[[], object]) -> list[float]:
         act()
         speeds.append(size / 1e6 / (time.perf_counter() - begun))
     return speeds
-
-
-def _differences(frames: np.ndarray) -> np.ndarray:
-    """Frames [lanes, ticks, lane_envs, 84, 84]; all but a lane's first are XORed with the previous frame."""
-    out = frames.copy()
-    out[:, 1:] ^= frames[:, :-1]
-    return out
-
-
-def _compress(
-    frames: np.ndarray, prepare: Callable[[np.ndarray], np.ndarray], compressor: zstandard.ZstdCompressor
-) -> int:
-    """Compressed bytes of prepared frames [lanes, ticks, lane_envs, 84, 84], with one zstd frame per lane."""
-    return sum(len(compressor.compress(lane.tobytes())) for lane in prepare(frames))

@@ -1,4 +1,4 @@
 """`launch.py watch`: a run as a page in the browser, served on loopback.
 
-Read server first, then source, pictures, live_curves and ended; then budget and connections.
+Read server first, then source, pictures and live_curves; then budget and connections.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,11 @@ from numpy.typing import NDArray
 from ringside.recording.summary import run_counters
 from ringside.watch.attach import attach, read_config
 from ringside.watch.observer import Observer
-from ringside.watch.page.ended import ended_status
-from ringside.watch.page.live_curves import SERIES, Curves, metric_rows
+from ringside.watch.page.live_curves import SERIES, Curves, finite, metric_rows
 from ringside.watch.page.pictures import mosaic, selected_env
 from shared.config.method_declaration import method_declaration, method_names
-from shared.config.settings import METRICS_FILE, SUMMARY_FILE
+from shared.config.run_schedule import make_run_schedule
+from shared.config.settings import METRICS_FILE, SUMMARY_FILE, Config
 from shared.errors import ConfigError
 from shared.files.atomic import read_object
 from shared.memory.run_memory import Memory
@@ -25,6 +26,16 @@ from shared.process.live import Live, LiveError
 
 MOST_ENVS = 96
 """Most envs in one mosaic; the page has buttons for the others."""
+_PLAIN = (
+    "steps",
+    "updates",
+    "episodes",
+    "mean_return_100",
+    "best_return",
+    "steps_per_second",
+    "samples_per_step",
+)
+_OF_ROLES = ("busy", "cores", "restarts")
 
 
 class Source:
@@ -108,7 +119,7 @@ class Source:
         newest = self._curves.series["round"].newest
         metrics = self._curves.metrics
         last = dict(zip(("steps", *SERIES["round"], *metrics), newest, strict=True)) if newest else {}
-        status = ended_status(self._config, summary, last, metrics if newest else ())
+        status = _ended_status(self._config, summary, last, metrics if newest else ())
         status["warnings"] = [self._refused] if self._refused else []
         return {"status": status, "finished": bool(summary.get("finished")), "prepared": bool(summary)}
 
@@ -128,3 +139,33 @@ class Source:
         mosaic_fields, frames = mosaic(self._memory, min(max(first, 0), last), min(max(count, 1), MOST_ENVS))
         env_fields, stack = selected_env(self._memory, min(max(env, 0), last))
         return {"mosaic": mosaic_fields, "chosen": env_fields}, [frames, stack]
+
+
+def _ended_status(
+    config: Config, summary: dict[str, Any], last: dict[str, float | None], metrics: Sequence[str]
+) -> dict[str, Any]:
+    """Status of a run that has ended: fields of `ringside.watch.status.Status` that files provide, as JSON values.
+
+    Args:
+        config: of the run.
+        summary: its `summary.json`; empty where there is none.
+        last: values of the newest record of a round, by name; a killed run leaves nothing else.
+        metrics: names of the method's metrics in that record.
+    """
+    run_schedule = make_run_schedule(config)
+    limit, roles = summary.get("limit"), summary.get("roles")
+    return {name: finite(summary.get(name, last.get(name))) for name in _PLAIN} | {
+        "total_steps": run_schedule.rounds * run_schedule.round_steps,
+        "elapsed": finite(summary.get("seconds")),
+        "time_left": None,
+        "metrics": metric_rows({name: last[name] for name in metrics}),
+        "epsilon": last.get("epsilon"),
+        "evaluation": None,
+        "bottleneck": {"sentence": str(limit.get("sentence", ""))} if isinstance(limit, dict) else None,
+        "roles": [
+            {"name": name, "state": "ended", **{word: finite(role.get(word)) for word in _OF_ROLES}}
+            for name, role in (roles.items() if isinstance(roles, dict) else ())
+            if isinstance(role, dict)
+        ],
+        "warnings": [],
+    }

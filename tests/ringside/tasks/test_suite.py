@@ -14,8 +14,7 @@ import pytest
 
 from ringside.tasks import suite
 from ringside.tasks.arguments import parse_choices
-from ringside.tasks.game_lists import SUITES
-from ringside.tasks.suite import Suite, jobs_of
+from ringside.tasks.suite import SUITES, Suite, jobs_of
 from ringside.tasks.train import configuration
 from shared.config.resolve import resolve
 from shared.errors import ConfigError
