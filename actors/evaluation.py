@@ -1,7 +1,7 @@
 """Evaluations: raw returns of whole episodes under the protocol's rules. The same seed gives the same returns.
 
-Random numbers of episode `i` of evaluation `k` are functions of (seed, k, i, step) alone. So the result does not
-depend on the env that plays an episode, or on other episodes.
+Random numbers of episode `i` of evaluation `k` are functions of (seed, k, i, step) alone, also those at which a policy
+is sampled. So the result does not depend on the env that plays an episode, or on other episodes.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,10 @@ from shared.prng import Stream, bits, randint, uniform
 
 EPISODE_TICKS = 1 << 20
 """Ticks reserved for one episode; the longest that can be asked for takes a million."""
+
+Ask: TypeAlias = Callable[[NDArray[np.float64]], NDArray[np.uint8]]
+"""Function from draws float64[envs] to the actions uint8[envs] for the stacks as they are. A sampled policy takes row
+`j`'s action at draw `j`, which is uniform in [0, 1)."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +69,18 @@ class Episode:
         stack[:-1] = 0
         env.reset(number * EPISODE_TICKS, stack[-1])
 
+    @property
+    def draw(self) -> float:
+        """Uniform number in [0, 1) at which a sampled policy takes the next action."""
+        return uniform(self._seed, Stream.POLICY, 0, self._next_tick)
+
+    @property
+    def _next_tick(self) -> int:
+        return self.number * EPISODE_TICKS + self.steps + 1
+
     def step(self, chosen: int) -> None:
         """Play the chosen action or, with probability epsilon, a random one."""
-        tick = self.number * EPISODE_TICKS + self.steps + 1
+        tick = self._next_tick
         self.action = chosen
         if uniform(self._seed, Stream.EXPLORE, 0, tick) < self._rules.epsilon:
             self.action = randint(self._env.actions, self._seed, Stream.EXPLORE_ACTION, 0, tick)
@@ -84,17 +98,16 @@ def play_episodes(
     number: int,
     episodes: int,
     stacks: NDArray[np.uint8],
-    ask: Callable[[], NDArray[np.uint8]],
+    ask: Ask,
 ) -> Returns:
     """Play `episodes` episodes of evaluation `number`, `len(stacks)` at a time; row j plays j, j + len(stacks), ...
 
     Args:
         stacks: uint8[envs, 4, 84, 84], written here; row j belongs to env j.
-        ask: returns the greedy actions uint8[envs] for the stacks as they are.
+        ask: returns the actions for the stacks as they are.
     """
     evaluation = Evaluation(play, rules, seed, number)
-    rows = stacks[:episodes]
-    started = _play(evaluation, rows, ask, lambda number, started: number < episodes)
+    started = _play(evaluation, stacks, min(episodes, len(stacks)), ask, lambda number, started: number < episodes)
     return _returns([started[number] for number in range(episodes)])
 
 
@@ -105,7 +118,7 @@ def play_steps(
     number: int,
     steps: int,
     stacks: NDArray[np.uint8],
-    ask: Callable[[], NDArray[np.uint8]],
+    ask: Ask,
     *,
     drops_last: bool,
 ) -> Returns:
@@ -121,7 +134,7 @@ def play_steps(
         """True unless the episodes before, as far as they are played, fill the steps."""
         return sum(episode.steps for other, episode in started.items() if other < number) < steps
 
-    started = _play(Evaluation(play, rules, seed, number), stacks, ask, wanted)
+    started = _play(Evaluation(play, rules, seed, number), stacks, len(stacks), ask, wanted)
     played: list[Episode] = []
     total = 0
     while total < steps:
@@ -133,16 +146,17 @@ def play_steps(
 def _play(
     evaluation: Evaluation,
     stacks: NDArray[np.uint8],
-    ask: Callable[[], NDArray[np.uint8]],
+    rows: int,
+    ask: Ask,
     wanted: Callable[[int, Mapping[int, Episode]], bool],
 ) -> dict[int, Episode]:
     """Play the episodes for which `wanted` is true, given their number and all that have started, and return them.
 
-    An episode that is no longer wanted is abandoned when another ends.
+    The first `rows` of the stacks are used. An episode that is no longer wanted is abandoned when another ends.
     """
     started: dict[int, Episode] = {}
     with ExitStack() as held:
-        envs = [held.enter_context(closing(evaluation.env())) for _ in stacks]
+        envs = [held.enter_context(closing(evaluation.env())) for _ in range(rows)]
 
         def start(row: int, number: int) -> Episode | None:
             if not wanted(number, started):
@@ -151,13 +165,15 @@ def _play(
             return started[number]
 
         playing = [start(row, row) for row in range(len(envs))]
+        draws = np.zeros(len(stacks))
         while any(playing):
-            greedy = ask()
+            draws[:rows] = [0.0 if episode is None else episode.draw for episode in playing]
+            chosen = ask(draws)
             ended = False
             for row, episode in enumerate(playing):
                 if episode is None:
                     continue
-                episode.step(int(greedy[row]))
+                episode.step(int(chosen[row]))
                 if episode.over:
                     ended = True
                     playing[row] = start(row, episode.number + len(envs))

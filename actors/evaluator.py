@@ -18,12 +18,13 @@ def main(child_spec: ChildSpec) -> None:
     memory, waiter = enter(child_spec)
     board, queue, config = memory.board, memory.evaluations, memory.plan.config
     inference, scribe = child_spec.doorbells[Role.INFERENCE], child_spec.doorbells[Role.SCRIBE]
-    rules = eval_rules(config.play, config.evaluate)
+    rules = eval_rules(config.play, config.evaluate, memory.plan.method)
     asked = 0
 
-    def ask() -> NDArray[np.uint8]:
+    def ask(draws: NDArray[np.float64]) -> NDArray[np.uint8]:
         nonlocal asked
         asked += 1
+        queue.draws[:] = draws
         queue.ask(child_spec.incarnation, asked)
         inference.ring()
         waiter.wait(lambda: queue.asked is None)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from learner.engine.device import device_bytes_reader, prepare_torch
 from learner.engine.faults import device_faults_named
 from learner.losses.method import make_method
-from learner.networks.categorical import probabilities, sample
+from learner.networks.categorical import probabilities, sample, sample_at
 from learner.networks.policy import Policy, greedy
 from shared.memory.board import Phase
 from shared.memory.mailbox import Mailbox
@@ -83,10 +83,14 @@ class Server:
 
 
 class EvaluationServer:
-    """Answers the evaluation actor with the version that it plays, in a separate batch."""
+    """Answers the evaluation actor with the version that it plays, in a separate batch.
+
+    Actions are greedy, or sampled at the draws of the request.
+    """
 
     def __init__(self, memory: Memory, policy: Policy) -> None:
         self._queue = memory.evaluations
+        self._samples = memory.plan.config.evaluate.eval_actions == "sample"
         self._policy = policy
         self._loaded = -1
 
@@ -101,7 +105,9 @@ class EvaluationServer:
         if number != self._loaded:
             self._policy.load(self._queue.data[number % len(self._queue.data)])
             self._loaded = number
-        self._queue.answer(question, greedy(self._policy.q_values(self._queue.stacks)).astype(np.uint8))
+        values = self._policy.values(self._queue.stacks)
+        chosen = sample_at(values, self._queue.draws)[0] if self._samples else greedy(values)
+        self._queue.answer(question, chosen.astype(np.uint8))
 
 
 def main(child_spec: ChildSpec) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from actors.evaluation import play_episodes, play_steps
 from ringside.agents.agent import (
     ROWS,
+    GivenRules,
     evaluation_result,
     make_evaluation_policy,
     play_of,
@@ -20,7 +21,7 @@ from ringside.agents.agent import (
 )
 from shared.config import validate
 from shared.config.protocols import PROTOCOLS
-from shared.config.settings import FRAME_SIDE, STACK
+from shared.config.settings import FRAME_SIDE, STACK, EvalActions
 
 
 def evaluate(
@@ -33,6 +34,7 @@ def evaluate(
     device: str = "auto",
     eval_epsilon: float | None = None,
     eval_max_frames: int | None = None,
+    eval_actions: Literal["auto", EvalActions] = "auto",
 ) -> dict[str, Any]:
     """Play whole episodes with trained weights by the rules of their protocol and run, and summarize the raw returns.
 
@@ -44,6 +46,7 @@ def evaluate(
         episodes: number of episodes; by default that of the protocol, which may count steps instead.
         eval_epsilon: chance of a random action; by default that of the run that trained the weights.
         eval_max_frames: emulator frames after which an episode is cut; by default that of the run.
+        eval_actions: sample, from the policy, or greedy; auto: as in the evaluations of the run.
 
     Returns:
         JSON values: episodes, mean, sd (population), median, best, human_normalised, and the conditions.
@@ -51,16 +54,14 @@ def evaluate(
     validate.episodes(episodes, seed)
     weights = weights_at(load, env, plugin)
     play = play_of(weights)
-    rules = rules_of(weights, play, eval_epsilon=eval_epsilon, eval_max_frames=eval_max_frames)
+    rules = rules_of(weights, play, GivenRules(eval_epsilon, eval_max_frames, eval_actions))
     require_actions(weights, play)
-    from learner.networks.policy import greedy  # after the checks, which need no torch
-
     protocol = PROTOCOLS[weights.protocol]
     network = make_evaluation_policy(weights, device, ROWS, captured=False)  # a user's threads may use the GPU
     stacks = np.zeros((ROWS, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
 
-    def ask() -> NDArray[np.uint8]:
-        return greedy(network.policy.q_values(stacks)).astype(np.uint8)
+    def ask(draws: NDArray[np.float64]) -> NDArray[np.uint8]:
+        return network.choose(network.policy.values(stacks), draws, rules).astype(np.uint8)
 
     steps = protocol.eval_steps if episodes is None else None
     if steps is not None:

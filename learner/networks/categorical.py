@@ -13,8 +13,17 @@ def sample(
 ) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
     """Actions uint8[n] of the softmax of logits [n, actions], and the logarithms float32[n] of their probabilities.
 
-    The inverse of the cumulative distribution, at a random number that (seed, env, tick) alone decides: asked again,
-    in whatever batch, a lane gets the same action. Computed in float64.
+    (seed, env, tick) alone decides the random number: asked again, in whatever batch, a lane gets the same action.
+
+    Raises:
+        FloatingPointError: as `sample_at` does.
+    """
+    drawn = [uniform(seed, Stream.POLICY, env, tick) for env, tick in zip(envs.tolist(), ticks.tolist(), strict=True)]
+    return sample_at(logits, np.array(drawn))
+
+
+def sample_at(logits: NDArray[np.float32], draws: NDArray[np.float64]) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+    """As `sample`: the inverse of the cumulative distribution at draws float64[n] in [0, 1). Computed in float64.
 
     Raises:
         FloatingPointError: a logit is not a number or infinite.
@@ -25,8 +34,7 @@ def sample(
     shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
     cumulative = np.exp(shifted).cumsum(axis=1)
     total = cumulative[:, -1]
-    drawn = [uniform(seed, Stream.POLICY, env, tick) for env, tick in zip(envs.tolist(), ticks.tolist(), strict=True)]
-    below = (cumulative <= (np.array(drawn) * total)[:, None]).sum(axis=1)
+    below = (cumulative <= (draws * total)[:, None]).sum(axis=1)
     actions = np.minimum(below, logits.shape[1] - 1)  # the product may round up to the total
     log_prob = shifted[np.arange(len(actions)), actions] - np.log(total)
     return actions.astype(np.uint8), log_prob.astype(np.float32)

@@ -58,6 +58,7 @@ class Policy:
         self._host = torch.zeros(batch, GRID, GRID, STACK * CELL, dtype=torch.uint8, pin_memory=cuda)
         self._words = self._host.numpy().view(np.uint32).reshape(batch, GRID, GRID, STACK, BLOCK)
         self._values = torch.zeros(batch, actions, pin_memory=cuda)
+        self._state_values = torch.zeros(batch, pin_memory=cuda) if network.value_output else None
         self._blocks = torch.zeros_like(self._host, device=device) if cuda else self._host
         self._drawn = torch.zeros(batch, self._model.noise if self._acting_noise else 0, pin_memory=cuda)
         self._noise = torch.zeros_like(self._drawn, device=device) if cuda else self._drawn
@@ -79,8 +80,8 @@ class Policy:
         self.values_from_rows(blank, rows, np.zeros(rows.shape, bool), places, (places, np.zeros_like(places)))
 
     @torch.inference_mode()
-    def q_values(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Q(s, .) float32[batch, actions] of stacks uint8[batch, 4, 84, 84].
+    def values(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Q(s, .), or logits of a policy, float32[batch, actions] of stacks uint8[batch, 4, 84, 84].
 
         Raises:
             ValueError: the batch has another shape; results may depend on the shape, so it never changes.
@@ -101,7 +102,7 @@ class Policy:
         places: NDArray[np.int64],
         acting: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
     ) -> NDArray[np.float32]:
-        """Q(s, .) float32[batch, actions] of a batch in which some rows are new, gathered in one pass over memory.
+        """As `values`, of a batch in which some rows are new, gathered in one pass over memory.
 
         Args:
             frames: uint8[R, 84, 84], of which the new stacks are `rows`, int64[n, 4].
@@ -124,6 +125,12 @@ class Policy:
             torch.cuda.current_stream(self._blocks.device).synchronize()
         return self._values.numpy().copy()
 
+    @property
+    def state_values(self) -> NDArray[np.float32]:
+        """V(s) float32[batch] of the newest answer, by a network that has such an output."""
+        assert self._state_values is not None, "a network of action values has no value of the state"
+        return self._state_values.numpy().copy()
+
     def _answer(self) -> None:
         """Compute the buffer of values from the buffer of blocks: the body of the graph."""
         if self._blocks is not self._host:
@@ -133,6 +140,8 @@ class Policy:
         if self._rescaled:
             outputs = unrescale(outputs, RESCALING)
         self._values.copy_(self._method.values(outputs), non_blocking=True)
+        if self._state_values is not None:  # it follows the logits (shared/network_spec.py)
+            self._state_values.copy_(outputs[:, -1, 0], non_blocking=True)
 
 
 def greedy(q: NDArray[np.float32]) -> NDArray[np.int64]:

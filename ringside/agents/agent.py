@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,18 +17,34 @@ from ringside.recording.scores import SOURCE, summarize
 from ringside.zoo.catalogue import find
 from shared.checkpoint.weights_file import StoredWeights, load_weights
 from shared.config.field_checks import check_ranges
+from shared.config.method_declaration import MethodDeclaration, method_declaration, method_names
 from shared.config.protocols import EvalRules, eval_rules
 from shared.config.resolve import device_of, precision_of
-from shared.config.settings import FRAME_SIDE, STACK, Config, Evaluate, Play
+from shared.config.settings import FRAME_SIDE, STACK, Config, EvalActions, Evaluate, Play
 from shared.config.trust import compare_env, load_plugin, require_env, require_plugin
 from shared.errors import CheckpointError, ConfigError
 from shared.machine import facts
+from shared.network_spec import Network
+from shared.prng import Stream, uniform
 from shared.process.library_env import choose_workspace
 
 if TYPE_CHECKING:
     import gymnasium
 
     from learner.networks.policy import Policy
+
+
+@dataclass(frozen=True)
+class GivenRules:
+    """Rules of an evaluation that a user gives in place of those of the training run."""
+
+    eval_epsilon: float | None = None
+    """Chance of a random action; default: that of the run that trained the agent."""
+    eval_max_frames: int | None = None
+    """Emulator frames after which an episode is cut, no-ops not counted; default: as for --eval-epsilon."""
+    eval_actions: Literal["auto", EvalActions] = "auto"
+    """sample: actions drawn from the agent's policy; greedy: the best ones; auto: as in the evaluations of its run."""
+
 
 ROWS = 8
 """Emulators of an evaluation, which is also the batch of its network. Episode `i` is in row `i % ROWS`, so that its
@@ -70,19 +86,27 @@ def _stored_weights(load: str | Path, plugin: str | None) -> StoredWeights:
     return weights
 
 
-def rules_of(
-    weights: StoredWeights, play: Play, *, eval_epsilon: float | None = None, eval_max_frames: int | None = None
-) -> EvalRules:
+def rules_of(weights: StoredWeights, play: Play, given: GivenRules | None = None) -> EvalRules:
     """Rules of an evaluation of the weights in `play`: the given ones, else those of the training run.
 
-    Raises `ConfigError` for a number out of its range.
+    Raises:
+        ConfigError: a number is out of its range, or actions are to be sampled without a policy.
     """
-    given = Evaluate(
-        eval_epsilon=weights.eval_epsilon if eval_epsilon is None else eval_epsilon,
-        eval_max_frames=weights.eval_max_frames if eval_max_frames is None else eval_max_frames,
+    given = given or GivenRules()
+    evaluate = Evaluate(
+        eval_epsilon=weights.eval_epsilon if given.eval_epsilon is None else given.eval_epsilon,
+        eval_max_frames=weights.eval_max_frames if given.eval_max_frames is None else given.eval_max_frames,
+        eval_actions=weights.eval_actions if given.eval_actions == "auto" else given.eval_actions,
     )
-    check_ranges(given)
-    return eval_rules(play, given)
+    check_ranges(evaluate)
+    return eval_rules(play, evaluate, method_of(weights.network))
+
+
+def method_of(network: Network) -> MethodDeclaration:
+    """Declaration of the method that trained a network. Raises `ConfigError` unless it is registered."""
+    if network.method not in method_names():  # a file may name any
+        raise ConfigError(f"There is no method {network.method!r:.40} here: name its plug-in with --plugin.")
+    return method_declaration(network.method)
 
 
 def play_of(weights: StoredWeights) -> Play:
@@ -119,8 +143,21 @@ class EvaluationPolicy:
     device: str
     precision: str
     threads: int
-    value_name: str = "Q-value"
-    """Name of what it answers for each action."""
+    has_policy: bool = False
+    """True if the values of the network are the logits of a policy."""
+
+    def choose(self, values: NDArray[np.float32], draws: NDArray[np.float64], rules: EvalRules) -> NDArray[np.int64]:
+        """Actions int64[n] for values [n, actions] by the rules of an evaluation: greedy, or sampled at the draws."""
+        from learner.networks.categorical import sample_at
+        from learner.networks.policy import greedy
+
+        return sample_at(values, draws)[0].astype(np.int64) if rules.actions == "sample" else greedy(values)
+
+    def shown(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Numbers that a viewer sees for values [n, actions]: the probabilities of a policy, or Q-values."""
+        from learner.networks.categorical import probabilities
+
+        return probabilities(values) if self.has_policy else values
 
 
 def make_evaluation_policy(
@@ -139,8 +176,7 @@ def make_evaluation_policy(
     prepare_torch(torch.device(name), precision, threads)
     policy = Policy(weights.network, torch.device(name), precision, rows, captured=captured)
     policy.load(weights.flat)
-    value_name = "logit" if weights.network.value_output else "Q-value"
-    return EvaluationPolicy(policy, name, precision, threads, value_name)
+    return EvaluationPolicy(policy, name, precision, threads, method_of(weights.network).samples_actions)
 
 
 def evaluation_result(
@@ -166,6 +202,7 @@ def evaluation_result(
         "steps": steps,
         "eval_epsilon": rules.epsilon,
         "eval_max_frames": rules.max_frames,
+        "eval_actions": rules.actions,
         "eval_steps": eval_steps,
         "seed": seed,
         "version": weights.version,
@@ -177,17 +214,21 @@ def evaluation_result(
 
 
 class Agent:
-    """A trained policy as an ordinary function, in float32. It does not change the settings of torch: by default these
+    """A trained agent as an ordinary function, in float32. It does not change the settings of torch: by default these
     allow TF32 in convolutions on a GPU.
 
         agent = ringside.load_agent("zoo/pong")
         action = agent(observation)
 
+    An agent that learned a policy samples its actions, unless it was loaded or evaluated with greedy ones. The same
+    seed and the same calls give the same actions.
+
     Observations are those of Gymnasium's `AtariPreprocessing` and `FrameStackObservation(padding_type="zero")`: the
     last four frames, uint8[4, 84, 84], oldest first; or those of several environments, uint8[n, 4, 84, 84].
     """
 
-    def __init__(self, weights: StoredWeights, device: str) -> None:
+    def __init__(self, weights: StoredWeights, device: str, actions: EvalActions, seed: int) -> None:
+        """`actions` of each call are greedy ones, or sampled from the policy by `seed`."""
         self.game = weights.game
         self.protocol = weights.protocol
         self.actions = weights.actions
@@ -195,20 +236,75 @@ class Agent:
         self._weights = weights
         self._device = device
         self._policies: dict[int, Policy] = {}
+        self._method = method_of(weights.network)
+        self._samples = actions == "sample"
+        self._seed = seed
+        self._calls = 0
+
+    @property
+    def has_policy(self) -> bool:
+        """True if the agent learned a policy, False if it learned action values."""
+        return self._method.samples_actions
 
     def __call__(self, observation: NDArray[np.uint8]) -> Any:
-        """Greedy action, an int, for the last four frames, uint8[4, 84, 84], oldest first; actions int64[n] for
+        """Action, an int, for the last four frames, uint8[4, 84, 84], oldest first; actions int64[n] for
         uint8[n, 4, 84, 84].
 
         Raises `ValueError` for an observation of another shape or kind.
         """
+        from learner.networks.categorical import sample_at
         from learner.networks.policy import greedy
 
-        values = self.q_values(observation)
-        return int(greedy(values[None])[0]) if values.ndim == 1 else greedy(values)
+        values, _ = self._answer(observation)
+        rows = np.atleast_2d(values)
+        if self._samples:
+            self._calls += 1
+            draws = [uniform(self._seed, Stream.POLICY, row, self._calls) for row in range(len(rows))]
+            chosen = sample_at(rows, np.array(draws))[0].astype(np.int64)
+        else:
+            chosen = greedy(rows)
+        return int(chosen[0]) if values.ndim == 1 else chosen
 
     def q_values(self, observation: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Q(s, .), float32[actions] or float32[n, actions], of the observations of `__call__`."""
+        """Q(s, .), float32[actions] or float32[n, actions], of the observations of `__call__`.
+
+        Raises:
+            ValueError: the agent learned a policy, or as `__call__` does.
+        """
+        if self.has_policy:
+            raise ValueError(
+                f"An agent of --method {self._method.name} has no Q-values: ask for probabilities(observation) or "
+                "value(observation)."
+            )
+        return self._answer(observation)[0]
+
+    def probabilities(self, observation: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Probability of each action, float32[actions] or float32[n, actions], of the observations of `__call__`.
+
+        Raises:
+            ValueError: the agent learned action values, or as `__call__` does.
+        """
+        from learner.networks.categorical import probabilities
+
+        if not self.has_policy:
+            raise ValueError(
+                f"An agent of --method {self._method.name} has no policy with probabilities: ask for "
+                "q_values(observation)."
+            )
+        values, _ = self._answer(observation)
+        return probabilities(np.atleast_2d(values)).reshape(values.shape)
+
+    def value(self, observation: NDArray[np.uint8]) -> Any:
+        """Value of the state, a float, or float32[n] of the observations of `__call__`.
+
+        It is V(s) where the agent learned a policy, else the greatest Q(s, a).
+        """
+        values, state_values = self._answer(observation)
+        found = values.max(axis=-1) if state_values is None else state_values
+        return float(found) if values.ndim == 1 else found
+
+    def _answer(self, observation: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
+        """Q-values or logits of observations, and V(s) where the network has that output."""
         stacks = np.asarray(observation)
         if (
             stacks.dtype != np.uint8
@@ -220,12 +316,15 @@ class Agent:
                 f"An observation is uint8[4, 84, 84], or uint8[n, 4, 84, 84] for several environments; this one is "
                 f"{stacks.dtype}{list(stacks.shape)}."
             )
-        if stacks.ndim == 3:
-            return self._policy_for(1).q_values(stacks[None])[0]
-        policy, rows = self._policy_for(len(stacks)), len(stacks)
-        padded = np.zeros((policy.batch, *stacks.shape[1:]), np.uint8)
+        rows = 1 if stacks.ndim == 3 else len(stacks)
+        policy = self._policy_for(rows)
+        padded = np.zeros((policy.batch, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
         padded[:rows] = stacks
-        return policy.q_values(padded)[:rows]
+        values = policy.values(padded)
+        state_values = policy.state_values if self._weights.network.value_output else None
+        if stacks.ndim == 3:
+            return values[0], None if state_values is None else state_values[0]
+        return values[:rows], None if state_values is None else state_values[:rows]
 
     def _policy_for(self, least: int) -> Policy:
         """Network for a batch of `least`, rounded up to a power of two: environments may end one by one."""
@@ -255,7 +354,15 @@ class Agent:
         return gymnasium_env(play, rules_of(self._weights, play).max_frames, settings)
 
 
-def load_agent(load: str | Path, *, env: str | None = None, plugin: str | None = None, device: str = "auto") -> Agent:
+def load_agent(
+    load: str | Path,
+    *,
+    env: str | None = None,
+    plugin: str | None = None,
+    device: str = "auto",
+    seed: int = 1,
+    eval_actions: Literal["auto", EvalActions] = "auto",
+) -> Agent:
     """Agent of a run directory, a checkpoint, a file of weights or a zoo name.
 
     Args:
@@ -264,11 +371,14 @@ def load_agent(load: str | Path, *, env: str | None = None, plugin: str | None =
             plays no env by itself.
         plugin: the plug-in with which the agent was trained; it is imported.
         device: auto, cpu, cuda or cuda:N.
+        seed: of the actions that are sampled.
+        eval_actions: sample, from the policy, or greedy; auto: as in the evaluations of the run.
 
     Raises:
-        ConfigError: there is no such agent or device, or it was trained on another env.
+        ConfigError: there is no such agent or device, it was trained on another env, or it has no policy to sample.
     """
     weights = _stored_weights(load, plugin)
     if env is not None:
         compare_env(play_of(weights), env, what=_AGENT.format(load=load))
-    return Agent(weights, device_of(device))
+    rules = rules_of(weights, play_of(weights), GivenRules(eval_actions=eval_actions))
+    return Agent(weights, device_of(device), rules.actions, seed)

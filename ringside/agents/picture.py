@@ -105,7 +105,7 @@ class Painter:
         row = min((self.height - top - left // 2) / rows, self._letter * 2.1)
         size = max(6, min(self._letter, int(row * 0.62)))
         bar = max(1, round(row * 0.16))
-        fractions = self._range.fractions(scene.episode, scene.values) if scene.values else [0.0] * rows
+        fractions = self._range.fractions(scene)
         for i, (name, fraction) in enumerate(zip(scene.actions, fractions, strict=True)):
             y, played = top + i * row, i == scene.action
             color = CHOSEN if played else BAR

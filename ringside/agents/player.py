@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from actors.env import Env
 from actors.envs.film import Shot
 from actors.evaluation import Episode, Evaluation
-from ringside.agents.agent import ROWS, EvaluationPolicy
+from ringside.agents.agent import ROWS, EvaluationPolicy, GivenRules
 from ringside.agents.scene import Canvas, Scene
 from shared.config.protocols import PROTOCOLS, EvalRules
 from shared.config.settings import FRAME_SIDE, STACK, Config, Play
@@ -67,7 +67,7 @@ class Player:
         """A player of `play`.
 
         Args:
-            network: source of the values shown and, without a pilot, of the greedy action.
+            network: source of the values shown and, without a pilot, of the action.
             seed: of the evaluation.
             pilot: the person who plays, if any.
             rules: of the evaluation.
@@ -111,53 +111,56 @@ class Player:
         """
         groups = -(-len(numbers) // ROWS)
         stacks = np.zeros((groups, ROWS, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
-        value_name = "Q-value" if self._network is None else self._network.value_name
         slots = [
-            _Slot(
-                self._evaluation.open(env, number, stacks[i // ROWS, number % ROWS]), shots, self.game, env, value_name
-            )
+            _Slot(self._evaluation.open(env, number, stacks[i // ROWS, number % ROWS]), shots, self.game, env)
             for i, number in enumerate(numbers)
             for env, shots in [self._env(i)]
         ]
         while not all(slot.episode.over for slot in slots):
-            values = None if self._network is None else [self._network.policy.q_values(group) for group in stacks]
+            values = None if self._network is None else [self._network.policy.values(group) for group in stacks]
             frames: list[StepFrames | None] = []
             for i, slot in enumerate(slots):
                 if slot.episode.over:
                     frames.append(None)
                     continue
-                frames.append(slot.step(None if values is None else values[i // ROWS][numbers[i] % ROWS], self._pilot))
+                own = None if values is None else values[i // ROWS][numbers[i] % ROWS]
+                frames.append(self._step(slot, own))
                 if slot.episode.over:
                     episode = slot.episode
                     self.played.append(EpisodeResult(episode.number, episode.total, episode.steps))
             yield frames
 
+    def _step(self, slot: _Slot, values: NDArray[np.float32] | None) -> StepFrames:
+        """Play one step of an episode with the action of the pilot, or the network's for values float32[actions]."""
+        network, has_policy, shown = self._network, False, None
+        if network is not None and values is not None:
+            has_policy = network.has_policy
+            shown = tuple(network.shown(values[None])[0].tolist())
+        if self._pilot is not None:
+            chosen = self._pilot()
+        else:
+            assert network is not None, "a player has a network or a pilot"
+            assert values is not None, "the network has answered"
+            chosen = int(network.choose(values[None], np.array([slot.episode.draw]), self.rules)[0])
+        return slot.step(chosen, shown, has_policy=has_policy)
+
 
 class _Slot:
     """A running episode and its scene."""
 
-    def __init__(self, episode: Episode, shots: list[Shot], game: str, env: Env, value_name: str) -> None:
+    def __init__(self, episode: Episode, shots: list[Shot], game: str, env: Env) -> None:
         self.episode = episode
-        self._value_name = value_name
         self._shots = shots
         self._game, self._names = game, env.action_names
         self._reward = 0.0
 
-    def step(self, values: NDArray[np.float32] | None, pilot: HumanPolicy | None) -> StepFrames:
-        """Play one step with the action of the pilot, or the greedy one of values float32[actions]."""
-        from learner.networks.policy import greedy
-
+    def step(self, chosen: int, shown_values: tuple[float, ...] | None, *, has_policy: bool) -> StepFrames:
+        """Play one step with the chosen action; the values are those that a viewer sees of the state before."""
         episode = self.episode
-        if pilot is not None:
-            chosen = pilot()
-        else:
-            assert values is not None
-            chosen = int(greedy(values[None])[0])
         total = episode.total
         self._shots.clear()
         episode.step(chosen)
         assert episode.action is not None
-        shown_values = None if values is None else tuple(values.tolist())
         moments = []
         for shot in self._shots:
             total += shot.reward
@@ -174,7 +177,7 @@ class _Slot:
                 random=episode.action != chosen,
                 values=shown_values,
                 over=over,
-                value_name=self._value_name,
+                has_policy=has_policy,
             )
             moments.append((shot.screen, scene))
         return StepFrames(moments, episode.over)
@@ -187,8 +190,7 @@ def make_player(
     device: str,
     pilot: HumanPolicy | None = None,
     *,
-    eval_epsilon: float | None = None,
-    eval_max_frames: int | None = None,
+    given: GivenRules | None = None,
 ) -> tuple[Player, EvaluationPolicy | None]:
     """Make a player for weights, on their own game or another with the same actions.
 
@@ -207,7 +209,7 @@ def make_player(
     if name is not None and name != weights.game:
         play = Config().with_settings(game=name, protocol=weights.protocol).play
     require_actions(weights, play)
-    rules = rules_of(weights, play, eval_epsilon=eval_epsilon, eval_max_frames=eval_max_frames)
+    rules = rules_of(weights, play, given)
     network = make_evaluation_policy(weights, device)
     return Player(play, network, seed, pilot, rules=rules if pilot is None else pilot_rules(play)), network
 

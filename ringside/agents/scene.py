@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -38,8 +37,13 @@ class Scene:
     """Values of all actions in the state in which it was chosen; None: no network plays."""
     over: bool = False
     """True at the end of the episode."""
-    value_name: str = "Q-value"
-    """Name of such a value: Q-value, or logit of a policy."""
+    has_policy: bool = False
+    """True if the values are the probabilities of a policy; else they are Q-values."""
+
+    @property
+    def value_name(self) -> str:
+        """Name of one of the values."""
+        return "probability" if self.has_policy else "Q-value"
 
 
 class Canvas(ABC):
@@ -67,15 +71,21 @@ class Canvas(ABC):
 class ValueRange:
     """Position of values between the lowest and the highest of their episode so far.
 
-    The values of a state are close to each other and far from 0, so bars that start at 0 would all look alike.
+    The Q-values of a state are close to each other and far from 0, so bars that start at 0 would all look alike.
+    Probabilities lie between 0 and 1 and are their own positions.
     """
 
     def __init__(self) -> None:
         self._episode = -1
         self._low = self._high = 0.0
 
-    def fractions(self, episode: int, values: Sequence[float]) -> list[float]:
-        """Position of each value, from 0 to 1."""
+    def fractions(self, scene: Scene) -> list[float]:
+        """Position of each value of a scene, from 0 to 1; 0 if it has none."""
+        episode, values = scene.episode, scene.values
+        if values is None:
+            return [0.0] * len(scene.actions)
+        if scene.has_policy:
+            return list(values)
         if episode != self._episode:
             self._episode, self._low, self._high = episode, min(values), max(values)
         self._low, self._high = min(self._low, *values), max(self._high, *values)

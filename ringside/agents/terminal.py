@@ -89,7 +89,7 @@ class Terminal(Canvas):
             [(f"{'episode':{_NAME}}", DIM), (f"{scene.episode:,}", TEXT)],
             [(f"{'action':{_NAME}}", DIM), ("random" if scene.random else "", TEXT)],
         ]
-        fractions = self._range.fractions(scene.episode, scene.values) if scene.values else []
+        fractions = self._range.fractions(scene)
         for i, name in enumerate(scene.actions):
             color = CHOSEN if i == scene.action else TEXT
             row: Row = [(f"{'>' if i == scene.action else ' '}{name:{_NAME - 1}}", color)]

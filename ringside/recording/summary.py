@@ -64,6 +64,7 @@ def make_summary(memory: Memory, log: MetricsLog, boundary: int) -> dict[str, An
         "config_digest": config.digest(),
         "protocol": config.play.protocol,
         "schedule": config.learn.schedule,
+        "eval_actions": config.evaluate.eval_actions,
         "device": config.machine.device,
         "precision": config.machine.precision,
         "actors": config.machine.actors,

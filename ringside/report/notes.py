@@ -101,7 +101,8 @@ def _against_protocol(protocol: str, rules: Sequence[tuple[Records, EvaluationRu
     if episodes := [played for played in episodes if played < usual.eval_episodes]:
         noun = "episode" if max(episodes) == 1 else "episodes"
         yield f"Scores are means of {_range(episodes)} {noun} only, where the protocol has {wanted}."
-    other = [found.epsilon for _, found in rules if not math.isnan(found.epsilon - usual.eval_epsilon)]
+    by_values = [found for _, found in rules if found.actions != "sample"]
+    other = [found.epsilon for found in by_values if not math.isnan(found.epsilon - usual.eval_epsilon)]
     if other := [epsilon for epsilon in other if epsilon != usual.eval_epsilon]:
         yield f"Evaluated with epsilon {_range(other)}; the protocol has {usual.eval_epsilon:g}."
     cut = [found.max_frames for run, found in rules if run.env is None and not math.isnan(found.max_frames)]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ringside.report.records import Records, newest, number
-from shared.config.protocols import LONGEST_EPISODE_STEPS, PROTOCOLS
+from shared.config.protocols import LONGEST_EPISODE_STEPS, PROTOCOLS, acting_in_words
 from shared.config.settings import FRAME_SKIP
 from shared.text import count
 
@@ -24,9 +24,11 @@ class EvaluationRules:
     """Emulator frames after which an episode ended; for an environment that is no game, four per step."""
     steps: float = math.nan
     """Steps that the episodes had to fill; NaN: their number was given."""
+    actions: str = "greedy"
+    """sample or greedy; records that do not say it are of greedy actions."""
 
     def in_words(self, run: Records) -> str:
-        """ "30 episodes of at most 18,000 frames with epsilon 0.05"."""
+        """ "30 episodes of at most 18,000 frames with greedy actions and epsilon 0.05"."""
         episodes = "episodes" if math.isnan(self.episodes) else count(int(self.episodes), "episode")
         if not math.isnan(self.steps):
             episodes += f", as many as fill {self.steps:,.0f} steps,"
@@ -34,8 +36,7 @@ class EvaluationRules:
         if not math.isnan(self.max_frames):
             cut = f"{self.max_frames:,.0f} frames" if run.env is None else f"{self.max_frames / FRAME_SKIP:,.0f} steps"
             longest = f"at most {cut}"
-        epsilon = UNRECORDED if math.isnan(self.epsilon) else f"{self.epsilon:g}"
-        return f"{episodes} of {longest} with epsilon {epsilon}"
+        return f"{episodes} of {longest} with {acting_in_words(self.actions, self.epsilon)}"
 
 
 def rules_of_final_evaluation(run: Records) -> EvaluationRules:
@@ -47,6 +48,7 @@ def rules_of_final_evaluation(run: Records) -> EvaluationRules:
         number(epsilon),
         number(found.get("eval_max_frames")),
         number(found.get("eval_steps")),
+        str(found.get("eval_actions")),
     )
 
 
@@ -57,6 +59,7 @@ def rules_of_last_evaluation(run: Records) -> EvaluationRules:
         newest(run.evaluations["episodes"]),
         number(settings.get("eval_epsilon")),
         number(settings.get("eval_max_frames")),
+        actions=str(settings.get("eval_actions")),
     )
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from actors.envs.atari import games
 from ringside import evaluating
 from ringside.tasks.arguments import parse
-from shared.config.settings import FRAME_SKIP
+from shared.config.protocols import acting_in_words
+from shared.config.settings import FRAME_SKIP, EvalActions
 from shared.files.result_files import require_writable, write_result
 from shared.text import PROGRAM, count
 
@@ -30,11 +31,13 @@ class Evaluation:
     json: Path | None = None
     """Write the result to this file, too."""
     seed: int = 1
-    """Seed of no-ops, epsilon and sticky actions."""
+    """Seed of no-ops, epsilon, sticky and sampled actions."""
     eval_epsilon: float | None = None
     """Chance of a random action; default: that of the run that trained the agent."""
     eval_max_frames: int | None = None
     """Emulator frames after which an episode is cut, no-ops not counted; default: as for --eval-epsilon."""
+    eval_actions: Literal["auto", EvalActions] = "auto"
+    """sample: actions drawn from the agent's policy; greedy: the best ones; auto: as in the evaluations of its run."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
 
@@ -61,6 +64,7 @@ def main(arguments: Sequence[str]) -> int:
         device=options.device,
         eval_epsilon=options.eval_epsilon,
         eval_max_frames=options.eval_max_frames,
+        eval_actions=options.eval_actions,
     )
     print(
         f"{_rules_of(result)}: mean {result['mean']:.2f} +- {result['sd']:.2f}, median {result['median']:.2f}, "
@@ -76,7 +80,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _rules_of(result: dict[str, Any]) -> str:
     """Game and rules as text; the rules of a protocol apply only to games."""
-    rules = f"epsilon {result['eval_epsilon']:g}, at most"
+    rules = f"{acting_in_words(result['eval_actions'], result['eval_epsilon'])}, at most"
     if result["game"] in games():
         return f"{result['game']}, protocol {result['protocol']}, {rules} {result['eval_max_frames']:,} frames"
     return f"{result['game']}, {rules} {result['eval_max_frames'] // FRAME_SKIP:,} steps"

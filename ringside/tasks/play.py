@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Literal
 
-from ringside.agents.agent import weights_at
+from ringside.agents.agent import GivenRules, weights_at
 from ringside.agents.player import Player, make_player, show, stop_requests
 from ringside.agents.scene import Canvas
 from ringside.agents.terminal import Terminal
@@ -18,6 +18,7 @@ from ringside.agents.video import GIF_IS_FULL, SUFFIXES, VideoCanvas
 from ringside.agents.window import Window, action_for, has_display
 from ringside.tasks.arguments import parse
 from shared.config import validate
+from shared.config.settings import EvalActions
 from shared.errors import ConfigError
 from shared.files.result_files import require_writable
 from shared.text import PROGRAM
@@ -50,11 +51,13 @@ class Playing:
     scale: int | None = None
     """Pixels for each pixel of the game; 1: its native size; default: what suits the display, or 512 lines of video."""
     seed: int = 1
-    """Seed of no-ops, epsilon and sticky actions: with the same, `eval` plays the same episodes."""
+    """Seed of no-ops, epsilon, sticky and sampled actions: with the same, `eval` plays the same episodes."""
     eval_epsilon: float | None = None
     """Chance of a random action; default: that of the run that trained the agent."""
     eval_max_frames: int | None = None
     """Emulator frames after which an episode is cut, no-ops not counted; default: as for --eval-epsilon."""
+    eval_actions: Literal["auto", EvalActions] = "auto"
+    """sample: actions drawn from the agent's policy; greedy: the best ones; auto: as in the evaluations of its run."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
 
@@ -86,8 +89,7 @@ def main(arguments: Sequence[str]) -> int:
         options.seed,
         options.device,
         person if options.human else None,
-        eval_epsilon=options.eval_epsilon,
-        eval_max_frames=options.eval_max_frames,
+        given=GivenRules(options.eval_epsilon, options.eval_max_frames, options.eval_actions),
     )
     actions.append(player.actions)
     number = options.episodes or (1 if options.video is not None else None)
@@ -111,7 +113,11 @@ def _check(options: Playing) -> None:
     check_picture(options.speed, options.scale)
     if options.seconds is not None and not 0 < options.seconds < float("inf"):
         raise ConfigError(f"--seconds {options.seconds:g} must be more than 0 and finite.")
-    for flag, value in (("--eval-epsilon", options.eval_epsilon), ("--eval-max-frames", options.eval_max_frames)):
+    for flag, value in (
+        ("--eval-epsilon", options.eval_epsilon),
+        ("--eval-max-frames", options.eval_max_frames),
+        ("--eval-actions", None if options.eval_actions == "auto" else options.eval_actions),
+    ):
         if options.human and value is not None:
             raise ConfigError(f"{flag} is about an agent that plays; omit it with --human.")
     if options.video is not None:

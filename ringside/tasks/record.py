@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.agents.agent import ROWS, evaluation_result, weights_at
+from ringside.agents.agent import ROWS, GivenRules, evaluation_result, weights_at
 from ringside.agents.picture import Montage
 from ringside.agents.player import Player, make_player, stop_requests
 from ringside.agents.scene import Scene
@@ -20,6 +20,7 @@ from ringside.tasks.arguments import parse
 from ringside.tasks.play import check_picture
 from shared.config import validate
 from shared.config.protocols import PROTOCOLS
+from shared.config.settings import EvalActions
 from shared.errors import ConfigError
 from shared.files.result_files import write_result
 from shared.process.signals import Requests
@@ -52,11 +53,13 @@ class Recording:
     scale: int | None = None
     """Pixels for each pixel of the game; default: 1 in a montage, else as in `play --video`."""
     seed: int = 1
-    """Seed of no-ops, epsilon and sticky actions: with the same, `eval` plays the same episodes."""
+    """Seed of no-ops, epsilon, sticky and sampled actions: with the same, `eval` plays the same episodes."""
     eval_epsilon: float | None = None
     """Chance of a random action; default: that of the run that trained the agent."""
     eval_max_frames: int | None = None
     """Emulator frames after which an episode is cut, no-ops not counted; default: as for --eval-epsilon."""
+    eval_actions: Literal["auto", EvalActions] = "auto"
+    """sample: actions drawn from the agent's policy; greedy: the best ones; auto: as in the evaluations of its run."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
 
@@ -79,8 +82,7 @@ def main(arguments: Sequence[str]) -> int:
         None,
         options.seed,
         options.device,
-        eval_epsilon=options.eval_epsilon,
-        eval_max_frames=options.eval_max_frames,
+        given=GivenRules(options.eval_epsilon, options.eval_max_frames, options.eval_actions),
     )
     assert network is not None
     _make(options.out)

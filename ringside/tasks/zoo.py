@@ -19,12 +19,13 @@ from ringside.tasks.arguments import parse
 from ringside.zoo import catalogue
 from ringside.zoo.catalogue import EVALUATION, MOST_BYTES, README, SUMMARY, WEIGHTS
 from shared.checkpoint.weights_file import StoredWeights, weights_file
+from shared.config.method_declaration import method_declaration
 from shared.config.presets import PRESETS
-from shared.config.protocols import PROTOCOLS, eval_rules
-from shared.config.settings import CONFIG_FILE, FRAME_SKIP, MAY_CHANGE_ON_RESUME, Config, flat_of
+from shared.config.protocols import PROTOCOLS, acting_in_words, eval_rules
+from shared.config.settings import CONFIG_FILE, FRAME_SKIP, MAY_CHANGE_ON_RESUME, Config, Evaluate
 from shared.errors import ConfigError
 from shared.files.atomic import read_json, read_object
-from shared.text import PROGRAM, command, words_of
+from shared.text import PROGRAM, command, flag_of, words_of
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class Zoo:
     """A run directory, or a checkpoint or file of weights in one, to make an entry of; without it, list the entries."""
     env: str | None = None
     """With --add: the env that the agent was trained on, where that is module:factory or module:Id-v0."""
+    plugin: str | None = None
+    """With --add: the plug-in that the agent was trained with (docs/extending.md); no file chooses code."""
     name: str | None = None
     """With --add: what to call it; default: its game."""
     device: str | None = None
@@ -48,11 +51,11 @@ def main(arguments: Sequence[str]) -> int:
     """List the entries or add one."""
     options = parse(Zoo, arguments, f"{PROGRAM} zoo", "Agents that come with the repository: list them, or add one.")
     if options.add is not None:
-        return _add(options.add, options.env, options.name, options.device or "auto")
+        return _add(options.add, options.env, options.plugin, options.name, options.device or "auto")
 
-    for flag, value in (("--env", options.env), ("--name", options.name), ("--device", options.device)):
-        if value is not None:
-            raise ConfigError(f"{flag} is about what --add adds: say --add RUN, too.")
+    for name in ("env", "plugin", "name", "device"):
+        if getattr(options, name) is not None:
+            raise ConfigError(f"{flag_of(name)} is about what --add adds: say --add RUN, too.")
     for name in catalogue.names():
         print(_line(name))
     print(
@@ -73,12 +76,11 @@ def _line(name: str) -> str:
     )
 
 
-def _add(source: Path, env: str | None, name: str | None, device: str) -> int:
+def _add(source: Path, env: str | None, plugin: str | None, name: str | None, device: str) -> int:
     """Make an entry: copy the weights and the summary of the run, evaluate, and write the README."""
-
-    weights = weights_at(source, env)
+    weights = weights_at(source, env, plugin)
     config, summary = _run_of(source)
-    played = config.get("env") or config.get("game")
+    played = config.play.env or config.play.game
     if played != weights.game:
         raise ConfigError(f"--add {source}: the weights are of {weights.game}, but their run is of {played!r:.120}.")
     name = name or weights.game
@@ -93,10 +95,12 @@ def _add(source: Path, env: str | None, name: str | None, device: str) -> int:
         shutil.copyfile(weights_file(source), entry / WEIGHTS)
         if (entry / WEIGHTS).stat().st_size > MOST_BYTES:
             raise ConfigError(f"The weights are larger than the {MOST_BYTES / 1e6:.0f} MB that they may have.")
-        evaluation = evaluating.evaluate(entry / WEIGHTS, env=env, device=device)
+        evaluation = evaluating.evaluate(entry / WEIGHTS, env=env, plugin=plugin, device=device)
         for file, content in ((SUMMARY, summary), (EVALUATION, evaluation)):
             (entry / file).write_text(json.dumps(content, indent=1) + "\n")
-        (entry / README).write_text(_readme(name, weights, env, command, summary, evaluation))
+        (entry / README).write_text(
+            _readme(name, weights, words_of(env=env, plugin=plugin), command, summary, evaluation)
+        )
         entry.rename(catalogue.ZOO / name)
     print(_line(name))
     print(f"It is in {catalogue.ZOO / name}.")
@@ -108,66 +112,72 @@ def _steps(version: int, summary: dict[str, Any]) -> int:
     return int(version * summary["steps"] // max(1, summary["rounds"]))
 
 
-def _run_of(source: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Flat settings and summary of the run directory `source`, or of the run that contains it."""
+def _run_of(source: Path) -> tuple[Config, dict[str, Any]]:
+    """Configuration and summary of the run directory `source`, or of the run that contains it."""
     for run in (source, *source.absolute().parents[:2]):
         if not os.path.isfile(run / CONFIG_FILE) or not os.path.isfile(run / SUMMARY):
             continue
         sections, summary = read_object(run / CONFIG_FILE), read_object(run / SUMMARY)
-        if not sections or not summary or not all(isinstance(values, dict) for values in sections.values()):
+        if not sections or not summary:
             raise ConfigError(f"--add {source}: the {CONFIG_FILE} or {SUMMARY} of the run is damaged.")
         if not all(type(summary.get(name)) in (int, float) for name in ("steps", "rounds", "seconds")):
             raise ConfigError(f"--add {source}: the {SUMMARY} of the run lacks its steps, rounds or seconds.")
-        return flat_of(sections), summary
+        try:
+            return Config.from_json(sections), summary
+        except ConfigError as error:
+            raise ConfigError(f"--add {source}: {error}") from error
     raise ConfigError(
         f"--add {source} is in no run directory with a {CONFIG_FILE} and a {SUMMARY} of a run that ended."
     )
 
 
-def command_of(settings: dict[str, Any], total_steps: int) -> str:
-    """Command that trains with these flat settings for `total_steps`: the closest preset and the differences from it.
+def command_of(config: Config, total_steps: int) -> str:
+    """Command that trains as configured for `total_steps`: the closest preset and the differences from it.
 
-    Raises `ConfigError` if another version wrote the settings, or the run began with weights of another run.
+    Raises `ConfigError` if the run began with weights of another run.
     """
-    if settings.get("init_from") is not None:
+    if config.run.init_from is not None:
         raise ConfigError("The run began with the weights of another (--init-from); one command does not train it.")
-    wanted = {name: value for name, value in settings.items() if name not in MAY_CHANGE_ON_RESUME}
-    wanted["total_steps"] = total_steps
-    try:
-        # Without the two overrides, for the default rules of the protocol: options that equal these are omitted.
-        trained = Config().with_settings(**(wanted | {"eval_epsilon": None, "eval_max_frames": None}))
-    except ConfigError as error:
-        raise ConfigError(f"The run was configured by another version of Ringside: {error}") from error
-    rules = eval_rules(trained.play, trained.evaluate)
+    method = config.algorithm.method
+    rules = eval_rules(config.play, Evaluate(), method_declaration(method))
     default_rules = {
-        "eval_episodes": PROTOCOLS[wanted["protocol"]].eval_episodes,
+        "eval_episodes": PROTOCOLS[config.play.protocol].eval_episodes,
         "eval_epsilon": rules.epsilon,
         "eval_max_frames": rules.max_frames,
+        "eval_actions": rules.actions,
     }
+
+    def resolved(values: dict[str, Any]) -> dict[str, Any]:
+        """The values, with the default rules of evaluation where they leave these open."""
+        open_rules = [name for name in default_rules if values[name] in (None, "auto")]
+        return values | {name: default_rules[name] for name in open_rules}
+
+    flat = resolved(config.to_flat()) | {"total_steps": total_steps}
+    wanted = {name: value for name, value in flat.items() if name not in MAY_CHANGE_ON_RESUME - {"total_steps"}}
     choices = []
-    for preset, config in PRESETS.items():
-        near = config.with_settings(method=wanted["method"]).to_flat() | {"method": config.algorithm.method}
-        known = {name: default_rules.get(name) if value is None else value for name, value in near.items()}
+    for preset, near in PRESETS.items():
+        known = resolved(near.with_settings(method=method).to_flat()) | {"method": near.algorithm.method}
         different = {name: value for name, value in wanted.items() if value not in (None, known[name])}
         choices.append((len(different), preset, different))
     _, preset, different = min(choices)
-    flags = {"preset": preset} if preset != "nature" else {}
+    flags = {"preset": None if preset == "nature" else preset, "plugin": config.run.plugin}
     return shlex.join(["python", "launch.py", *words_of(**flags, **different)])
 
 
 def _readme(
     name: str,
     weights: StoredWeights,
-    env: str | None,
+    loading: Sequence[str],
     command: str,
     summary: dict[str, Any],
     evaluation: dict[str, Any],
 ) -> str:
     """Text of the README of an entry."""
-    named = "" if env is None else f" --env {env}"
+    named = "".join(f" {word}" for word in loading)
     steps = _steps(weights.version, summary)
     hours = summary["seconds"] / 3600
-    epsilon, mean, sd, episodes = (evaluation[key] for key in ("eval_epsilon", "mean", "sd", "episodes"))
+    mean, sd, episodes = (evaluation[key] for key in ("mean", "sd", "episodes"))
+    acting = acting_in_words(evaluation["eval_actions"], evaluation["eval_epsilon"])
     return f"""# {name}
 
 The network `{weights.network.name}`, trained on {weights.game} under the protocol `{weights.protocol}`
@@ -176,7 +186,7 @@ for {steps:,} steps ({FRAME_SKIP * steps:,} frames) with
     {command}
 
 The run played {summary["steps"]:,} steps in {hours:.1f} hours (`summary.json`). By the rules of the run, with
-epsilon {epsilon:g}, the agent returns {mean:.2f} +- {sd:.2f} in {episodes} episodes (`evaluation.json`):
+{acting}, the agent returns {mean:.2f} +- {sd:.2f} in {episodes} episodes (`evaluation.json`):
 
     python launch.py eval --load zoo/{name}{named} --seed {evaluation["seed"]}
 

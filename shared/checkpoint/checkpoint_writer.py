@@ -351,6 +351,7 @@ class CheckpointWriter:
             "protocol": play.protocol,
             "eval_epsilon": self._config.evaluate.eval_epsilon,
             "eval_max_frames": self._config.evaluate.eval_max_frames,
+            "eval_actions": self._config.evaluate.eval_actions,
             "version": version,
             WEIGHTS_SHA256: hashlib.sha256(weights.tobytes()).hexdigest(),
         } | more

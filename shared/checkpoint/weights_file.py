@@ -8,7 +8,7 @@ import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from shared.checkpoint.finding import newest_usable
 from shared.checkpoint.manifest import FORMAT, Manifest, plain_field, plain_name, plain_network
 from shared.checkpoint.pieces import Piece, arrays_in, check_piece, weights_name
+from shared.config.settings import EvalActions
 from shared.errors import CheckpointError, FileError
 from shared.files.atomic import json_object, open_to_read
 from shared.network_spec import Network, parameters_of
@@ -48,6 +49,8 @@ class StoredWeights:
     """Emulator frames after which its evaluations cut an episode; None: as the protocol says."""
     plugin: str | None = None
     """Module that registered the method or network of the run; only compared with what the user names."""
+    eval_actions: Literal["auto", EvalActions] = "auto"
+    """Choice of actions in the evaluations of the run; auto: older files do not say it."""
 
     @property
     def actions(self) -> int:
@@ -171,6 +174,9 @@ def _read_weights(path: Path, piece: Piece | None = None) -> StoredWeights:
         eval_epsilon = _optional(about, "eval_epsilon", float, None, where)
         eval_max_frames = _optional(about, "eval_max_frames", int, _FORMER_MAX_FRAMES, where)
         plugin = _optional(about, "plugin", str, None, where)
+        eval_actions = about.get("eval_actions", "auto")
+        if eval_actions not in ("auto", *get_args(EvalActions)):
+            raise CheckpointError(f"{where} is damaged: its eval_actions is {eval_actions!r:.40}.")
         network = plain_network(about.get("network"), where)
         spec = parameters_of(network)
         if size > 4 * spec.count + _HEADER_LIMIT:
@@ -194,7 +200,7 @@ def _read_weights(path: Path, piece: Piece | None = None) -> StoredWeights:
         raise CheckpointError(f"{where} is damaged: its parameters do not match their checksum.")
     if not np.isfinite(flat).all():
         raise CheckpointError(f"{where} holds parameters that are not finite.")
-    return StoredWeights(network, game, protocol, version, flat, eval_epsilon, eval_max_frames, plugin)
+    return StoredWeights(network, game, protocol, version, flat, eval_epsilon, eval_max_frames, plugin, eval_actions)
 
 
 def _optional(about: dict[str, Any], name: str, kind: type, absent: Any, where: str) -> Any:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 
 from shared.config.method_declaration import C51Settings, IqnSettings, QrDqnSettings, method_declaration
+from shared.config.protocols import eval_rules
 from shared.config.run_schedule import WEIGHT_QUANTUM, largest_weight, make_run_schedule
 from shared.config.settings import Algorithm, Config, Explore, unused_settings
 from shared.errors import ConfigError
@@ -21,6 +22,7 @@ def check(config: Config) -> None:
     """Refuse parts that make no sense together, or alone."""
     algorithm = config.algorithm
     _check_used(config)
+    eval_rules(config.play, config.evaluate, method_declaration(algorithm.method))  # which refuses what it cannot do
     if config.learn.network != "impala" and (algorithm.width > 1 or algorithm.spectral_norm or algorithm.pooling):
         raise ConfigError("--width, --pooling and --spectral-norm are for --network impala.")
     _check_annealing(config)

@@ -6,10 +6,13 @@ different rules cannot be compared.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
-from shared.config.settings import FRAME_SKIP, Evaluate, Play, ProtocolName
+from shared.config.method_declaration import MethodDeclaration
+from shared.config.settings import FRAME_SKIP, EvalActions, Evaluate, Play, ProtocolName
+from shared.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,8 @@ class EvalRules:
     """Chance of a random action."""
     max_frames: int
     """Emulator frames after which an episode is cut, counted from the first action of the agent."""
+    actions: EvalActions = "greedy"
+    """sample: drawn from the policy; greedy: the best action."""
 
     @property
     def max_steps(self) -> int:
@@ -139,14 +144,35 @@ LONGEST_EPISODE_STEPS = 27_000
 """Steps after which an episode of a Gymnasium environment is truncated, in training and in evaluation."""
 
 
-def eval_rules(play: Play, evaluate: Evaluate) -> EvalRules:
-    """Rules of an evaluation of `play`: what `evaluate` says, else what the protocol does.
+def eval_rules(play: Play, evaluate: Evaluate, method: MethodDeclaration) -> EvalRules:
+    """Rules of an evaluation of `play`: what `evaluate` says, else what method and protocol do.
 
-    A protocol's limit of frames is about Atari: another environment has its own ends.
+    A protocol's epsilon is about agents that act greedily by action values: a policy is evaluated without one. A
+    protocol's limit of frames is about Atari: another environment has its own ends.
+
+    Raises:
+        ConfigError: actions are to be sampled, and the method learns no policy.
     """
     protocol = PROTOCOLS[play.protocol]
     max_frames = protocol.eval_max_frames if play.env is None else FRAME_SKIP * LONGEST_EPISODE_STEPS
+    epsilon = 0.0 if method.samples_actions else protocol.eval_epsilon
+    usual: EvalActions = "sample" if method.samples_actions else "greedy"
+    actions = usual if evaluate.eval_actions == "auto" else evaluate.eval_actions
+    if actions == "sample" and not method.samples_actions:
+        raise ConfigError(
+            f"--eval-actions sample draws from a policy, and --method {method.name} learns action values: omit it, or "
+            "say greedy."
+        )
     return EvalRules(
-        protocol.eval_epsilon if evaluate.eval_epsilon is None else evaluate.eval_epsilon,
+        epsilon if evaluate.eval_epsilon is None else evaluate.eval_epsilon,
         max_frames if evaluate.eval_max_frames is None else evaluate.eval_max_frames,
+        actions,
     )
+
+
+def acting_in_words(actions: str, epsilon: float) -> str:
+    """Choice of actions in an evaluation: "greedy actions and epsilon 0.05", "sampled actions". NaN: not recorded."""
+    kind = "sampled actions" if actions == "sample" else "greedy actions"
+    if actions == "sample" and epsilon == 0:
+        return kind
+    return f"{kind} and epsilon {'not recorded' if math.isnan(epsilon) else f'{epsilon:g}'}"

@@ -10,6 +10,7 @@ import re
 import time
 from pathlib import Path
 
+from shared.config.method_declaration import method_declaration
 from shared.config.protocols import PROTOCOLS, eval_rules
 from shared.config.settings import Config, Play, Precision, ResolvedConfig, Schedule
 from shared.errors import ConfigError
@@ -28,12 +29,13 @@ def resolve(config: Config) -> ResolvedConfig:
     cores = facts.usable_cores()
     on_cpu = device == "cpu"
     learner_threads = config.machine.learner_threads or learner_threads_of(cores, on_cpu=on_cpu)
-    rules = eval_rules(config.play, config.evaluate)
+    rules = eval_rules(config.play, config.evaluate, method_declaration(config.algorithm.method))
     inference_threads = config.machine.inference_threads or 1
     answers = {
         "eval_episodes": config.evaluate.eval_episodes or PROTOCOLS[config.play.protocol].eval_episodes,
         "eval_epsilon": rules.epsilon,
         "eval_max_frames": rules.max_frames,
+        "eval_actions": rules.actions,
         "device": device,
         "precision": precision_of(config.machine.precision, device),
         "learner_threads": learner_threads,

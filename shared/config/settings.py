@@ -45,6 +45,7 @@ LOGS = "logs"
 
 ProtocolName = Literal["nature", "machado", "envpool", "dopamine", "dqn_zoo"]
 Schedule = Literal["concurrent", "alternate", "free"]
+EvalActions = Literal["sample", "greedy"]
 Precision = Literal["auto", "fp32", "tf32", "bf16"]
 
 Count = Annotated[int, Meta(ge=1)]
@@ -210,9 +211,12 @@ class Evaluate:
     eval_episodes: Count | None = None
     """Episodes of one evaluation; default: as the protocol says."""
     eval_epsilon: Share | None = None
-    """Chance of a random action in evaluation; default: as the preset, or else the protocol, says."""
+    """Chance of a random action in evaluation; default: as the preset, or else the protocol, says; 0 with a policy."""
     eval_max_frames: Frames | None = None
     """Emulator frames after which an evaluation cuts an episode, no-ops not counted; default: as for --eval-epsilon."""
+    eval_actions: Literal["auto", EvalActions] = "auto"
+    """sample: actions drawn from the policy; greedy: the best ones; auto: sample with a method that learns a policy, as
+    it plays in training, and greedy with action values."""
     eval_envs: Count = 8
     """Emulators of the evaluation actor."""
 
@@ -370,6 +374,7 @@ class ResolvedEvaluate(Evaluate):
     eval_episodes: Count
     eval_epsilon: Share
     eval_max_frames: Frames
+    eval_actions: EvalActions
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,6 +36,9 @@ class Evaluations(SharedFields):
         "evaluator",
         "Stacks of the request.",
     )
+    draws = float64(
+        "evaluation.draws", ("evaluation_envs",), "evaluator", "Uniform numbers at which a policy is sampled."
+    )
     request = sequence("evaluation.request", "evaluator", "Number of the newest request.")
     reply = sequence("evaluation.reply", "inference", "Number of the request that was answered.")
     actions = uint8("evaluation.actions", ("evaluation_envs",), "inference", "Actions of the reply.")
@@ -62,7 +65,7 @@ class Evaluations(SharedFields):
         return self.queued.read() - self.logged.read() >= len(self.data)
 
     def ask(self, incarnation: int, number: int) -> None:
-        """Ask for the actions of the stacks, the `number`-th request of this life of the evaluator."""
+        """Ask for the actions of stacks and draws, the `number`-th request of this life of the evaluator."""
         self.request.publish(request_number(incarnation, number))
 
     @property

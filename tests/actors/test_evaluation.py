@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from actors.evaluation import Returns, play_episodes, play_steps
 from shared.config.protocols import EvalRules
@@ -33,9 +32,13 @@ def test_envs_are_closed_when_they_have_played(monkeypatch: pytest.MonkeyPatch) 
     assert not open_ones
 
 
+def idle(draws: NDArray[np.float64]) -> NDArray[np.uint8]:
+    return np.zeros(len(draws), np.uint8)
+
+
 def play_idly(play: Play, rules: EvalRules, episodes: int) -> Returns:
     stacks = np.zeros((3, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
-    return play_episodes(play, rules, 1, 0, episodes, stacks, lambda: np.zeros(3, np.uint8))
+    return play_episodes(play, rules, 1, 0, episodes, stacks, idle)
 
 
 @pytest.mark.parametrize(
@@ -54,9 +57,32 @@ def test_so_many_steps_are_the_episodes_one_after_another(steps: int, played: in
     for drops_last, number in ((False, played), (True, kept)):
         for rows in (1, 3):
             stacks = np.zeros((rows, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
-            ask = partial(np.zeros, rows, np.uint8)
-            found = play_steps(play, rules, 1, 0, steps, stacks, ask, drops_last=drops_last)
+            found = play_steps(play, rules, 1, 0, steps, stacks, idle, drops_last=drops_last)
             assert found.returns.tolist() == whole[:number], "falls of 12 steps each"
+
+
+def test_draws_are_of_seed_evaluation_episode_and_step_alone() -> None:
+    """However many episodes are played side by side: so evaluations are exact after kills."""
+    play, rules = Play(env="tests.support.pixel_game:factory"), EvalRules(0.0, 108_000, "sample")
+
+    def drawn(rows: int, seed: int = 1, number: int = 0) -> dict[float, int]:
+        seen: list[float] = []
+
+        def ask(draws: NDArray[np.float64]) -> NDArray[np.uint8]:
+            seen.extend(draws[draws > 0].tolist())
+            return idle(draws)
+
+        stacks = np.zeros((rows, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
+        steps = play_episodes(play, rules, seed, number, 5, stacks, ask).lengths.sum()
+        assert len(seen) == steps
+        assert len(set(seen)) == steps, "every step has a draw of its own"
+        return dict.fromkeys(seen, 1)
+
+    expected = drawn(1)
+    assert drawn(2) == drawn(8) == expected
+    assert all(0 <= draw < 1 for draw in expected)
+    assert not expected.keys() & drawn(2, seed=2).keys()
+    assert not expected.keys() & drawn(2, number=1).keys()
 
 
 def test_epsilon_is_that_of_the_rules() -> None:

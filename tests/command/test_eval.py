@@ -29,7 +29,9 @@ def weights(tmp_path: Path) -> Path:
 def test_eval_plays_and_says_how_well(launched: Launch, weights: Path, tmp_path: Path) -> None:
     done = launched("eval", "--load", str(weights), "--episodes", "2", "--device", "cpu", "--json", "a.json")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("pong, protocol nature, epsilon 0.05, at most 18,000 frames: mean -2")
+    assert done.stdout.startswith(
+        "pong, protocol nature, greedy actions and epsilon 0.05, at most 18,000 frames: mean -2"
+    )
     assert "human-normalized" in done.stdout
     first = json.loads((tmp_path / "a.json").read_text())
     assert (first["episodes"], len(first["returns"]), first["version"]) == (2, 2, 7)
@@ -103,20 +105,25 @@ def test_normalised_scores() -> None:
     [
         (
             {"game": "pong", "episodes": 1, "eval_max_frames": 18_000},
-            "pong, protocol nature, epsilon 0.05, at most 18,000 frames: mean 1.00 +- 0.00, median 1.00, best 1.00 of "
-            "1 episode\n",
+            "pong, protocol nature, greedy actions and epsilon 0.05, at most 18,000 frames: mean 1.00 +- 0.00, median "
+            "1.00, best 1.00 of 1 episode\n",
         ),
         (
             {"game": "tests.support.pixel_game:factory", "episodes": 2, "eval_max_frames": 108_000},
-            "tests.support.pixel_game:factory, epsilon 0.05, at most 27,000 steps: mean 1.00 +- 0.00, median 1.00, "
-            "best 1.00 of 2 episodes\n",
+            "tests.support.pixel_game:factory, greedy actions and epsilon 0.05, at most 27,000 steps: mean 1.00 +- "
+            "0.00, median 1.00, best 1.00 of 2 episodes\n",
+        ),
+        (
+            {"game": "pong", "episodes": 1, "eval_max_frames": 18_000, "eval_epsilon": 0.0, "eval_actions": "sample"},
+            "pong, protocol nature, sampled actions, at most 18,000 frames: mean 1.00 +- 0.00, median 1.00, best 1.00 "
+            "of 1 episode\n",
         ),
     ],
 )
 def test_the_rules_that_are_printed_are_those_that_were_played_by(
     launch: Launch, monkeypatch: pytest.MonkeyPatch, result: dict[str, Any], says: str
 ) -> None:
-    figures = {"protocol": "nature", "eval_epsilon": 0.05, "human_normalised": None}
+    figures = {"protocol": "nature", "eval_epsilon": 0.05, "eval_actions": "greedy", "human_normalised": None}
     figures |= dict.fromkeys(("mean", "median", "best"), 1.0) | {"sd": 0.0}
     monkeypatch.setattr(evaluating, "evaluate", lambda *positional, **options: figures | result)
     assert launch("eval", "--load", "pong").stdout == says

@@ -22,16 +22,21 @@ def evaluations(run_dir: Path) -> list[dict[str, Any]]:
     return records(run_dir, "evaluation")
 
 
+SAMPLED = {"method": "a2c", "schedule": "alternate", "snapshot_every_steps": "480"}
+
+
 @pytest.mark.stress
-def test_evaluations_do_not_depend_on_who_plays_or_dies(tmp_path: Path) -> None:
-    finish(start(tmp_path / "plain", actors="1", **FLAGS))
+@pytest.mark.parametrize("method", [pytest.param({}, id="greedy"), pytest.param(SAMPLED, id="sampled")])
+def test_evaluations_do_not_depend_on_who_plays_or_dies(tmp_path: Path, method: dict[str, str]) -> None:
+    flags = FLAGS | method
+    finish(start(tmp_path / "plain", actors="1", **flags))
     expected = evaluations(tmp_path / "plain")
     assert [record["steps"] for record in expected] == [960, 1_920, 2_880, 3_840]
     assert all(record["episodes"] == 6 for record in expected)
     assert len({record["mean_return"] for record in expected}) > 1
     assert (tmp_path / "plain" / "checkpoints" / "best.safetensors").exists()
 
-    process = start(tmp_path / "killed", actors="2", **FLAGS)
+    process = start(tmp_path / "killed", actors="2", **flags)
     memory = memory_of(process, tmp_path / "killed", actions=3)
     wait_until(process, lambda: memory.evaluations.queued.read() > 0)
     kill(process, "evaluator")

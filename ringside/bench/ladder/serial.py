@@ -55,7 +55,7 @@ class Network(Protocol):
     def load(self, flat: NDArray[np.float32]) -> None:
         """Load parameters float32[P], in the canonical layout of `shared.network_spec`."""
 
-    def q_values(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32]:
+    def values(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Q(s, .) float32[n, actions] of stacks uint8[n, 4, 84, 84]."""
 
 
@@ -77,7 +77,7 @@ class Layers:
             for name, values in self._spec.split(flat).items():
                 self._weights[name].copy_(torch.from_numpy(values))
 
-    def q_values(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32]:
+    def values(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32]:
         """See `Network`."""
         with torch.set_grad_enabled(self._gradients):
             w = self._weights
@@ -99,7 +99,7 @@ class Layers:
         stacks = np.random.default_rng(0).integers(0, 256, (2, STACK, FRAME_SIDE, FRAME_SIDE), dtype=np.uint8)
         self.load(flat)
         policy.load(flat)
-        ours, theirs = self.q_values(stacks), policy.q_values(stacks)
+        ours, theirs = self.values(stacks), policy.values(stacks)
         allowed = AGREEMENT_TF32 if self._plan.config.machine.precision == "tf32" else AGREEMENT
         if np.abs(ours - theirs).max() > allowed * np.abs(theirs).max():
             raise WrongResult("The layers and the network of a run give different values.")
@@ -183,7 +183,7 @@ class Serial:
         rows, mask = ring.stack_rows(np.arange(run_schedule.envs), np.full(run_schedule.envs, tick))
         stacks = ring.flat["frame"][rows]
         stacks[~mask] = 0
-        actions = greedy(self._network.q_values(stacks)).astype(np.uint8)
+        actions = greedy(self._network.values(stacks)).astype(np.uint8)
         lanes, numbers = np.arange(run_schedule.lanes), mailbox.request.values.copy()
         if (Mailbox.tick_of(numbers) != tick).any():
             raise WrongResult(f"Lanes asked for ticks {Mailbox.tick_of(numbers).tolist()} instead of {tick}.")

@@ -146,19 +146,19 @@ def _answer(connection: Connection, config: ResolvedConfig, seconds: float) -> N
     policy = Policy(network, torch.device(machine.device), machine.precision, batch)
     policy.load(initial_parameters(network, SEED))
     stacks = np.random.default_rng(SEED).integers(0, 256, (batch, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
-    wanted = policy.q_values(stacks)
+    wanted = policy.values(stacks)
     for _ in range(WARM_ANSWERS):
-        policy.q_values(stacks)
+        policy.values(stacks)
     connection.send("warm")
     times: list[int] = []
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or not times:
         began = time.perf_counter_ns()
-        values = policy.q_values(stacks)
+        values = policy.values(stacks)
         times.append(time.perf_counter_ns() - began)
         if not np.array_equal(values, wanted):
             raise WrongResult("The same stacks were answered with other values.")
     median, late = np.percentile(times, [50, 99]) / 1e3
     connection.send((float(median), float(late)))
     while not connection.poll():
-        policy.q_values(stacks)
+        policy.values(stacks)

@@ -44,13 +44,13 @@ def _measure(options: Options, report: Report, device: Device, precision: str, b
     policy.load(parameters)
     stacks = np.random.default_rng(SEED).integers(0, 256, (batch, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
     wanted = plain_values(network.name, torch.from_numpy(parameters), torch.from_numpy(stacks))
-    off = float(np.linalg.norm(policy.q_values(stacks) - wanted.numpy()) / wanted.norm())
+    off = float(np.linalg.norm(policy.values(stacks) - wanted.numpy()) / wanted.norm())
     if not off < AGREEMENT:
         raise WrongResult(f"With batch {batch}, values are {off:.1%} off those of plain layers in float32.")
     like = torch.zeros((), dtype=compute_dtype(precision), device=device.torch)
     products = Products(network.name, ACTIONS, batch, like, backward=False)
     products.check()
-    actions = (device.captured(products.run), lambda: policy.q_values(stacks))
+    actions = (device.captured(products.run), lambda: policy.values(stacks))
     times = np.array([seconds_per_call(actions, options.seconds, device.settle) for _ in range(options.repeats)])
     limit, ours = batch / times.T
     names = [device.named(f"{name}, {precision}, {batch}") for name in ("products of inference", "inference")]

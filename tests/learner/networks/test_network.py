@@ -124,15 +124,15 @@ def test_policy_answers_as_the_reference_and_row_by_row(precision: str) -> None:
     flat = initial_parameters(Network("nature", ACTIONS), 2)
     policy.load(flat)
     stacks = _stacks(8)
-    q = policy.q_values(stacks)
+    q = policy.values(stacks)
     expected = _reference("nature", torch.from_numpy(flat).double(), stacks)
     assert _relative(torch.from_numpy(q), expected) < TOLERANCE[precision]
     others = _stacks(8, seed=9)
     others[3] = stacks[3]
-    assert np.array_equal(policy.q_values(others)[3], q[3]), "a row depends on its neighbors"
-    assert np.array_equal(policy.q_values(stacks), q)
+    assert np.array_equal(policy.values(others)[3], q[3]), "a row depends on its neighbors"
+    assert np.array_equal(policy.values(stacks), q)
     with pytest.raises(ValueError, match="batches of 8"):
-        policy.q_values(stacks[:4])
+        policy.values(stacks[:4])
 
 
 def test_greedy_takes_the_first_best_and_refuses_nan() -> None:
@@ -164,11 +164,11 @@ def test_new_rows_come_to_their_places_and_masked_frames_are_zeros() -> None:
     policy = Policy(Network("small", ACTIONS), CPU, "fp32", 4)
     policy.load(initial_parameters(Network("small", ACTIONS), 1))
     stacks = _stacks(4)
-    policy.q_values(stacks)
+    policy.values(stacks)
     frames = np.random.default_rng(2).integers(0, 256, (9, 84, 84), dtype=np.uint8)
     rows, keep = np.array([[5, 0, 7, 8], [1, 1, 2, 3]]), np.array([[False, False, True, True], [True] * 4])
     mixed = stacks.copy()
     mixed[[2, 0]] = frames[rows]
     mixed[2, :2] = 0
     found = policy.values_from_rows(frames, rows, keep, np.array([2, 0]))
-    assert np.array_equal(found, policy.q_values(mixed))
+    assert np.array_equal(found, policy.values(mixed))

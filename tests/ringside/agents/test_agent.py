@@ -40,6 +40,37 @@ def test_one_observation_or_several(tmp_path: Path) -> None:
     assert (agent.game, agent.protocol, agent.actions) == ("pong", "nature", 6)
 
 
+def test_an_agent_with_a_policy_samples_by_its_seed_and_says_what_it_has(tmp_path: Path) -> None:
+    weights = random_weights(tmp_path, method="a2c")
+    agent, same, other, greedy = (
+        ringside.load_agent(weights, device="cpu", **settings)
+        for settings in ({"seed": 5}, {"seed": 5}, {"seed": 6}, {"eval_actions": "greedy"})
+    )
+    probabilities = agent.probabilities(STACKS)
+    assert (probabilities.shape, probabilities.dtype) == ((3, 6), np.float32)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-6)
+    np.testing.assert_allclose(agent.probabilities(STACKS[0]), probabilities[0], rtol=1e-4)
+    assert agent.value(STACKS).shape == (3,)
+    assert isinstance(agent.value(STACKS[0]), float)
+    sampled = [[each(STACKS).tolist() for _ in range(20)] for each in (agent, same, other)]
+    assert sampled[0] == sampled[1] != sampled[2]
+    assert isinstance(agent(STACKS[0]), int)
+    shares = np.bincount(np.array([agent(STACKS[0]) for _ in range(2_000)]), minlength=6) / 2_000
+    np.testing.assert_allclose(shares, probabilities[0], atol=0.05)
+    assert greedy(STACKS).tolist() == probabilities.argmax(axis=1).tolist()
+    with pytest.raises(ValueError, match=r"An agent of --method a2c has no Q-values: ask for probabilities"):
+        agent.q_values(STACKS)
+
+
+def test_an_agent_with_action_values_has_no_policy(tmp_path: Path) -> None:
+    agent = ringside.load_agent(random_weights(tmp_path), device="cpu")
+    np.testing.assert_array_equal(agent.value(STACKS), agent.q_values(STACKS).max(axis=1))
+    with pytest.raises(ValueError, match=r"An agent of --method dqn has no policy .*: ask for q_values"):
+        agent.probabilities(STACKS)
+    with pytest.raises(ConfigError, match="--eval-actions sample draws from a policy, and --method dqn learns action"):
+        ringside.load_agent(random_weights(tmp_path), device="cpu", eval_actions="sample")
+
+
 @pytest.mark.parametrize(
     "wrong", [STACKS[0] / 255, STACKS[0, 0], STACKS[None], STACKS[:0], STACKS[0].transpose(1, 2, 0)]
 )

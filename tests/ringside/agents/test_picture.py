@@ -62,11 +62,19 @@ def test_everything_fits_beneath_each_other(height: int, scale: int, actions: in
 
 
 def test_bars_are_of_the_range_of_their_episode() -> None:
+    values, scene = ValueRange(), replace(SCENE, episode=0)
+    assert values.fractions(replace(scene, values=(1.0, 3.0))) == [0.0, 1.0]
+    assert values.fractions(replace(scene, values=(2.0, 2.0))) == [0.5, 0.5]
+    assert values.fractions(replace(scene, values=(5.0, 1.0))) == [1.0, 0.0]
+    assert values.fractions(replace(scene, episode=1, values=(2.0, 2.0))) == [1.0, 1.0]
+    assert values.fractions(replace(scene, values=None, actions=("NOOP", "FIRE"))) == [0.0, 0.0]
+
+
+def test_bars_of_a_policy_are_its_probabilities() -> None:
+    """The range of an episode would show a small probability as a full bar."""
     values = ValueRange()
-    assert values.fractions(0, [1.0, 3.0]) == [0.0, 1.0]
-    assert values.fractions(0, [2.0, 2.0]) == [0.5, 0.5]
-    assert values.fractions(0, [5.0, 1.0]) == [1.0, 0.0]
-    assert values.fractions(1, [2.0, 2.0]) == [1.0, 1.0]
+    for probabilities in ((0.2, 0.3, 0.5), (0.33, 0.33, 0.34)):
+        assert values.fractions(replace(SCENE, values=probabilities, has_policy=True)) == list(probabilities)
 
 
 @pytest.mark.parametrize("places", [1, 2, 8, 30])

@@ -93,7 +93,7 @@ def test_an_episode_returns_what_eval_says(tmp_path: Path) -> None:
     assert sum(played.steps for played in player.played) == expected["steps"]
 
 
-@pytest.mark.parametrize(("method", "name"), [("dqn", "Q-value"), ("a2c", "logit")])
+@pytest.mark.parametrize(("method", "name"), [("dqn", "Q-value"), ("a2c", "probability")])
 def test_values_beside_the_screen_have_the_name_of_what_the_network_answers(
     method: str, name: str, tmp_path: Path
 ) -> None:
@@ -102,6 +102,27 @@ def test_values_beside_the_screen_have_the_name_of_what_the_network_answers(
         step = next(iter(player.perform([0])))[0]
     assert step is not None
     assert {scene.value_name for _, scene in step.moments} == {name}
+    sums = {round(sum(scene.values), 5) for _, scene in step.moments if scene.values}
+    assert (sums == {1.0}) == (name == "probability")
+
+
+def test_a_policy_plays_sampled_actions_as_eval_does(tmp_path: Path) -> None:
+    weights = random_weights(tmp_path, CATCH, actions=3, method="a2c")
+    expected, greedy = (
+        ringside.evaluate(weights, env=CATCH, episodes=9, seed=3, device="cpu", eval_actions=actions)
+        for actions in ("auto", "greedy")
+    )
+    assert (expected["eval_actions"], expected["eval_epsilon"], greedy["eval_actions"]) == ("sample", 0.0, "greedy")
+    assert expected["returns"] != greedy["returns"]
+    assert ringside.evaluate(weights, env=CATCH, episodes=2, seed=3, device="cpu")["returns"] == expected["returns"][:2]
+    player = player_at(weights, CATCH)
+    played: list[Scene] = []
+    with player:
+        for turns in player.perform(range(9)):
+            played += [scene for step in turns if step is not None for _, scene in step.moments]
+    assert [result.total for result in sorted(player.played, key=lambda each: each.episode)] == expected["returns"]
+    assert not any(scene.random for scene in played)
+    assert any(scene.values and scene.action != int(np.argmax(scene.values)) for scene in played)
 
 
 def test_many_episodes_at_once_are_those_of_eval(tmp_path: Path) -> None:

@@ -121,8 +121,8 @@ def test_only_what_changed_is_sent_and_that_suffices() -> None:
 def test_words_are_cut_to_the_width() -> None:
     assert re.sub(r"\x1b\[[\d;]*m", "", paint([("return ", (1, 2, 3)), ("1,234", (4, 5, 6))], 9)) == "return 1,"
     assert re.sub(r"\x1b\[[\d;]*m", "", paint(brief(SCENE), 60)).rstrip() == "return 7  RIGHT Q 0.40  step 120"
-    logits = paint(brief(replace(SCENE, value_name="logit")), 60)
-    assert re.sub(r"\x1b\[[\d;]*m", "", logits).rstrip() == "return 7  RIGHT logit 0.40  step 120"
+    sampled = paint(brief(replace(SCENE, has_policy=True)), 60)
+    assert re.sub(r"\x1b\[[\d;]*m", "", sampled).rstrip() == "return 7  RIGHT probability 0.40  step 120"
 
 
 def test_it_follows_the_size_of_the_terminal_and_leaves_it_as_it_was() -> None:

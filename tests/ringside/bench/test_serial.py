@@ -74,7 +74,7 @@ class Looking:
     def load(self, flat: NDArray[np.float32]) -> None:
         self.loads += 1
 
-    def q_values(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32]:
+    def values(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32]:
         return np.eye(self.actions, dtype=np.float32)[looks(stacks, self.actions)]
 
 
@@ -144,14 +144,14 @@ def test_gradients_in_inference_change_no_value() -> None:
     plain, graph = Layers(plan, gradients=False), Layers(plan, gradients=True)
     plain.check(flat)
     graph.check(flat)
-    np.testing.assert_array_equal(plain.q_values(stacks), graph.q_values(stacks))
+    np.testing.assert_array_equal(plain.values(stacks), graph.values(stacks))
 
 
 def test_layers_that_compute_something_else_are_seen() -> None:
     plan = make_plan()
     layers = Layers(plan, gradients=False)
     flat = np.random.default_rng(1).normal(0, 0.02, plan.parameters.count).astype(np.float32)
-    layers.q_values = lambda stacks: np.zeros((len(stacks), plan.actions), np.float32)  # type: ignore[method-assign]
+    layers.values = lambda stacks: np.zeros((len(stacks), plan.actions), np.float32)  # type: ignore[method-assign]
     with pytest.raises(WrongResult, match="different values"):
         layers.check(flat)
 

@@ -69,7 +69,7 @@ def test_evaluations_that_do_not_follow_the_protocol(tmp_path: Path, changes: di
 def test_a_protocol_that_counts_steps(tmp_path: Path) -> None:
     runs = [seed | {"protocol": "dopamine", "judged": {"episodes": 9, "eval_steps": 125_000}} for seed in SEEDS]
     found = compared(tmp_path, *runs)
-    rules = "9 episodes, as many as fill 125,000 steps, of at most 108,000 frames with epsilon 0.001"
+    rules = "9 episodes, as many as fill 125,000 steps, of at most 108,000 frames with greedy actions and epsilon 0.001"
     assert found.evaluation_rules == rules
     assert notes(found, None) == []
     (note,) = said(tmp_path / "few", *(run | {"judged": {"episodes": 2, "eval_steps": None}} for run in runs))
@@ -82,16 +82,25 @@ def test_a_protocol_that_counts_steps(tmp_path: Path) -> None:
 def test_rules_that_are_not_recorded_are_not_made_up(tmp_path: Path) -> None:
     silent = {"judged": {"eval_epsilon": None, "eval_max_frames": None}}
     found = compared(tmp_path, *(seed | silent for seed in SEEDS))
-    assert found.evaluation_rules == "30 episodes of length not recorded with epsilon not recorded"
+    assert found.evaluation_rules == "30 episodes of length not recorded with greedy actions and epsilon not recorded"
     (note,) = notes(found, None)
     assert note.startswith("Not all rules of the evaluation are recorded in ")
+
+
+def test_sampled_actions_are_said_and_have_no_epsilon_of_a_protocol(tmp_path: Path) -> None:
+    sampled = {"judged": {"eval_actions": "sample", "eval_epsilon": 0.0}}
+    found = compared(tmp_path, *(seed | sampled for seed in SEEDS))
+    assert found.evaluation_rules == "30 episodes of at most 18,000 frames with sampled actions"
+    assert not [note for note in notes(found, None) if "epsilon" in note]
+    mixed = said(tmp_path / "mixed", *SEEDS[:2], SEEDS[2] | sampled)
+    assert mixed[0].endswith("18,000 frames with sampled actions.")
 
 
 def test_runs_that_were_judged_differently(tmp_path: Path) -> None:
     told = said(tmp_path, *SEEDS[:2], SEEDS[2] | {"judged": {"episodes": 1, "device": "cuda:0", "precision": "tf32"}})
     assert told == [
-        "The runs were evaluated under different rules: 30 episodes of at most 18,000 frames with epsilon 0.05; "
-        "1 episode of at most 18,000 frames with epsilon 0.05.",
+        "The runs were evaluated under different rules: 30 episodes of at most 18,000 frames with greedy actions and "
+        "epsilon 0.05; 1 episode of at most 18,000 frames with greedy actions and epsilon 0.05.",
         "Scores are means of 1 episode only, where the protocol has 30.",
         "Evaluations were computed differently: fp32 on cpu, tf32 on cuda:0.",
     ]
@@ -99,7 +108,7 @@ def test_runs_that_were_judged_differently(tmp_path: Path) -> None:
 
 def test_evaluations_beside_training_are_what_their_records_say(tmp_path: Path) -> None:
     found = compared(tmp_path, *({"seed": seed, "eval_episodes": 2} for seed in (1, 2, 3)))
-    assert found.evaluation_rules == "2 episodes of at most 18,000 frames with epsilon 0.05"
+    assert found.evaluation_rules == "2 episodes of at most 18,000 frames with greedy actions and epsilon 0.05"
     assert notes(found, None) == ["Scores are means of 2 episodes only, where the protocol has 30."]
 
 
@@ -118,7 +127,7 @@ def test_an_evaluation_of_older_weights(tmp_path: Path) -> None:
 
 def test_an_environment_of_its_own_follows_no_rules_of_atari(tmp_path: Path) -> None:
     found = compared(tmp_path, *({"seed": seed, **OWN} for seed in (1, 2, 3)))
-    assert found.evaluation_rules == "30 episodes of at most 27,000 steps with epsilon 0.05"
+    assert found.evaluation_rules == "30 episodes of at most 27,000 steps with greedy actions and epsilon 0.05"
     ((name, words),) = training_rules(found.runs)
     assert name == ENV
     told = " ".join(notes(found, FRAMES))

@@ -18,6 +18,7 @@ from ringside.tasks.zoo import command_of
 from ringside.zoo import catalogue
 from shared.config.presets import PRESETS
 from shared.config.protocols import PROTOCOLS
+from shared.config.resolve import resolve
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from tests.support.checkpoints import random_weights
@@ -68,7 +69,7 @@ def empty_zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def make_run(directory: Path, **settings: object) -> Path:
     """A run directory as a run leaves it, of a small random network."""
-    random_weights(directory, CATCH, actions=3)
+    random_weights(directory, CATCH, actions=3, plugin=settings.get("plugin"))
     config = PRESETS["quick"].with_settings(env=CATCH, network="small", run_dir=directory, **settings)
     (directory / "config.json").write_text(json.dumps(config.to_json()))
     summary = {
@@ -128,6 +129,7 @@ def test_an_entry_is_made_of_a_run(empty_zoo: Path, tmp_path: Path, capsys: pyte
         (["--add", "{alone}", "--env", "{env}"], "is in no run directory"),
         (["--name", "pong"], "say --add RUN"),
         (["--env", CATCH], "say --add RUN"),
+        (["--plugin", "theirs"], "--plugin is about what --add adds: say --add RUN"),
     ],
 )
 def test_what_cannot_be_added(
@@ -152,6 +154,30 @@ def test_weights_that_are_not_of_their_run_are_not_added(
     assert not list(empty_zoo.iterdir())
 
 
+def test_a_damaged_configuration_is_refused(
+    empty_zoo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = make_run(tmp_path / "run") / "checkpoints" / "best.safetensors"
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    del config["play"]["protocol"]
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    assert main(["zoo", "--add", str(source), "--env", CATCH, "--name", "catch"]) == 2
+    assert f"--add {source}: The configuration was written by another version" in capsys.readouterr().err
+    assert not list(empty_zoo.iterdir())
+
+
+def test_an_entry_of_a_plug_in_names_it(empty_zoo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plugin = "tests.support.waiting"  # any module that can be imported
+    source = make_run(tmp_path / "run", plugin=plugin) / "checkpoints" / "best.safetensors"
+    words = ["zoo", "--add", str(source), "--env", CATCH, "--name", "catch", "--device", "cpu"]
+    assert main(words) == 2
+    assert f"was trained with a plug-in; pass --plugin {plugin} if you trust it." in capsys.readouterr().err
+    assert main([*words, "--plugin", plugin]) == 0
+    readme = (empty_zoo / "catch" / catalogue.README).read_text()
+    assert readme.count(f"--load zoo/catch --env {CATCH} --plugin {plugin}") == 2
+    assert f"--preset quick --plugin {plugin}" in readme
+
+
 @pytest.mark.parametrize("summary", [{"note": 1}, {"steps": 9, "rounds": "3", "seconds": 1.0}])
 def test_a_summary_without_its_figures_is_refused(
     empty_zoo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], summary: dict[str, object]
@@ -164,15 +190,23 @@ def test_a_summary_without_its_figures_is_refused(
 
 
 def test_a_command_says_what_differs_from_the_nearest_preset() -> None:
-    assert command_of(Config().to_flat(), 10_000) == "python launch.py --total-steps 10_000"
-    quick = PRESETS["quick"].with_settings(game="pong", precision="bf16", run_dir="somewhere", balance="off").to_flat()
+    assert command_of(Config(), 10_000) == "python launch.py --total-steps 10_000"
+    quick = PRESETS["quick"].with_settings(game="pong", precision="bf16", run_dir="somewhere", balance="off")
     assert command_of(quick, 1_000_000) == "python launch.py --preset quick --game pong --precision bf16"
     rainbow = PRESETS["rainbow"].with_settings(noisy=False, munchausen=True, v_max=20.0, eval_episodes=7)
-    shown = command_of(rainbow.to_flat(), rainbow.learn.total_steps)
+    shown = command_of(rainbow, rainbow.learn.total_steps)
     assert shown == "python launch.py --preset rainbow --no-noisy --munchausen --eval-episodes 7 --v-max 20.0"
     assert configuration(shown.split()[2:]) == rainbow
-    assert " --device 'cpu; ls' " in command_of({**quick, "device": "cpu; ls"}, 1_000_000)
-    with pytest.raises(ConfigError, match="another version"):
-        command_of({**quick, "new_setting": 1}, 1_000)
+    assert " --device 'cpu; ls' " in command_of(quick.with_settings(device="cpu; ls"), 1_000_000)
+    assert "--plugin their.module" in command_of(quick.with_settings(plugin="their.module"), 1_000_000)
     with pytest.raises(ConfigError, match="--init-from"):
-        command_of({**quick, "init_from": "elsewhere"}, 1_000)
+        command_of(quick.with_settings(init_from="elsewhere"), 1_000)
+
+
+def test_a_command_of_an_on_policy_run_has_the_flags_that_its_method_takes() -> None:
+    settings = {"envs": 16, "round_steps": 160, "batch_size": 160, "total_steps": 1_600}
+    config = PRESETS["quick"].with_settings(method="a2c", eval_actions="greedy", **settings)
+    shown = command_of(resolve(config.with_settings(device="cpu", precision="fp32")), 1_600).split()[2:]
+    assert shown[shown.index("--eval-actions") + 1] == "greedy"
+    assert "--eval-epsilon" not in shown
+    assert resolve(configuration(shown)).experiment() == resolve(config).experiment()

@@ -172,7 +172,8 @@ def test_nature_is_the_published_table() -> None:
         0.01,
     )
     assert (explore.epsilon_start, explore.epsilon_end, explore.epsilon_steps) == (1.0, 0.1, 1_000_000)
-    assert eval_rules(PRESETS["nature"].play, PRESETS["nature"].evaluate) == EvalRules(epsilon=0.05, max_frames=18_000)
+    rules = eval_rules(PRESETS["nature"].play, PRESETS["nature"].evaluate, method_declaration("dqn"))
+    assert rules == EvalRules(epsilon=0.05, max_frames=18_000)
 
 
 ADAM = {"optimizer": "adam", "optimizer_decay": 0.999}
@@ -362,6 +363,10 @@ ON_POLICY = {"method": "a2c", "round_steps": 960, "batch_size": 96}
         ),
         ({**ON_POLICY, "schedule": "free"}, "which --schedule free does not keep: say alternate or concurrent"),
         ({**ON_POLICY, "width": 2}, "--width, --pooling and --spectral-norm are for --network impala"),
+        (
+            {"eval_actions": "sample"},
+            "--eval-actions sample draws from a policy, and --method dqn learns action values",
+        ),
         ({**ON_POLICY, "trace": 1.5}, "--trace 1.5 must lie between 0 and 1"),
         ({**ON_POLICY, "method": "ppo", "clip_ratio": 0.0}, "--clip-ratio 0.0 must be above 0"),
         ({**ON_POLICY, "method": "vtrace", "rho_max": 0.0}, "--rho-max 0.0 must be above 0"),

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import get_args
 
-from shared.config.protocols import PROTOCOLS, EvalRules, eval_rules
+import pytest
+
+from shared.config.method_declaration import A2C, DQN
+from shared.config.protocols import PROTOCOLS, EvalRules, acting_in_words, eval_rules
 from shared.config.settings import Evaluate, Play, ProtocolName
+from shared.errors import ConfigError
 
 
 def test_every_name_of_the_configuration_has_its_protocol() -> None:
@@ -38,11 +43,34 @@ def test_rules_are_those_of_the_table() -> None:
 
 def test_what_is_said_comes_before_the_protocol() -> None:
     nature, pong = EvalRules(0.05, 18_000), Play(game="pong")
-    assert eval_rules(pong, Evaluate()) == nature
-    assert eval_rules(pong, Evaluate(eval_epsilon=0.0)) == EvalRules(0.0, 18_000)
-    assert eval_rules(pong, Evaluate(eval_max_frames=7)) == EvalRules(0.05, 7)
+    assert eval_rules(pong, Evaluate(), DQN) == nature
+    assert eval_rules(pong, Evaluate(eval_epsilon=0.0), DQN) == EvalRules(0.0, 18_000)
+    assert eval_rules(pong, Evaluate(eval_max_frames=7), DQN) == EvalRules(0.05, 7)
     assert (nature.max_steps, EvalRules(0.0, 7).max_steps) == (4_500, 2)
 
 
 def test_frames_of_a_protocol_are_those_of_atari() -> None:
-    assert eval_rules(Play(env="tests.support.pixel_game:factory"), Evaluate()) == EvalRules(0.05, 108_000)
+    assert eval_rules(Play(env="tests.support.pixel_game:factory"), Evaluate(), DQN) == EvalRules(0.05, 108_000)
+
+
+def test_a_policy_is_sampled_without_epsilon_unless_the_user_says_otherwise() -> None:
+    pong = Play(game="pong")
+    assert eval_rules(pong, Evaluate(), A2C) == EvalRules(0.0, 18_000, "sample")
+    assert eval_rules(pong, Evaluate(eval_actions="greedy", eval_epsilon=0.1), A2C) == EvalRules(0.1, 18_000, "greedy")
+    assert eval_rules(pong, Evaluate(eval_actions="greedy"), DQN) == eval_rules(pong, Evaluate(), DQN)
+    with pytest.raises(ConfigError, match=r"--eval-actions sample draws from a policy, and --method dqn learns action"):
+        eval_rules(pong, Evaluate(eval_actions="sample"), DQN)
+
+
+@pytest.mark.parametrize(
+    ("actions", "epsilon", "words"),
+    [
+        ("greedy", 0.05, "greedy actions and epsilon 0.05"),
+        ("greedy", 0.0, "greedy actions and epsilon 0"),
+        ("sample", 0.0, "sampled actions"),
+        ("sample", 0.01, "sampled actions and epsilon 0.01"),
+        ("greedy", math.nan, "greedy actions and epsilon not recorded"),
+    ],
+)
+def test_words_for_the_choice_of_actions(actions: str, epsilon: float, words: str) -> None:
+    assert acting_in_words(actions, epsilon) == words

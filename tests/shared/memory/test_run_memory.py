@@ -23,16 +23,16 @@ MACHINE = {"actors": 3, "inference_batch": 32, "device": "cpu", "eval_episodes":
 @pytest.mark.parametrize(
     ("preset", "settings", "digest"),
     [
-        ("nature", {}, "6bcf7540c0a004f9685c896ac19082177de4c8272d25ce3a7e196be1c19895c3"),
+        ("nature", {}, "d771dbaf9e3ca7062a1252dca85709140cd9d00f940fc295368a574436f2b6d8"),
         (
             "nature",
             {"eval_every_steps": 250_000},
-            "90b3521113058c7f885b0adff1e96fa8a5dc657378fdb60058e428eb41f8e586",
+            "79dd44af00310c570d8c0881a7358d9d4f85889e4aad6be465b1b82e825f1cf9",
         ),
-        ("nature", {"schedule": "alternate"}, "3b15074c7708c06177e4ce4a7fcfb371a8e02d08bb15cffeec1a6af221b6c74a"),
-        ("nature", {"schedule": "free"}, "893bfd21a47a2d6df6ea40825419eedacdff0c69c9d129dfa30bb8c194b5d462"),
-        ("rainbow", {"atoms": 51}, "b58723212023ce7782763744107d81cf7bbbd795c06766597b9f07f47c122729"),
-        ("btr", {}, "879bf2ee8ca4cf28caf717e090b3af402f6e2999a62dca01e6f7ae95777628ec"),
+        ("nature", {"schedule": "alternate"}, "f0a37e294f80236ac1c6a34696b1ef6a6edd53b43326d3fba44ce866c371753f"),
+        ("nature", {"schedule": "free"}, "a9114f9799badfd41db8d8bea2fa8144b1d7b3822b7cd03db2e62a8abd3d66d2"),
+        ("rainbow", {"atoms": 51}, "1335c8d366221f8db6ae197fc0fabd5260f52d4d0133175b8ed88925c3470510"),
+        ("btr", {}, "e1a73b799ed0c5211c1a4a8ee3bc3ec292fd71c60fccc2c1d6d1485a53deb934"),
     ],
 )
 def test_the_layout_of_methods_with_a_replay_is_pinned(preset: Any, settings: dict[str, Any], digest: str) -> None:

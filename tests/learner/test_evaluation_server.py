@@ -1,0 +1,60 @@
+"""Answers of the inference server to the evaluation actor: greedy actions, or those of a policy at given draws."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from learner.inference import EvaluationServer
+from learner.networks.categorical import probabilities
+from learner.networks.policy import Policy
+from shared.config.resolve import resolve
+from shared.config.settings import Config
+from shared.memory.run_memory import Memory, Plan
+
+ENVS = 64
+DQN = {"method": "dqn"}
+SAMPLED = {"method": "a2c", "round_steps": 80, "batch_size": 80}
+GREEDY = SAMPLED | {"eval_actions": "greedy"}
+
+
+def answered(settings: dict[str, object], draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Actions for one screen in all envs at these draws, and the logits or Q-values [actions] of the screen."""
+    shape = {"envs": 8, "network": "small", "device": "cpu", "precision": "fp32", "run_dir": Path("x")}
+    evaluation = {"eval_every_steps": 80, "eval_episodes": ENVS, "eval_envs": ENVS}
+    memory = Memory.create(Plan(resolve(Config().with_settings(**shape, **evaluation, **settings)), actions=4))
+    policy = Policy(memory.plan.network, torch.device("cpu"), "fp32", ENVS)
+    queue = memory.evaluations
+    rng = np.random.default_rng(3)
+    queue.data[0] = rng.normal(0, 0.1, queue.data.shape[1])
+    queue.queued.publish(1)
+    queue.stacks[:] = rng.integers(0, 256, queue.stacks.shape[1:], np.uint8)
+    queue.draws[:] = draws
+    queue.ask(0, 1)
+    server = EvaluationServer(memory, policy)
+    assert server.due()
+    server.answer()
+    assert not server.due()
+    actions, values = queue.actions.copy(), policy.values(queue.stacks.copy())[0]
+    memory.arena.close()
+    return actions, values
+
+
+def test_a_policy_is_sampled_at_the_draws_of_the_request() -> None:
+    draws = (np.arange(ENVS) + 0.5) / ENVS
+    actions, logits = answered(SAMPLED, draws)
+    expected = probabilities(logits[None])[0]
+    assert expected.max() < 0.9
+    np.testing.assert_allclose(np.bincount(actions, minlength=4) / ENVS, expected, atol=1.5 / ENVS)
+    assert (np.diff(actions.astype(int)) >= 0).all(), "the action rises with the draw"
+    again, _ = answered(SAMPLED, draws)
+    assert np.array_equal(again, actions)
+
+
+@pytest.mark.parametrize("settings", [DQN, GREEDY])
+def test_greedy_actions_do_not_depend_on_draws(settings: dict[str, object]) -> None:
+    actions, values = answered(settings, np.random.default_rng(1).random(ENVS))
+    assert (actions == values.argmax()).all()
