@@ -157,8 +157,9 @@ class Engine(Generic[M]):
         if self._planned:
             self._optimizer.set_steps(self._run_schedule.updates_before(round_))
             learn = self._config.learn
-            rate = self._run_schedule.annealed(round_, learn.learning_rate, learn.learning_rate_end)
-            self._optimizer.set_rate(rate)
+            value_between = partial(self._run_schedule.annealed, round_)
+            self._optimizer.set_rate(value_between(learn.learning_rate, learn.learning_rate_end))
+            self._rule.anneal(value_between)
         return self._planned
 
     def prefetch(self, round_: int, window_end: int) -> None:

@@ -11,7 +11,7 @@ Sources: `learner.replay.replay_source.ReplaySource` draws transitions of many r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -125,3 +125,10 @@ class UpdateRule(Protocol[M_contra]):
 
     def update_target(self) -> None:
         """Copy the network that learns into the target network, if there is one."""
+
+    def anneal(self, value_between: Callable[[float, float | None], float]) -> None:
+        """Begin a round, in which the annealed settings of the rule have other values.
+
+        Args:
+            value_between: gives the value during the round of a setting, by its first and its last one.
+        """

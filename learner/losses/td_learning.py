@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor
 
 from learner.engine.interfaces import UpdateOutput
@@ -39,6 +41,9 @@ class TDLearning:
         """Copy the online network into the target network."""
         self._target.params.copy_(self._online.params)
         self._target.sync_copy()
+
+    def anneal(self, value_between: Callable[[float, float | None], float]) -> None:
+        """Do nothing: value-based methods have no annealed settings."""
 
     def prepare(self, chunk: Chunk) -> None:
         """Ask the target network about a whole chunk, and with one network alone compute the TD targets."""

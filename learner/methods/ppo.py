@@ -23,22 +23,22 @@ class PPO(A2C):
 
     def policy_loss(self, now: Evaluation, minibatch: StepBatch) -> LossPart:
         """The clipped surrogate objective; where the clipped ratio counts, it has no gradient."""
-        settings = self._settings
-        advantage = self._normalized(minibatch) if settings.normalize_advantage else minibatch.advantage
-        clipped_ratio = now.ratio.clamp(1.0 - settings.clip_ratio, 1.0 + settings.clip_ratio)
+        clip, normalizes = self.annealed["clip_ratio"], self._settings.normalize_advantage
+        advantage = self._normalized(minibatch) if normalizes else minibatch.advantage
+        clipped_ratio = now.ratio.clamp(1.0 - clip, 1.0 + clip)
         plain, clipped = -now.ratio * advantage, -clipped_ratio * advantage
         # By log pi: d r / d log pi = r.
         gradient = torch.where(clipped > plain, 0.0, plain)
-        outside = ((now.ratio - 1.0).abs() > settings.clip_ratio).float()
+        outside = ((now.ratio - 1.0).abs() > clip).float()
         return LossPart(torch.maximum(plain, clipped), gradient, {"clip_fraction": outside})
 
     def value_loss(self, now: Evaluation, minibatch: StepBatch) -> LossPart:
         """Half the squared error, clipped with `clip_value`; where the clipped value counts, it has no gradient."""
-        settings, old = self._settings, minibatch.old_value
+        old, clip = minibatch.old_value, self.annealed["clip_ratio"]
         plain = super().value_loss(now, minibatch)
-        if not settings.clip_value:
+        if not self._settings.clip_value:
             return plain
-        clipped_value = old + (now.value - old).clamp(-settings.clip_ratio, settings.clip_ratio)
+        clipped_value = old + (now.value - old).clamp(-clip, clip)
         clipped = (clipped_value - minibatch.returns).square() / 2
         return LossPart(torch.maximum(plain.loss, clipped), torch.where(clipped > plain.loss, 0.0, plain.gradient))
 

@@ -61,7 +61,8 @@ class ActorCritic(OnPolicyMethod):
 
     def learn(self, outputs: Tensor, minibatch: StepBatch, *, sampled: bool) -> UpdateOutput:
         """Gradient of the loss, written out."""
-        settings, taken = self._settings, minibatch.action_one_hot
+        taken, value_weight = minibatch.action_one_hot, self._settings.value_weight
+        entropy_weight = self.annealed["entropy_weight"]
         log_policy = torch.log_softmax(self.values(outputs), 1)
         policy = log_policy.exp()
         entropy = -(policy * log_policy).sum(1)
@@ -71,12 +72,12 @@ class ActorCritic(OnPolicyMethod):
 
         # By the logits: d log pi(a) = onehot(a) - pi, and d(-H) = pi (log pi + H).
         by_logits = actor.gradient[:, None] * (taken - policy)
-        by_logits += settings.entropy_weight * policy * (log_policy + entropy[:, None])
-        by_value = settings.value_weight * critic.gradient
+        by_logits += entropy_weight * policy * (log_policy + entropy[:, None])
+        by_value = value_weight * critic.gradient
         gradient = torch.cat([by_logits, by_value[:, None]], 1)
         gradient *= (mean if self.mean_gradient else minibatch.weight)[:, None]
 
-        loss = actor.loss + settings.value_weight * critic.loss - settings.entropy_weight * entropy
+        loss = actor.loss + value_weight * critic.loss - entropy_weight * entropy
         metrics = {
             "loss": loss,
             "mean_value": now.value,

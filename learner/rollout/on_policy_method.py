@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -14,6 +15,8 @@ from learner.engine.interfaces import UpdateOutput
 from learner.losses.method import Method
 from learner.networks.fused import frames_in
 from learner.networks.model import ExtraInputs, Model
+from shared.config.settings import Algorithm
+from shared.network_spec import Network
 
 
 class Rollout(NamedTuple):
@@ -84,9 +87,20 @@ class OnPolicyMethod(Method):
 
     The outputs of an actor-critic are one logit of the policy for each action, then the value of the state. Those of a
     method with the head `q` are the values of the actions.
+
+    Attributes:
+        annealed: values during this round of the settings `x` that have an end `x_end`, float32[] each.
     """
 
     mean_gradient = True
+
+    def __init__(self, network: Network, algorithm: Algorithm, device: torch.device) -> None:
+        """Annealed settings begin with their own values."""
+        super().__init__(network, algorithm, device)
+        values = vars(algorithm.settings)
+        names = [name for name in values if f"{name}_end" in values]
+        # Tensors, since graphs may capture what reads them.
+        self.annealed = {name: torch.full((), values[name], device=device) for name in names}
 
     @property
     def networks(self) -> Mapping[str, Model]:
@@ -95,6 +109,12 @@ class OnPolicyMethod(Method):
 
     def update_target(self) -> None:
         """Do nothing: there is no target network."""
+
+    def anneal(self, value_between: Callable[[float, float | None], float]) -> None:
+        """Set the annealed settings to their values during a round."""
+        for name, value in self.annealed.items():
+            settings = self.algorithm.settings
+            value.fill_(value_between(getattr(settings, name), getattr(settings, f"{name}_end")))
 
     def values(self, outputs: Tensor) -> Tensor:
         """Logits of the policy, or values of the actions, float32[n, actions]."""

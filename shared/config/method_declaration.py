@@ -120,6 +120,8 @@ class ActorCriticSettings(OnPolicySettings):
     """Weight of half the squared error of the value."""
     entropy_weight: Annotated[float, Meta(ge=0)] = 0.01
     """Weight of the policy's entropy, which the loss rewards."""
+    entropy_weight_end: Annotated[float, Meta(ge=0)] | None = None
+    """Weight of the entropy after --anneal-steps; default: it is constant."""
 
     def network_fields(self) -> dict[str, Any]:
         """One output beside those of the actions."""
@@ -136,6 +138,8 @@ class PPOSettings(ActorCriticSettings):
     """Lambda of generalized advantages (Schulman et al. 2016); 1: returns up to the end of the round."""
     clip_ratio: Annotated[float, Meta(gt=0)] = 0.1
     """Distance from 1 beyond which the ratio of probabilities is clipped; with --clip-value, that of the value."""
+    clip_ratio_end: Annotated[float, Meta(ge=0)] | None = None
+    """The same after --anneal-steps; default: it is constant."""
     clip_value: bool = True
     """Clip the change of the value in its loss, too."""
     normalize_advantage: bool = True

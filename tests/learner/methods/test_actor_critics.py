@@ -108,6 +108,25 @@ def test_clipping_acts_on_some_steps_and_not_on_others() -> None:
     assert 0.1 < clipped.metrics["clip_fraction"].mean() < 0.9
 
 
+def test_annealed_settings_have_the_values_of_the_round() -> None:
+    ends = {"entropy_weight": (0.03, 0.01), "clip_ratio": (0.3, None)}
+    annealed = _method(method="ppo", entropy_weight=0.03, entropy_weight_end=0.01, clip_ratio=0.3)
+    seen = {}
+
+    def halfway(start: float, end: float | None) -> float:
+        name = next(name for name, between in ends.items() if between == (start, end))
+        seen[name] = start if end is None else (start + end) / 2
+        return 0.1 if name == "clip_ratio" else seen[name]
+
+    annealed.anneal(halfway)
+    assert set(seen) == set(ends)
+    batch, outputs = _minibatch(), _outputs()
+    found = annealed.learn(outputs, batch, sampled=False)
+    expected = _method(method="ppo", entropy_weight=0.02, clip_ratio=0.1).learn(outputs, batch, sampled=False)
+    torch.testing.assert_close(found.gradient, expected.gradient)
+    torch.testing.assert_close(found.metrics["clip_fraction"], expected.metrics["clip_fraction"])
+
+
 def test_ppo_at_ratio_1_is_the_policy_gradient() -> None:
     batch, outputs = _minibatch(), _outputs()
     log_prob = (outputs[:, :ACTIONS, 0].log_softmax(1) * batch.action_one_hot).sum(1)

@@ -157,6 +157,18 @@ def test_the_preparation_of_a_round_beats_after_every_batch() -> None:
     assert len(beats) == -(-ENVS * (TICKS + 1) // BATCH)
 
 
+def test_a_round_begins_with_its_annealed_settings() -> None:
+    settings = ActorCriticSettings(entropy_weight=0.04, entropy_weight_end=0.0)
+    config = replace(_config(anneal_steps=96), algorithm=Algorithm("a2c", settings))
+    engine = _engine(_played(config), config)
+    rule: Any = engine._rule
+    weights = []
+    for round_ in (0, 1, 2):
+        engine.begin_round(round_, (round_ + 1) * TICKS)
+        weights.append(rule.annealed["entropy_weight"].item())
+    assert weights == pytest.approx([0.04, 0.03, 0.02])
+
+
 def test_an_update_is_the_same_however_a_round_is_sliced() -> None:
     config = _config()
     played = _played(config)

@@ -62,7 +62,7 @@ def test_digest_covers_the_settings_of_a_method(method: str, name: str) -> None:
     config = Config().with_settings(method=method)
     assert len({Config().digest(), config.digest()}) == 1 + (method != "dqn")
     value = getattr(config.algorithm.settings, name)
-    changed = config.with_settings(**{name: not value if isinstance(value, bool) else value + 1})
+    changed = config.with_settings(**{name: not value if isinstance(value, bool) else (value or 0) + 1})
     assert changed.digest() != config.digest()
     assert Config.from_json(changed.to_json()) == changed
 
@@ -369,6 +369,11 @@ ON_POLICY = {"method": "a2c", "round_steps": 960, "batch_size": 96}
         ),
         ({**ON_POLICY, "trace": 1.5}, "--trace 1.5 must lie between 0 and 1"),
         ({**ON_POLICY, "method": "ppo", "clip_ratio": 0.0}, "--clip-ratio 0.0 must be above 0"),
+        ({**ON_POLICY, "method": "ppo", "clip_ratio_end": 0.0}, "--clip-ratio-end 0 needs --anneal-steps"),
+        (
+            {**ON_POLICY, "entropy_weight_end": -1.0, "anneal_steps": 9},
+            "--entropy-weight-end -1.0 must not be negative",
+        ),
         ({**ON_POLICY, "method": "vtrace", "rho_max": 0.0}, "--rho-max 0.0 must be above 0"),
         ({**ON_POLICY, "method": "a3c", "return_steps": 0}, "--return-steps 0 must be at least 1"),
         ({**ON_POLICY, "method": "pqn", "epsilon_start": 0.0, "epsilon_end": 0.0}, "Nothing would be explored"),
