@@ -8,6 +8,46 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from shared.config.method_declaration import RECORD_FIELDS
+
+
+class Metric(NamedTuple):
+    """Description of a metric of a method."""
+
+    label: str
+    """Name on screens."""
+    meaning: str
+    """A sentence of explanation; empty: not known."""
+    unit: str = ""
+    tag: str = ""
+    """Tag on dashboards; empty: losses/NAME."""
+
+
+_METRICS = {
+    "loss": Metric("loss", "Mean loss of the updates.", tag="losses/td_loss"),
+    "mean_q": Metric("mean Q", "Mean over screens of the greatest action value.", tag="losses/q_values"),
+    "gradient_norm": Metric("gradient norm", "Norm of the gradient before --clip-gradient bounds it."),
+    "q_spread": Metric("Q spread", "Deviation of the greatest action value between screens; 0: they look alike."),
+    "mean_value": Metric("mean value", "Mean of V(s), the value that the critic gives a screen."),
+    "entropy": Metric(
+        "entropy", "Randomness of the policy, from ln(actions) for uniform play to 0 for a fixed choice.", "nats"
+    ),
+    "kl": Metric(
+        "KL",
+        "Divergence of the policy from the one that played; large: an update goes too far.",
+        "nats",
+        "losses/approx_kl",
+    ),
+    "clip_fraction": Metric(
+        "clip fraction", "Share of steps whose ratio of probabilities the loss clipped.", tag="losses/clipfrac"
+    ),
+    "explained_variance": Metric(
+        "explained variance", "Share of the variance of returns that V(s) explains; 1: all, 0 or less: nothing."
+    ),
+}
+"""Metrics of the built-in methods; a metric of a plug-in has the words of its name as its label."""
 
 ROUND_TAGS = {
     "mean_return_100": "charts/mean_return_100",
@@ -16,26 +56,15 @@ ROUND_TAGS = {
     "updates_per_second": "charts/updates_per_second",
     "samples_per_step": "charts/samples_per_step",
     "epsilon": "charts/epsilon",
-    "loss": "losses/td_loss",
-    "mean_q": "losses/q_values",
-    "gradient_norm": "losses/gradient_norm",
-    "q_spread": "losses/q_spread",
     "outside_support": "losses/outside_support",
     "learner_busy": "busy/learner",
     "inference_busy": "busy/inference",
     "actors_busy": "busy/actors",
 }
-"""Tag by name of a value; SPS are the agent's steps in a second. Other metrics have the tag losses/NAME."""
-
-ROUND_FIELDS = frozenset(
-    {"kind", "round", "steps", "frames", "updates", "seconds", "valid_steps", "episodes", "best_return"}
-    | ROUND_TAGS.keys() - {"loss", "mean_q", "gradient_norm", "q_spread"}
-)
-"""Fields of a round's record that are no metric of a method."""
+"""Tag of a value of a record that is no metric of a method; SPS are the agent's steps in a second."""
 
 DIAGNOSTICS = frozenset({"gradient_norm", "q_spread"})
 """Metrics that screens leave out; records and dashboards have them."""
-_LABELS = {"mean_q": "mean Q"}
 
 
 Scalars = dict[str, float | int]
@@ -43,7 +72,7 @@ Scalars = dict[str, float | int]
 
 def metrics_of(record: Mapping[str, object]) -> list[str]:
     """Names of a method's metrics in the record of a round, in its order."""
-    return [name for name in record if name not in ROUND_FIELDS]
+    return [name for name in record if name not in RECORD_FIELDS]
 
 
 def displayed(metrics: Iterable[str]) -> list[str]:
@@ -51,14 +80,22 @@ def displayed(metrics: Iterable[str]) -> list[str]:
     return [name for name in metrics if name not in DIAGNOSTICS]
 
 
+def metric_of(name: str) -> Metric:
+    """Description of a metric."""
+    return _METRICS.get(name, Metric(name.replace("_", " "), ""))
+
+
 def label_of(metric: str) -> str:
     """Name of a metric on a screen."""
-    return _LABELS.get(metric, metric.replace("_", " "))
+    return metric_of(metric).label
 
 
 def round_scalars(values: Mapping[str, object]) -> Scalars:
     """Values of a round that dashboards show: those named in `ROUND_TAGS`, and the metrics of its method."""
-    tags = ROUND_TAGS | {name: f"losses/{name}" for name in metrics_of(values) if name not in ROUND_TAGS}
+    metrics = metrics_of(values)
+    tags = ROUND_TAGS | {name: metric_of(name).tag or f"losses/{name}" for name in metrics}
+    if "loss" in metrics and "entropy" in metrics:
+        tags["loss"] = "losses/loss"  # that of a policy is more than a TD error
     return _numbers({tag: values.get(name) for name, tag in tags.items()})
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ringside.recording.metric_names import label_of
+from ringside.recording.metric_names import label_of, metric_of
 from ringside.watch.status import CheckpointStatus, Status
 from shared.text import count
 
@@ -35,6 +35,12 @@ def number(value: float | None, digits: int = 1) -> str:
 def figure(value: float | None) -> str:
     """A number of unknown size, with three significant digits."""
     return UNKNOWN if value is None else f"{value:.3g}"
+
+
+def measured(metric: str, value: float | None) -> str:
+    """Value of a metric with its unit."""
+    unit = metric_of(metric).unit
+    return f"{figure(value)} {unit}" if unit and value is not None else figure(value)
 
 
 def saved(checkpoint: CheckpointStatus) -> str:
@@ -76,7 +82,7 @@ def line(status: Status) -> str:
         *([] if status.epsilon is None else [f"epsilon {number(status.epsilon, 3)}"]),
         f"return {number(status.mean_return_100)} (best {number(status.best_return, 0)}, "
         f"{number(status.episodes, 0)} episodes)",
-        *(f"{label_of(name).removeprefix('mean ')} {figure(value)}" for name, value in status.metrics.items()),
+        *(f"{label_of(name).removeprefix('mean ')} {measured(name, value)}" for name, value in status.metrics.items()),
     ]
     if status.evaluation:
         parts.append(f"evaluation {number(status.evaluation.mean_return)} at {short(status.evaluation.steps)}")

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ringside.load.board_samples import NEWEST, Sample, load_between
 from ringside.recording.metric_names import displayed
 from ringside.recording.totals import EvaluationStatus, Totals
-from ringside.watch.health import returns_outside, screens_alike
+from ringside.watch.health import policy_collapsed, returns_outside, screens_alike
 from ringside.watch.status import CheckpointStatus, Status
 from shared.config.method_declaration import C51Settings
 from shared.files import disk_trouble
@@ -81,7 +81,7 @@ class Observer:
             steps, updates = committed * run_schedule.round_steps, run_schedule.updates_before(committed)
         elif prepared and self._first_committed is None:
             self._first_committed = committed
-        total = run_schedule.rounds * run_schedule.round_steps
+        total = self._total_steps
         learning_steps = steps - run_schedule.first_learning_round * run_schedule.round_steps
         learning = updates > 0
         frames = config.play.frames_per_step
@@ -126,7 +126,7 @@ class Observer:
             others=load.others,
             stolen=load.stolen,
             bottleneck=load.bottleneck,
-            warnings=self._warnings(known, updates),
+            warnings=self._warnings(known, steps, updates),
         )
 
     def _keep(self, sample: Sample, prepared: bool) -> None:
@@ -176,7 +176,11 @@ class Observer:
         size, seconds, steps, _ = self._memory.board.checkpoint.tolist()
         return None if math.isnan(size) else CheckpointStatus(int(steps), int(size), seconds)
 
-    def _warnings(self, known: dict[str, float | None], updates: int) -> tuple[str, ...]:
+    @property
+    def _total_steps(self) -> int:
+        return self._memory.run_schedule.rounds * self._memory.run_schedule.round_steps
+
+    def _warnings(self, known: dict[str, float | None], steps: int, updates: int) -> tuple[str, ...]:
         board, run_dir = self._memory.board, self._config.run.run_dir
         found = []
         if board.trouble[0]:
@@ -189,9 +193,14 @@ class Observer:
                 "continues, but not to the same last bit."
             )
         support = self._config.algorithm.settings
-        judged = [
-            screens_alike(known.get("mean_q"), known.get("q_spread"), updates, self._config.learn.batch_size),
-        ]
+        method, share = self._memory.plan.method, steps / self._total_steps
+        if method.head == "q":
+            batch = self._config.learn.batch_size
+            judged = [screens_alike(known.get("mean_q"), known.get("q_spread"), updates, batch)]
+        else:
+            has_weight = hasattr(support, "entropy_weight")
+            actions = self._memory.plan.actions
+            judged = [policy_collapsed(known.get("entropy"), actions, share, has_weight=has_weight)]
         if isinstance(support, C51Settings):
             outside, clipped = _known(board.outside_support[0]), self._config.learn.clip_rewards
             judged.append(returns_outside(outside, support.v_min, support.v_max, clipped=clipped))

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from ringside.load.bottleneck import RoleStatus
 from ringside.recording.metric_names import label_of
-from ringside.watch.line import UNKNOWN, clock, cores_taken, figure, left, number, pace, saved, share, short
+from ringside.watch.line import UNKNOWN, clock, cores_taken, left, measured, number, pace, saved, share, short
 from ringside.watch.status import Status
 
 FEW_ACTORS = 4
@@ -109,8 +109,8 @@ def _metrics(metrics: Mapping[str, float | None]) -> list[tuple[str, str]]:
     items = list(metrics.items())
     cells = []
     for first, *second in zip(items[::2], [*items[1::2], None], strict=False):
-        more = "".join(f", {label_of(each[0])} {figure(each[1])}" for each in second if each is not None)
-        cells.append((label_of(first[0]), f"{figure(first[1])}{more}"))
+        more = "".join(f", {label_of(each[0])} {measured(*each)}" for each in second if each is not None)
+        cells.append((label_of(first[0]), f"{measured(*first)}{more}"))
     return cells
 
 

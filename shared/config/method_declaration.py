@@ -27,6 +27,15 @@ MOST_EPOCHS = 1000
 SlotField = tuple[str, str, tuple[int, ...]]
 """Name, dtype and shape of a field of a ring's slot, as in `shared.memory.ring.SLOT_FIELDS`."""
 
+RECORD_FIELDS = frozenset(
+    {"kind", "round", "steps", "frames", "updates", "seconds", "valid_steps", "samples_per_step", "epsilon"}
+    | {"steps_per_second", "frames_per_second", "updates_per_second", "outside_support"}
+    | {"learner_busy", "inference_busy", "actors_busy", "episodes", "mean_return_100", "best_return"}
+    | {"committed_at"}
+)
+"""Fields of a round's record, and of the learner's row on the board, that every run has: no names for metrics."""
+
+_METRIC = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _IMPLEMENTATION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
@@ -237,6 +246,16 @@ class MethodDeclaration:
             raise ConfigError(
                 f"The method {self.name} has the implementation {self.implementation!r:.120}: write module:Class."
             )
+        for i, metric in enumerate(self.metrics):
+            if not _METRIC.fullmatch(metric) or metric in self.metrics[:i]:
+                raise ConfigError(
+                    f"The method {self.name} has a metric {metric!r:.60}: use different names of lower-case letters, "
+                    "digits and underscores."
+                )
+            if metric in RECORD_FIELDS:
+                raise ConfigError(
+                    f"The method {self.name} has a metric {metric}, which is a field of every record: rename it."
+                )
 
 
 DQN = MethodDeclaration("dqn", "learner.methods.dqn:Dqn")

@@ -17,7 +17,7 @@ from shared.config import method_declaration
 from shared.config.method_declaration import MethodDeclaration
 from shared.config.settings import Config, Play
 from shared.errors import ConfigError
-from shared.text import words_of
+from shared.text import flag_of, words_of
 
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _SAFE_TO_TYPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./:-]{0,199}")
@@ -109,15 +109,27 @@ def require_loaded_plugin(recorded: object, *, what: str) -> None:
         require_plugin(recorded, None, what=what)
 
 
+TASK_OPTIONS = frozenset({"preset", "cgroup", "cpus", "memory", "games", "seeds", "out", "final_episodes", "json"})
+"""Options of the tasks that take settings of runs, too (train, suite, doctor); no setting of a method may be called so,
+since it would have the same flag."""
+
+
 def register_method(declaration: MethodDeclaration) -> None:
     """Add a method to those that --method may name. A second registration of an equal declaration has no effect.
 
     Raises:
-        ConfigError: another method has the name, or a setting of it has the name of one that every method has.
+        ConfigError: another method has the name, or a setting of it has the name of one that every run has, or of an
+            option of a task that takes settings.
     """
-    taken = [item.name for item in fields(declaration.settings) if item.name in Config().to_flat()]
-    if taken:
-        raise ConfigError(f"The method {declaration.name} has a setting {taken[0]}, as every run has: rename it.")
+    names = [item.name for item in fields(declaration.settings)]
+    for name in names:
+        if name in Config().to_flat():
+            raise ConfigError(f"The method {declaration.name} has a setting {name}, as every run has: rename it.")
+        if name in TASK_OPTIONS:
+            raise ConfigError(
+                f"The method {declaration.name} has a setting {name}, and {flag_of(name)} is an option of the command: "
+                "rename it."
+            )
     method_declaration.register_method(declaration)
 
 

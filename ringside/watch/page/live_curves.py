@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ringside.recording.follow import Follower
-from ringside.recording.metric_names import displayed, label_of, metrics_of
+from ringside.recording.metric_names import displayed, metric_of, metrics_of
 
 MOST_POINTS = 1_000
 """Most points of a series; beyond that, every second point is dropped."""
@@ -107,14 +107,19 @@ class Curves:
         return {
             "edition": self.edition,
             "fresh": not same,
-            "metrics": [{"name": name, "label": label_of(name)} for name in self.metrics],
+            "metrics": [_described(name) for name in self.metrics],
             **{kind: series.rows[max(0, begin[kind]) :] for kind, series in self.series.items()},
         }
 
 
 def metric_rows(metrics: Mapping[str, float | None]) -> list[dict[str, Any]]:
-    """Metrics as the page gets them: in order, with the labels that screens show."""
-    return [{"name": name, "label": label_of(name), "value": value} for name, value in metrics.items()]
+    """Metrics as the page gets them: in order, with their descriptions."""
+    return [_described(name) | {"value": value} for name, value in metrics.items()]
+
+
+def _described(name: str) -> dict[str, Any]:
+    metric = metric_of(name)
+    return {"name": name, "label": metric.label, "unit": metric.unit, "meaning": metric.meaning}
 
 
 def finite(value: Any) -> float | None:

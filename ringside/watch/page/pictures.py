@@ -57,7 +57,7 @@ def selected_env(memory: Memory, env: int) -> tuple[dict[str, Any], NDArray[np.u
         "rewards": _finite(flat["raw_reward"][past]),
         "valid": (flat["valid"][past] != 0).tolist(),
         "ended": _ended(memory, past).tolist(),
-        "values_are": "Q-values" if memory.plan.method.has_epsilon else "Probabilities",
+        "are_probabilities": memory.plan.method.samples_actions,
         **_values(memory, lane, place),
     }
     return fields, stack

@@ -16,7 +16,7 @@ from ringside.watch.attach import attach, read_config
 from ringside.watch.observer import Observer
 from ringside.watch.page.live_curves import SERIES, Curves, finite, metric_rows
 from ringside.watch.page.pictures import mosaic, selected_env
-from shared.config.method_declaration import method_declaration, method_names
+from shared.config.method_declaration import method_declaration
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import METRICS_FILE, SUMMARY_FILE, Config
 from shared.errors import ConfigError
@@ -45,9 +45,9 @@ class Source:
         """Attach if the run lives. Raises `ConfigError` if there is no run, or it cannot be watched."""
         self.run_dir = run_dir
         self._config = read_config(run_dir)
-        method = self._config.algorithm.method
-        known = method_declaration(method).metrics if method in method_names() else ()  # else its plug-in is not here
-        self._curves = Curves(run_dir / METRICS_FILE, known)
+        method = method_declaration(self._config.algorithm.method)
+        self._has_epsilon = method.has_epsilon
+        self._curves = Curves(run_dir / METRICS_FILE, method.metrics)
         self._live: Live | None = None
         self._memory: Memory | None = None
         self._observer: Observer | None = None
@@ -101,6 +101,7 @@ class Source:
             "envs": config.play.envs,
             "actions": list(live.action_names) if live is not None else [],
             "evaluates": bool(config.evaluate.eval_every_steps),
+            "has_epsilon": self._has_epsilon,
             **(self._now() if self.lives else self._past()),
         }
 

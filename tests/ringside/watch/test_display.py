@@ -354,7 +354,7 @@ def test_the_terminal_is_as_before_afterwards(end: str) -> None:
 
 def test_the_metrics_of_another_method_have_their_names() -> None:
     what = replace(status(2), metrics={"loss": 0.5, "entropy": 1.25, "explained_variance": None})
-    assert "loss 0.5  entropy 1.25  explained variance –  evaluation" in line(what)
+    assert "loss 0.5  entropy 1.25 nats  explained variance –  evaluation" in line(what)
     shown = picture(what, 120)
-    assert "0.5, entropy 1.25" in shown
+    assert "0.5, entropy 1.25 nats" in shown
     assert "explained variance" in shown

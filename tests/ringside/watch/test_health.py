@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ringside.watch.health import OUTSIDE, PATIENCE_UPDATES, returns_outside, screens_alike
+from ringside.watch.health import OUTSIDE, PATIENCE_UPDATES, policy_collapsed, returns_outside, screens_alike
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,27 @@ def test_only_a_network_that_had_time_and_values_to_tell_apart(
 
 def test_one_screen_is_always_like_itself() -> None:
     assert screens_alike(-2.42, 0.0, PATIENCE_UPDATES, 1) is None
+
+
+@pytest.mark.parametrize(
+    ("entropy", "actions", "share", "warned"),
+    [
+        (0.013, 4, 0.05, True),  # ln 4 is 1.386
+        (0.0, 18, 0.0, True),
+        (0.014, 4, 0.05, False),
+        (0.013, 4, 0.1, False),  # it may have learned what to do
+        (0.013, 2, 0.05, False),
+        (None, 4, 0.05, False),
+    ],
+)
+def test_a_policy_that_is_fixed_early_is_warned_of(
+    entropy: float | None, actions: int, share: float, warned: bool
+) -> None:
+    found = policy_collapsed(entropy, actions, share, has_weight=True)
+    assert (found is not None) == warned
+    assert found is None or "a larger --entropy-weight, a smaller --learning-rate" in found
+    plain = policy_collapsed(entropy, actions, share, has_weight=False)
+    assert plain is None or "--entropy-weight" not in plain
 
 
 def test_a_support_that_returns_leave_is_said() -> None:

@@ -6,6 +6,7 @@ import io
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -16,9 +17,10 @@ from ringside.watch import observer
 from ringside.watch.line import line
 from ringside.watch.observer import Observer, Restored
 from ringside.watch.screen import render
+from shared.config.method_declaration import A2C
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Config, Evaluate, Learn, Machine, Play, Run
-from shared.memory.board import Phase
+from shared.memory.board import METRIC_SPANS, SPAN_METRICS, Phase
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory, Plan
 
@@ -114,6 +116,25 @@ def test_a_network_that_gives_all_screens_the_same_values_is_warned_of(clock: Cl
     memory.board.metrics[2] = 0.03, -2.42, 0.1, 0.0002, 10.0, 1.0
     (warning,) = Observer(memory).observe().warnings
     assert "Q is still the same number for all screens" in warning
+    memory.arena.close()
+
+
+def test_a_policy_is_judged_by_its_entropy_and_never_by_the_spread_of_values(clock: Clock) -> None:
+    spread = replace(A2C, name="spread", metrics=(*A2C.metrics, "mean_q", "q_spread"))
+    memory = Memory.create(Plan(CONFIG.with_settings(method="a2c", batch_size=20, total_steps=4_000), actions=6))
+    object.__setattr__(memory.plan, "method", spread)
+    memory.board.metric_names = (*spread.metrics, *SPAN_METRICS)
+    memory.board.metrics = np.full((METRIC_SPANS, len(memory.board.metric_names)), np.nan)
+    memory.board.commits.publish(1)
+    memory.board.lane_done.publish_all(10)
+    memory.board.updates[0] = 20_000
+    row = {"mean_q": -2.42, "q_spread": 0.0002, "entropy": 1.2}
+    for name, value in row.items():
+        memory.board.metrics[:, memory.board.metric_names.index(name)] = value
+    assert Observer(memory).observe().warnings == ()
+    memory.board.metrics[:, memory.board.metric_names.index("entropy")] = 0.01
+    (warning,) = Observer(memory).observe().warnings
+    assert "the entropy of the policy is below 1% of that of uniform play" in warning
     memory.arena.close()
 
 

@@ -182,7 +182,9 @@ def test_a_run_that_ends_gives_its_memory_back_and_files_stand_in(run: Pretended
     assert viewer.get("pictures").status_code == 204
     assert (told["living"], told["finished"]) == (False, False)
     assert told["status"]["steps"] == 240  # type: ignore[index]
-    assert told["status"]["metrics"][0] == {"name": "loss", "label": "loss", "value": 0.5}  # type: ignore[index]
+    loss = told["status"]["metrics"][0]  # type: ignore[index]
+    assert (loss["name"], loss["label"], loss["unit"], loss["value"]) == ("loss", "loss", "", 0.5)
+    assert loss["meaning"] == told["curves"]["metrics"][0]["meaning"] == "Mean loss of the updates."  # type: ignore[index]
     assert len(told["curves"]["round"]) == 1  # type: ignore[index]
     role = {"busy": 0.5, "cores": 0.4, "restarts": 2}
     summary = {"steps": 600, "finished": True, "seconds": 9.0, "limit": {"sentence": "So."}, "roles": {"learner": role}}
@@ -194,6 +196,14 @@ def test_a_run_that_ends_gives_its_memory_back_and_files_stand_in(run: Pretended
     run.live.write(run.run_dir)  # it is resumed
     assert viewer.state()["living"]
     assert viewer.get("pictures").status_code == 200
+
+
+@pytest.mark.parametrize(("method", "has_epsilon"), [("dqn", True), ("a2c", False)])
+def test_the_page_knows_if_there_is_an_epsilon(run: Pretended, method: str, has_epsilon: bool) -> None:
+    (run.run_dir / "live.json").unlink()
+    config = run.config.with_settings(method=method, batch_size=20)
+    (run.run_dir / "config.json").write_text(json.dumps(config.to_json()))
+    assert Viewer(run.run_dir).state()["has_epsilon"] == has_epsilon
 
 
 @pytest.mark.parametrize("content", ["", "[1]", "{", '{"limit": 3, "roles": [1], "steps": "x"}', '{"roles": {"a": 1}}'])

@@ -59,9 +59,9 @@ def test_one_env_with_its_stack_actions_rewards_and_values(run: Pretended) -> No
 
 def test_values_are_called_what_inference_answers(run: Pretended) -> None:
     run.play(2)
-    assert selected_env(run.memory, 0)[0]["values_are"] == "Q-values"
+    assert not selected_env(run.memory, 0)[0]["are_probabilities"]
     object.__setattr__(run.memory.plan, "method", method_declaration("a2c"))
-    assert selected_env(run.memory, 0)[0]["values_are"] == "Probabilities"
+    assert selected_env(run.memory, 0)[0]["are_probabilities"]
 
 
 def test_what_was_done_is_not_told_before_it_is_known(run: Pretended) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import pickle
 import subprocess
 import sys
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
@@ -13,8 +14,10 @@ import pytest
 
 from learner.losses.method import Method
 from learner.rollout.on_policy_method import OnPolicyMethod
+from ringside.tasks import arguments, doctor, suite, train
 from shared.config import method_declaration as declarations
-from shared.config.method_declaration import MethodDeclaration, register_method
+from shared.config import trust
+from shared.config.method_declaration import MethodDeclaration, MethodSettings, register_method
 from shared.config.resolve import resolve
 from shared.config.settings import Config
 from shared.errors import ConfigError
@@ -79,6 +82,48 @@ def test_a_name_that_no_option_has_is_refused(name: str) -> None:
 def test_an_implementation_that_is_no_dotted_name_is_refused(implementation: str) -> None:
     with pytest.raises(ConfigError, match=r"The method theirs has the implementation .*write module:Class"):
         dataclasses.replace(THEIRS, implementation=implementation)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "says"),
+    [
+        (("loss", "epsilon"), "has a metric epsilon, which is a field of every record: rename it"),
+        (("updates",), "has a metric updates, which is a field of every record"),
+        (("frames",), "has a metric frames, which is a field of every record"),
+        (("committed_at",), "has a metric committed_at, which is a field of every record"),
+        (("loss", "loss"), "has a metric 'loss': use different names"),
+        (("My Loss",), "has a metric 'My Loss': use different names of lower-case letters"),
+    ],
+)
+def test_a_metric_that_records_cannot_hold_is_refused(metrics: tuple[str, ...], says: str) -> None:
+    with pytest.raises(ConfigError, match=f"The method theirs {says}"):
+        dataclasses.replace(THEIRS, metrics=metrics)
+
+
+@dataclass(frozen=True)
+class Seeded(MethodSettings):
+    seeds: int = 3
+
+
+@dataclass(frozen=True)
+class Stepped(MethodSettings):
+    total_steps: int = 3
+
+
+def test_a_setting_with_the_flag_of_another_option_is_refused() -> None:
+    seeded, stepped = (dataclasses.replace(THEIRS, settings=kind) for kind in (Seeded, Stepped))
+    with pytest.raises(ConfigError, match="has a setting seeds, and --seeds is an option of the command: rename it"):
+        trust.register_method(seeded)
+    with pytest.raises(ConfigError, match="has a setting total_steps, as every run has: rename it"):
+        trust.register_method(stepped)
+    assert "theirs" not in declarations.method_names()
+
+
+def test_every_option_beside_settings_is_known_to_be_taken() -> None:
+    own = {item.name for item in dataclasses.fields(Config)}
+    tasks = (arguments.Choices, suite.Suite, train.Training, train.Limits, doctor.Diagnosis)
+    names = {item.name for kind in tasks for item in dataclasses.fields(kind)}
+    assert names - own - {"limits"} == trust.TASK_OPTIONS
 
 
 def test_a_plan_carries_the_declaration_to_processes_that_have_no_registry(monkeypatch: pytest.MonkeyPatch) -> None:

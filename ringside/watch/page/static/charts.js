@@ -37,7 +37,7 @@ function decades(low, high) {
 
 export class Chart {
   // series: {name, look: c1 ... c4, dash, dots}; data come with `show`.
-  constructor(box, title, series, { log = false, nothing = "nothing yet", floor = null } = {}) {
+  constructor(box, title, series, { log = false, nothing = "nothing yet", floor = null, meaning = "" } = {}) {
     this.series = series;
     this.log = log;
     this.floor = floor;
@@ -46,7 +46,7 @@ export class Chart {
     this.empty = element("p", { class: "empty quiet" }, nothing);
     this.newest = element("span", { class: "newest" });
     this.reading = element("div", { class: "reading", hidden: "" });
-    const legend = element("div", { class: "legend quiet" });
+    const legend = element("div", { class: "legend quiet" }, meaning);
     if (series.length > 1) {
       for (const each of series) {
         const key = shape("svg", { width: 22, height: 8, class: `series ${each.look}` });

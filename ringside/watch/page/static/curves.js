@@ -19,23 +19,27 @@ export class Curves {
       { name: "actors alone", look: "c2", dash: "5 3" }, { name: "the run", look: "c1", main: true }], { log: true });
     this.box = box;
     this.metrics = [];
-    this.epsilon = new Chart(box, "Epsilon", [{ name: "epsilon", look: "c1", main: true }], { floor: 0 });
+    this.epsilon = null;
   }
 
-  // A chart for each metric of the method, before that of epsilon.
-  prepare(metrics) {
-    for (const { label } of metrics.slice(this.metrics.length)) {
-      const title = label[0].toUpperCase() + label.slice(1);
+  // A chart for each metric of the method, before that of epsilon, which not every method has.
+  prepare(metrics, hasEpsilon) {
+    if (hasEpsilon && !this.epsilon) {
+      this.epsilon = new Chart(this.box, "Epsilon", [{ name: "epsilon", look: "c1", main: true }], { floor: 0 });
+    }
+    for (const { label, unit, meaning } of metrics.slice(this.metrics.length)) {
+      const title = label[0].toUpperCase() + label.slice(1) + (unit ? ` (${unit})` : "");
       const look = LOOKS[this.metrics.length % LOOKS.length];
-      const chart = new Chart(this.box, title, [{ name: label, look, main: true }], { nothing: "learning has not begun" });
-      this.epsilon.card.before(chart.card);
+      const chart = new Chart(this.box, title, [{ name: label, look, main: true }],
+        { nothing: "learning has not begun", meaning });
+      this.epsilon?.card.before(chart.card);
       this.metrics.push(chart);
     }
   }
 
   // rows: records by kind; the state of a living run adds the present moment.
-  show({ status, living, evaluates, curves }, rows) {
-    this.prepare(curves.metrics);
+  show({ status, living, evaluates, has_epsilon: hasEpsilon, curves }, rows) {
+    this.prepare(curves.metrics, hasEpsilon);
     const last = Math.max(status.steps ?? 0, rows.round.at(-1)?.[0] ?? 0, rows.evaluation.at(-1)?.[0] ?? 0);
     const upToNow = (place, now) => {
       const points = rows.round.map((row) => [row[0], row[place]]);
@@ -51,7 +55,7 @@ export class Curves {
     curves.metrics.forEach(({ name }, i) => {
       this.metrics[i].show([upToNow(FIRST_METRIC + i, status.metrics.find((each) => each.name === name)?.value)], last);
     });
-    this.epsilon.show([upToNow(EPSILON, status.epsilon)], last);
+    this.epsilon?.show([upToNow(EPSILON, status.epsilon)], last);
     if (!evaluates) say(this.evaluation.empty, "none beside training (--eval-every-steps)");
   }
 }

@@ -120,9 +120,10 @@ export class One {
     }));
   }
 
-  // Bars from the lowest to the highest value: the differences decide the action.
+  // Q-values: bars from the lowest to the highest, since the differences decide the action. Probabilities: as they are.
   showValues(fields, names) {
-    say(this.name, fields.values_are);
+    const probable = fields.are_probabilities;
+    say(this.name, probable ? "Probabilities" : "Q-values");
     if (!fields.values) {
       this.rows = [];
       this.values.replaceChildren();
@@ -134,12 +135,15 @@ export class One {
     const best = fields.values.indexOf(high);
     fields.values.forEach((value, i) => {
       const row = this.rows[i];
-      row.bar.style.width = `${3 + 97 * (high > low ? (value - low) / (high - low) : 1)}%`;
-      say(row.value, quantity(value));
+      const share = probable ? value : high > low ? 0.03 + 0.97 * ((value - low) / (high - low)) : 1;
+      row.bar.style.width = `${100 * share}%`;
+      say(row.value, probable ? `${(100 * value).toFixed(1)}%` : quantity(value));
       row.line.classList.toggle("best", i === best);
-      say(row.mark, i === fields.taken ? (i === best ? "best, taken" : "taken") : i === best ? "best" : "");
+      const taken = i === fields.taken ? "taken" : "";
+      const mark = i === best ? (probable ? "likeliest" : "best") : "";
+      say(row.mark, [mark, taken].filter(Boolean).join(", "));
     });
-    say(this.note, "from lowest to highest");
+    say(this.note, probable ? "the action is drawn from them" : "from lowest to highest");
   }
 
   prepareValues(names, length) {
