@@ -19,8 +19,6 @@ from tests.support.runs import ROOT, STARTED, finish, start
 Launch = Callable[..., "subprocess.CompletedProcess[str]"]
 Refused = Callable[..., str]
 
-FOLDERS_OF_RUNS = frozenset({"browser", "command", "crash", "exact", "learn"})
-
 
 def pytest_configure() -> None:
     """Runs obey when they are told to ignore SIGINT, and a shell tells so to whatever it starts in the background.
@@ -29,13 +27,6 @@ def pytest_configure() -> None:
     """
     choose_workspace()
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of the folders that start runs."""
-    for item in items:
-        if item.path.relative_to(ROOT).parts[1] in FOLDERS_OF_RUNS:
-            item.add_marker(pytest.mark.starts_runs)
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +57,7 @@ def five_rounds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run_dir = tmp_path_factory.mktemp("five-rounds") / "run"
     former = os.umask(0)  # what is made is private all the same
     try:
-        process = start(run_dir, total_steps="2_400")
+        process = start(run_dir, actors="1", total_steps="2_400")
     finally:
         os.umask(former)
     printed = finish(process)

@@ -16,7 +16,9 @@ from tests.support.runs import ROOT, SMALL, finish, memory_of, start, start_word
 
 README = (ROOT / "README.md").read_text()
 RUN = re.compile(r"runs/[a-z]+-20260101-120000")
-TINY = " ".join(f"{flag} {value}" for flag, value in (SMALL | {"--total-steps": "960"}).items() if flag != "--game")
+TINY = " ".join(
+    f"{flag} {value}" for flag, value in (SMALL | {"--actors": "1", "--total-steps": "960"}).items() if flag != "--game"
+)
 SHORT = f"{TINY} --run-dir {{out}} --plain"
 
 MORE = {
@@ -61,7 +63,14 @@ def run(request: pytest.FixtureRequest, tmp_path: Path, five_rounds: Path) -> Pa
 def test_every_field_of_a_runs_files_is_explained(tmp_path: Path) -> None:
     run = tmp_path / "run"
     finish(
-        start(run, env="tests.support.pixel_game:factory", total_steps="960", eval_every_steps="480", eval_episodes="1")
+        start(
+            run,
+            env="tests.support.pixel_game:factory",
+            actors="1",
+            total_steps="960",
+            eval_every_steps="480",
+            eval_episodes="1",
+        )
     )
     explained = (ROOT / "docs" / "files.md").read_text()
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]

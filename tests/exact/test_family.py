@@ -34,7 +34,7 @@ RARELY = SHORT | {"train_every": "1200"}
 """Most rounds have no update at all."""
 
 COMBINATIONS = [
-    pytest.param(EVERYTHING, SHORT, id="everything"),
+    pytest.param(EVERYTHING, SHORT | {"train_every": "8"}, id="everything"),
     *(
         pytest.param(words, flags, id=name, marks=pytest.mark.stress)
         for name, words, flags in (

@@ -16,7 +16,7 @@ SOME = ("breakout", "qbert", "air_raid", "pong", "tetris", "yars_revenge", "tic_
 
 @pytest.mark.parametrize("game", games())
 def test_every_game_plays_as_in_gymnasium(game: str) -> None:
-    compare(game, NATURE, 150, reset_every=100)
+    compare(game, NATURE, 60, reset_every=40)
 
 
 @pytest.mark.parametrize("game", ["breakout", "assault", "qbert"])
