@@ -28,7 +28,7 @@ class PPO(A2C):
         clipped_ratio = now.ratio.clamp(1.0 - clip, 1.0 + clip)
         plain, clipped = -now.ratio * advantage, -clipped_ratio * advantage
         # By log pi: d r / d log pi = r.
-        gradient = torch.where(clipped > plain, 0.0, plain)
+        gradient = plain * (plain >= clipped)
         outside = ((now.ratio - 1.0).abs() > clip).float()
         return LossPart(torch.maximum(plain, clipped), gradient, {"clip_fraction": outside})
 
@@ -40,7 +40,7 @@ class PPO(A2C):
             return plain
         clipped_value = old + (now.value - old).clamp(-clip, clip)
         clipped = (clipped_value - minibatch.returns).square() / 2
-        return LossPart(torch.maximum(plain.loss, clipped), torch.where(clipped > plain.loss, 0.0, plain.gradient))
+        return LossPart(torch.maximum(plain.loss, clipped), plain.gradient * (plain.loss >= clipped))
 
     def _normalized(self, minibatch: StepBatch) -> Tensor:
         """Advantages less their mean, by their standard deviation, both over the steps with an action."""

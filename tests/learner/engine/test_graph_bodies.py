@@ -60,6 +60,7 @@ class Watch(TorchDispatchMode):
             tensors = [x for x in tensors if x.dim()]
         assert {x.device for x in tensors} <= {META}, f"{name} reads or writes {[x.device for x in tensors]}"
         assert name not in WAITING | UNSURE, name
+        assert name != "where" or all(isinstance(x, Tensor) and x.device == META for x in args), "where copies a number"
         assert not name.endswith("_backward") or not name.startswith(("adaptive", "avg_pool", "max_pool")), name
         self.operations += 1
         return result
