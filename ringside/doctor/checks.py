@@ -242,12 +242,6 @@ def tasks(plan: Plan, free: int | None) -> Check:
     return Check("processes", "green", f"Up to {need:,} with threads are needed, {_limit(free)} more allowed.")
 
 
-def locked_memory(limit: int | None) -> Check:
-    """Limit of locked memory. Ringside locks none; the driver pins the buffers of CUDA itself."""
-    shown = "any amount" if limit is None else f"{limit / MB:.0f} MB"
-    return Check("locked memory", "green", f"{shown} allowed; none is needed.")
-
-
 def _limit(count: int | None) -> str:
     return "any number" if count is None else f"{count:,}"
 

@@ -94,7 +94,6 @@ def diagnose(config: Config, words: Sequence[str]) -> tuple[list[Check], str]:
     if devices:
         answers.append(checks.mps(installed=mps.control() is not None))
     answers += checks.before_start(plan, continues=planning.continues(plan))
-    answers.append(checks.locked_memory(facts.locked_memory()))
     with _working("other programs"):
         answers.append(_contention())
     with _working("disk"):

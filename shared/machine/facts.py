@@ -68,12 +68,6 @@ def descriptors() -> tuple[int, int]:
     return resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
-def locked_memory() -> int | None:
-    """Bytes that this process may lock into memory; None: no limit."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-    return None if soft == resource.RLIM_INFINITY else soft
-
-
 def free_tasks(root: Path = ROOT, limit: int | None = None, user: int | None = None) -> int | None:
     """Processes and threads that may still be started; None: no limit.
 

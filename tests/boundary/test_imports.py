@@ -226,7 +226,7 @@ def loaded_after(statement: str) -> set[str]:
     ],
 )
 def test_the_launcher_loads_neither_torch_nor_the_emulator(module: str) -> None:
-    assert not loaded_after(f"import {module}") & {"torch", "ale_py", "gymnasium", "matplotlib"}
+    assert not loaded_after(f"import {module}") & {"torch", "ale_py", "gymnasium", "matplotlib", "tensorflow"}
 
 
 @pytest.mark.parametrize("module", ["launch", "ringside"])

@@ -23,7 +23,7 @@ from tests.support.runs import ROOT
 SMALL = ("--game", "pong", "--network", "small", "--device", "cpu", "--replay-size", "20_000")
 NAMES = (
     *("Python", "packages", "games", "GPU", "settings", "processor", "cores", "memory", "open files", "processes"),
-    *("run directory", "disk space", "locked memory", "other programs", "disk speed", "self-test"),
+    *("run directory", "disk space", "other programs", "disk speed", "self-test"),
 )
 
 

@@ -163,23 +163,16 @@ def test_runs_agree_when_all_have_ended_with_the_same_weights(
     assert done_in(tmp_path)[0]["good"] == good
 
 
-@pytest.mark.parametrize("combination", FAMILY)
-def test_the_runs_of_the_family_are_not_refused(combination: str) -> None:
-    words = f"{SMALL_RUN} {FAMILY[combination]}".split()
-    for variant in FAMILY_VARIANTS:
-        ringside.plan(configuration([*words, *VARIANTS[variant].split()]))
+RUNS = [
+    *(f"{SMALL_RUN} {words} {VARIANTS[variant]}" for words in FAMILY.values() for variant in FAMILY_VARIANTS),
+    *(f"--game pong --preset quick {words} --replay-size 20_000" for words in QUICK.values()),
+    *(f"--game breakout {words} --replay-size 20_000" for words in SETTINGS.values()),
+]
 
 
-@pytest.mark.parametrize("name", QUICK)
-def test_the_runs_of_the_quick_preset_are_not_refused(name: str) -> None:
-    ringside.plan(
-        configuration(["--game", "pong", "--preset", "quick", *QUICK[name].split(), "--replay-size", "20_000"])
-    )
-
-
-@pytest.mark.parametrize("name", SETTINGS)
-def test_the_runs_by_setting_are_not_refused(name: str) -> None:
-    ringside.plan(configuration(["--game", "breakout", *SETTINGS[name].split(), "--replay-size", "20_000"]))
+@pytest.mark.parametrize("words", RUNS)
+def test_the_runs_of_the_stages_are_not_refused(words: str) -> None:
+    ringside.plan(configuration(words.split()))
 
 
 @pytest.mark.parametrize(("mean", "good"), [(18.0, True), (17.9, False), (None, False)])

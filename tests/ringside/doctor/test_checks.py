@@ -110,11 +110,6 @@ def test_processes(plan: Plan) -> None:
     assert checks.tasks(plan, 50).color == "red"
 
 
-def test_locked_memory_is_never_in_the_way() -> None:
-    assert checks.locked_memory(8 << 20).found == "8 MB allowed; none is needed."
-    assert checks.locked_memory(None).color == "green"
-
-
 @pytest.mark.parametrize(
     ("asked", "gpus", "devices", "build", "driver", "color", "says"),
     [

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
-import subprocess
-import sys
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -132,8 +130,3 @@ def test_a_plan_carries_the_declaration_to_processes_that_have_no_registry(monke
     sent = pickle.dumps(Plan(config, 4))
     monkeypatch.setattr(declarations, "_REGISTRY", {})
     assert pickle.loads(sent).method == THEIRS
-
-
-def test_declarations_load_no_torch() -> None:
-    code = "import sys, shared.config.method_declaration; sys.exit('torch' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=ROOT)
