@@ -84,3 +84,11 @@ def command(*words: str) -> str:
 def readable(value: float) -> str:
     """A number with three significant digits, or all digits before the point, grouped: 0.0123, 12.3, 1,234."""
     return f"{value:,.0f}" if value == 0 or abs(value) >= 100 else f"{value:.3g}"
+
+
+def short(value: float) -> str:
+    """A large number in few characters: 950, 9.98k, 6.15M."""
+    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= limit:
+            return readable(value / limit) + unit
+    return readable(value)

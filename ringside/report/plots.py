@@ -28,6 +28,7 @@ from ringside.report.comparison import Arm, Comparison
 from ringside.report.published import comparable_agents
 from ringside.report.records import Records
 from shared.files.atomic import write_atomic
+from shared.text import short
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1)))
@@ -153,7 +154,7 @@ def learning_curve(comparison: Comparison, game: str, axis: Axis) -> Figure:
     axes.set_ylabel("return of an episode")
     axes.xaxis.set_major_locator(MaxNLocator(6))
     for each in (axes.xaxis, axes.yaxis):
-        each.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
+        each.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
     axes.set_xlim(left=0)
     _references(axes, comparison.protocol, game)
     if axes.get_legend_handles_labels()[0]:
@@ -238,14 +239,6 @@ def _references(axes: Axes, protocol: str, game: str) -> None:
             fontsize=7,
             color="#555555",
         )
-
-
-def _short(value: float) -> str:
-    """1.5M, 200k, 12."""
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
-            return f"{value / size:g}{unit}"
-    return f"{value:g}"
 
 
 # --- scores and aggregates

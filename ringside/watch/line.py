@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from ringside.recording.metric_names import label_of, metric_of
 from ringside.watch.status import CheckpointStatus, Status
-from shared.text import count
+from shared.text import count, readable, short
 
 UNKNOWN = "–"
-
-
-def short(value: float) -> str:
-    """A large number in few characters: 950, 9.98k, 6.15M."""
-    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= limit:
-            return f"{value / limit:.3g}{unit}" if abs(value) < 999.5 * limit else f"{value / limit:,.0f}{unit}"
-    return f"{value:.0f}"
 
 
 def clock(seconds: float | None) -> str:
@@ -33,8 +25,8 @@ def number(value: float | None, digits: int = 1) -> str:
 
 
 def figure(value: float | None) -> str:
-    """A number of unknown size, with three significant digits."""
-    return UNKNOWN if value is None else f"{value:.3g}"
+    """A number of unknown size."""
+    return UNKNOWN if value is None else readable(value)
 
 
 def measured(metric: str, value: float | None) -> str:

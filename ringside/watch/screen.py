@@ -16,8 +16,9 @@ from rich.text import Text
 
 from ringside.load.bottleneck import RoleStatus
 from ringside.recording.metric_names import label_of
-from ringside.watch.line import UNKNOWN, clock, cores_taken, left, measured, number, pace, saved, share, short
+from ringside.watch.line import UNKNOWN, clock, cores_taken, left, measured, number, pace, saved, share
 from ringside.watch.status import Status
+from shared.text import short
 
 FEW_ACTORS = 4
 """Most actors with a line each."""

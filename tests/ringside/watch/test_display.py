@@ -19,10 +19,11 @@ from rich.console import Console
 from ringside.load.bottleneck import RoleStatus, find_bottleneck
 from ringside.recording.totals import EvaluationStatus
 from ringside.watch.display import LiveDisplay, PlainDisplay, open_display
-from ringside.watch.line import clock, figure, line, short
+from ringside.watch.line import clock, figure, line
 from ringside.watch.outlet import Outlet
 from ringside.watch.screen import render
 from ringside.watch.status import CheckpointStatus, Status
+from shared.text import short
 
 ROOT = Path(__file__).parents[3]
 
@@ -181,7 +182,7 @@ def test_short_numbers(value: float, words: str) -> None:
 
 def test_other_words_for_numbers() -> None:
     assert [clock(s) for s in (None, 7.9, 3_661, 360_000)] == ["–", "0:00:07", "1:01:01", "4 d 04:00"]
-    assert [figure(x) for x in (None, 0.000123456, 1234.5, -3.0)] == ["–", "0.000123", "1.23e+03", "-3"]
+    assert [figure(x) for x in (None, 0.000123456, 1234.5, -3.0)] == ["–", "0.000123", "1,234", "-3"]
 
 
 # The plain display
