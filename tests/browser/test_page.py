@@ -18,6 +18,8 @@ from selenium.webdriver import ActionChains, Chrome, ChromeOptions, ChromeServic
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
+from ringside.recording.metrics import MetricsLog
+from shared.config.method_declaration import method_declaration
 from tests.support.runs import finish, records, start, start_words, wait_until
 from tests.support.watched import Pretended
 
@@ -192,6 +194,33 @@ def test_more_envs_than_fit_and_a_server_that_goes_away(browser: Chrome, tmp_pat
     finish(page)
     view.until(lambda: "does not answer" in view.text("#alerts"), "nobody notices that the server is gone")
     assert view.text("#mode") == "no answer"
+    run.end()
+
+
+def test_a_policy_has_probabilities_and_charts_of_its_metrics_and_no_epsilon(browser: Chrome, tmp_path: Path) -> None:
+    run = Pretended(tmp_path / "run", method="ppo")
+    run.play(30)
+    names = dict.fromkeys(method_declaration("ppo").metrics, 0.5)
+    values = {"steps_per_second": 100.0, "epsilon": None, **names}
+    with MetricsLog(run.run_dir / "metrics.jsonl") as log:
+        for round_ in range(3):
+            log.log_round(round_, 60 * (round_ + 1), values, [], envs=6)
+    page, address = watch(run.run_dir)
+    view = PageView(browser, address)
+    view.resize(WIDE)
+    for chart in ("Entropy (nats)", "KL (nats)", "Clip fraction", "Explained variance", "Mean value"):
+        view.until(lambda chart=chart: view.script(POINTS, chart), f"there is no curve {chart}")  # type: ignore[misc]
+    titles = view.script("return [...document.querySelectorAll('.chart h3')].map(each => each.textContent)")
+    assert isinstance(titles, list)
+    assert "Epsilon" not in titles
+    assert "Randomness of the policy" in view.text(".chart:nth-child(6) .legend")
+    view.until(lambda: view.text("#values-name") == "Probabilities", "the bars are of something else")
+    widths = "return [...document.querySelectorAll('#values .bar div')].map(each => parseFloat(each.style.width))"
+    view.until(lambda: view.script(widths) == [20.0, 30.0, 50.0], "a bar is not as long as its probability")
+    assert view.text("#values tr.best .mark") == "likeliest, taken"
+    assert view.complaints() == []
+    page.send_signal(signal.SIGINT)
+    finish(page)
     run.end()
 
 

@@ -16,30 +16,29 @@ from shared.process.live import Live
 NAMES = ("NOOP", "FIRE", "LEFT")
 
 
-def watched_config(run_dir: Path, envs: int = 6) -> ResolvedConfig:
+def watched_config(run_dir: Path, envs: int = 6, method: str = "dqn") -> ResolvedConfig:
     """Two envs a lane, rounds of 10 ticks, as a launcher resolves it."""
-    return resolve(
-        Config(
-            play=Play(game="pong", envs=envs, lane_envs=2),
-            learn=Learn(
-                total_steps=100 * envs,
-                round_steps=10 * envs,
-                replay_size=30 * envs,
-                learning_starts=64,
-                network="small",
-            ),
-            machine=Machine(actors=2, device="cpu", precision="fp32", inference_batch=envs),
-            run=Run(run_dir=run_dir),
-        )
+    config = Config(
+        play=Play(game="pong", envs=envs, lane_envs=2),
+        learn=Learn(
+            total_steps=100 * envs,
+            round_steps=10 * envs,
+            replay_size=30 * envs,
+            learning_starts=64,
+            network="small",
+        ),
+        machine=Machine(actors=2, device="cpu", precision="fp32", inference_batch=envs),
+        run=Run(run_dir=run_dir),
     )
+    return resolve(config if method == "dqn" else config.with_settings(method=method, batch_size=10 * envs))
 
 
 class Pretended:
     """The launcher's side."""
 
-    def __init__(self, run_dir: Path, envs: int = 6) -> None:
+    def __init__(self, run_dir: Path, envs: int = 6, method: str = "dqn") -> None:
         self.run_dir = run_dir
-        self.config = watched_config(run_dir, envs)
+        self.config = watched_config(run_dir, envs, method)
         self.memory = Memory.create(Plan(self.config, len(NAMES)))
         run_dir.mkdir(parents=True, exist_ok=True)
         (run_dir / "config.json").write_text(json.dumps(self.config.to_json()))
@@ -61,6 +60,8 @@ class Pretended:
                     field["frame"][0] = self.random.integers(0, 256, field["frame"][0].shape)
                     field["start"][0] = field["valid"][0] = 1
                 values = self.random.normal(size=(2, len(NAMES))).astype(np.float32)
+                if run_schedule.method.samples_actions:
+                    values[:] = 0.2, 0.3, 0.5
                 memory.mailbox.values[lane] = values
                 memory.mailbox.reply.publish(lane, request_number(0, tick))
                 field["action"][slot] = values.argmax(axis=1)

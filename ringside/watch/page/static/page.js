@@ -117,7 +117,7 @@ function showFigures(status) {
     ["steps/s", count(status.steps_per_second)],
     ["updates", count(status.updates)],
     ...(status.epsilon === null ? [] : [["epsilon", figure(status.epsilon)]]),
-    ...status.metrics.map(({ label, unit, value }) => [label, unit && value !== null ? `${figure(value)} ${unit}` : figure(value)]),
+    ...status.metrics.map(({ label, unit, value }) => [unit ? `${label}, ${unit}` : label, figure(value)]),
   ];
   if (evaluation !== undefined) said.splice(2, 0, ["evaluation", score(evaluation)]);
   const box = find("figures");
