@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from actors.make_env import action_count, is_registered
 from ringside.doctor import checks
@@ -16,14 +17,15 @@ from shared.checkpoint.weights_file import load_weights
 from shared.config import validate
 from shared.config.method_declaration import method_declaration
 from shared.config.presets import PRESETS
+from shared.config.protocols import PROTOCOLS, eval_rules
 from shared.config.resolve import resolve
-from shared.config.settings import METRICS_FILE, SUMMARY_FILE, Config
+from shared.config.settings import MAY_CHANGE_ON_RESUME, METRICS_FILE, SUMMARY_FILE, Config, Evaluate
 from shared.config.trust import load_plugin, require_env, require_plugin
 from shared.errors import CheckpointError, ConfigError, FileError
 from shared.files.atomic import read_object
 from shared.memory.evaluation_queue import evaluations_until
 from shared.memory.run_memory import Plan
-from shared.text import require_name
+from shared.text import UNSET, require_name, words_of
 
 
 def starting_point(
@@ -59,6 +61,38 @@ def starting_point(
     run_dir = checkpoint.run_dir if in_run else None  # nothing is written next to a checkpoint outside a run
     run = replace(saved.run, run_dir=run_dir, resume=Path(resume), init_from=None, plain=False, track="off")
     return replace(saved, run=run)
+
+
+def training_words(config: Config, without: frozenset[str] = frozenset()) -> list[str]:
+    """Options that give this configuration: the closest preset, and what differs from it.
+
+    Args:
+        without: settings that are left out, beside those that may change on resume.
+    """
+    method = config.algorithm.method
+    rules = eval_rules(config.play, Evaluate(), method_declaration(method))
+    default_rules = {
+        "eval_episodes": PROTOCOLS[config.play.protocol].eval_episodes,
+        "eval_epsilon": rules.epsilon,
+        "eval_max_frames": rules.max_frames,
+        "eval_actions": rules.actions,
+    }
+
+    def resolved(values: dict[str, Any]) -> dict[str, Any]:
+        """The values, with the default rules of evaluation where they leave these open."""
+        open_rules = [name for name in default_rules if values[name] in (None, "auto")]
+        return values | {name: default_rules[name] for name in open_rules}
+
+    left_out = (MAY_CHANGE_ON_RESUME | without) - {"total_steps"}
+    wanted = {name: value for name, value in resolved(config.to_flat()).items() if name not in left_out}
+    choices = []
+    for preset, near in PRESETS.items():
+        known = resolved(near.with_settings(method=method).to_flat()) | {"method": near.algorithm.method}
+        different = {name: value for name, value in wanted.items() if value != known[name]}
+        choices.append((len(different), preset, different))
+    _, preset, different = min(choices)
+    flags = {"preset": None if preset == "nature" else preset, "plugin": config.run.plugin}
+    return words_of(**flags, **{name: UNSET if value is None else value for name, value in different.items()})
 
 
 def check(config: Config) -> Plan:

@@ -51,6 +51,10 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun if number == 1 else plural}"
 
 
+UNSET = "unset"
+"""Word of a command line for None."""
+
+
 def words_of(**settings: Any) -> list[str]:
     """Flat settings as words of the command line: noisy=False, n_step=3 as --no-noisy --n-step 3; None is omitted."""
     words = []

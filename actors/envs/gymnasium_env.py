@@ -45,13 +45,13 @@ def _make(name: str) -> gymnasium.Env[Any, Any]:
     if not colon:
         try:
             return gymnasium.make(name, disable_env_checker=True)
-        except Exception as error:  # the environment's own code: it may raise anything
+        except Exception as error:  # the code of the environment, which may raise anything
             raise EnvError(f"Gymnasium cannot make the environment {name!r}: {_told(error)}") from error
     if not module_name or module_name.startswith("."):
         raise EnvError(f"--env {name!r} names no module: it is `module:factory`, or an id of Gymnasium.")
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # as above
+    except Exception as error:  # foreign code runs while it is imported
         raise EnvError(
             f"The module of --env {name!r} cannot be imported: {_told(error)}. It is looked for beside launch.py, "
             "among the installed packages and in the folders of PYTHONPATH."
@@ -63,7 +63,7 @@ def _make(name: str) -> gymnasium.Env[Any, Any]:
         raise EnvError(f"The module {module_name!r} has no function {factory_name!r} that makes an environment.")
     try:
         env = factory()
-    except Exception as error:  # as above
+    except Exception as error:  # the user's factory, which may raise anything
         raise EnvError(f"{name} could not make an environment: {_told(error)}") from error
     if not isinstance(env, gymnasium.Env):
         raise EnvError(f"{name} returned a {type(env).__name__}; it must return a gymnasium.Env.")

@@ -102,7 +102,7 @@ def run(benchmark: Benchmark, options: Common, words: Sequence[str]) -> int:
         report.missing[INTERRUPTED] = "It was interrupted."
     except ConfigError:
         raise
-    except Exception as error:
+    except Exception as error:  # a fault of the benchmark, or of a peer: any; what was measured before is kept
         report.missing["all"] = f"The benchmark itself failed: {error!r}."
         _publish(report, options.json)
         raise

@@ -162,7 +162,7 @@ class Supervisor:
             return
         try:
             self._on_look(self._memory)
-        except Exception as error:  # noqa: BLE001  (the function of the caller; raised again at the end)
+        except Exception as error:  # noqa: BLE001  (the caller's function may raise anything; raised again at the end)
             self._refusal = error
             if self._children and not self._board.stopping:
                 self._note(f"Stopping: the function `on_look` failed; {self._to_be_saved}")

@@ -19,12 +19,10 @@ from shared.config.renamed_settings import current_words
 from shared.config.settings import Algorithm, Config, foreign_setting, unused_settings
 from shared.errors import ConfigError
 from shared.network_spec import network_names
-from shared.text import PROGRAM, flag_in, flag_of
+from shared.text import PROGRAM, UNSET, flag_in, flag_of
 
 LAUNCHER = Path(__file__).resolve().parents[2] / "launch.py"
 """Path of the program, for tasks that start it again."""
-UNSET = "unset"
-"""Text for None, in --help and as an argument."""
 PLACEHOLDERS = {int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH"}
 """Placeholder in --help for the value of an option, by type."""
 CHOICES = {"method": method_names, "network": network_names}

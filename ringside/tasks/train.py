@@ -15,7 +15,7 @@ from ringside.watch.status import Status
 from shared.checkpoint.finding import manifests_in, newest_usable
 from shared.checkpoint.manifest import CHECKPOINTS
 from shared.config.method_declaration import method_declaration
-from shared.config.settings import Config, ResolvedConfig
+from shared.config.settings import ARITHMETIC, Config, ResolvedConfig
 from shared.config.trust import resume_words
 from shared.errors import CheckpointError, ConfigError, RunFailed
 from shared.machine.control_groups import in_force
@@ -99,8 +99,7 @@ def how_to_continue(config: ResolvedConfig) -> str:
         return f"It cannot be resumed: {error}"
     if checkpoint.has_replay or method_declaration(config.algorithm.method).on_policy:
         return f"Continue it with: {command(*resume_words(config))}"
-    played = ("--game", config.play.game) if config.play.env is None else ("--env", config.play.env)
-    begin = command("--init-from", str(run_dir), *played)
+    begin = command("--init-from", str(run_dir), *planning.training_words(config, without=ARITHMETIC))
     return f"It was saved without its replay and cannot be resumed. Start a new run from its weights with: {begin}"
 
 

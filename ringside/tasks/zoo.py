@@ -15,14 +15,13 @@ from typing import Any
 
 from ringside import evaluating
 from ringside.agents.agent import weights_at
+from ringside.planning import training_words
 from ringside.tasks.arguments import parse
 from ringside.zoo import catalogue
 from ringside.zoo.catalogue import EVALUATION, MOST_BYTES, README, SUMMARY, WEIGHTS
 from shared.checkpoint.weights_file import StoredWeights, weights_file
-from shared.config.method_declaration import method_declaration
-from shared.config.presets import PRESETS
-from shared.config.protocols import PROTOCOLS, acting_in_words, eval_rules
-from shared.config.settings import CONFIG_FILE, FRAME_SKIP, MAY_CHANGE_ON_RESUME, Config, Evaluate
+from shared.config.protocols import acting_in_words
+from shared.config.settings import CONFIG_FILE, FRAME_SKIP, Config
 from shared.errors import ConfigError
 from shared.files.atomic import read_json, read_object
 from shared.text import PROGRAM, command, flag_of, words_of
@@ -138,30 +137,8 @@ def command_of(config: Config, total_steps: int) -> str:
     """
     if config.run.init_from is not None:
         raise ConfigError("The run began with the weights of another (--init-from); one command does not train it.")
-    method = config.algorithm.method
-    rules = eval_rules(config.play, Evaluate(), method_declaration(method))
-    default_rules = {
-        "eval_episodes": PROTOCOLS[config.play.protocol].eval_episodes,
-        "eval_epsilon": rules.epsilon,
-        "eval_max_frames": rules.max_frames,
-        "eval_actions": rules.actions,
-    }
-
-    def resolved(values: dict[str, Any]) -> dict[str, Any]:
-        """The values, with the default rules of evaluation where they leave these open."""
-        open_rules = [name for name in default_rules if values[name] in (None, "auto")]
-        return values | {name: default_rules[name] for name in open_rules}
-
-    flat = resolved(config.to_flat()) | {"total_steps": total_steps}
-    wanted = {name: value for name, value in flat.items() if name not in MAY_CHANGE_ON_RESUME - {"total_steps"}}
-    choices = []
-    for preset, near in PRESETS.items():
-        known = resolved(near.with_settings(method=method).to_flat()) | {"method": near.algorithm.method}
-        different = {name: value for name, value in wanted.items() if value not in (None, known[name])}
-        choices.append((len(different), preset, different))
-    _, preset, different = min(choices)
-    flags = {"preset": None if preset == "nature" else preset, "plugin": config.run.plugin}
-    return shlex.join(["python", "launch.py", *words_of(**flags, **different)])
+    words = training_words(config.with_settings(total_steps=total_steps))
+    return shlex.join(["python", "launch.py", *words])
 
 
 def _readme(

@@ -150,7 +150,7 @@ def test_help_is_in_sections_and_shows_the_presets_defaults(launched: Launch) ->
 
 def test_help_of_a_method_leaves_out_what_has_no_effect_on_it(launch: Launch) -> None:
     with_replay, on_policy = (launch("--method", method, "--help").stdout for method in ("dqn", "a2c"))
-    for flag in ("--train-every", "--epsilon-steps", "--no-checkpoint-replay"):
+    for flag in ("--train-every", "--epsilon-steps", "--replay-on"):
         assert flag in with_replay
         assert flag not in on_policy
     assert "--entropy-weight" in on_policy

@@ -22,12 +22,13 @@ from ringside.tasks import report, suite
 from ringside.tasks.arguments import parse_choices
 from ringside.tasks.train import configuration, how_to_continue
 from ringside.zoo import catalogue
+from shared.config.resolve import resolve
 from shared.config.settings import CONFIG_FILE, Play
 from shared.config.trust import compare_env, load_plugin, require_env, require_plugin
 from shared.errors import ConfigError
-from shared.network_spec import Network
+from shared.network_spec import Network, network_of
 from tests.conftest import Launch, Refused
-from tests.support.checkpoints import CONFIG, random_weights, write_run
+from tests.support.checkpoints import CONFIG, random_weights, rewrite, write_run
 from tests.support.pixel_game import Catch
 from tests.support.runs import ROOT
 from tests.support.written_runs import write_run as write_records
@@ -240,6 +241,30 @@ def test_the_printed_command_that_continues_a_run_is_taken(settings: dict[str, s
     found = configuration(words)
     assert (found.play.env, found.run.track) == (settings.get("env"), settings.get("track", "off"))
     assert len(words) == 2 + 2 * len(settings)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"method": "c51", "atoms": 11, "network": "small", "dueling": True},
+        {"env": "marker:factory", "plugin": "tests.support.waiting", "network": "impala", "width": 2},
+    ],
+)
+def test_the_printed_command_that_begins_anew_gives_the_same_network(settings: dict[str, Any], tmp_path: Path) -> None:
+    """A run that was saved without its replay: only its weights are left."""
+    config = CONFIG.with_settings(checkpoint_replay=False, **settings)
+    run = run_of(tmp_path)
+    (manifest,) = (run / "checkpoints").glob("checkpoint-*.json")
+    rewrite(manifest, has_replay=False)
+    printed = how_to_continue(resolve(config.with_settings(run_dir=run)))
+    assert "It was saved without its replay" in printed
+    words = shlex.split(printed)
+    found = configuration(words[words.index("--init-from") :])
+    assert found.run.init_from == run
+    assert found.run.plugin == settings.get("plugin")
+    assert found.play == config.play
+    assert network_of(found, 4) == network_of(config, 4)
 
 
 @pytest.mark.parametrize("method", ["dqn.evil", "../evil", "__main__", "", "os\n"])
