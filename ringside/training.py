@@ -20,7 +20,7 @@ from ringside.watch.observer import Observer, Restored
 from ringside.watch.status import Status
 from shared.checkpoint.finding import find_checkpoint
 from shared.config.combinations import require_used
-from shared.config.renamed_settings import current_name
+from shared.config.renamed_settings import current_settings
 from shared.config.settings import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE, Config
 from shared.errors import ConfigError
 from shared.files.atomic import PRIVATE_UMASK, read_json, remove_temporaries, write_atomic
@@ -46,7 +46,7 @@ def train(
     """
     start = starting_point(preset, *(settings.get(name) for name in ("resume", "env", "plugin")))
     config = start.with_settings(**settings)
-    require_used(map(current_name, settings), config.algorithm.method)
+    require_used(current_settings(settings), config.algorithm.method)
     return run(plan(config), on_status or (lambda status: None), lambda sentence: None)
 
 

@@ -25,9 +25,13 @@ Shapes = Iterator[tuple[str, tuple[int, ...]]]
 
 CONVOLUTIONS: dict[str, tuple[list[tuple[int, int, int]], int]] = {
     "nature": ([(32, 8, 4), (64, 4, 2), (64, 3, 1)], 512),
+    "a3c": ([(16, 8, 4), (32, 4, 2)], 256),
     "small": ([(16, 8, 4), (16, 4, 2)], 64),
 }
-"""Layers (channels, kernel, stride) and hidden units by network; nature: Mnih et al. 2015, Methods."""
+"""Layers (channels, kernel, stride) and hidden units by network.
+
+nature: Mnih et al. 2015, Methods. a3c: Mnih et al. 2013, section 4.1, and 2016, supplementary section 8.
+"""
 
 IMPALA = (16, 32, 32)
 """Channels of the blocks of residual networks, times their width (Espeholt et al. 2018, figure 3, right)."""
@@ -41,6 +45,8 @@ COSINES = 64
 RESCALING = 1e-3
 """epsilon of the scale h of rescaled values (R2D2: Kapturowski et al. 2019, section 2.3)."""
 
+_LEFT_OUT = {"value_output", "conv_norm"}
+"""Fields of a network that its JSON leaves out where they are False."""
 _LIMITS = {"actions": 4096, "atoms": MOST_ATOMS, "width": MOST_WIDTH}
 _METHOD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 """One file of learner/methods, and never a path of modules."""
@@ -120,18 +126,20 @@ class Network:
     pooling: bool = False
     spectral_norm: bool = False
     layer_norm: bool = False
+    """True if hidden units are normalized over the layer."""
     fractions: int = 0
     """With iqn, the number of quantiles that choose an action."""
     rescaled: bool = False
     """True if the outputs are returns on the scale of `--value-rescaling`."""
     value_output: bool = False
-    """True if the network is an actor-critic: logits of the actions, and behind them the value of the state. A file
-    leaves it out where it is False."""
+    """True if the network is an actor-critic: logits of the actions, and behind them the value of the state."""
+    conv_norm: bool = False
+    """True if the output of each plain convolution is normalized over its channels."""
 
     @property
     def plain(self) -> bool:
         """True if it is plain convolutions and two linear layers, whatever the outputs mean."""
-        extra = self.dueling or self.noisy or self.pooling or self.spectral_norm or self.layer_norm
+        extra = self.dueling or self.noisy or self.pooling or self.spectral_norm or self.layer_norm or self.conv_norm
         return self.name in CONVOLUTIONS and not extra and self.method != "iqn"
 
     @property
@@ -166,16 +174,13 @@ class Network:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        values = asdict(self)
-        if not self.value_output:  # so that files of other networks stay as they were
-            del values["value_output"]
-        return values
+        return {name: value for name, value in asdict(self).items() if value or name not in _LEFT_OUT}
 
     @classmethod
     def from_json(cls, values: Any) -> Network:
         """The inverse. Nothing is trusted: raises `ValueError` for values that describe no possible network."""
         kinds = {item.name: type(getattr(_EXAMPLE, item.name)) for item in fields(cls)}
-        if not isinstance(values, dict) or values.keys() | {"value_output"} != kinds.keys():
+        if not isinstance(values, dict) or values.keys() | _LEFT_OUT != kinds.keys():
             raise ValueError("it does not say what it is")
         for name, value in values.items():
             if type(value) is not kinds[name] and not (kinds[name] is float and type(value) is int):
@@ -189,6 +194,8 @@ class Network:
             raise ValueError(f"fractions is {values['fractions']}")
         if values.get("value_output") and (values["dueling"] or values["noisy"] or values["atoms"] != 1):
             raise ValueError("value_output is True beside parts of networks of action values")
+        if values.get("conv_norm") and values["name"] == "impala":
+            raise ValueError("conv_norm is True with the network impala")
         if values["name"] not in (*CONVOLUTIONS, "impala"):
             raise ValueError(
                 f"there is no network {values['name']!r:.40}; pass --plugin if a plug-in of yours registers it"
@@ -219,7 +226,8 @@ def network_of(config: Config, actions: int) -> Network:
         width=algorithm.width,
         pooling=algorithm.pooling,
         spectral_norm=algorithm.spectral_norm,
-        layer_norm=algorithm.layer_norm,
+        layer_norm=algorithm.normalize != "none",
+        conv_norm=algorithm.normalize == "all",
         rescaled=algorithm.value_rescaling,
         **algorithm.settings.network_fields(),
     )
@@ -258,7 +266,7 @@ def parameters_of(network: Network) -> ParameterSpec:
     for inner, last, count in streams:
         shapes += _linear(network, inner, (hidden, features))
         if network.layer_norm:
-            shapes += [(f"{inner}_norm.weight", (hidden,)), (f"{inner}_norm.bias", (hidden,))]
+            shapes += _layer(f"{inner}_norm", (hidden,))
         shapes += _linear(network, last, (count, hidden))
     return ParameterSpec(tuple(shapes))
 
@@ -279,6 +287,8 @@ def _convolutions(network: Network) -> Shapes:
     channels = STACK
     for i, (out, kernel, _) in enumerate(CONVOLUTIONS[network.name][0], start=1):
         yield from _layer(f"conv{i}", (out, channels, kernel, kernel))
+        if network.conv_norm:
+            yield from _layer(f"conv{i}_norm", (out,))
         channels = out
 
 

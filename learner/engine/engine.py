@@ -90,7 +90,9 @@ class Engine(Generic[M]):
     def initialize(self) -> None:
         """Fresh parameters from the seed, the target network equal to them, moments zero."""
         self._source.settle()
-        self._online.pack(initial_parameters(self._online.network, self._config.run.seed), self._online.params)
+        config = self._config
+        fresh = initial_parameters(self._online.network, config.run.seed, config.learn.initial)
+        self._online.pack(fresh, self._online.params)
         self._online.sync_copy()
         self.update_target()
         self._optimizer.mean.zero_()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from zlib import crc32
 
 import numpy as np
 import torch
@@ -10,23 +11,31 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from shared.config.settings import Initial
 from shared.network_spec import Network, parameters_of
 from shared.prng import Stream, bits
 
+HIDDEN_GAIN = math.sqrt(2.0)
+"""Gain of orthogonal weights before a ReLU."""
 POLICY_GAIN = 0.01
 """Gain of the logits, with which a policy begins nearly uniform (OpenAI Baselines)."""
+VALUE_GAIN = 1.0
+"""Gain of the state's value and of action values."""
 POWER_ITERATIONS = 15
 """Iterations from a random vector, before the first pass."""
 
 
-def initial_parameters(network: Network, seed: int) -> NDArray[np.float32]:
-    """Fresh parameters float32[P]: weights and biases uniform in +-1/sqrt(fan-in), as PyTorch's layers begin.
+def initial_parameters(network: Network, seed: int, initial: Initial = "auto") -> NDArray[np.float32]:
+    """Fresh parameters float32[P], drawn on the CPU, so that all devices begin alike.
 
-    Torch7, in which the DQN of 2015 was written, begins its layers the same way; so do noisy layers, whose sigma is
-    sigma_0/sqrt(fan-in) (Fortunato et al. 2018, section 3.2). Drawn on the CPU, so that all devices begin alike.
+    Args:
+        initial: torch: weights and biases uniform in +-1/sqrt(fan-in), as PyTorch's layers begin, and those of Torch7,
+            in which the DQN of 2015 was written; orthogonal: see `_orthogonal`; auto: orthogonal for actor-critics,
+            else torch.
+
+    The sigma of noisy layers is sigma_0/sqrt(fan-in) (Fortunato et al. 2018, section 3.2).
     """
-    if network.value_output:
-        return _orthogonal_parameters(network, seed)
+    orthogonal = initial == "orthogonal" or (initial == "auto" and network.value_output)
     generator = torch.Generator().manual_seed(bits(seed, Stream.NETWORK) >> 1)
     vectors = torch.Generator().manual_seed(bits(seed, Stream.POWER_ITERATION) >> 1)
     pieces, bound = [], 0.0
@@ -40,33 +49,41 @@ def initial_parameters(network: Network, seed: int) -> NDArray[np.float32]:
             pieces.append(_singular_vector(pieces[-2].view(count, -1), torch.randn(count, generator=vectors)))
         else:
             bound = 1.0 / math.sqrt(math.prod(shape[1:])) if kind == "weight" else bound
-            pieces.append((torch.rand(count, generator=generator) * 2.0 - 1.0) * bound)
+            if orthogonal:
+                pieces.append(_orthogonal(network, name, shape, seed))
+            else:
+                pieces.append((torch.rand(count, generator=generator) * 2.0 - 1.0) * bound)
     return torch.cat(pieces).numpy()
 
 
-def _orthogonal_parameters(network: Network, seed: int) -> NDArray[np.float32]:
-    """Weights with orthonormal rows or columns, times a gain (Saxe et al. 2014); biases 0. That of actor-critics.
+def _orthogonal(network: Network, name: str, shape: tuple[int, ...], seed: int) -> Tensor:
+    """Weights with orthonormal rows or columns, times a gain (Saxe et al. 2014), a function of seed and name; biases 0.
 
-    Gains are sqrt(2), 0.01 for the logits of the policy and 1 for the value, as in OpenAI Baselines. The orthogonal
-    factor of a normal matrix has its signs fixed by the diagonal of the other factor, so that it is drawn uniformly.
+    Gains are those of OpenAI Baselines: sqrt(2) for hidden layers, and in an actor-critic 0.01 for the logits and 1 for
+    the value, whose rows are orthogonal by themselves. Action values have 1, as the last layer of purejaxql's PQN has
+    on average; CleanRL's PQN has sqrt(2).
     """
-    generator = np.random.Generator(np.random.Philox(key=bits(seed, Stream.NETWORK)))
-    pieces = []
-    for name, shape in parameters_of(network).shapes:
-        if not name.endswith(".weight") or "_norm." in name:
-            pieces.append(np.full(math.prod(shape), float(name.endswith(".weight"))))
-            continue
-        rows, columns = shape[0], math.prod(shape[1:])
-        normal = generator.standard_normal((max(rows, columns), min(rows, columns)))
-        factor, triangle = np.linalg.qr(normal)
-        factor *= np.sign(np.diag(triangle))
-        matrix = (factor if rows >= columns else factor.T) * math.sqrt(2.0)
-        if name == f"{network.head}.weight":  # each output is a head with a gain of its own
-            gains = np.full(rows, POLICY_GAIN)
-            gains[-1] = 1.0
-            matrix = matrix / math.sqrt(2.0) * gains[:, None]
-        pieces.append(matrix.reshape(-1))
-    return np.concatenate(pieces).astype(np.float32)
+    if name.endswith(".bias"):
+        return torch.zeros(shape)
+    generator = np.random.Generator(np.random.Philox(key=[bits(seed, Stream.NETWORK), crc32(name.encode())]))
+    rows, columns = shape[0], math.prod(shape[1:])
+    parts = [(rows, HIDDEN_GAIN)]
+    if name == "heads.weight":
+        parts = [(network.actions, POLICY_GAIN), (1, VALUE_GAIN)]
+    elif name in ("value.weight", "advantage.weight"):
+        parts = [(rows, VALUE_GAIN)]
+    matrix = np.concatenate([gain * _orthonormal(generator, count, columns) for count, gain in parts])
+    return torch.from_numpy(matrix.astype(np.float32).reshape(-1))
+
+
+def _orthonormal(generator: np.random.Generator, rows: int, columns: int) -> NDArray[np.float64]:
+    """float64[rows, columns] with orthonormal rows, or columns where these are fewer, drawn uniformly.
+
+    The orthogonal factor of a normal matrix is uniform when its signs are fixed by the diagonal of the other factor.
+    """
+    factor, triangle = np.linalg.qr(generator.standard_normal((max(rows, columns), min(rows, columns))))
+    factor *= np.sign(np.diag(triangle))
+    return factor if rows >= columns else factor.T
 
 
 def _singular_vector(matrix: Tensor, u: Tensor) -> Tensor:

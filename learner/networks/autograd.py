@@ -1,4 +1,4 @@
-"""Networks of parts that PyTorch differentiates: residual, dueling, noisy, implicit.
+"""Networks of parts that PyTorch differentiates: residual, dueling, noisy, implicit, normalized.
 
 Parameters stand in the order of `shared.network_spec`. With bfloat16 the last layer of a stream and the normalization
 of layers are computed in float32, from `params` itself, as in plain networks.
@@ -175,10 +175,13 @@ class AutogradModel:
         """float32[n, actions or 1, atoms] of features [n, features], or of one row for every fraction."""
         x = self._linear(hidden, features, noise.get(hidden)).float()
         if self.network.layer_norm:
-            leaves = self._leaves
-            x = F.layer_norm(x, x.shape[-1:], leaves[f"{hidden}_norm.weight"], leaves[f"{hidden}_norm.bias"])
+            x = self._normed(f"{hidden}_norm", x)
         y = self._linear(last, x.relu(), noise.get(last))
         return y.transpose(1, 2) if y.dim() == 3 else y.view(len(y), -1, self.network.atoms)
+
+    def _normed(self, name: str, x: Tensor) -> Tensor:
+        """Layer normalization of float32[..., units] over the units (Ba et al. 2016, equation 4)."""
+        return F.layer_norm(x, x.shape[-1:], self._leaves[f"{name}.weight"], self._leaves[f"{name}.bias"])
 
     def _linear(self, name: str, x: Tensor, noise: tuple[Tensor, Tensor] | None) -> Tensor:
         """A linear layer; a noisy one adds sigma * f(e_out) f(e_in)^T to its weights (Fortunato et al. 2018)."""
@@ -200,7 +203,11 @@ class AutogradModel:
                 k = kernel // BLOCK
                 split = weight.view(out, STACK, k, BLOCK, k, BLOCK).permute(0, 1, 3, 5, 2, 4)
                 weight, stride = split.reshape(out, STACK * CELL, k, k) * PIXEL, 1
-            x = F.conv2d(x, weight, bias, stride).relu()
+            x = F.conv2d(x, weight, bias, stride)
+            if self.network.conv_norm:  # over the channels of each place, which lie side by side in memory
+                places = self._normed(f"conv{i}_norm", x.permute(0, 2, 3, 1).float())
+                x = places.to(x.dtype).permute(0, 3, 1, 2)
+            x = x.relu()
         return x
 
     def _impala(self, x: Tensor, learns: bool) -> Tensor:

@@ -25,6 +25,8 @@ def check(config: Config) -> None:
     eval_rules(config.play, config.evaluate, method_declaration(algorithm.method))  # which refuses what it cannot do
     if config.learn.network != "impala" and (algorithm.width > 1 or algorithm.spectral_norm or algorithm.pooling):
         raise ConfigError("--width, --pooling and --spectral-norm are for --network impala.")
+    if config.learn.network == "impala" and algorithm.normalize == "all":
+        raise ConfigError("--normalize all is for plain convolutions: say --normalize last with --network impala.")
     _check_annealing(config)
     declaration = method_declaration(algorithm.method)
     if declaration.has_epsilon:

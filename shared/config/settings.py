@@ -26,7 +26,7 @@ from shared.config.method_declaration import (
     methods_with,
     needs_of,
 )
-from shared.config.renamed_settings import current_name
+from shared.config.renamed_settings import current_settings
 from shared.errors import ConfigError
 from shared.text import flag_of, nearest
 
@@ -47,6 +47,8 @@ ProtocolName = Literal["nature", "machado", "envpool", "dopamine", "dqn_zoo"]
 Schedule = Literal["concurrent", "alternate", "free"]
 EvalActions = Literal["sample", "greedy"]
 Precision = Literal["auto", "fp32", "tf32", "bf16"]
+Initial = Literal["auto", "torch", "orthogonal"]
+Normalize = Literal["none", "last", "all"]
 
 Count = Annotated[int, Meta(ge=1)]
 Amount = Annotated[int, Meta(ge=0)]
@@ -118,7 +120,11 @@ class Learn:
     optimizer_epsilon: Positive = 0.01
     """Smoothing term: under the root for rmsprop and rms, beside it for adam and radam."""
     network: str = "nature"
-    """nature: Mnih et al. 2015; impala: residual, Espeholt et al. 2018; small: a light network for 84x84 toy games."""
+    """nature: Mnih et al. 2015; a3c: a smaller one, Mnih et al. 2013 and 2016; impala: residual, Espeholt et al. 2018;
+    small: a light network for 84x84 toy games."""
+    initial: Initial = "auto"
+    """Initial weights. torch: uniform, as PyTorch's layers begin; orthogonal: Saxe et al. 2014; auto: orthogonal for
+    methods with a policy, else torch."""
     publish_every_updates: Annotated[Count, Need.REPLAY] = 250
     """With --schedule free: updates between two publications of the weights."""
     snapshot_every_steps: Count | None = None
@@ -174,8 +180,9 @@ class Algorithm:
     """With --network impala: features pooled to 6x6 by their maximum (BTR)."""
     spectral_norm: bool = False
     """With --network impala: residual weights divided by their largest singular value (BTR)."""
-    layer_norm: bool = False
-    """Hidden units normalized over the layer (Ba et al. 2016)."""
+    normalize: Normalize = "none"
+    """Layer normalization (Ba et al. 2016). last: of the hidden units; all: also of the channels behind each
+    convolution, as in PQN, except with --network impala."""
 
     def __post_init__(self) -> None:
         """Take the method's default settings unless some were given."""
@@ -329,7 +336,7 @@ class Config:
 
         Raises `ConfigError` for a name that is no setting, or a value of another type.
         """
-        given = {current_name(name): value for name, value in settings.items()}
+        given = current_settings(settings)
         changed = self._with_method(convert(Algorithm, "method", given.get("method", self.algorithm.method)))
         sections = {item.name: getattr(changed, item.name) for item in dataclasses.fields(changed)}
         sections |= {_OWN: changed.algorithm.settings}

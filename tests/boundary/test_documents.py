@@ -20,8 +20,8 @@ SOURCES = sorted(path for top in TOP for path in (ROOT / top).rglob("*.py"))
 IMAGINED = {"learner/methods/log_cosh.py"}
 """Files that a reader of docs/extending.md writes."""
 
-FOREIGN = {"--cpuset-cpus", "--gpus", "--shm-size", "--prioritised", "--sharpness"}
-"""Options of other programs, the former name that CHANGELOG.md mentions, and the option of the plug-in that
+FOREIGN = {"--cpuset-cpus", "--gpus", "--shm-size", "--prioritised", "--layer-norm", "--sharpness"}
+"""Options of other programs, the former names that CHANGELOG.md mentions, and the option of the plug-in that
 docs/extending.md shows."""
 
 LINK = re.compile(r"\]\(([^)\s]+)\)|(?:src|href)=\"([^\"]+)\"")

@@ -21,7 +21,7 @@ from tests.conftest import Refused
 
 ACTIONS = 6
 RAINBOW = {"method": "c51", "atoms": 11, "dueling": True, "noisy": True}
-IQN = {"method": "iqn", "dueling": True, "layer_norm": True}
+IQN = {"method": "iqn", "dueling": True, "normalize": "last"}
 
 
 def weights(run_dir: Path, **settings: object) -> Path:

@@ -20,21 +20,23 @@ EVERYTHING = (
 )
 CATEGORICAL = ("--method", "c51", "--double", "--prioritized", "--importance-start", "0.6", "--importance-end", "0.6")
 QUANTILES = (
-    *("--method", "qr-dqn", "--atoms", "7", "--double", "--value-rescaling", "--layer-norm", "--n-step", "5"),
+    *("--method", "qr-dqn", "--atoms", "7", "--double", "--value-rescaling", "--normalize", "last", "--n-step", "5"),
     *("--epsilon-ladder", "3", "--clip-gradient", "10"),
 )
-BTR = (*EVERYTHING, "--pooling", "--spectral-norm", "--layer-norm", "--clip-gradient", "10")
+NORMALIZED = (*EVERYTHING, "--normalize", "all", "--initial", "orthogonal")
+BTR = (*EVERYTHING, "--pooling", "--spectral-norm", "--normalize", "last", "--clip-gradient", "10")
 PRIORITIES = ("--prioritized", "--n-step", "3")
 
 SHORT = {"total_steps": "2_880", "replay_size": "1_440", "optimizer": "adam", "optimizer_decay": "0.999"}
 IMPALA = SHORT | {"network": "impala", "train_every": "40"}
 """A residual network takes long on a CPU."""
 ALTERNATE = SHORT | {"schedule": "alternate", "snapshot_every_steps": "480"}
+ANNEALED = SHORT | {"optimizer": "radam", "learning_rate_end": "0", "anneal_steps": "2_880"}
 RARELY = SHORT | {"train_every": "1200"}
 """Most rounds have no update at all."""
 
 COMBINATIONS = [
-    pytest.param(EVERYTHING, SHORT | {"train_every": "8"}, id="everything"),
+    pytest.param(NORMALIZED, ANNEALED | {"train_every": "8"}, id="everything"),
     *(
         pytest.param(words, flags, id=name, marks=pytest.mark.stress)
         for name, words, flags in (

@@ -113,7 +113,7 @@ IMPLICIT = (
     *("--method", "iqn", "--iqn-samples", "8", "--iqn-policy-samples", "8"),
     *("--munchausen", "--dueling", "--n-step", "3", "--prioritized"),
 )
-QUANTILES = ("--method", "qr-dqn", "--atoms", "21", "--noisy", "--double", "--layer-norm", "--value-rescaling")
+QUANTILES = ("--method", "qr-dqn", "--atoms", "21", "--noisy", "--double", "--normalize", "last", "--value-rescaling")
 
 
 @pytest.mark.parametrize(

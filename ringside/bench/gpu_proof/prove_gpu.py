@@ -88,7 +88,8 @@ FAMILY = {
     "everything": "--method iqn --iqn-samples 8 --iqn-policy-samples 8 --munchausen --dueling --noisy --n-step 3 \
 --prioritized",
     "categorical": "--method c51 --double --prioritized",
-    "residual": "--method qr-dqn --atoms 32 --network impala --pooling --spectral-norm --layer-norm --train-every 40",
+    "residual": "--method qr-dqn --atoms 32 --network impala --pooling --spectral-norm --normalize last \
+--train-every 40",
 }
 """Combinations that together use every part of learner/networks/autograd.py."""
 FAMILY_VARIANTS = ("as it comes", "4 actors", "replay on the host", "one update in a launch")

@@ -1,33 +1,87 @@
-"""Fresh parameters of actor-critics: orthogonal, each head with its gain."""
+"""Fresh parameters: orthogonal ones with the gain of each layer, and those of PyTorch's layers."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
+import pytest
 
 from learner.engine.initialization import POLICY_GAIN, initial_parameters
+from shared.config.settings import Initial
 from shared.network_spec import Network, parameters_of
 
-NETWORK = Network("small", 4, "a2c", value_output=True)
+A2C = Network("small", 4, "a2c", value_output=True)
+NETWORKS = {
+    "a2c": A2C,
+    "a3c": Network("a3c", 18, "a2c", value_output=True, layer_norm=True, conv_norm=True),
+    "dqn": Network("small", 6),
+    "many-outputs": Network("small", 6, "c51", 51, -1.0, 1.0, dueling=True, noisy=0.5),
+    "residual": Network("impala", 4, "iqn", spectral_norm=True, fractions=8),
+}
 
 
-def test_weights_are_orthogonal_and_biases_zero() -> None:
-    for name, weight in parameters_of(NETWORK).split(initial_parameters(NETWORK, 1)).items():
-        matrix = weight.reshape(len(weight), -1).astype(np.float64)
-        if name.endswith("bias"):
-            assert not weight.any(), name
-            continue
-        gains = np.full(len(weight), math.sqrt(2))
-        if name == "heads.weight":
-            gains = np.array([POLICY_GAIN] * 4 + [1.0])
-        if len(matrix) <= matrix.shape[1]:
-            np.testing.assert_allclose(matrix @ matrix.T, np.diag(gains**2), atol=1e-6, err_msg=name)
-        else:
-            np.testing.assert_allclose(matrix.T @ matrix, 2 * np.eye(matrix.shape[1]), atol=1e-6, err_msg=name)
+def _drawn(network: Network, seed: int = 1, initial: Initial = "orthogonal") -> dict[str, np.ndarray]:
+    return parameters_of(network).split(initial_parameters(network, seed, initial))
 
 
-def test_parameters_are_a_function_of_the_seed() -> None:
-    first, again, other = (initial_parameters(NETWORK, seed) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(first, again)
-    assert not np.array_equal(first, other)
+def _gains(network: Network, name: str, rows: int) -> np.ndarray:
+    if name == "heads.weight":
+        return np.array([POLICY_GAIN] * network.actions + [1.0])
+    return np.full(rows, 1.0 if name in ("value.weight", "advantage.weight") else math.sqrt(2))
+
+
+def _products(matrix: np.ndarray) -> np.ndarray:
+    """Products of the rows with each other, or of the columns where these are fewer."""
+    return matrix @ matrix.T if len(matrix) <= matrix.shape[1] else matrix.T @ matrix
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_weights_are_orthogonal_and_biases_zero(name: str) -> None:
+    network = NETWORKS[name]
+    for part, weight in _drawn(network).items():
+        if part.endswith("bias"):
+            assert not weight.any(), part
+        elif "_norm." in part:
+            assert (weight == 1).all(), part
+        elif part.endswith(".weight"):
+            matrix = weight.reshape(len(weight), -1).astype(np.float64)
+            gains = _gains(network, part, len(matrix))
+            assert len(set(gains)) == 1 + (part == "heads.weight")
+            for gain in set(gains):  # the rows of policy and value are orthogonal each for themselves
+                rows = matrix[gains == gain]
+                expected = gain**2 * np.eye(min(rows.shape))
+                np.testing.assert_allclose(_products(rows), expected, atol=1e-6, err_msg=part)
+
+
+def test_parameters_are_a_function_of_seed_and_name() -> None:
+    first, again, other = (_drawn(A2C, seed) for seed in (1, 1, 2))
+    with_norms = _drawn(Network("small", 4, "a2c", value_output=True, layer_norm=True, conv_norm=True))
+    for name, weight in first.items():
+        np.testing.assert_array_equal(weight, again[name])
+        np.testing.assert_array_equal(weight, with_norms[name])
+        assert name.endswith("bias") or not np.array_equal(weight, other[name])
+    square = [first["conv1.weight"].reshape(16, -1)[:, :16], first["conv2.weight"].reshape(16, -1)[:, :16]]
+    assert not np.allclose(*square)
+
+
+@pytest.mark.parametrize(("network", "usual"), [("a2c", "orthogonal"), ("dqn", "torch"), ("many-outputs", "torch")])
+def test_actor_critics_begin_orthogonal_unless_told_otherwise(network: str, usual: Initial) -> None:
+    drawn = {initial: initial_parameters(NETWORKS[network], 3, initial) for initial in ("auto", "torch", "orthogonal")}
+    other: Initial = "torch" if usual == "orthogonal" else "orthogonal"
+    np.testing.assert_array_equal(drawn["auto"], drawn[usual])
+    assert not np.array_equal(drawn["auto"], drawn[other])
+    for name, weight in parameters_of(NETWORKS[network]).split(drawn["torch"]).items():
+        if name.endswith(".weight"):
+            bound = 1 / math.sqrt(math.prod(weight.shape[1:]))
+            assert 0.9 * bound < np.abs(weight).max() <= bound, name
+
+
+def test_noise_and_singular_vectors_begin_alike() -> None:
+    for name in ("many-outputs", "residual"):
+        drawn, usual = _drawn(NETWORKS[name]), _drawn(NETWORKS[name], initial="torch")
+        for part, values in drawn.items():
+            if part.endswith("_sigma"):
+                np.testing.assert_array_equal(values, usual[part])
+            elif part.endswith(".u"):
+                assert np.linalg.norm(values) == pytest.approx(1.0, abs=1e-6)

@@ -293,7 +293,7 @@ COMBINATIONS = {
     "rainbow": make_algorithm(
         method="c51", atoms=11, double=True, dueling=True, noisy=True, n_step=3, prioritized=True, v_min=-3, v_max=3
     ),
-    "qr-dqn": make_algorithm(method="qr-dqn", atoms=5, value_rescaling=True, layer_norm=True, clip_gradient=10.0),
+    "qr-dqn": make_algorithm(method="qr-dqn", atoms=5, value_rescaling=True, normalize="all", clip_gradient=10.0),
     "m-iqn": make_algorithm(
         method="iqn",
         munchausen=True,

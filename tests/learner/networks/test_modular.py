@@ -32,6 +32,8 @@ NETWORKS = {
     "dueling": Network("small", ACTIONS, dueling=True),
     "noisy": Network("small", ACTIONS, noisy=0.5),
     "layer-norm": Network("small", ACTIONS, layer_norm=True),
+    "norms": Network("small", ACTIONS, layer_norm=True, conv_norm=True),
+    "actor-critic": Network("a3c", ACTIONS, "a2c", value_output=True, layer_norm=True, conv_norm=True),
     "iqn": Network("small", ACTIONS, "iqn"),
     "rainbow": Network("nature", ACTIONS, "c51", 7, -1.0, 1.0, dueling=True, noisy=0.5),
     "everything": Network("small", ACTIONS, "iqn", dueling=True, noisy=0.5, layer_norm=True),
@@ -89,6 +91,8 @@ class Reference(nn.Module):
             channels = STACK
             for i, (out, kernel, stride) in enumerate(CONVOLUTIONS[network.name][0], start=1):
                 self.add_module(f"conv{i}", nn.Conv2d(channels, out, kernel, stride))
+                if network.conv_norm:
+                    self.add_module(f"conv{i}_norm", nn.LayerNorm(out))
                 channels = out
         else:
             channels = STACK
@@ -107,8 +111,10 @@ class Reference(nn.Module):
         if network.method == "iqn":
             self.embedding = nn.Linear(COSINES, features)
         linear = Noisy if network.noisy else nn.Linear
-        units = 64 if network.name == "small" else 512
+        units = {"small": 64, "a3c": 256}.get(network.name, 512)
         streams = {"": ("value", network.atoms if network.dueling else network.actions * network.atoms)}
+        if network.value_output:
+            streams[""] = ("heads", network.actions + 1)
         if network.dueling:
             streams["advantage_"] = ("advantage", network.actions * network.atoms)
         for prefix, (last, outputs) in streams.items():
@@ -120,8 +126,11 @@ class Reference(nn.Module):
     def torso(self, x: Tensor) -> Tensor:
         """Features [n, features] of pixels [n, 4, 84, 84] in [0, 1]."""
         layers = dict(self.named_children())
-        for name in [name for name in layers if name.startswith("conv")]:
-            x = F.relu(layers[name](x))
+        for name in [name for name in layers if name.startswith("conv") and not name.endswith("_norm")]:
+            x = layers[name](x)
+            if self.network.conv_norm:  # of the channels of each place alone
+                x = layers[f"{name}_norm"](x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+            x = F.relu(x)
         for name in [name for name in layers if name.startswith("block")]:
             block = dict(layers[name].named_children())
             x = F.max_pool2d(block["conv"](x), kernel_size=3, stride=2, padding=1)
@@ -162,7 +171,7 @@ class Reference(nn.Module):
                 x = getattr(self, f"{prefix}hidden_norm")(x)
             return linear(last, F.relu(x)).view(-1, self.network.atoms)
 
-        value = stream("", "value")
+        value = stream("", self.network.head)
         if not self.network.dueling:
             return value
         advantage = stream("advantage_", "advantage")
@@ -272,7 +281,7 @@ def test_values_and_gradients_are_those_of_the_reference(name: str, precision: s
     expected.backward(gradient.double())
 
     outputs, found = _learn(model, stacks, beside, gradient)
-    assert outputs.shape == (BATCH, ACTIONS, 3 if network.method == "iqn" else network.atoms)
+    assert outputs.shape == (BATCH, ACTIONS + network.value_output, 3 if network.method == "iqn" else network.atoms)
     assert _relative(outputs, expected.detach()) < TOLERANCE[precision]
     parameters = dict(reference.named_parameters())
     for part, array in parameters_of(network).split(found).items():
@@ -301,7 +310,7 @@ def test_a_pass_that_does_not_learn_gives_the_same_and_keeps_all(name: str) -> N
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("name", ["nature", "small"])
+@pytest.mark.parametrize("name", ["nature", "a3c", "small"])
 def test_without_extras_it_is_the_plain_network(name: str, precision: str) -> None:
     network = Network(name, ACTIONS)
     flat, stacks = initial_parameters(network, 1), _stacks()

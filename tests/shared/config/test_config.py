@@ -319,6 +319,7 @@ ON_POLICY = {"method": "a2c", "round_steps": 960, "batch_size": 96}
         ({"width": 2}, "--width, --pooling and --spectral-norm are for --network impala"),
         ({"pooling": True}, "--width, --pooling and --spectral-norm are for --network impala"),
         ({"spectral_norm": True, "network": "small"}, "are for --network impala"),
+        ({"normalize": "all", "network": "impala"}, "say --normalize last with --network impala"),
         (
             {"n_step": 625},
             "--n-step 625 is more than the 624 steps that each of --envs 96 has made when learning starts",
@@ -425,6 +426,7 @@ def test_zero_is_not_above_zero_where_torch_flushes_denormals() -> None:
         {"method": "iqn", "iqn_policy_samples": 4_096, "iqn_samples": 4_096},
         {"method": "c51", "v_min": -1e6, "v_max": 1e6, "atoms": 4_096},
         {"noisy": True, "noisy_std": 100.0, "network": "impala", "width": 64},
+        {"network": "a3c", "normalize": "all"},
         {"method": "qr-dqn", "atoms": 4_096},
     ],
 )

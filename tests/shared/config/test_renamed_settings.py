@@ -7,6 +7,7 @@ import pytest
 from ringside.tasks.train import configuration
 from shared.config import renamed_settings
 from shared.config.settings import Config
+from shared.errors import ConfigError
 
 TOLD = " has a new name: say {}. The former name works for one release.\n"
 
@@ -39,7 +40,27 @@ def test_a_former_name_works_in_python(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().err == "prioritised" + TOLD.format("prioritized")
 
 
+@pytest.mark.parametrize(
+    ("word", "new", "value"),
+    [("--layer-norm", "--normalize last", "last"), ("--no_layer_norm", "--normalize none", "none")],
+)
+def test_a_switch_that_became_a_choice_works(
+    capsys: pytest.CaptureFixture[str], word: str, new: str, value: str
+) -> None:
+    assert configuration(["--normalize", "all", word]).algorithm.normalize == value
+    assert capsys.readouterr().err == word.replace("_", "-") + TOLD.format(new)
+
+
+def test_a_switch_that_became_a_choice_works_in_python(capsys: pytest.CaptureFixture[str]) -> None:
+    assert Config().with_settings(layer_norm=True) == Config().with_settings(normalize="last")
+    assert Config().with_settings(normalize="all").with_settings(layer_norm=False) == Config()
+    assert capsys.readouterr().err == "layer_norm" + TOLD.format("normalize='last'")
+    with pytest.raises(ConfigError, match=r"normalize 'yes' is not one of none, last, all\."):
+        Config().with_settings(layer_norm="yes")
+
+
 def test_former_names_are_no_settings_and_new_ones_are() -> None:
     settings = Config().to_flat()
-    assert not settings.keys() & renamed_settings.RENAMED.keys()
-    assert settings.keys() >= set(renamed_settings.RENAMED.values())
+    new = [*renamed_settings.RENAMED.values(), *(name for name, _ in renamed_settings.REPLACED.values())]
+    assert not settings.keys() & {*renamed_settings.RENAMED, *renamed_settings.REPLACED}
+    assert settings.keys() >= set(new)
