@@ -23,12 +23,15 @@ from shared.memory.process_table import ProcessTable, Role
 from shared.memory.run_memory import Memory
 from tests.crash.storm import Storm, Tally, Undisturbed, begin
 from tests.shared.process.test_spawning import Unpickled
+from tests.support.runs import records
 from tests.support.waiting import until
 
 BURST = 20
 """Kills within two seconds."""
 LONG = {"total_steps": "14_400"}
 """Thirty rounds."""
+SPANS = {"snapshot_every_steps": "2_400"}
+"""Five rounds between two snapshots, which change no weight."""
 ACTORS = (Role.ACTOR, Role.ACTOR + 1)
 ALL = (Role.INFERENCE, Role.LEARNER, Role.SCRIBE, Role.EVALUATOR, *ACTORS)
 
@@ -97,6 +100,29 @@ def test_one_every_three_seconds_for_a_whole_run(undisturbed: Undisturbed, tmp_p
     while storm.rages():
         storm.pause(3.0)
         storm.kill()
+    storm.end(*undisturbed(LONG["total_steps"]))
+
+
+@pytest.mark.timeout(300)
+def test_rounds_since_the_newest_snapshot_are_repeated_in_silence(undisturbed: Undisturbed, tmp_path: Path) -> None:
+    """A snapshot every five rounds; learner and actors go back to it, and nobody publishes or records again."""
+    storm = begin(tmp_path / "run", "between snapshots", **SPANS)
+    storm.until(lambda: storm.board.committed >= 4)
+    storm.kill(Role.LEARNER, *ACTORS)
+    storm.until(storm.all_at_work)
+    storm.end(undisturbed("4_800")[0])
+    assert storm.board.redone[Role.LEARNER] > 2 * 480 // 4, "the updates of two rounds, and of a part of the fifth"
+    assert storm.memory.weights.current == 8, "the first version, and one after every round that learned"
+    assert [record["round"] for record in records(tmp_path / "run", "round")] == [0, 5]
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(1800)
+def test_bursts_between_snapshots(undisturbed: Undisturbed, tmp_path: Path) -> None:
+    storm = begin(tmp_path / "run", f"bursts of {BURST} between snapshots", **(LONG | SPANS))
+    while storm.rages():
+        burst(storm)
+        storm.breathe()
     storm.end(*undisturbed(LONG["total_steps"]))
 
 
