@@ -63,7 +63,7 @@ class Server:
         """Gather the newest stacks of `lanes` (all of one group), ask the network, reply."""
         memory = self._memory
         if memory.weights.current != self._loaded:
-            self._loaded = memory.weights.read(self._policy.load)
+            self._loaded = memory.weights.read(self._policy.take)
         envs = (lanes[:, None] * self._lane_envs + np.arange(self._lane_envs)).ravel()
         ticks = np.repeat(Mailbox.tick_of(numbers), self._lane_envs)
         rows, mask = memory.ring.stack_rows(envs, ticks)

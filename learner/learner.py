@@ -119,7 +119,7 @@ class Rounds:
             self._waiter.heartbeat()
             if free and first + part - published >= self._learn.publish_every_updates and first + part < count:
                 self._wait_for_slices(SLICES_LEFT)
-                self._memory.weights.publish(done, self._engine.online_into)
+                self._memory.weights.publish(done, self._engine.export_into)
                 published = first + part
             first += part
 
@@ -202,7 +202,7 @@ class Rounds:
                 self._note(boundary)
             self._memory.learner_snapshots.write(boundary, self._engine.store)
         updates = self._run_schedule.updates_before(boundary)
-        self._memory.weights.publish(updates, self._engine.online_into)
+        self._memory.weights.publish(updates, self._engine.export_into)
         self._queue_evaluation(boundary)
         self._board.commits.publish(boundary)
         self._waiter.note_progress(boundary << 24)

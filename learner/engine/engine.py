@@ -125,13 +125,23 @@ class Engine(Generic[M]):
 
     @torch.inference_mode()
     def online_into(self, out: NDArray[np.float32]) -> None:
-        """Write the online parameters into float32[P], to be published.
+        """Write the online parameters into float32[P], in canonical layout.
 
         Raises:
             NonFiniteError: they, or sums of the round so far, are not finite.
         """
         self.check()
         self._online.unpack(self._online.params, out)
+
+    @torch.inference_mode()
+    def export_into(self, out: NDArray[np.float32]) -> None:
+        """Write the online parameters into float32[P], to be published: all processes wait for them.
+
+        Raises:
+            NonFiniteError: as `online_into`.
+        """
+        self.check()
+        self._online.export_into(out)
 
     @torch.inference_mode()
     def update_target(self) -> None:

@@ -80,6 +80,15 @@ class AutogradModel:
             part.copy_(views[name])
         self._transfer.to_host(vector, canonical)
 
+    def export_into(self, out: NDArray[np.float32]) -> None:
+        """Copy `params` in canonical layout, which leaves out the numbers between parameters."""
+        self.unpack(self.params, out)
+
+    def take(self, exported: NDArray[np.float32]) -> None:
+        """Take over parameters in canonical layout."""
+        self.pack(exported, self.params)
+        self.sync_copy()
+
     def _canonical_parts(self, canonical: Tensor) -> dict[str, Tensor]:
         """The parameters in a vector [P] in canonical layout, by name and in their shapes."""
         parts = canonical.split([math.prod(shape) for _, shape in self._spec.shapes])

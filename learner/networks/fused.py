@@ -130,6 +130,10 @@ class Architecture:
         maps = self._layouts_on(packed.device)
         maps.transfer.to_host(packed.index_select(0, maps.to_canonical), canonical)
 
+    def transfer_on(self, device: torch.device) -> HostTransfer:
+        """Copies of whole vectors to a device and back."""
+        return self._layouts_on(device).transfer
+
     def _layouts_on(self, device: torch.device) -> _LayoutMaps:
         """Indices on a device, made once: all other processes wait while a GPU's parameters are published."""
         if device not in self._on_device:
@@ -187,6 +191,15 @@ class Weights:
     def load(self, canonical: NDArray[np.float32]) -> None:
         """Take parameters float32[P] in canonical layout."""
         self.architecture.pack(canonical, self.params)
+        self.sync_copy()
+
+    def export_into(self, out: NDArray[np.float32]) -> None:
+        """Copy `params` in packed layout, a tenth of the time of `Architecture.unpack`."""
+        self.architecture.transfer_on(self.params.device).to_host(self.params, out)
+
+    def take(self, exported: NDArray[np.float32]) -> None:
+        """Take over parameters in packed layout."""
+        self.params.copy_(self.architecture.transfer_on(self.params.device).to_device(exported))
         self.sync_copy()
 
 

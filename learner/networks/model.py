@@ -57,6 +57,12 @@ class Model(Protocol):
     def unpack(self, packed: Tensor, canonical: NDArray[np.float32]) -> None:
         """Copy a packed vector [Q] into one in canonical layout."""
 
+    def export_into(self, out: NDArray[np.float32]) -> None:
+        """Copy `params` into float32[P] for the same model of another process, in the layout that costs least."""
+
+    def take(self, exported: NDArray[np.float32]) -> None:
+        """Take over the parameters that `export_into` has copied."""
+
     def sync_copy(self) -> None:
         """Update all copies of `params`."""
 

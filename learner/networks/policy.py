@@ -72,6 +72,11 @@ class Policy:
         self._model.pack(flat, self._model.params)
         self._model.sync_copy()
 
+    @torch.inference_mode()
+    def take(self, exported: NDArray[np.float32]) -> None:
+        """Take a new version of the parameters that the learner's model has exported."""
+        self._model.take(exported)
+
     def rehearse(self) -> None:
         """Answer blank frames once, so that the first real answer does not wait for kernels to compile or load."""
         places = np.arange(self.batch)

@@ -45,7 +45,7 @@ def test_with_free_a_repeated_round_publishes_nothing(clock: list[float], round_
     rounds, _ = rounds_of(lambda count: None)
     rounds._board.committed = 5
     rounds._learn = SimpleNamespace(schedule="free", publish_every_updates=4)
-    rounds._engine.online_into, rounds._slice = None, 4
+    rounds._engine.export_into, rounds._slice = None, 4
     done: list[int] = []
     rounds._memory = SimpleNamespace(weights=SimpleNamespace(publish=lambda updates, fill: done.append(updates)))
     rounds._run(round_, 12)
@@ -136,7 +136,7 @@ def test_updates_are_done_before_they_are_published_in_mid_round(clock: list[flo
     rounds, _ = rounds_of(gpu.run)
     rounds._engine, rounds._waiter.doorbell = gpu, gpu
     rounds._learn = SimpleNamespace(schedule="free", publish_every_updates=2 * SLICE_UPDATES)
-    gpu.online_into, left = None, list[int]()  # type: ignore[attr-defined]
+    gpu.export_into, left = None, list[int]()  # type: ignore[attr-defined]
     rounds._memory = SimpleNamespace(
         weights=SimpleNamespace(publish=lambda updates, fill: left.append(gpu.slices_begun))
     )

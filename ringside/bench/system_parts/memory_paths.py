@@ -256,10 +256,10 @@ def _weights(paths: Paths, memory: Memory) -> None:
     data, scratch = memory.weights.data, np.zeros_like(plain)
 
     def publish() -> None:
-        memory.weights.publish(next(version), lambda out: architecture.unpack(learner.params, out))
+        memory.weights.publish(next(version), learner.export_into)
 
     publish()
-    memory.weights.read(inference.load)
+    memory.weights.read(inference.take)
     if not torch.equal(inference.params, learner.params):
         raise WrongResult("Inference reads other parameters than those that were published.")
 
@@ -275,7 +275,7 @@ def _weights(paths: Paths, memory: Memory) -> None:
     paths.add(("memcpy of parameters", "weights published"), (copy, publish), plain.nbytes, note)
     paths.add(
         ("memcpy of them back", "weights read"),
-        (back, lambda: memory.weights.read(inference.load)),
+        (back, lambda: memory.weights.read(inference.take)),
         plain.nbytes,
         note,
     )

@@ -11,7 +11,8 @@ from torch import Tensor
 from learner.engine.initialization import initial_parameters
 from learner.engine.side_stream import SideStream
 from learner.networks.fused import CELL, Architecture, Weights, backward, blocks, forward, network_input
-from learner.networks.models import check_arithmetic
+from learner.networks.model import ExtraInputs
+from learner.networks.models import check_arithmetic, make_model
 from learner.networks.policy import Policy, greedy
 from learner.replay.gather import GRID
 from shared.config.settings import STACK
@@ -94,6 +95,23 @@ def test_inner_order_and_back(network: str) -> None:
     architecture.unpack(packed, back)
     assert np.array_equal(flat, back)
     assert not np.array_equal(flat, packed.numpy())
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("dueling", [False, True], ids=["fused", "autograd"])
+def test_another_process_takes_what_a_model_exports(precision: str, dueling: bool) -> None:
+    network = Network("nature", ACTIONS, dueling=dueling)
+    ours, theirs = (make_model(network, CPU, precision) for _ in range(2))
+    ours.pack(initial_parameters(network, 1), ours.params)
+    exported = np.full(parameters_of(network).count, np.nan, np.float32)
+    ours.export_into(exported)
+    theirs.take(exported)
+    ours.sync_copy()
+    assert torch.equal(ours.params, theirs.params)
+    assert torch.equal(ours.params_bf16, theirs.params_bf16)
+    stacks = torch.ones(2, GRID, GRID, STACK * CELL, dtype=torch.uint8)
+    outputs = [model.forward(stacks, 0, ExtraInputs()).outputs for model in (ours, theirs)]
+    assert torch.equal(*outputs)
 
 
 def test_views_have_the_shapes_of_the_specification() -> None:
