@@ -22,6 +22,7 @@ from tests.conftest import Refused
 ACTIONS = 6
 RAINBOW = {"method": "c51", "atoms": 11, "dueling": True, "noisy": True}
 IQN = {"method": "iqn", "dueling": True, "normalize": "last"}
+NORMALIZED = {"network": "a3c", "normalize": "all", "initial": "orthogonal"}
 
 
 def weights(run_dir: Path, **settings: object) -> Path:
@@ -56,6 +57,11 @@ SMALL = ("--game", "pong", "--network", "small", "--envs", "8", "--device", "cpu
             (),
             "The weights are of the network small method=iqn dueling=True layer_norm=True fractions=32, not small.",
         ),
+        (
+            {"normalize": "all"},
+            ("--normalize", "last"),
+            "The weights are of the network small layer_norm=True conv_norm=True, not small layer_norm=True.",
+        ),
         ({}, ("--network", "nature"), "The weights are of the network small, not nature."),
         ({}, ("--game", "breakout"), "The weights choose among 6 actions; the game here has 4."),
     ],
@@ -69,12 +75,11 @@ def test_weights_of_another_network_are_refused(
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize("of", [RAINBOW, IQN])
+@pytest.mark.parametrize("of", [RAINBOW, IQN, NORMALIZED])
 def test_weights_of_the_same_network_are_taken(tmp_path: Path, of: dict[str, object]) -> None:
     file = weights(tmp_path / "old", **of)
-    config = Config().with_settings(
-        game="pong", network="small", envs=8, device="cpu", run_dir=tmp_path / "new", init_from=file, **of
-    )
+    settings = {"game": "pong", "network": "small", "envs": 8, "device": "cpu", "run_dir": tmp_path / "new"} | of
+    config = Config().with_settings(**settings, init_from=file)
     assert not planning.continues(planning.check(config))
 
 

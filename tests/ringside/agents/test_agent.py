@@ -13,6 +13,8 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
 
 import ringside
 from ringside.agents.agent import require_actions, weights_at
@@ -130,6 +132,21 @@ def test_the_snippet_of_plain_torch_is_the_network(tmp_path: Path) -> None:
     expected = ringside.load_agent(weights, device="cpu").q_values(STACKS)
     np.testing.assert_allclose(names["q"].numpy(), expected, rtol=1e-3, atol=1e-4)
     assert np.abs(expected).max() > 0.1
+
+
+def test_a_normalized_actor_critic_is_what_the_documents_say(tmp_path: Path) -> None:
+    weights = random_weights(tmp_path, network="a3c", normalize="all", method="a2c")
+    w, x = load_file(weights), torch.from_numpy(STACKS) / 255
+    for i, stride in ((1, 4), (2, 2)):
+        x = F.conv2d(x, w[f"conv{i}.weight"], w[f"conv{i}.bias"], stride).permute(0, 2, 3, 1)
+        x = F.layer_norm(x, x.shape[-1:], w[f"conv{i}_norm.weight"], w[f"conv{i}_norm.bias"])
+        x = x.permute(0, 3, 1, 2).relu()
+    x = F.linear(x.flatten(1), w["hidden.weight"], w["hidden.bias"])
+    x = F.layer_norm(x, x.shape[-1:], w["hidden_norm.weight"], w["hidden_norm.bias"]).relu()
+    outputs = F.linear(x, w["heads.weight"], w["heads.bias"])
+    agent = ringside.load_agent(weights, device="cpu")
+    np.testing.assert_allclose(agent.probabilities(STACKS), outputs[:, :6].softmax(1).numpy(), rtol=1e-3)
+    np.testing.assert_allclose(agent.value(STACKS), outputs[:, 6].numpy(), rtol=1e-3, atol=1e-5)
 
 
 def test_a_network_plays_only_games_with_its_actions(tmp_path: Path) -> None:

@@ -248,6 +248,13 @@ def test_weights_that_are_foreign_not_finite_or_mislabelled_are_refused(tmp_path
     refused(spec.split(flat), good | {"network": network | {"width": 10**6}}, "width is 1000000")
     refused(spec.split(flat), good | {"network": network | {"noisy": 0.5}}, "does not hold the parameters")
     refused(spec.split(flat), good | {"network": network | {"dueling": 1}}, "dueling is 1")
+    refused(spec.split(flat), good | {"network": network | {"conv_norm": 1}}, "conv_norm is 1")
+    refused(spec.split(flat), good | {"network": network | {"conv_norm": True}}, "does not hold the parameters")
+    refused(
+        spec.split(flat),
+        good | {"network": network | {"name": "impala", "conv_norm": True}},
+        "conv_norm is True with the network impala",
+    )
     refused(spec.split(flat), good | {"network": "small"}, "does not say what it is")
     refused(spec.split(flat), good | {"network": network | {"actions": 6}}, "the network has float32")
     refused(spec.split(flat) | {"more": np.zeros(3, np.float32)}, good, "does not hold the parameters")
