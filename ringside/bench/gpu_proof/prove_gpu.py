@@ -87,11 +87,12 @@ VARIANTS = {
 FAMILY = {
     "everything": "--method iqn --iqn-samples 8 --iqn-policy-samples 8 --munchausen --dueling --noisy --n-step 3 \
 --prioritized",
-    "categorical": "--method c51 --double --prioritized",
+    "categorical": "--method c51 --double --prioritized --normalize all --optimizer radam --learning-rate-end 0 \
+--anneal-steps 9_600",
     "residual": "--method qr-dqn --atoms 32 --network impala --pooling --spectral-norm --normalize last \
 --train-every 40",
 }
-"""Combinations that together use every part of learner/networks/autograd.py."""
+"""Combinations that together use every part of learner/networks/autograd.py, and a learning rate that graphs read."""
 FAMILY_VARIANTS = ("as it comes", "4 actors", "replay on the host", "one update in a launch")
 
 
