@@ -15,10 +15,9 @@ import pytest
 
 from tests.support.runs import finish, kill, memory_of, records, start, summary, wait_until
 
-A2C = {
-    "method": "a2c",
+ROUNDS = {
     "round_steps": "40",
-    "batch_size": "40",
+    "batch_size": "20",
     "optimizer": "rms",
     "optimizer_decay": "0.99",
     "optimizer_epsilon": "1e-5",
@@ -27,18 +26,33 @@ A2C = {
     "total_steps": "2_400",
 }
 """A snapshot every five rounds."""
-SCHEDULES = pytest.mark.parametrize("schedule", ["alternate", "concurrent"])
+METHODS = {
+    "a2c": {"method": "a2c"},
+    "a3c": {"method": "a3c", "return_steps": "3"},
+    "ppo": {"method": "ppo"},
+    "pqn": {"method": "pqn", "epsilon_steps": "1_000"},
+    "vtrace": {"method": "vtrace"},
+}
+EPOCHS = {"ppo": 4, "pqn": 2}
+"""Passes over a round, where it is not one."""
+CASES = [(method, schedule) for method in METHODS for schedule in ("alternate", "concurrent")]
+USUAL = [("ppo", "alternate"), ("vtrace", "concurrent")]
+"""Cases that are not stress."""
 stress = pytest.mark.stress
 
 
+def _flags(method: str, schedule: str) -> dict[str, str]:
+    return ROUNDS | METHODS[method] | {"schedule": schedule}
+
+
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Run directory of a run that nothing disturbed, by its schedule."""
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]:
+    """Run directory of a run that nothing disturbed, by its method and schedule."""
 
     @cache
-    def run(schedule: str) -> Path:
+    def run(method: str, schedule: str) -> Path:
         run_dir = tmp_path_factory.mktemp("undisturbed") / "run"
-        finish(start(run_dir, **A2C, schedule=schedule))
+        finish(start(run_dir, **_flags(method, schedule)))
         return run_dir
 
     return run
@@ -51,41 +65,51 @@ def _require_same(run_dir: Path, undisturbed: Path) -> dict[str, Any]:
     return last
 
 
-@SCHEDULES
-def test_every_round_learns_and_leaves_a_record_a_span(undisturbed: Callable[[str], Path], schedule: str) -> None:
-    run_dir = undisturbed(schedule)
+@pytest.mark.parametrize(("method", "schedule"), USUAL)
+def test_every_round_learns_and_leaves_a_record_a_span(
+    undisturbed: Callable[[str, str], Path], method: str, schedule: str
+) -> None:
+    run_dir, epochs = undisturbed(method, schedule), EPOCHS.get(method, 1)
     last, first = summary(run_dir), 1 if schedule == "concurrent" else 0
-    assert (last["rounds"], last["updates"], last["restarts"], last["exact"]) == (60, 60 - first, 0, True)
+    updates = 2 * epochs * (60 - first)
+    assert (last["rounds"], last["updates"], last["restarts"], last["exact"]) == (60, updates, 0, True)
     assert last["episodes"] > 0
     spans = records(run_dir, "round")
     assert [record["round"] for record in spans] == list(range(0, 60, 5))
-    assert [record["samples_per_step"] for record in spans] == [0.8 if first else 1.0, *[1.0] * 11]
+    assert [record["samples_per_step"] for record in spans] == [epochs * (0.8 if first else 1.0), *[epochs] * 11]
     assert all(record["entropy"] > 0 for record in spans), "means over the updates of the span"
     segments = sorted(path.name for path in (run_dir / "checkpoints").glob("segment-*"))
     assert segments == (["segment-00000059.ring"] if schedule == "concurrent" else []), "none but a checkpoint's"
 
 
 @stress
-def test_the_number_of_actors_changes_nothing(undisturbed: Callable[[str], Path], tmp_path: Path) -> None:
-    finish(start(tmp_path / "run", **A2C | {"actors": "1", "schedule": "alternate"}))
-    assert _require_same(tmp_path / "run", undisturbed("alternate"))["actors"] == 1
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(("method", "schedule"), CASES)
+def test_the_number_of_actors_changes_nothing(
+    undisturbed: Callable[[str, str], Path], tmp_path: Path, method: str, schedule: str
+) -> None:
+    for actors in (1, 2, 4):
+        run_dir = tmp_path / f"run-{actors}"
+        finish(start(run_dir, **_flags(method, schedule) | {"actors": str(actors)}))
+        assert _require_same(run_dir, undisturbed(method, schedule))["actors"] == actors
 
 
 @pytest.mark.parametrize(
-    ("schedule", "rounds_apart"),
+    ("method", "schedule", "rounds_apart"),
     [
-        ("alternate", 5),
-        ("concurrent", 1),
-        pytest.param("alternate", 1, marks=stress),
-        pytest.param("concurrent", 5, marks=stress),
+        ("ppo", "alternate", 5),
+        ("vtrace", "concurrent", 1),
+        *(pytest.param(*case, 1, marks=stress) for case in CASES if case != ("vtrace", "concurrent")),
+        *(pytest.param(*case, 5, marks=stress) for case in CASES if case != ("ppo", "alternate")),
     ],
 )
 def test_kills_a_resume_and_the_distance_of_snapshots_change_nothing(
-    undisturbed: Callable[[str], Path], tmp_path: Path, schedule: str, rounds_apart: int
+    undisturbed: Callable[[str, str], Path], tmp_path: Path, method: str, schedule: str, rounds_apart: int
 ) -> None:
     """Learner and actor are killed between two snapshots; then the run is stopped and continued."""
     run_dir = tmp_path / "run"
-    process = start(run_dir, **A2C | {"schedule": schedule, "snapshot_every_steps": str(40 * rounds_apart)})
+    flags = _flags(method, schedule) | {"snapshot_every_steps": str(40 * rounds_apart)}
+    process = start(run_dir, **flags)
     board = memory_of(process, run_dir).board
     for round_, role in ((12, "learner"), (23, "actor 0")):
         wait_until(process, lambda r=round_: board.committed >= r)
@@ -96,17 +120,19 @@ def test_kills_a_resume_and_the_distance_of_snapshots_change_nothing(
     stopped = summary(run_dir)
     assert stopped["restarts"] == 2
     assert stopped["rounds"] % rounds_apart == 0
-    assert stopped["weights_sha256"] != summary(undisturbed(schedule))["weights_sha256"]
+    assert stopped["weights_sha256"] != summary(undisturbed(method, schedule))["weights_sha256"]
     finish(start(run_dir, "--resume", str(run_dir), actors="4"))
-    assert _require_same(run_dir, undisturbed(schedule))["actors"] == 4
+    assert _require_same(run_dir, undisturbed(method, schedule))["actors"] == 4
 
 
-@pytest.mark.parametrize("schedule", ["concurrent", pytest.param("alternate", marks=stress)])
+@pytest.mark.parametrize(
+    ("method", "schedule"), [("vtrace", "concurrent"), pytest.param("ppo", "alternate", marks=stress)]
+)
 def test_without_the_last_round_a_run_is_inexact_where_it_needs_it(
-    undisturbed: Callable[[str], Path], tmp_path: Path, schedule: str
+    undisturbed: Callable[[str, str], Path], tmp_path: Path, method: str, schedule: str
 ) -> None:
     run_dir = tmp_path / "run"
-    process = start(run_dir, "--no-checkpoint-replay", **A2C, schedule=schedule)
+    process = start(run_dir, "--no-checkpoint-replay", **_flags(method, schedule))
     board = memory_of(process, run_dir).board
     wait_until(process, lambda: board.committed >= 22)
     process.send_signal(signal.SIGTERM)
@@ -117,7 +143,7 @@ def test_without_the_last_round_a_run_is_inexact_where_it_needs_it(
     last = summary(run_dir)
     assert last["finished"]
     if schedule == "alternate":
-        _require_same(run_dir, undisturbed(schedule))
+        _require_same(run_dir, undisturbed(method, schedule))
         return
     assert (last["exact"], last["inexact_since_steps"]) == (False, steps)
     assert f"Since step {steps:,} this run" in output

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import ringside
+from shared.config.method_declaration import method_declaration
 from shared.config.settings import FRAME_SIDE, STACK
 from tests.support import pixel_game
 from tests.support.runs import finish, records, start, summary
@@ -36,7 +37,7 @@ SETTINGS = {
 
 def played(run_dir: Path, episodes: int = 60) -> float:
     """Mean true return of a trained agent that always takes its best action."""
-    agent, env = ringside.load_agent(run_dir), pixel_game.factory()
+    agent, env = ringside.load_agent(run_dir, eval_actions="greedy"), pixel_game.factory()
     returns = []
     for episode in range(episodes):
         observation, _ = env.reset(seed=10_000 + episode)
@@ -66,27 +67,54 @@ def test_learns_nothing_from_shuffled_rewards(tmp_path: Path) -> None:
     assert played(tmp_path / "run") < PLAYED_WELL / 2
 
 
-ACTOR_CRITIC = {
+ROUNDS = {
     **{name: SETTINGS[name] for name in ("actors", "envs", "inference_batch", "discount")},
-    "method": "a2c",
     "schedule": "alternate",
-    "round_steps": "80",
-    "batch_size": "80",
-    "total_steps": "20_000",
-    "snapshot_every_steps": "800",
-    "optimizer": "rms",
-    "learning_rate": "4e-3",
-    "optimizer_decay": "0.99",
+    "snapshot_every_steps": "2_000",
     "optimizer_epsilon": "1e-5",
     "clip_gradient": "0.5",
 }
+ACTOR_CRITIC = ROUNDS | {
+    "method": "a2c",
+    "round_steps": "80",
+    "batch_size": "80",
+    "total_steps": "20_000",
+    "optimizer": "rms",
+    "learning_rate": "4e-3",
+    "optimizer_decay": "0.99",
+}
+PASSES = ROUNDS | {
+    "method": "ppo",
+    "round_steps": "512",
+    "batch_size": "128",
+    "epochs": "3",
+    "total_steps": "20_000",
+    "optimizer": "adam",
+    "learning_rate": "1e-3",
+    "optimizer_decay": "0.999",
+}
+Q_LAMBDA = {"optimizer": "radam", "clip_gradient": "10", "epsilon_steps": "10_000", "epsilon_end": "0.02"}
+ON_POLICY = {
+    "a2c": ACTOR_CRITIC,
+    "a3c": ACTOR_CRITIC | {"method": "a3c", "schedule": "concurrent", "round_steps": "160", "total_steps": "30_000"},
+    "ppo": PASSES,
+    "ppo a version behind": PASSES | {"schedule": "concurrent", "total_steps": "30_000"},
+    "pqn": PASSES | Q_LAMBDA | {"method": "pqn", "epochs": "2", "total_steps": "40_000"},
+    "vtrace": ACTOR_CRITIC | {"method": "vtrace", "schedule": "concurrent", "total_steps": "10_000"},
+}
+QUICKEST = "vtrace"
 
 
-@pytest.mark.parametrize("seed", ["1", *(pytest.param(seed, marks=pytest.mark.stress) for seed in ("2", "3"))])
-def test_an_actor_critic_learns_the_pixel_game(tmp_path: Path, seed: str) -> None:
-    finish(start(tmp_path / "run", env="tests.support.pixel_game:factory", seed=seed, **ACTOR_CRITIC))
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(
+    "case", [pytest.param(name, marks=[] if name == QUICKEST else pytest.mark.stress) for name in ON_POLICY]
+)
+def test_an_on_policy_method_learns_the_pixel_game(tmp_path: Path, case: str) -> None:
+    flags = ON_POLICY[case]
+    finish(start(tmp_path / "run", env="tests.support.pixel_game:factory", **flags), seconds=300.0)
     assert played(tmp_path / "run") > PLAYED_WELL
-    assert summary(tmp_path / "run")["updates"] == 20_000 // 80
+    last = [record for record in records(tmp_path / "run", "round") if record["updates"]][-1]
+    assert set(method_declaration(flags["method"]).metrics) <= last.keys()
 
 
 @pytest.mark.stress
@@ -100,8 +128,10 @@ def test_an_on_policy_method_of_a_plug_in_learns_the_pixel_game(tmp_path: Path) 
 
 
 @pytest.mark.stress
-def test_an_actor_critic_learns_nothing_from_shuffled_rewards(tmp_path: Path) -> None:
-    finish(start(tmp_path / "run", env="tests.learn.shuffled:factory", **ACTOR_CRITIC))
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("case", ON_POLICY)
+def test_an_on_policy_method_learns_nothing_from_shuffled_rewards(tmp_path: Path, case: str) -> None:
+    finish(start(tmp_path / "run", env="tests.learn.shuffled:factory", **ON_POLICY[case]), seconds=300.0)
     assert played(tmp_path / "run") < PLAYED_WELL / 2
 
 
