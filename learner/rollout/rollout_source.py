@@ -59,6 +59,9 @@ class RolloutSource:
         self._minibatches = [
             StepBatch(*(buffer[first : first + batch] for buffer in self._chunk)) for first in range(0, n, batch)
         ]
+        # Stacks of all ticks of a round and of the one that follows, in whole batches; the last repeats its last stack.
+        batches = -(-(self._run_schedule.round_ticks + 1) * self._run_schedule.envs // batch)
+        self._blocks = torch.zeros(batches * batch, GRID, GRID, STACK * CELL, dtype=torch.uint8, device=device)
         self._steps: StepBatch | None = None  # of the whole round, by (tick, env)
         self._order = np.zeros(0, np.int64)
 
@@ -70,9 +73,8 @@ class RolloutSource:
         if not updates:
             return
         tick, env = self._grid(window_end)
-        blocks, outputs = self._evaluate(tick, env)
-        rollout = self._rollout(tick, env, outputs)
-        self._steps = self._columns(blocks, rollout, self._method.targets(rollout))
+        rollout = self._rollout(tick, env, self._evaluate(tick, env))
+        self._steps = self._columns(rollout, self._method.targets(rollout))
         self._order = self._draw_order(round_, updates)
 
     def prefetch(self, round_: int, window_end: int) -> None:
@@ -113,23 +115,18 @@ class RolloutSource:
         tick, env = np.divmod(np.arange((ticks + 1) * envs), envs)
         return tick + window_end - ticks, env
 
-    def _evaluate(self, tick: NDArray[np.int64], env: NDArray[np.int64]) -> tuple[Tensor, NDArray[np.float32]]:
-        """Stacks of (tick, env) as blocks, and the outputs float32[n, outputs] of the network as it is.
-
-        Blocks are uint8[m, 21, 21, 64], m >= n: a whole number of batches, of which the last repeats its last stack.
-        """
+    def _evaluate(self, tick: NDArray[np.int64], env: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Gather the stacks of (tick, env); return the outputs float32[n, outputs] of the network as it is."""
         batch, n = self._learn.batch_size, len(tick)
-        blocks = torch.empty(
-            -(-n // batch) * batch, *self._chunk.blocks.shape[1:], dtype=torch.uint8, device=self._device
-        )
         parts = []
         for first in range(0, n, batch):
             part = np.arange(first, first + batch).clip(max=n - 1)
-            self._gather(env[part], tick[part], blocks[first : first + batch])
-            parts.append(self._online.forward(blocks[first : first + batch], 0, ExtraInputs()).outputs)
+            blocks = self._blocks[first : first + batch]
+            self._gather(env[part], tick[part], blocks)
+            parts.append(self._online.forward(blocks, 0, ExtraInputs()).outputs)
             self._heartbeat()
         outputs: NDArray[np.float32] = torch.cat(parts)[:n].flatten(1).cpu().numpy()
-        return blocks, outputs
+        return outputs
 
     def _gather(self, env: NDArray[np.int64], tick: NDArray[np.int64], out: Tensor) -> None:
         """Write the stacks of (env, tick) as blocks into `out`."""
@@ -160,7 +157,7 @@ class RolloutSource:
             discount=self._learn.discount,
         )
 
-    def _columns(self, blocks: Tensor, rollout: Rollout, targets: StepTargets) -> StepBatch:
+    def _columns(self, rollout: Rollout, targets: StepTargets) -> StepBatch:
         """All steps of the round, by (tick, env), on the learner's device."""
         action = torch.from_numpy(rollout.action.reshape(-1))
         one_hot = torch.nn.functional.one_hot(action, self._method.network.actions).float()
@@ -168,7 +165,7 @@ class RolloutSource:
         columns = {name: torch.from_numpy(np.ascontiguousarray(each).reshape(-1)) for name, each in numbers.items()}
         columns["action_one_hot"] = one_hot
         columns = {name: upload(each, self._device) for name, each in columns.items()}
-        return StepBatch(blocks[: len(action)], **columns)
+        return StepBatch(self._blocks[: len(action)], **columns)
 
     def _draw_order(self, round_: int, updates: int) -> NDArray[np.int64]:
         """Indices of the steps of all updates: a permutation for each pass over the round, by Philox counters."""
