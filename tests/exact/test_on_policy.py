@@ -29,11 +29,11 @@ ROUNDS = {
 METHODS = {
     "a2c": {"method": "a2c"},
     "a3c": {"method": "a3c", "return_steps": "3"},
-    "ppo": {"method": "ppo"},
+    "ppo": {"method": "ppo", "epochs": "2"},
     "pqn": {"method": "pqn", "epsilon_steps": "1_000"},
     "vtrace": {"method": "vtrace"},
 }
-EPOCHS = {"ppo": 4, "pqn": 2}
+EPOCHS = {"ppo": 2, "pqn": 2}
 """Passes over a round, where it is not one."""
 CASES = [(method, schedule) for method in METHODS for schedule in ("alternate", "concurrent")]
 USUAL = [("ppo", "alternate"), ("vtrace", "concurrent")]
