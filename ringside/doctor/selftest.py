@@ -111,6 +111,7 @@ def _words(plan: Plan) -> list[str]:
         "round_steps": steps,
         "learning_starts": steps,
         "total_steps": ROUNDS * steps,
+        "snapshot_every_steps": steps,
         "replay_size": ROUNDS * steps,
         "train_every": 16,
         "network": plan.config.learn.network,

@@ -288,7 +288,7 @@ class Scribe:
             if boundary < 0 or boundary <= self._board.saved[0]:
                 return boundary
             try:
-                arrays = capture(self._memory, boundary)  # first: snapshots are overwritten two rounds later
+                arrays = capture(self._memory, boundary)  # first: snapshots are overwritten two spans later
                 while self._board.written[0] < boundary:
                     self._span(int(self._board.written[0]))
                 oldest = self._run_schedule.oldest_needed_tick(boundary)

@@ -60,6 +60,7 @@ def test_an_on_policy_method_has_its_self_test_and_suggestion(monkeypatch: pytes
     plan = ringside.plan(configuration([*words, "--device", "cpu", "--game", "pong", "--schedule", "alternate"]))
     small = ringside.plan(configuration(selftest._words(plan)[1:]))
     assert small.config.algorithm == plan.config.algorithm
+    assert small.run_schedule.rounds == selftest.ROUNDS
     monkeypatch.setattr(facts, "usable_cores", lambda: 4)
     monkeypatch.setattr(facts, "usable_memory", lambda: 2_000_000_000)
     assert examination.suggestion(plan, ["--game", "pong"]).endswith("launch.py --actors 4 --game pong")

@@ -118,10 +118,11 @@ def rounds_that_fit(plan: Plan, words: Sequence[str], seconds: float, pace: floa
     """The arguments, with shorter rounds if fewer than `ROUNDS` rounds fit into `seconds` at `pace` steps/s.
 
     Rounds are never lengthened, and a length in `words` is kept. Shorter rounds have more barriers and commits and the
-    same work per step, so they make no run faster. Rounds of the schedule `alternate` are short already.
+    same work per step, so they make no run faster. Rounds of the schedule `alternate` are short already, and those of
+    an on-policy method belong to what it learns.
     """
     run_schedule = plan.run_schedule
-    fixed = sets_round_steps(words) or plan.config.learn.schedule == "alternate"
+    fixed = sets_round_steps(words) or plan.config.learn.schedule == "alternate" or plan.method.on_policy
     if fixed or pace * seconds / ROUNDS >= run_schedule.round_steps:
         return list(words)
     steps = max(LEAST_ROUND_TICKS * run_schedule.envs, int(pace * seconds / ROUNDS) // 100 * 100)

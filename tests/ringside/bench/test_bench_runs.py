@@ -65,6 +65,8 @@ def test_rounds_become_shorter_only_and_only_unasked() -> None:
     assert rounds_that_fit(plan, [], 1, 1) == ["--round-steps", "960"]
     assert rounds_that_fit(plan, ["--round-steps=9_000"], 30, 400) == ["--round-steps=9_000"]
     assert rounds_that_fit(make_plan("breakout", ["--schedule", "alternate"]), [], 30, 400) == []
+    on_policy = ["--method", "a2c", "--envs", "8", "--round-steps", "1_280"]
+    assert rounds_that_fit(make_plan("breakout", on_policy), [], 1, 1) == []
 
 
 @pytest.mark.parametrize(
