@@ -30,7 +30,7 @@ class Quantiles(ValueMethod):
 
     def loss(self, taken: Tensor, target: Tensor, fractions: Tensor | None) -> tuple[Tensor, Tensor]:
         """The quantile Huber loss. The priority is the size of the errors, summed over quantiles, averaged over those
-        of the target, as in the program of BTR's authors (shared/config/presets.py)."""
+        of the target, as in the program of BTR's authors (shared/config/presets/replay_presets.py)."""
         loss = quantile_huber(taken, self._midpoints if fractions is None else fractions, target)
         if not self.algorithm.prioritized:
             return loss, loss

@@ -1,8 +1,10 @@
 """The cost of each preset: its learner alone, and the time of an update by part; with --end-to-end also short runs.
 
 Everything is compared with the preset `nature`, which is always measured. Compared are samples/s of the learner on a
-full window of noise, and steps/s of real runs with as many samples per step. If a preset has another number of samples
-per step, `nature` is also run with that number. Rounds have the length that fits, with at least 16 updates.
+full window of noise, and steps/s of real runs with as many samples per step. An on-policy preset has rounds of noise,
+and its updates include the targets of the round. If a preset has another number of samples
+per step, `nature` is also run with that number. Rounds have the length that fits, with at least 16 updates; those of
+on-policy presets have their own.
 
 Shares are of the learner's main thread; parts that begin with "beside" run in another thread at the same time. On a GPU
 they are shares of updates launched one by one, not from graphs. On a CPU an update of btr takes seconds: omit it, or
@@ -91,7 +93,7 @@ class Case(NamedTuple):
     @property
     def samples_per_step(self) -> float:
         """Samples per step by its settings."""
-        return self.plan.config.learn.batch_size / self.plan.config.learn.train_every
+        return self.plan.config.learn.batch_size / self.plan.run_schedule.steps_per_update
 
     def reference(self, plain: Case) -> str:
         """Name of the plain case with as many samples per step."""
@@ -128,7 +130,7 @@ def _learners(options: Options, report: Report, cases: Sequence[Case]) -> Iterat
     """The learners, with rounds that fit into the time, unless the arguments set their length."""
     for case in cases:
         config, plan, longest = case.plan.config, case.plan, 0.0
-        if not sets_round_steps(options.words):
+        if not sets_round_steps(options.words) and not plan.method.on_policy:
             pace = 0.0
             with report.measuring(case.name):
                 pace = learner_pace(plan, PROBE_SHARE * options.seconds)
@@ -153,7 +155,8 @@ def _learn(connection: Connection, plan: Plan, seconds: float) -> None:
     on_cpu = plan.config.machine.device == "cpu"
     solo = Solo(plan)
     speed = solo.updates_per_second(seconds * (1 - SHARES_SHARE))
-    shares = Shares(solo.engine, (lambda: None) if on_cpu else torch.cuda.synchronize, on_cpu=on_cpu)
+    settle = (lambda: None) if on_cpu else torch.cuda.synchronize
+    shares = Shares(solo.engine, settle, on_cpu=on_cpu, on_policy=plan.method.on_policy)
     shares.begin()
     solo.updates_per_second(seconds * SHARES_SHARE)
     connection.send((speed, shares.end()))
@@ -209,7 +212,7 @@ def _runs(options: Options, cases: Sequence[Case], costs: Mapping[str, list[Cost
     for case in cases:
         cost = costs.get(case.name) or costs.get(PLAIN)
         if cost:
-            pace = min(most, cost[0].updates_per_second * case.plan.config.learn.train_every)
+            pace = min(most, cost[0].updates_per_second * case.plan.run_schedule.steps_per_update)
             words = rounds_that_fit(case.plan, case.words, options.seconds, pace)
             yield Contender(f"{case.name}, run", partial(run, options.game, options.seconds, words))
 

@@ -3,8 +3,9 @@
 Parts, for --parts:
 
   speed        a real run; its actors alone (before the first update), bounded by the bare emulator on all cores; and
-               its learner alone (on a replay buffer of noise), compared with the matrix products of its updates, or
-               with their passes where products are not counted
+               its learner alone (on noise), compared with the matrix products of its updates, or with their passes
+               where products are not counted. An on-policy method has no play before its first update, so DQN with its
+               network plays instead, and its updates have no bound
   evaluation   the cost of evaluation during training: the run again, with an evaluation in progress all the time
   round        the cost of the barrier at the end of a round: with it (concurrent) against without it (free), with the
                run's settings, and with an update every 400 steps, where emulation is the bottleneck
@@ -33,6 +34,7 @@ from ringside.bench.harness.measured_runs import (
     NEVER_LEARNS,
     PROBE_SHARE,
     Throughput,
+    acting_words,
     make_plan,
     note_rounds,
     rounds_that_fit,
@@ -53,7 +55,7 @@ LEAST_ROUNDS_BETWEEN_EVALUATIONS = 3
 CASES: dict[str, tuple[str, ...]] = {"as it is": (), "an update every 400 steps": ("--train-every", "400")}
 """Arguments of the two cases of the part `round`."""
 
-END_TO_END, SMALLER = "end to end", "the smaller of the two alone"
+END_TO_END, SMALLER, IN_TURN = "end to end", "the smaller of the two alone", "the two alone, in turn"
 BARE, ACTORS, LEARNER = "bare emulator, all cores", "actors alone", "learner alone"
 EVALUATED = "end to end, with an evaluation"
 
@@ -104,15 +106,15 @@ def measure(options: Options, report: Report) -> None:
 def _contenders(options: Options, parts: Sequence[str], runs: Runs, plan: Plan) -> Iterator[Contender]:
     """Contenders of each repeat, in the order of measurement."""
 
-    def running(name: str, *more: str, learning: bool = True) -> Contender:
-        flags = [*(runs.learning if learning else runs.playing), *more]
-        return Contender(name, partial(run, options.game, options.seconds, flags, learning=learning))
+    def running(name: str, *more: str) -> Contender:
+        return Contender(name, partial(run, options.game, options.seconds, [*runs.learning, *more]))
 
     if "speed" in parts or "evaluation" in parts:
         yield running(END_TO_END)  # first, so that an interrupt leaves this figure
     if "speed" in parts:
         yield Contender(BARE, partial(_bare, plan, BARE_SHARE * options.seconds))
-        yield running(ACTORS, *NEVER_LEARNS, learning=False)
+        acting = acting_words(plan) if plan.method.on_policy else [*runs.playing, *NEVER_LEARNS]
+        yield Contender(ACTORS, partial(run, options.game, options.seconds, acting, learning=False))
         yield Contender(LEARNER, partial(learner_alone, plan, options.seconds))
     if "evaluation" in parts:
         yield running(EVALUATED, "--eval-every-steps", str(runs.evaluation_steps))
@@ -151,7 +153,7 @@ def _bare(plan: Plan, seconds: float) -> float:
 
 def _add_sides(report: Report, found: Mapping[str, list[Any]], plan: Plan) -> None:
     """Add actors and learner, each against its bound, and the smaller of the two."""
-    every = plan.config.learn.train_every
+    every = plan.run_schedule.steps_per_update
     with report.measuring("speed"):
         bare, actors, learner = (found.get(name, []) for name in (BARE, ACTORS, LEARNER))
         if bare:
@@ -169,7 +171,10 @@ def _add_sides(report: Report, found: Mapping[str, list[Any]], plan: Plan) -> No
             report.add(LEARNER, "steps/s", speeds, limit=bound)
         if actors and learner:
             sides = zip(report.row(ACTORS).values, report.row(LEARNER).values, strict=True)
-            report.add(SMALLER, "steps/s", [min(pair) for pair in sides])
+            if plan.config.learn.schedule == "alternate":
+                report.add(IN_TURN, "steps/s", [1 / (1 / acts + 1 / learns) for acts, learns in sides])
+            else:
+                report.add(SMALLER, "steps/s", [min(pair) for pair in sides])
 
 
 def _add_run(report: Report, runs: Sequence[Throughput], plan: Plan) -> None:
@@ -177,14 +182,13 @@ def _add_run(report: Report, runs: Sequence[Throughput], plan: Plan) -> None:
     if not runs:
         return
     with report.measuring("the run"):
-        known = any(row.name == SMALLER for row in report.rows)
-        report.add(END_TO_END, "steps/s", [each.steps_per_second for each in runs], limit=SMALLER if known else None)
-        learn = plan.config.learn
+        limit = next((row.name for row in report.rows if row.name in (SMALLER, IN_TURN)), None)
+        report.add(END_TO_END, "steps/s", [each.steps_per_second for each in runs], limit=limit)
         report.add(
             "samples a step",
             "samples",
             [each.samples_per_step for each in runs],
-            note=f"asked: {learn.batch_size / learn.train_every:g}",
+            note=f"asked: {plan.config.learn.batch_size / plan.run_schedule.steps_per_update:g}",
         )
         report.add("episodes ended", "", [each.episodes for each in runs])
         report.add("from the command to the first round", "s", [each.first_step_seconds for each in runs])

@@ -93,9 +93,7 @@ class Observer:
             run_dir=config.run.run_dir,
             total_steps=total,
             rounds=run_schedule.rounds,
-            samples_asked=config.learn.batch_size * run_schedule.updates_per_round / run_schedule.round_steps
-            if run_schedule.updates_per_round
-            else config.learn.batch_size / config.learn.train_every,
+            samples_asked=config.learn.batch_size / run_schedule.steps_per_update,
             steps=steps,
             frames=None if frames is None else steps * frames,
             committed=committed,

@@ -34,7 +34,7 @@ class Status:
     total_steps: int
     rounds: int
     samples_asked: float
-    """Configured transitions per step: batch size / train_every."""
+    """Configured samples per step."""
     steps: int = 0
     """Ticks x envs of all ticks played, including the current round."""
     frames: int | None = 0

@@ -77,6 +77,11 @@ class RunSchedule:
         return self.round_ticks * self.envs
 
     @property
+    def steps_per_update(self) -> float:
+        """Steps played for each update of the rounds that learn."""
+        return self.round_steps / self.updates_per_round if self.updates_per_round else self.train_every
+
+    @property
     def learning_begins(self) -> int:
         """Steps played when the first update begins: whole rounds, the first of them with `alternate` included."""
         return (self.first_learning_round + self.learns_same_round) * self.round_steps

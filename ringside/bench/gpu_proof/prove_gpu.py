@@ -20,6 +20,7 @@
   scaling      bench scaling
   limits       bench limits, the parts that use the GPU
   large        as presets, for presets with many kernels in an update
+  on-policy    as presets, for presets without a replay buffer
   settings     Breakout end to end, with and without evaluation, by setting: MPS, replay place, precision, kernels
   machine      bench limits, the emulator and the actors on ten games
 
@@ -64,6 +65,7 @@ KILLS = "killed_processes or alternate"
 """Tests of the stage `kills`; the stage `tests` runs the others."""
 FEW_KERNELS = "quick,double,dueling,c51,qr-dqn"
 MANY_KERNELS = "rainbow,iqn,btr"
+ON_POLICY = "ppo,ppo-quick,a2c,a3c,impala,pqn,pqn-quick"
 QUICK = {"as-it-comes": "", "more-lanes": "--lane-envs 1", "more-envs": "--envs 64"}
 SETTINGS = {
     "as-it-comes": "",
@@ -218,6 +220,7 @@ STAGES: dict[str, Callable[[Stage], None]] = {
     "scaling": scaling,
     "limits": limits,
     "large": partial(presets, names=MANY_KERNELS),
+    "on-policy": partial(presets, names=ON_POLICY),
     "settings": settings,
     "machine": actor_side,
 }

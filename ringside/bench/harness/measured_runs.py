@@ -30,7 +30,7 @@ from shared.config.run_schedule import RunSchedule, make_run_schedule
 from shared.config.settings import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE, Config, unused_settings
 from shared.errors import ConfigError
 from shared.memory.run_memory import Plan
-from shared.text import flag_in
+from shared.text import flag_in, words_of
 
 WARM_ROUNDS = 1
 """Rounds before the clock starts, in which caches fill and threads start."""
@@ -118,15 +118,37 @@ def rounds_that_fit(plan: Plan, words: Sequence[str], seconds: float, pace: floa
     """The arguments, with shorter rounds if fewer than `ROUNDS` rounds fit into `seconds` at `pace` steps/s.
 
     Rounds are never lengthened, and a length in `words` is kept. Shorter rounds have more barriers and commits and the
-    same work per step, so they make no run faster. Rounds of the schedule `alternate` are short already, and those of
-    an on-policy method belong to what it learns.
+    same work per step, so they make no run faster. Rounds of the schedule `alternate` are short already. Those of an
+    on-policy method are a part of what it learns; it gets more frequent snapshots, which come with records.
     """
     run_schedule = plan.run_schedule
-    fixed = sets_round_steps(words) or plan.config.learn.schedule == "alternate" or plan.method.on_policy
+    if run_schedule.method.on_policy:
+        span = int(pace * seconds / ROUNDS)
+        given = any(flag_in(word) == "--snapshot-every-steps" for word in words)
+        shorter = not given and span < run_schedule.snapshot_rounds * run_schedule.round_steps
+        return [*words, "--snapshot-every-steps", str(max(span, run_schedule.round_steps))] if shorter else list(words)
+    fixed = sets_round_steps(words) or plan.config.learn.schedule == "alternate"
     if fixed or pace * seconds / ROUNDS >= run_schedule.round_steps:
         return list(words)
     steps = max(LEAST_ROUND_TICKS * run_schedule.envs, int(pace * seconds / ROUNDS) // 100 * 100)
     return [*words, "--round-steps", str(min(steps, run_schedule.round_steps))]
+
+
+def acting_words(plan: Plan) -> list[str]:
+    """Arguments of a run that acts as an on-policy method does and never learns: DQN before its first update."""
+    config, machine = plan.config, plan.config.machine
+    play = {name: getattr(config.play, name) for name in ("protocol", "envs", "lane_envs")}
+    network = {"network": config.learn.network, "normalize": config.algorithm.normalize}
+    roles = ("actors", "device", "precision", "inference_threads", "inference_batch")
+    given = {**play, **network, **{name: getattr(machine, name) for name in roles}}
+    return [
+        *words_of(**given),
+        "--round-steps",
+        str(config.learn.round_steps),
+        "--replay-size",
+        "100_000",
+        *NEVER_LEARNS,
+    ]
 
 
 def sets_round_steps(words: Sequence[str]) -> bool:

@@ -44,7 +44,7 @@ from ringside.bench.harness.measured_runs import measure as measure_run
 from ringside.bench.harness.programs import json_result
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
 from ringside.bench.ladder.solve import Learnt, solve_run
-from shared.config.presets import QUICK
+from shared.config.presets.replay_presets import QUICK
 from shared.config.resolve import check_device_name
 from shared.machine import facts
 from shared.text import words_of

@@ -38,7 +38,7 @@ class Alone(NamedTuple):
 
     updates_per_second: float
     bound_per_second: float | None
-    """Updates/s of the work that `bound_name` names; None if not requested or too slow to measure."""
+    """Updates/s of the work that `bound_name` names; None if not requested, too slow to measure, or on-policy."""
 
 
 def bound_name(plan: Plan) -> str:
@@ -62,12 +62,15 @@ def learner_alone(plan: Plan, seconds: float, *, bounded: bool = True) -> Alone:
 
 
 def learner_pace(plan: Plan, seconds: float) -> float:
-    """Steps/s at which the learner alone keeps up, measured in short rounds. Raises as `learner_alone`."""
+    """Steps/s at which the learner alone keeps up, measured in short rounds, or in those of an on-policy method.
+
+    Raises as `learner_alone`.
+    """
     learn, envs = plan.config.learn, plan.config.play.envs
-    least = 1 if plan.config.machine.device == "cpu" else PACE_UPDATES
-    config = plan.config.with_settings(round_steps=max(envs, least * learn.train_every))
-    alone = learner_alone(Plan(config, plan.actions), seconds, bounded=False)
-    return alone.updates_per_second * config.learn.train_every
+    if not plan.method.on_policy:
+        least = 1 if plan.config.machine.device == "cpu" else PACE_UPDATES
+        plan = Plan(plan.config.with_settings(round_steps=max(envs, least * learn.train_every)), plan.actions)
+    return learner_alone(plan, seconds, bounded=False).updates_per_second * plan.run_schedule.steps_per_update
 
 
 class Solo:
@@ -122,7 +125,8 @@ def _learn(connection: Connection, plan: Plan, seconds: float, bounded: bool) ->
     solo = Solo(plan)
     speed = solo.updates_per_second(seconds)
     solo.engine.settle()  # other threads must not use the device while a graph is captured
-    connection.send((speed, _bound(plan, BOUND_SHARE * seconds) if bounded and speed >= SLOWEST else None))
+    bounded = bounded and speed >= SLOWEST and not plan.method.on_policy
+    connection.send((speed, _bound(plan, BOUND_SHARE * seconds) if bounded else None))
 
 
 def _bound(plan: Plan, seconds: float) -> float:

@@ -22,7 +22,7 @@ BESIDE = "beside: "
 class Shares:
     """Times the parts of an engine, as shares of the time of the creating thread; the timing cannot be removed."""
 
-    def __init__(self, engine: Engine, settle: Callable[[], None], *, on_cpu: bool) -> None:
+    def __init__(self, engine: Engine, settle: Callable[[], None], *, on_cpu: bool, on_policy: bool = False) -> None:
         """`settle` waits until the device has finished all submitted work."""
         self._settle = settle
         self._seconds: dict[str, float] = {}
@@ -35,19 +35,24 @@ class Shares:
             engine._graphs = source._graphs = None
         watched: list[tuple[Any, str, str]] = [
             (source._frames, "select", "frames"),
-            (learning, "prepare", "target values"),
             (engine._online, "forward", "forward"),
             (learning, "learn", "loss"),
             (engine._online, "backward", "backward"),
             (engine._optimizer, "step", "optimizer"),
             (engine._side_stream, "settle", "waiting for the thread beside"),
-            (source._prefetcher, "settle", "waiting for the next chunk"),
-            (source._sampler, "prefetch", "draw"),
-            (source._sampler, "draw", "draw"),
-            (source._sampler, "update_priorities", "new priorities"),
         ]
-        if learning._algorithm.double:
-            watched.append((learning, "targets", "target of the chosen action"))
+        if on_policy:
+            watched += [(source, "begin_round", "targets of the round"), (source, "load", "minibatches")]
+        else:
+            watched += [
+                (learning, "prepare", "target values"),
+                (source._prefetcher, "settle", "waiting for the next chunk"),
+                (source._sampler, "prefetch", "draw"),
+                (source._sampler, "draw", "draw"),
+                (source._sampler, "update_priorities", "new priorities"),
+            ]
+            if learning._algorithm.double:
+                watched.append((learning, "targets", "target of the chosen action"))
         for holder, name, part in watched:
             self._watch(holder, name, part)
 

@@ -1,19 +1,22 @@
-"""Ringside against other systems: the same game at the same update ratio, on this machine, in one call.
+"""Ringside against other systems: the same game, samples and updates, on this machine, in one call.
 
 Peers, for --only:
 
   sb3      Stable-Baselines3's DQN
   pfrl     PFRL's DQN, as in its reproduction of Mnih et al. 2015: one process, like CleanRL's
-  cleanrl  CleanRL's dqn_atari; no package of it supports the Pythons of Ringside, and the report says so
+  sb3-ppo  Stable-Baselines3's PPO: 8 envs x 128 steps, 4 passes in minibatches of 256
+  sb3-a2c  Stable-Baselines3's A2C: 16 envs x 5 steps
+  cleanrl  CleanRL; no package of it supports the Pythons of Ringside, and the report says so
   ale      ale-py's AtariVectorEnv, in C++ threads
   sync     Gymnasium's SyncVectorEnv over its AtariPreprocessing and frame stack, in one process
   async    Gymnasium's AsyncVectorEnv over the same, in processes
 
-The first three play one env and learn from 32 samples every 4 steps, on the same device as Ringside. They are measured
-with 1, 2, 4, ... threads up to the cores. The best setting is compared with Ringside, at its default precision and in
-fp32. The others play random actions, and are compared with Ringside's actors with random answers, in as many processes.
-Resets are included on all sides. Packages are installed in a separate environment, .venv-peers, in the versions of
-requirements.lock where it names them. The steps, updates and observation shapes that the peers report are checked.
+The first four learn (ringside/bench/peers/learning_jobs.py), on the same device as Ringside; the DQNs play one env and
+learn from 32 samples every 4 steps. They are measured with 1, 2, 4, ... threads up to the cores. The best setting is
+compared with Ringside, at its default precision and in fp32. The others play random actions, and are compared with
+Ringside's actors with random answers, in as many processes. Resets are included on all sides. Packages are installed in
+a separate environment, .venv-peers, in the versions of requirements.lock where it names them. The steps, updates and
+observation shapes that the peers report are checked.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 
 from actors.envs.atari import game_name
 from ringside.bench.bench_command import Common
@@ -30,23 +34,19 @@ from ringside.bench.harness.interleaved import Contender, doublings, measure_int
 from ringside.bench.harness.measured_runs import measure as measure_run
 from ringside.bench.harness.programs import json_result
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
+from ringside.bench.peers.learning_jobs import JOBS, Job, peer_speed
 from ringside.bench.peers.peer_environment import Environment
 from shared.config.resolve import check_device_name, device_of
 from shared.errors import ConfigError
 from shared.machine import facts
 from shared.text import count
 
-SB3 = ("stable-baselines3==2.9.2", "ale-py", "gymnasium", "opencv-python-headless")
-PFRL = ("pfrl==0.4.0", "packaging", "ale-py", "gymnasium", "opencv-python-headless")  # PFRL names `packaging` nowhere
 VECTORS = ("ale-py", "gymnasium", "opencv-python-headless")
-LEARNERS = {"sb3": ("Stable-Baselines3 DQN", SB3), "pfrl": ("PFRL DQN", PFRL)}
-"""Name and packages of the peers that learn."""
 NO_CLEANRL = (
-    "cleanrl 1.2.0, the newest package with its dqn_atari, is for Python 3.7 to 3.10; older ones need a gym of 2021. "
-    "PFRL's DQN stands for one process with published settings."
+    "cleanrl 1.2.0, the newest package with its dqn_atari and ppo_atari, is for Python 3.7 to 3.10; older ones need a "
+    "gym of 2021. PFRL's DQN stands for one process with published settings."
 )
-NAMES = ("sb3", "pfrl", "cleanrl", "ale", "sync", "async")
-TRAIN_EVERY = 4
+NAMES = (*(name for job in JOBS for name in job.peers), "cleanrl", "ale", "sync", "async")
 ENVS_A_THREAD = {"ale": 16, "async": 4}
 """Envs for each thread or core; the fastest of the numbers tried."""
 SYNC_ENVS = 8
@@ -68,8 +68,6 @@ class Options(Common):
     """Steps of one measurement of a peer that learns."""
     env_seconds: float = 5.0
     """Seconds of one measurement of envs that play at random."""
-    round_steps: int = 2_000
-    """Steps of a round of Ringside; fewer than the default, so that several rounds fit into the time."""
 
 
 def measure(options: Options, report: Report) -> None:
@@ -81,18 +79,48 @@ def measure(options: Options, report: Report) -> None:
     if "cleanrl" in names:
         with report.measuring("CleanRL"):
             raise CannotRun(NO_CLEANRL)
-    if any(name in LEARNERS for name in names):
-        _learning(options, report, environment, game, names)
+    for job in JOBS:
+        if wanted := [name for name in job.peers if name in names]:
+            with report.noting(job.title):
+                _learning(options, report, environment, game, job, wanted)
     _playing(options, report, environment, game, names)
 
 
 # --- agents that learn
 
 
-def _learning(options: Options, report: Report, environment: Environment, game: str, names: Sequence[str]) -> None:
-    """Measure the peers that learn, and Ringside."""
-    with report.noting("DQN"):
-        _learners(options, report, environment, game, names, _device(options.device))
+def _learning(
+    options: Options, report: Report, environment: Environment, game: str, job: Job, names: Sequence[str]
+) -> None:
+    """Measure the peers that do one job, and Ringside, on one device."""
+    device = _device(options.device)
+    peers: dict[str, list[str]] = {}
+    contenders = []
+    for name in names:
+        peer = job.peers[name]
+        with report.measuring(peer.label):
+            environment.install(*peer.packages)
+            for threads, (variant, words) in product(doublings(facts.usable_cores()), peer.variants.items()):
+                asked = [name, "--game", game, "--device", device, "--threads", str(threads), *words]
+                speed = partial(peer_speed, environment, job, asked, threads, options.peer_steps)
+                label = f"{peer.label}, {count(threads, 'thread')}{variant}"
+                contenders.append(Contender(label, speed, peer.label))
+                peers.setdefault(peer.label, []).append(label)
+    if not contenders:
+        return
+    ours = {"Ringside": [], "Ringside, fp32": ["--precision", "fp32"]}
+    for label, precision in ours.items():
+        speed = partial(_ringside, options, game, [*job.flags, *precision, "--device", device])
+        contenders.append(Contender(label, speed))
+    reached = measure_interleaved(report, contenders, options.repeats)
+    with report.measuring(f"{job.title} on {game}, on {device}"):
+        for name, values in reached.items():
+            report.add(f"{name}, {job.name}" if name in ours else name, "steps/s", values)
+        for settings in peers.values():
+            there = [setting for setting in settings if setting in reached]
+            if there:
+                best = max(there, key=lambda setting: statistics.median(reached[setting]))
+                _add_ratios(report, reached, ours, best)
 
 
 def _device(asked: str) -> str:
@@ -103,53 +131,9 @@ def _device(asked: str) -> str:
         raise CannotRun(str(error)) from error
 
 
-def _learners(
-    options: Options, report: Report, environment: Environment, game: str, names: Sequence[str], device: str
-) -> None:
-    """Measure the peers that learn, and Ringside, on one device."""
-    title = f"DQN on {game}, 32 samples every {TRAIN_EVERY} steps, on {device}"
-    peers: dict[str, list[str]] = {}
-    contenders = []
-    for name in [each for each in LEARNERS if each in names]:
-        label, packages = LEARNERS[name]
-        with report.measuring(label):
-            environment.install(*packages)
-            for threads in doublings(facts.usable_cores()):
-                speed = partial(_peer_dqn, environment, name, game, device, threads, options.peer_steps)
-                contenders.append(Contender(f"{label}, {count(threads, 'thread')}", speed, label))
-                peers.setdefault(label, []).append(contenders[-1].name)
-    if not contenders:
-        return
-    ours = {"Ringside": [], "Ringside, fp32": ["--precision", "fp32"]}
-    for label, words in ours.items():
-        contenders.append(Contender(label, partial(_ringside, options, game, [*words, "--device", device])))
-    reached = measure_interleaved(report, contenders, options.repeats)
-    with report.measuring(title):
-        _add(report, reached)
-        for settings in peers.values():
-            there = [setting for setting in settings if setting in reached]
-            if there:
-                best = max(there, key=lambda setting: statistics.median(reached[setting]))
-                _add_ratios(report, reached, ours, best)
-
-
-def _peer_dqn(environment: Environment, name: str, game: str, device: str, threads: int, steps: int) -> float:
-    """Steps/s of a peer that learns."""
-    words = [name, "--game", game, "--device", device, "--threads", str(threads), "--steps", str(steps)]
-    result = environment.told("peer_dqn.py", words, seconds=float(steps))  # allows for one step per second
-    expected = steps // TRAIN_EVERY
-    if result["steps"] != steps or abs(result["updates"] - expected) > 1 or result["threads"] != threads:
-        raise WrongResult(
-            f"{result['package']} says {result['steps']} steps and {result['updates']} updates with "
-            f"{result['threads']} threads where {steps}, {expected} and {threads} were asked for."
-        )
-    return float(steps / result["seconds"])
-
-
 def _ringside(options: Options, game: str, words: Sequence[str]) -> float:
     """Steps/s of a run, whose records are checked."""
-    shape = ["--round-steps", str(options.round_steps), "--train-every", str(TRAIN_EVERY)]
-    return measure_run(game, options.seconds, [*shape, *words]).steps_per_second
+    return measure_run(game, options.seconds, words).steps_per_second
 
 
 # --- envs that play at random

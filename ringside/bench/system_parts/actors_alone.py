@@ -24,7 +24,7 @@ import numpy as np
 from actors.lane import Lane
 from actors.make_env import make_env
 from ringside.bench.harness.tables import ROOT
-from shared.config.presets import NATURE
+from shared.config.presets.replay_presets import NATURE
 from shared.config.resolve import resolve
 from shared.config.settings import Config
 from shared.machine.subprocesses import die_with, kill_and_reap

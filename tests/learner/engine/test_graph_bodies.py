@@ -24,7 +24,7 @@ from learner.networks.policy import Policy
 from shared.config.presets import PRESETS
 from shared.config.settings import Config
 from shared.network_spec import network_of
-from tests.support.played_ring import ACTIONS, PlayedRing
+from tests.support.played_ring import ACTIONS, REPLAY_PRESETS, PlayedRing
 
 META = torch.device("meta")
 WAITING = {"_local_scalar_dense", "nonzero", "masked_select", "unique", "_pin_memory", "is_nonzero"}
@@ -95,7 +95,7 @@ def _engine(preset: str, precision: str) -> Engine:
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp32"])
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", REPLAY_PRESETS)
 def test_updates_stay_on_the_gpu(monkeypatch: pytest.MonkeyPatch, preset: str, precision: str) -> None:
     monkeypatch.setattr(engine_module, "SideStream", lambda **_: SideStream())
     monkeypatch.setattr(engine_module.torch.cuda, "Stream", lambda _: None)
@@ -143,6 +143,8 @@ def test_answers_are_computed_on_the_gpu(preset: str) -> None:
     answering._host = answering._blocks = answering._host.to(META)
     answering._drawn = answering._noise = answering._drawn.to(META)
     answering._values = answering._values.to(META)
+    if answering._state_values is not None:
+        answering._state_values = answering._state_values.to(META)
     with torch.inference_mode(), Watch() as watch:
         answering._answer()
     assert watch.operations > 10

@@ -20,7 +20,14 @@ from shared.config.presets import PRESETS
 from shared.config.settings import Algorithm, Config, Learn
 from shared.memory.snapshot import state_lengths
 from shared.network_spec import Network, network_of, parameters_of
-from tests.support.played_ring import ACTIONS, PlayedRing, make_algorithm, make_test_engine, small_config
+from tests.support.played_ring import (
+    ACTIONS,
+    REPLAY_PRESETS,
+    PlayedRing,
+    make_algorithm,
+    make_test_engine,
+    small_config,
+)
 
 CPU = torch.device("cpu")
 State = dict[str, np.ndarray]
@@ -360,7 +367,7 @@ def test_every_combination_is_exact(name: str, network: str, precision: str) -> 
 
 
 @pytest.mark.parametrize("takes", ["fresh parameters", "a snapshot"])
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", REPLAY_PRESETS)
 def test_nothing_is_left_of_the_updates_before_a_capture(preset: str, takes: str) -> None:
     """On a GPU updates are done before there are parameters; spectral norms of zeros make numbers that are none."""
     theirs = PRESETS[preset]

@@ -18,6 +18,7 @@ from ringside.bench.harness.interleaved import Contender, measure_interleaved, n
 from ringside.bench.harness.programs import json_result
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
 from ringside.bench.peers import peer_comparison, peer_environment
+from ringside.bench.peers.learning_jobs import JOBS, Job, peer_speed
 from ringside.bench.peers.peer_environment import Environment
 from shared.errors import ConfigError
 
@@ -43,7 +44,12 @@ def test_what_cannot_be_installed_is_named_and_the_rest_goes_on(tmp_path: Path) 
     written = json.loads(file.read_text())
     assert written["rows"] == [], "without a peer there is nothing to compare Ringside with"
     vectors = ("AtariVectorEnv", "SyncVectorEnv", "AsyncVectorEnv")
-    assert written["missing"].keys() == {"Stable-Baselines3 DQN", "PFRL DQN", "CleanRL", *vectors}
+    assert written["missing"].keys() == {
+        *(f"Stable-Baselines3 {each}" for each in ("DQN", "PPO", "A2C")),
+        "PFRL DQN",
+        "CleanRL",
+        *vectors,
+    }
     assert "Python 3.7 to 3.10" in written["missing"].pop("CleanRL")
     assert set(written["missing"].values()) == {REFUSAL}
 
@@ -51,7 +57,7 @@ def test_what_cannot_be_installed_is_named_and_the_rest_goes_on(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (peer_comparison.Options(only="sb4"), "--only sb4 is not one of sb3, pfrl"),
+        (peer_comparison.Options(only="sb4"), "--only sb4 is not one of sb3, pfrl, sb3-ppo"),
         (peer_comparison.Options(only="sb3,ringside"), "--only ringside"),
         (peer_comparison.Options(game="brakout"), "no game 'brakout'"),
     ],
@@ -130,10 +136,11 @@ SEEN = {"package": "ale-py 0", "steps": 320, "seconds": 4.0, "looks": 10, "seen"
 
 
 def test_a_peer_that_learns_is_checked() -> None:
-    assert peer_comparison._peer_dqn(Telling(**DONE), "sb3", "pong", "cpu", 2, 400) == 100.0
+    dqn = JOBS[0]
+    assert peer_speed(Telling(**DONE), dqn, ["sb3"], 2, 400) == 100.0
     for wrong in ({"updates": 98}, {"updates": 102}, {"steps": 399}, {"threads": 1}):
         with pytest.raises(WrongResult, match="were asked for"):
-            peer_comparison._peer_dqn(Telling(**(DONE | wrong)), "sb3", "pong", "cpu", 2, 400)
+            peer_speed(Telling(**(DONE | wrong)), dqn, ["sb3"], 2, 400)
 
 
 def test_a_peer_that_plays_is_checked() -> None:
@@ -146,20 +153,25 @@ def test_a_peer_that_plays_is_checked() -> None:
 def test_ours_is_compared_with_the_better_setting_of_each_peer(monkeypatch: pytest.MonkeyPatch) -> None:
     speeds = {("sb3", 1): 50.0, ("sb3", 2): 60.0, ("sb3", 3): 100.0}
     speeds |= {("pfrl", 1): 60.0, ("pfrl", 2): 80.0, ("pfrl", 3): 40.0}
+    speeds |= {("sb3-ppo", 1): 30.0, ("sb3-ppo", 2): 20.0, ("sb3-ppo", 3): 10.0}
+
+    def peer_speed(environment: Environment, job: Job, words: Sequence[str], threads: int, least: int) -> float:
+        return speeds[words[0], threads] * (2.0 if "--env-processes" in words else 1.0)
+
     monkeypatch.setattr(Environment, "install", lambda self, *packages: None)
     monkeypatch.setattr(peer_comparison.facts, "usable_cores", lambda *_: 3)
-    monkeypatch.setattr(
-        peer_comparison, "_peer_dqn", lambda env, name, game, device, threads, steps: speeds[name, threads]
-    )
+    monkeypatch.setattr(peer_comparison, "peer_speed", peer_speed)
     monkeypatch.setattr(peer_comparison, "_ringside", lambda options, game, words: 200.0 if "fp32" in words else 400.0)
     report = Report("peers", "title")
-    peer_comparison.measure(peer_comparison.Options(only="sb3,pfrl", repeats=2), report)
+    peer_comparison.measure(peer_comparison.Options(only="sb3,pfrl,sb3-ppo", repeats=2), report)
     ratios = {row.name: row.values for row in report.rows if row.unit == "times"}
     assert ratios == {
         "Ringside : Stable-Baselines3 DQN, 3 threads": (4.0, 4.0),
         "Ringside, fp32 : Stable-Baselines3 DQN, 3 threads": (2.0, 2.0),
         "Ringside : PFRL DQN, 2 threads": (5.0, 5.0),
         "Ringside, fp32 : PFRL DQN, 2 threads": (2.5, 2.5),
+        "Ringside : Stable-Baselines3 PPO, 1 thread, envs in processes": (20 / 3, 20 / 3),
+        "Ringside, fp32 : Stable-Baselines3 PPO, 1 thread, envs in processes": (10 / 3, 10 / 3),
     }
 
 

@@ -234,7 +234,7 @@ PUBLISHED: dict[str, dict[str, Any]] = {
     | LONG
     | ADAM,
 }
-"""Settings in which presets differ from Mnih et al. 2015, by the sources that shared/config/presets.py names."""
+"""Settings in which presets differ from Mnih et al. 2015, by the sources that replay_presets.py names."""
 
 
 @pytest.mark.parametrize("preset", PUBLISHED)

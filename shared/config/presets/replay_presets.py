@@ -1,15 +1,10 @@
-"""Named starting points for the configuration. `--preset NAME` chooses one; single flags override it.
+"""Presets of the DQN family, which learn from a replay buffer.
 
-Every number comes from the paper or its authors' code, as the text below it says. dqn_zoo is DeepMind's collection of
-these agents (github.com/google-deepmind/dqn_zoo, the flags of dqn_zoo/AGENT/run_atari.py). Dopamine is Google's
-(github.com/google/dopamine, agents/AGENT/configs). Omissions and differences are named, too.
+dqn_zoo is DeepMind's collection of these agents (github.com/google-deepmind/dqn_zoo, the flags of
+dqn_zoo/AGENT/run_atari.py). Dopamine is Google's (github.com/google/dopamine, agents/AGENT/configs).
 
-Periods are in steps; a period published in frames is four times as long. In Ringside the target network plays, so the
-period of the target network also bounds the policy lag (docs/design.md). Epsilon falls from the step at which learning
-may begin, as in dqn_zoo; updates begin with the next whole round.
-
-A preset evaluates with its paper's epsilon and longest episode, or else with those of its protocol. The papers
-after Mnih et al. 2015 cut episodes at 108,000 frames, 30 minutes. A single flag overrides either.
+In Ringside the target network plays, so the period of the target network also bounds the policy lag (docs/design.md).
+Epsilon falls from the step at which learning may begin, as in dqn_zoo; updates begin with the next whole round.
 """
 
 from __future__ import annotations
@@ -18,7 +13,6 @@ from dataclasses import replace
 
 from shared.config.method_declaration import C51Settings, IqnSettings, QrDqnSettings
 from shared.config.settings import Algorithm, Config, Evaluate, Explore, Learn, Play
-from shared.errors import ConfigError
 
 NATURE = Config()
 """Mnih et al. 2015, Extended Data Table 1: the defaults of `Config`.
@@ -239,28 +233,3 @@ QUICK = Config(
 Hands-On", 2nd ed., ch. 8, the Pong row of its hyperparameters; the published settings of the others.
 
 What each change was worth: docs/lab/2026-11-pong.md."""
-
-PRESETS: dict[str, Config] = {
-    "nature": NATURE,
-    "quick": QUICK,
-    "double": DOUBLE,
-    "dueling": DUELING,
-    "c51": C51,
-    "rainbow": RAINBOW,
-    "qr-dqn": QR_DQN,
-    "iqn": IQN,
-    "btr": BTR,
-}
-"""Configuration by preset name."""
-
-
-def register_preset(name: str, config: Config) -> None:
-    """Add a preset to those that --preset may name. A second registration of an equal one has no effect.
-
-    Raises:
-        ConfigError: another preset has the name.
-    """
-    if not name or name.startswith("-") or not name.isprintable():
-        raise ConfigError(f"A preset cannot be called {name!r:.60}: use letters, digits and hyphens.")
-    if PRESETS.setdefault(name, config) != config:
-        raise ConfigError(f"There is a preset {name} already: register yours by another name.")

@@ -1,0 +1,49 @@
+"""Named starting points for the configuration. `--preset NAME` chooses one; single flags override it.
+
+Every number comes from the paper or its authors' code, as the text below it says. Omissions and differences are named,
+too. Periods are in steps; a period published in frames is four times as long.
+
+A preset evaluates with its paper's epsilon and longest episode, or else with those of its protocol. The papers
+after Mnih et al. 2015 cut episodes at 108,000 frames, 30 minutes. A single flag overrides either.
+
+`replay_presets` holds the DQN family, `on_policy_presets` the methods without a replay buffer.
+"""
+
+from __future__ import annotations
+
+from shared.config.presets import on_policy_presets as on_policy
+from shared.config.presets import replay_presets as replay
+from shared.config.settings import Config
+from shared.errors import ConfigError
+
+PRESETS: dict[str, Config] = {
+    "nature": replay.NATURE,
+    "quick": replay.QUICK,
+    "double": replay.DOUBLE,
+    "dueling": replay.DUELING,
+    "c51": replay.C51,
+    "rainbow": replay.RAINBOW,
+    "qr-dqn": replay.QR_DQN,
+    "iqn": replay.IQN,
+    "btr": replay.BTR,
+    "ppo": on_policy.PPO,
+    "ppo-quick": on_policy.PPO_QUICK,
+    "a2c": on_policy.A2C,
+    "a3c": on_policy.A3C,
+    "impala": on_policy.IMPALA,
+    "pqn": on_policy.PQN,
+    "pqn-quick": on_policy.PQN_QUICK,
+}
+"""Configuration by preset name."""
+
+
+def register_preset(name: str, config: Config) -> None:
+    """Add a preset to those that --preset may name. A second registration of an equal one has no effect.
+
+    Raises:
+        ConfigError: another preset has the name.
+    """
+    if not name or name.startswith("-") or not name.isprintable():
+        raise ConfigError(f"A preset cannot be called {name!r:.60}: use letters, digits and hyphens.")
+    if PRESETS.setdefault(name, config) != config:
+        raise ConfigError(f"There is a preset {name} already: register yours by another name.")

@@ -1,0 +1,187 @@
+"""Presets of the methods that learn from the newest round alone.
+
+CleanRL is github.com/vwxyzjn/cleanrl, Baselines github.com/openai/baselines, the zoo of Stable-Baselines3
+github.com/DLR-RM/rl-baselines3-zoo, purejaxql github.com/mttga/purejaxql.
+
+`round_steps` is the number of envs times the length of a rollout. These programs average the squared error of the value
+with or without the factor 1/2; `value_weight` is always the weight of half of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shared.config.method_declaration import (
+    A3CSettings,
+    ActorCriticSettings,
+    PPOSettings,
+    PQNSettings,
+    VTraceSettings,
+)
+from shared.config.settings import Algorithm, Config, Evaluate, Explore, Learn, Play
+
+_EVALUATE = Evaluate(eval_max_frames=108_000)
+
+PPO = Config(
+    # 8 envs x 128 steps. Lanes of one env, so that two groups of four take turns with inference.
+    play=Play(envs=8, lane_envs=1),
+    learn=Learn(
+        total_steps=10_000_000,
+        schedule="alternate",
+        round_steps=1_024,
+        batch_size=256,
+        optimizer="adam",
+        learning_rate=2.5e-4,
+        learning_rate_end=0.0,
+        anneal_steps=10_000_000,
+        optimizer_decay=0.999,
+        optimizer_epsilon=1e-5,
+    ),
+    algorithm=Algorithm(
+        method="ppo",
+        settings=PPOSettings(
+            epochs=4,
+            trace=0.95,
+            clip_ratio=0.1,
+            clip_value=True,
+            normalize_advantage=True,
+            value_weight=0.5,
+            entropy_weight=0.01,
+        ),
+        clip_gradient=0.5,
+    ),
+    evaluate=_EVALUATE,
+)
+"""PPO with the numbers of CleanRL's ppo_atari: 8 envs, rollouts of 128 steps, four passes in four minibatches, Adam at
+2.5e-4 down to 0 over 10 million steps with epsilon 1e-5, clip 0.1 (also of the value), lambda 0.95, entropy 0.01, norm
+0.5, orthogonal weights. Baselines' ppo2 and the zoo of Stable-Baselines3 (ppo.yml) have the same, but let the clip fall
+to 0 with the learning rate.
+
+What differs: a truncated episode is bootstrapped from its true last frame, which CleanRL cuts. A game that waits for
+the fire button is not started by the environment."""
+
+PPO_QUICK = replace(
+    PPO,
+    play=Play(envs=16, lane_envs=2),
+    learn=replace(
+        PPO.learn,
+        total_steps=3_000_000,
+        # The products of a pass cost half of those of `nature`.
+        network="a3c",
+        learning_rate=7e-4,
+        anneal_steps=3_000_000,
+    ),
+    algorithm=replace(PPO.algorithm, settings=PPOSettings(epochs=3)),
+)
+"""PPO for a short run on few cores: rounds of 16 envs x 64 steps, the small network, three passes."""
+
+A2C = Config(
+    play=Play(envs=16, lane_envs=2),
+    learn=Learn(
+        total_steps=10_000_000,
+        schedule="alternate",
+        round_steps=80,
+        batch_size=80,
+        optimizer="rms",
+        learning_rate=7e-4,
+        optimizer_decay=0.99,
+        optimizer_epsilon=1e-5,
+    ),
+    algorithm=Algorithm(
+        method="a2c",
+        settings=ActorCriticSettings(trace=1.0, value_weight=0.5, entropy_weight=0.01),
+        clip_gradient=0.5,
+    ),
+    evaluate=_EVALUATE,
+)
+"""A2C with the numbers of Stable-Baselines3's zoo (a2c.yml) and class: 16 envs x 5 steps, one update a round, RMSProp
+as in TensorFlow at a constant 7e-4 with decay 0.99 and epsilon 1e-5, 0.25 times the squared error of the value, entropy
+0.01, norm 0.5. Baselines' a2c has 0.5 times the squared error, and lets the rate fall to 0 over 80 million steps."""
+
+A3C = Config(
+    # 50 processes in tensorpack; 64 fill the batches of inference. 10 steps are two chains of 5.
+    play=Play(envs=64, lane_envs=2),
+    learn=Learn(
+        total_steps=92_160_000,
+        schedule="concurrent",
+        round_steps=640,
+        batch_size=128,
+        optimizer="adam",
+        learning_rate=1e-3,
+        learning_rate_end=1e-4,
+        anneal_steps=92_160_000,
+        optimizer_decay=0.999,
+        optimizer_epsilon=1e-3,
+    ),
+    algorithm=Algorithm(
+        method="a3c",
+        settings=A3CSettings(trace=1.0, value_weight=1.0, entropy_weight=0.01, rho_max=10.0, return_steps=5),
+    ),
+    evaluate=_EVALUATE,
+)
+"""Batched A3C with the numbers of tensorpack's example A3C-Gym: batches of 128, returns of at most 5
+steps, Adam from 1e-3 with epsilon 1e-3, entropy 0.01, half the squared error of the value, importance clipped to 10.
+
+What differs. Their rate falls in two steps, to 1e-4 after 120 epochs of 768,000 steps; here in a straight line. Their
+entropy weight falls to 0.005. Left out: frames in color, a network with pooling, gradients clipped tensor by tensor,
+and games with random repeats (`-v0`). Their lag varies, up to a queue of 2,048 steps and 16 batches; here it is one
+round for every step. Returns are bootstrapped by the learner's network, where theirs are by the one that acted."""
+
+IMPALA = Config(
+    play=Play(envs=32, lane_envs=2),
+    learn=Learn(
+        total_steps=50_000_000,
+        schedule="concurrent",
+        round_steps=640,
+        batch_size=640,
+        optimizer="rms",
+        learning_rate=6e-4,
+        learning_rate_end=0.0,
+        anneal_steps=50_000_000,
+        optimizer_decay=0.99,
+        optimizer_epsilon=0.01,
+    ),
+    algorithm=Algorithm(
+        method="vtrace",
+        settings=VTraceSettings(trace=1.0, rho_max=1.0, c_max=1.0, value_weight=0.5, entropy_weight=0.01),
+        # Of the mean, as every norm here; 40 of their sum over 640 steps.
+        clip_gradient=40.0 / 640,
+    ),
+    evaluate=_EVALUATE,
+)
+"""IMPALA: V-trace on batches of 32 rollouts of 20 steps, losses summed, RMSProp at 6e-4 down to 0 over 200 million
+frames with epsilon 0.01, value weight 0.5, entropy 0.01, norm 40 (Espeholt et al. 2018, table G.1; the decay of 0.99 is
+that of torchbeast). `--network impala` gives their deep network, without its LSTM.
+
+What differs: every step was played by the version just before, where theirs lag as the queue has it."""
+
+PQN = Config(
+    play=Play(envs=128, lane_envs=2),
+    learn=Learn(
+        total_steps=50_000_000,
+        schedule="alternate",
+        round_steps=4_096,
+        batch_size=128,
+        optimizer="radam",
+        learning_rate=2.5e-4,
+        optimizer_decay=0.999,
+        optimizer_epsilon=1e-8,
+        initial="orthogonal",
+    ),
+    algorithm=Algorithm(method="pqn", settings=PQNSettings(epochs=2, trace=0.65), clip_gradient=10.0, normalize="all"),
+    explore=Explore(epsilon_start=1.0, epsilon_end=0.001, epsilon_steps=5_000_000),
+    evaluate=Evaluate(eval_epsilon=0.0, eval_max_frames=108_000),
+)
+"""PQN with the numbers of purejaxql's pqn_atari.yaml: 128 envs x 32 steps, two passes in minibatches of 128, RAdam at
+2.5e-4, lambda 0.65, norm 10, epsilon from 1 to 0.001 in the first tenth of the steps, layer normalization of every
+layer, evaluation without epsilon.
+
+What differs: weights are orthogonal, as in CleanRL's pqn_atari_envpool, where theirs are normal with the same scale."""
+
+PQN_QUICK = replace(
+    PQN,
+    play=Play(envs=32, lane_envs=2),
+    learn=replace(PQN.learn, total_steps=3_000_000, round_steps=1_024, learning_rate=5e-4),
+    explore=Explore(epsilon_start=1.0, epsilon_end=0.01, epsilon_steps=100_000),
+)
+"""PQN for a short run: 32 envs x 32 steps, twice the learning rate, exploration as in the preset `quick`."""
