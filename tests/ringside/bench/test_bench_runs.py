@@ -66,7 +66,11 @@ def test_rounds_become_shorter_only_and_only_unasked() -> None:
     assert rounds_that_fit(plan, ["--round-steps=9_000"], 30, 400) == ["--round-steps=9_000"]
     assert rounds_that_fit(make_plan("breakout", ["--schedule", "alternate"]), [], 30, 400) == []
     on_policy = ["--method", "a2c", "--envs", "8", "--round-steps", "1_280"]
-    assert rounds_that_fit(make_plan("breakout", on_policy), [], 1, 1) == []
+    plan = make_plan("breakout", on_policy)
+    assert rounds_that_fit(plan, [], 30, 100_000) == []
+    assert rounds_that_fit(plan, [], 30, 1_000) == ["--snapshot-every-steps", str(30 * 1_000 // ROUNDS)]
+    assert rounds_that_fit(plan, [], 1, 1) == ["--snapshot-every-steps", "1280"]
+    assert rounds_that_fit(plan, ["--snapshot-every-steps", "9_000"], 1, 1) == ["--snapshot-every-steps", "9_000"]
 
 
 @pytest.mark.parametrize(
