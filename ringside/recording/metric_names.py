@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from shared.config.method_declaration import RECORD_FIELDS
+from shared.config.method_declaration import METRIC_NAME, RECORD_FIELDS
 
 
 class Metric(NamedTuple):
@@ -71,8 +71,8 @@ Scalars = dict[str, float | int]
 
 
 def metrics_of(record: Mapping[str, object]) -> list[str]:
-    """Names of a method's metrics in the record of a round, in its order."""
-    return [name for name in record if name not in RECORD_FIELDS]
+    """Names of a method's metrics in the record of a round, in its order; a damaged record may have any keys."""
+    return [name for name in record if name not in RECORD_FIELDS and METRIC_NAME.fullmatch(name)]
 
 
 def displayed(metrics: Iterable[str]) -> list[str]:

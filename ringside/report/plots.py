@@ -22,6 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
+from ringside.recording.metric_names import displayed, metric_of, metrics_of
 from ringside.recording.scores import REFERENCE, human_normalised
 from ringside.report.aggregate import STATISTICS
 from ringside.report.comparison import Arm, Comparison
@@ -34,6 +35,8 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#00
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1)))
 """Line styles, for more arms than colors."""
 MARKERS = {"DQN": "s", "Rainbow": "D", "IQN": "^"}
+METRIC_COLUMNS, MOST_METRIC_ROWS = 3, 3
+"""Charts of metrics in a row, and most rows; a damaged file may name any number."""
 POINTS = 200
 """Most points of a line: about one for every two or three pixels of width."""
 
@@ -116,10 +119,12 @@ def _dash(i: int) -> Any:
 Axis = Literal["steps", "hours"]
 
 
-def learning_points(run: Records, axis: Axis) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Learning curve of a run: ascending x, and the mean return of the last episodes, where both are known."""
+def learning_points(
+    run: Records, axis: Axis, column: str = "mean_return_100"
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Curve of a run: ascending x, and the mean return of the last episodes or another column, where both are known."""
     x = run.rounds["steps"] if axis == "steps" else run.rounds["seconds"] / 3600
-    y = run.rounds["mean_return_100"]
+    y = run.rounds.get(column, np.full(len(x), np.nan))
     known = np.isfinite(x) & np.isfinite(y)
     x, y = x[known], y[known]
     ascending = np.concatenate([[True], x[1:] > np.maximum.accumulate(x)[:-1]]) if len(x) else np.zeros(0, bool)
@@ -159,6 +164,34 @@ def learning_curve(comparison: Comparison, game: str, axis: Axis) -> Figure:
     _references(axes, comparison.protocol, game)
     if axes.get_legend_handles_labels()[0]:
         figure.legend(loc="outside lower left", handlelength=1.6, ncols=2, columnspacing=1.2)
+    return figure
+
+
+def metric_names(comparison: Comparison, game: str) -> list[str]:
+    """Metrics of learning that some run of a game has and screens show, in the order of the first run."""
+    names = [name for run in comparison.runs if run.game == game for name in displayed(metrics_of(run.rounds))]
+    return list(dict.fromkeys(names))[: METRIC_COLUMNS * MOST_METRIC_ROWS]
+
+
+def metric_charts(comparison: Comparison, game: str) -> Figure:
+    """A small chart of each metric of a game over steps, with the mean over the seeds of each arm."""
+    names = metric_names(comparison, game)
+    rows = -(-len(names) // METRIC_COLUMNS)
+    figure = Figure(figsize=(3.1 * METRIC_COLUMNS, 1.9 * rows), layout="constrained")
+    for place, name in enumerate(names):
+        axes = figure.add_subplot(rows, METRIC_COLUMNS, place + 1)
+        metric = metric_of(name)
+        axes.set_title(f"{metric.label}, {metric.unit}" if metric.unit else metric.label, fontsize=9)
+        for i, arm in enumerate(comparison.arms):
+            curves = [learning_points(run, "steps", name) for run in arm.of(game)]
+            curves = [(x, y) for x, y in curves if len(x)]
+            band = seed_band(curves)
+            drawn = [band[:2]] if band is not None else curves
+            for x, y in drawn:
+                axes.plot(x, y, color=color_of(i), linestyle=_dash(i), linewidth=1.3)
+        axes.xaxis.set_major_locator(MaxNLocator(4))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+        axes.set_xlim(left=0)
     return figure
 
 

@@ -16,12 +16,24 @@ from typing import Any
 import jinja2
 import numpy as np
 
+from ringside.recording.metric_names import metric_of
 from ringside.recording.scores import REFERENCE, SOURCE, human_normalised
 from ringside.report.aggregate import CONFIDENCE, REPLICATES
 from ringside.report.comparison import IGNORED_SETTINGS, Arm, Comparison, differences
 from ringside.report.figures import amount, duration, file_name, score, setting
 from ringside.report.notes import notes
-from ringside.report.plots import Axis, Picture, aggregate_chart, color_of, learning_curve, save, score_chart, style
+from ringside.report.plots import (
+    Axis,
+    Picture,
+    aggregate_chart,
+    color_of,
+    learning_curve,
+    metric_charts,
+    metric_names,
+    save,
+    score_chart,
+    style,
+)
 from ringside.report.published import FRAMES, Published, comparable_agents, published
 from ringside.report.records import Records, newest, number
 from ringside.report.rules import training_rules
@@ -46,6 +58,7 @@ def write(comparison: Comparison, directory: Path, title: str) -> Path:
     parent = Path(os.path.commonpath([run.path.absolute().parent for run in comparison.runs]))
     with style():
         overview, curves = _pictures(comparison, directory)
+        metrics = _metric_pictures(comparison, directory)
     agents = _agents(comparison)
     page = (
         _environment()
@@ -62,6 +75,8 @@ def write(comparison: Comparison, directory: Path, title: str) -> Path:
             aggregated_games=comparison.aggregated_games,
             overview=overview,
             curves=curves,
+            metrics=metrics,
+            metric_meanings=_metric_meanings(comparison),
             agents=agents,
             score_rows=[
                 _score_row(comparison, game, arm)
@@ -121,6 +136,24 @@ def _environment() -> jinja2.Environment:
         {"score": score, "amount": amount, "duration": duration, "setting": setting, "count": count}
     )
     return environment
+
+
+def _metric_pictures(comparison: Comparison, directory: Path) -> dict[str, Picture]:
+    """Charts of the metrics of learning, by game; a game whose runs have none is absent."""
+    return {
+        game: save(
+            metric_charts(comparison, game), directory, f"metrics-{file_name(game)}", f"{game}: metrics over steps"
+        )
+        for game in comparison.games
+        if metric_names(comparison, game)
+    }
+
+
+def _metric_meanings(comparison: Comparison) -> dict[str, str]:
+    """Explanations of all metrics in the report, by label."""
+    names = dict.fromkeys(name for game in comparison.games for name in metric_names(comparison, game))
+    metrics = [metric_of(name) for name in names]
+    return {metric.label: metric.meaning for metric in metrics if metric.meaning}
 
 
 def _pictures(comparison: Comparison, directory: Path) -> tuple[list[Picture], dict[str, list[Picture]]]:

@@ -35,7 +35,8 @@ RECORD_FIELDS = frozenset(
 )
 """Fields of a round's record, and of the learner's row on the board, that every run has: no names for metrics."""
 
-_METRIC = re.compile(r"[a-z][a-z0-9_]{0,39}")
+METRIC_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+"""Names that metrics may have."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _IMPLEMENTATION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
@@ -247,7 +248,7 @@ class MethodDeclaration:
                 f"The method {self.name} has the implementation {self.implementation!r:.120}: write module:Class."
             )
         for i, metric in enumerate(self.metrics):
-            if not _METRIC.fullmatch(metric) or metric in self.metrics[:i]:
+            if not METRIC_NAME.fullmatch(metric) or metric in self.metrics[:i]:
                 raise ConfigError(
                     f"The method {self.name} has a metric {metric!r:.60}: use different names of lower-case letters, "
                     "digits and underscores."

@@ -11,8 +11,9 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
+from ringside.report.comparison import compare
 from ringside.report.figures import amount, duration, score, setting
-from ringside.report.plots import COLORS, learning_points, seed_band, style
+from ringside.report.plots import COLORS, learning_points, metric_charts, metric_names, seed_band, style
 from ringside.report.records import load
 from ringside.tasks import report as task
 from shared.errors import ConfigError
@@ -66,14 +67,16 @@ def test_the_page_needs_nothing_else(out: Path) -> None:
         for name in ("src", "href"):
             assert (attributes.get(name) or "#").startswith(("#", "data:image/svg+xml;base64,"))
     assert "url(" not in page
-    assert sum(tag == "img" for tag, _ in tags.found) == 2 + 2 * 2
+    assert "<dt>loss</dt><dd>Mean loss of the updates.</dd>" in page
+    assert sum(tag == "img" for tag, _ in tags.found) == 2 + 2 * 3
     assert all(attributes.get("alt") for tag, attributes in tags.found if tag == "img")
 
 
 def test_pictures_and_figures_lie_beside_it(out: Path) -> None:
     names = {path.name for path in out.iterdir()}
     curves = {f"curve-{game}-{axis}.png" for game in ("pong", "breakout") for axis in ("steps", "hours")}
-    assert names == {"report.html", "report.json", "aggregates.png", "scores.png"} | curves
+    metrics = {f"metrics-{game}.png" for game in ("pong", "breakout")}
+    assert names == {"report.html", "report.json", "aggregates.png", "scores.png"} | curves | metrics
     assert all((out / name).read_bytes().startswith(b"\x89PNG") for name in names if name.endswith("png"))
     figures = json.loads((out / "report.json").read_text())
     assert figures["measure"] == "final evaluation"
@@ -215,3 +218,23 @@ def test_settings_of_matplotlib_where_a_report_is_started_count_for_nothing(monk
         assert not mpl.rcParams["text.usetex"]
         assert mpl.rcParams["axes.grid"]
     assert mpl.rcParams["text.usetex"]
+
+
+def test_metrics_are_those_of_the_records_and_none_that_a_damaged_file_invents(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    for line in lines:
+        if line["kind"] == "round":
+            del line["loss"]
+            odd = dict.fromkeys([r"$\\frac$", "A", *(f"m{i}" for i in range(30))], 1.0)
+            line |= {"entropy": 1.2, "kl": 0.01, "gradient_norm": 1.0} | odd
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = compare([load(run)])
+    names = metric_names(found, "pong")
+    assert names[:3] == ["entropy", "kl", "m0"]
+    assert len(names) == 9
+    with style():
+        axes = metric_charts(found, "pong").axes
+    assert [each.get_title() for each in axes[:2]] == ["entropy, nats", "KL, nats"]
+    assert axes[0].lines[0].get_ydata()[-1] == 1.2
+    assert metric_names(found, "breakout") == []
