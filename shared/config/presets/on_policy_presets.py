@@ -54,8 +54,9 @@ PPO = Config(
 )
 """PPO with the numbers of CleanRL's ppo_atari: 8 envs, rollouts of 128 steps, four passes in four minibatches, Adam at
 2.5e-4 down to 0 over 10 million steps with epsilon 1e-5, clip 0.1 (also of the value), lambda 0.95, entropy 0.01, norm
-0.5, orthogonal weights. Baselines' ppo2 and the zoo of Stable-Baselines3 (ppo.yml) have the same, but let the clip fall
-to 0 with the learning rate.
+0.5, orthogonal weights. Baselines' ppo2 has the same, but lets the clip fall to 0 with the learning rate
+(`clip_ratio_end`); so does the zoo of Stable-Baselines3 (ppo.yml), which also weighs the error of the value twice as
+much and does not clip it.
 
 What differs: a truncated episode is bootstrapped from its true last frame, which CleanRL cuts. A game that waits for
 the fire button is not started by the environment."""
