@@ -72,20 +72,7 @@ def test_record_writes_videos_and_what_they_return(
     catch: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], montage: bool
 ) -> None:
     out = tmp_path / "deep" / "out"
-    options = [
-        "--load",
-        str(catch),
-        "--env",
-        CATCH,
-        "--device",
-        "cpu",
-        "--episodes",
-        "10",
-        "--out",
-        str(out),
-        "--scale",
-        "1",
-    ]
+    options = f"--load {catch} --env {CATCH} --device cpu --episodes 10 --out {out} --scale 1".split()
     assert main(["record", *options, *["--montage"] * montage]) == 0
     expected = ringside.evaluate(catch, env=CATCH, episodes=10, device="cpu")
     found = json.loads((out / "returns.json").read_text())
@@ -106,20 +93,7 @@ def test_record_says_which_videos_are_cut(
 ) -> None:
     for module in ("agents.video", "tasks.record"):
         monkeypatch.setattr(f"ringside.{module}.GIF_SECONDS", 0.5)
-    options = [
-        "--load",
-        str(catch),
-        "--env",
-        CATCH,
-        "--device",
-        "cpu",
-        "--episodes",
-        "2",
-        "--format",
-        "gif",
-        "--scale",
-        "1",
-    ]
+    options = f"--load {catch} --env {CATCH} --device cpu --episodes 2 --format gif --scale 1".split()
     assert main(["record", *options, "--out", str(tmp_path / "out")]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[-1].startswith("2 of the videos show the first 0.5 seconds only: a GIF is not made longer")
@@ -189,20 +163,7 @@ def test_a_recording_that_is_stopped_is_whole_as_far_as_it_goes(
 
     monkeypatch.setattr(Episode, "step", counted)
     out = tmp_path / "out"
-    options = [
-        "--load",
-        str(catch),
-        "--env",
-        CATCH,
-        "--device",
-        "cpu",
-        "--episodes",
-        "10",
-        "--out",
-        str(out),
-        "--scale",
-        "1",
-    ]
+    options = f"--load {catch} --env {CATCH} --device cpu --episodes 10 --out {out} --scale 1".split()
     assert main(["record", *options, *["--montage"] * montage]) == 1
     assert capsys.readouterr().out == f"Stopped: 0 of 10 episodes were over. What was recorded is in {out}.\n"
     videos = sorted(out.iterdir())
