@@ -21,10 +21,10 @@ LEARNS = {
     "--inference-batch": "8",
     "--round-steps": "320",
     "--learning-starts": "640",
-    "--total-steps": "9_600",
+    "--total-steps": "6_400",
     "--replay-size": "8_000",
     "--learning-rate": "5e-4",
-    "--epsilon-steps": "5_000",
+    "--epsilon-steps": "3_000",
     "--epsilon-end": "0.02",
     "--discount": "0.95",
 }
@@ -70,7 +70,7 @@ def run(folder: Path) -> Path:
 @pytest.mark.timeout(300)
 def test_a_plug_in_trains_the_pixel_game(run: Path) -> None:
     assert summary(run)["finished"]
-    assert summary(run)["updates"] == (9_600 - 640) // 4
+    assert summary(run)["updates"] == (6_400 - 640) // 4
     assert summary(run)["mean_return_100"] > PLAYED_AT_RANDOM + 0.5
 
 
@@ -91,13 +91,13 @@ def test_it_is_evaluated_and_resumed_where_it_is_named(folder: Path, run: Path) 
     assert unknown in command(folder, *load).stderr
     done = command(folder, *load, *PLUGIN)
     assert done.returncode == 0, done.stderr
-    more = ("--resume", "run", "--plain", "--total-steps", "9_920", *words_of(GAME))
+    more = ("--resume", "run", "--plain", "--total-steps", "6_720", *words_of(GAME))
     assert unknown in command(folder, *more).stderr
     other = command(folder, *more, "--plugin", "log_cosh_loss")
     assert "--plugin log_cosh_loss loads torch, which actors must not" in other.stderr
     done = command(folder, *more, *PLUGIN)
     assert done.returncode == 0, (done.stdout, done.stderr)
-    assert summary(run)["steps"] == 9_920
+    assert summary(run)["steps"] == 6_720
 
 
 @pytest.mark.parametrize(
