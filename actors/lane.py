@@ -59,7 +59,7 @@ class Lane:
         indexes = range(self._first_env, self._first_env + run_schedule.lane_envs)
         self._ladder = [run_schedule.ladder(env, self._explore) for env in indexes]
         self._seed = plan.config.run.seed
-        self._samples = plan.method.action_rule == "categorical"
+        self._samples = plan.method.samples_actions
         self._env = plan.config.play.env
         self._slot = memory.slot
         self._resets = [False] * len(envs)

@@ -37,7 +37,7 @@ class Server:
         self._lane_envs = run_schedule.lane_envs
         self._groups = [np.arange(first, first + lanes) for first in range(0, run_schedule.lanes, lanes)]
         self._batch = lanes * run_schedule.lane_envs
-        self._samples = run_schedule.method.action_rule == "categorical"
+        self._samples = run_schedule.method.samples_actions
         self._seed = memory.plan.config.run.seed
         self._loaded = -1
         self.served = 0  # rows, in all incarnations of the process
