@@ -93,13 +93,23 @@ PASSES = ROUNDS | {
     "learning_rate": "1e-3",
     "optimizer_decay": "0.999",
 }
-Q_LAMBDA = {"optimizer": "radam", "clip_gradient": "10", "epsilon_steps": "10_000", "epsilon_end": "0.02"}
+Q_LAMBDA = PASSES | {
+    "method": "pqn",
+    "epochs": "2",
+    "total_steps": "40_000",
+    "optimizer": "radam",
+    "clip_gradient": "10",
+    "epsilon_steps": "10_000",
+    "epsilon_end": "0.02",
+}
+SHORT_ROUNDS = {"round_steps": "128", "batch_size": "64", "learning_rate_end": "1e-4", "anneal_steps": "40_000"}
 ON_POLICY = {
     "a2c": ACTOR_CRITIC,
     "a3c": ACTOR_CRITIC | {"method": "a3c", "schedule": "concurrent", "round_steps": "160", "total_steps": "30_000"},
     "ppo": PASSES,
     "ppo a version behind": PASSES | {"schedule": "concurrent", "total_steps": "30_000"},
-    "pqn": PASSES | Q_LAMBDA | {"method": "pqn", "epochs": "2", "total_steps": "40_000"},
+    "pqn": Q_LAMBDA,
+    "pqn a version behind": Q_LAMBDA | SHORT_ROUNDS | {"schedule": "concurrent"},
     "vtrace": ACTOR_CRITIC | {"method": "vtrace", "schedule": "concurrent", "total_steps": "10_000"},
 }
 QUICKEST = "vtrace"
