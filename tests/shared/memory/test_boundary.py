@@ -44,7 +44,7 @@ def _played(memory: Memory) -> Memory:
 @pytest.mark.parametrize("schedule", ["concurrent", "alternate"])
 @pytest.mark.parametrize("method", ["a2c", "dqn"])
 def test_the_first_stacks_of_the_next_round_come_back(method: str, schedule: str) -> None:
-    """Those of a replay method come back with its segments, except for the frame that opens the round."""
+    """With a replay method they come back with its segments, except for the frame that opens the round."""
     played, restored = _played(_memory(method, schedule)), _memory(method, schedule)
     arrays = capture(played, BOUNDARY)
     shapes = expected(played)
