@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import tyro
 
@@ -16,7 +16,7 @@ from shared.config.field_checks import range_hint, ranges_of, types_of
 from shared.config.method_declaration import method_declaration, method_names, methods_with
 from shared.config.presets import PRESETS
 from shared.config.renamed_settings import current_words
-from shared.config.settings import Algorithm, Config, foreign_setting, unused_settings
+from shared.config.settings import Algorithm, Config, EvalActions, foreign_setting, unused_settings
 from shared.errors import ConfigError
 from shared.network_spec import network_names
 from shared.text import PROGRAM, UNSET, flag_in, flag_of
@@ -31,6 +31,28 @@ _PLAIN = "plain_section"
 """Class attribute with the original class of a section from `with_ranges`."""
 _Options = TypeVar("_Options")
 _Choices = TypeVar("_Choices", bound="Choices")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentOptions:
+    """The options that say which trained agent plays, and by which rules."""
+
+    load: Path | None = None
+    """Run directory, checkpoint, file of weights, or an agent of the zoo by its name: pong."""
+    env: str | None = None
+    """The env that the agent was trained on, where that is module:factory or module:Id-v0; no file chooses code."""
+    plugin: str | None = None
+    """The plug-in that the agent was trained with (docs/extending.md); no file chooses code."""
+    seed: int = 1
+    """Seed of no-ops, epsilon, sticky and sampled actions: with the same, all tasks play the same episodes."""
+    eval_epsilon: float | None = None
+    """Chance of a random action; default: that of the run that trained the agent."""
+    eval_max_frames: int | None = None
+    """Emulator frames after which an episode is cut, no-ops not counted; default: as for --eval-epsilon."""
+    eval_actions: Literal["auto", EvalActions] = "auto"
+    """sample: actions drawn from the agent's policy; greedy: the best ones; auto: as in the evaluations of its run."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N."""
 
 
 @dataclass(frozen=True)

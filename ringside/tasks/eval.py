@@ -3,43 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from actors.envs.atari import games
 from ringside import evaluating
-from ringside.tasks.arguments import parse
+from ringside.tasks.arguments import AgentOptions, parse
 from shared.config.protocols import acting_in_words
-from shared.config.settings import FRAME_SKIP, EvalActions
+from shared.config.settings import FRAME_SKIP
 from shared.files.result_files import require_writable, write_result
 from shared.text import PROGRAM, count
 
 
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, kw_only=True)
+class Evaluation(AgentOptions):
     """The options of `eval`."""
 
-    load: Path
-    """Run directory, checkpoint, file of weights, or name of an agent of the zoo."""
-    env: str | None = None
-    """The env that the agent was trained on, where that is module:factory or module:Id-v0; no file chooses code."""
-    plugin: str | None = None
-    """The plug-in that the agent was trained with (docs/extending.md); no file chooses code."""
+    load: Path = field()  # required here
     episodes: int | None = None
     """Episodes to play; default: as the protocol says, which may count steps instead."""
     json: Path | None = None
     """Write the result to this file, too."""
-    seed: int = 1
-    """Seed of no-ops, epsilon, sticky and sampled actions."""
-    eval_epsilon: float | None = None
-    """Chance of a random action; default: that of the run that trained the agent."""
-    eval_max_frames: int | None = None
-    """Emulator frames after which an episode is cut, no-ops not counted; default: as for --eval-epsilon."""
-    eval_actions: Literal["auto", EvalActions] = "auto"
-    """sample: actions drawn from the agent's policy; greedy: the best ones; auto: as in the evaluations of its run."""
-    device: str = "auto"
-    """auto, cpu, cuda or cuda:N."""
 
 
 OPTIONS = Evaluation

@@ -16,24 +16,17 @@ from ringside.agents.scene import Canvas
 from ringside.agents.terminal import Terminal
 from ringside.agents.video import GIF_IS_FULL, SUFFIXES, VideoCanvas
 from ringside.agents.window import Window, action_for, has_display
-from ringside.tasks.arguments import parse
+from ringside.tasks.arguments import AgentOptions, parse
 from shared.config import validate
-from shared.config.settings import EvalActions
 from shared.errors import ConfigError
 from shared.files.result_files import require_writable
 from shared.text import PROGRAM
 
 
-@dataclass(frozen=True)
-class Playing:
+@dataclass(frozen=True, kw_only=True)
+class Playing(AgentOptions):
     """The options of `play`."""
 
-    load: Path | None = None
-    """Run directory, checkpoint, file of weights, or an agent of the zoo by its name: pong."""
-    env: str | None = None
-    """The env that the agent was trained on, where that is module:factory or module:Id-v0; no file chooses code."""
-    plugin: str | None = None
-    """The plug-in that the agent was trained with (docs/extending.md); no file chooses code."""
     game: str | None = None
     """Another game than the agent was trained on, with the same actions; with --human, the game to play."""
     human: bool = False
@@ -50,16 +43,6 @@ class Playing:
     """Times the speed of the console, which shows 60 screens a second."""
     scale: int | None = None
     """Pixels for each pixel of the game; 1: its native size; default: what suits the display, or 512 lines of video."""
-    seed: int = 1
-    """Seed of no-ops, epsilon, sticky and sampled actions: with the same, `eval` plays the same episodes."""
-    eval_epsilon: float | None = None
-    """Chance of a random action; default: that of the run that trained the agent."""
-    eval_max_frames: int | None = None
-    """Emulator frames after which an episode is cut, no-ops not counted; default: as for --eval-epsilon."""
-    eval_actions: Literal["auto", EvalActions] = "auto"
-    """sample: actions drawn from the agent's policy; greedy: the best ones; auto: as in the evaluations of its run."""
-    device: str = "auto"
-    """auto, cpu, cuda or cuda:N."""
 
 
 OPTIONS = Playing

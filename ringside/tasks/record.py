@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -16,11 +16,10 @@ from ringside.agents.picture import Montage
 from ringside.agents.player import Player, make_player, stop_requests
 from ringside.agents.scene import Scene
 from ringside.agents.video import GIF_IS_FULL, GIF_SECONDS, VideoCanvas, open_moving_picture
-from ringside.tasks.arguments import parse
+from ringside.tasks.arguments import AgentOptions, parse
 from ringside.tasks.play import check_picture
 from shared.config import validate
 from shared.config.protocols import PROTOCOLS
-from shared.config.settings import EvalActions
 from shared.errors import ConfigError
 from shared.files.result_files import write_result
 from shared.process.signals import Requests
@@ -30,18 +29,13 @@ RETURNS = "returns.json"
 MOST_IN_MONTAGE = 100
 
 
-@dataclass(frozen=True)
-class Recording:
+@dataclass(frozen=True, kw_only=True)
+class Recording(AgentOptions):
     """The options of `record`."""
 
-    load: Path
-    """Run directory, checkpoint, file of weights, or an agent of the zoo by its name: pong."""
+    load: Path = field()  # required here
     out: Path
     """Directory for the videos and returns.json; made where there is none."""
-    env: str | None = None
-    """The env that the agent was trained on, where that is module:factory or module:Id-v0; no file chooses code."""
-    plugin: str | None = None
-    """The plug-in that the agent was trained with (docs/extending.md); no file chooses code."""
     episodes: int | None = None
     """Episodes to play; default: as the protocol says."""
     montage: bool = False
@@ -52,16 +46,6 @@ class Recording:
     """Times the speed of the console, which shows 60 screens a second."""
     scale: int | None = None
     """Pixels for each pixel of the game; default: 1 in a montage, else as in `play --video`."""
-    seed: int = 1
-    """Seed of no-ops, epsilon, sticky and sampled actions: with the same, `eval` plays the same episodes."""
-    eval_epsilon: float | None = None
-    """Chance of a random action; default: that of the run that trained the agent."""
-    eval_max_frames: int | None = None
-    """Emulator frames after which an episode is cut, no-ops not counted; default: as for --eval-epsilon."""
-    eval_actions: Literal["auto", EvalActions] = "auto"
-    """sample: actions drawn from the agent's policy; greedy: the best ones; auto: as in the evaluations of its run."""
-    device: str = "auto"
-    """auto, cpu, cuda or cuda:N."""
 
 
 OPTIONS = Recording
