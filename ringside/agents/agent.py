@@ -380,5 +380,5 @@ def load_agent(
     weights = _stored_weights(load, plugin)
     if env is not None:
         compare_env(play_of(weights), env, what=_AGENT.format(load=load))
-    rules = rules_of(weights, play_of(weights), GivenRules(eval_actions=eval_actions))
+    rules = rules_of(weights, Play(), GivenRules(eval_actions=eval_actions))  # no rule of a game matters
     return Agent(weights, device_of(device), rules.actions, seed)
