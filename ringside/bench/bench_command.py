@@ -10,6 +10,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import tyro
+
 from ringside.bench.harness.interleaved import INTERRUPTED
 from ringside.bench.harness.tables import Report
 from shared.errors import ConfigError
@@ -50,6 +52,16 @@ class Common:
     """Repeats of every measurement; measurements that are compared are interleaved."""
     json: Path | None = None
     """Write rows, machine and command to this file, too."""
+
+
+@dataclass(frozen=True)
+class RunOptions(Common):
+    """Options of benchmarks that start runs."""
+
+    words: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Flags of launch.py for all runs, after --."""
+    game: str = "breakout"
+    """Atari game."""
 
 
 def check_numbers(options: Common) -> None:

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import tyro
-
-from ringside.bench.bench_command import Common
+from ringside.bench.bench_command import RunOptions
 from ringside.bench.harness.interleaved import Contender, measure_interleaved
 from ringside.bench.harness.measured_runs import Throughput, make_plan, note_rounds, rounds_that_fit
 from ringside.bench.harness.measured_runs import measure as run
@@ -31,13 +29,9 @@ PROBE_SHARE = 0.25
 
 
 @dataclass(frozen=True)
-class Options(Common):
+class Options(RunOptions):
     """Options of `launch.py bench checkpoint`."""
 
-    words: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Flags of launch.py for both runs, after --."""
-    game: str = "breakout"
-    """Atari game."""
     seconds: float = 60.0
     """Seconds of each run, after its start."""
     every: float = 20.0

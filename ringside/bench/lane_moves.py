@@ -21,9 +21,8 @@ from functools import partial
 from threading import Event, Thread
 
 import psutil
-import tyro
 
-from ringside.bench.bench_command import Common
+from ringside.bench.bench_command import RunOptions
 from ringside.bench.harness.interleaved import Contender, measure_interleaved
 from ringside.bench.harness.measured_runs import Throughput, make_plan
 from ringside.bench.harness.measured_runs import measure as run
@@ -46,13 +45,9 @@ ALONE, STAYING, MOVING = "nothing beside it", "a slowed core, lanes stay", "a sl
 
 
 @dataclass(frozen=True)
-class Options(Common):
+class Options(RunOptions):
     """Options of `launch.py bench balance`."""
 
-    words: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Flags of launch.py for all runs, after --."""
-    game: str = "breakout"
-    """Atari game."""
     seconds: float = 40.0
     """Approximate seconds of the run without a competing process."""
 

@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-import tyro
 
-from ringside.bench.bench_command import Common
+from ringside.bench.bench_command import RunOptions
 from ringside.bench.harness.attached import AttachedRun, attached_run, lasting
 from ringside.bench.harness.interleaved import INTERRUPTED
 from ringside.bench.harness.measured_runs import make_plan
@@ -32,13 +31,9 @@ from shared.memory.run_memory import Memory
 
 
 @dataclass(frozen=True)
-class Options(Common):
+class Options(RunOptions):
     """Options of `launch.py bench memory`."""
 
-    words: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Flags of launch.py, after --."""
-    game: str = "breakout"
-    """Atari game of the run that is started."""
     seconds: float = 10.0
     """Seconds between two readings of the memory."""
     repeats: int = 10

@@ -20,10 +20,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-import tyro
 from multiprocess.connection import Connection
 
-from ringside.bench.bench_command import Common
+from ringside.bench.bench_command import RunOptions
 from ringside.bench.harness.child_process import Child
 from ringside.bench.harness.interleaved import Contender, measure_interleaved, names_in_list
 from ringside.bench.harness.measured_runs import (
@@ -60,15 +59,11 @@ WORTH_SAYING = 0.1
 
 
 @dataclass(frozen=True)
-class Options(Common):
+class Options(RunOptions):
     """Options of `launch.py bench presets`."""
 
-    words: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Flags of launch.py for all presets, after --."""
     presets: str = "all"
     """Presets to measure in addition to nature, separated by commas; all: all of them."""
-    game: str = "breakout"
-    """Atari game."""
     seconds: float = 10.0
     """Seconds of whole rounds of each learner, and of each run after it has warmed up."""
     end_to_end: bool = False

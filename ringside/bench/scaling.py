@@ -15,9 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import tyro
-
-from ringside.bench.bench_command import Common
+from ringside.bench.bench_command import RunOptions
 from ringside.bench.harness.interleaved import Contender, doublings, measure_interleaved
 from ringside.bench.harness.measured_runs import (
     BARE_SHARE,
@@ -39,13 +37,9 @@ from shared.text import flag_in
 
 
 @dataclass(frozen=True)
-class Options(Common):
+class Options(RunOptions):
     """Options of `launch.py bench scaling`."""
 
-    words: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Flags of launch.py for all runs, after --."""
-    game: str = "breakout"
-    """Atari game."""
     seconds: float = 15.0
     """Seconds of whole rounds of each run, after it has warmed up."""
     whole: bool = False

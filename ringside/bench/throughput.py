@@ -24,9 +24,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import tyro
-
-from ringside.bench.bench_command import Common
+from ringside.bench.bench_command import RunOptions
 from ringside.bench.harness.gpu_use import GpuUse
 from ringside.bench.harness.interleaved import Contender, measure_interleaved, names_in_list
 from ringside.bench.harness.measured_runs import (
@@ -73,13 +71,9 @@ class Runs:
 
 
 @dataclass(frozen=True)
-class Options(Common):
+class Options(RunOptions):
     """Options of `launch.py bench throughput`."""
 
-    words: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Flags of launch.py for all runs, after --."""
-    game: str = "breakout"
-    """Atari game."""
     seconds: float = 30.0
     """Seconds of whole rounds of each run, after it has warmed up, and of the learner alone."""
     parts: str = "speed,evaluation"

@@ -26,9 +26,8 @@ from threading import Event, Thread, Timer
 from typing import NamedTuple
 
 import psutil
-import tyro
 
-from ringside.bench.bench_command import Common
+from ringside.bench.bench_command import RunOptions
 from ringside.bench.harness.attached import AttachedRun, attached_run, lasting
 from ringside.bench.harness.interleaved import Contender, measure_interleaved
 from ringside.bench.harness.measured_runs import make_plan
@@ -47,13 +46,9 @@ ADDRESS = re.compile(rb"http://127\.0\.0\.1:(\d+)(/\S+/)")
 
 
 @dataclass(frozen=True)
-class Options(Common):
+class Options(RunOptions):
     """Options of `launch.py bench watch`."""
 
-    words: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Flags of launch.py, after --."""
-    game: str = "breakout"
-    """Atari game."""
     seconds: float = 30.0
     """Least seconds of each measurement, which continues to the end of a round."""
     repeats: int = 5
