@@ -303,15 +303,15 @@ def add_to_zoo(workspace: Workspace, whole: str) -> list[str]:
     """An entry of the zoo, made of the run; the evaluation itself is left out."""
     from ringside.tasks import zoo as task
 
-    def evaluate(load: Path, *, env: str | None, device: str) -> dict[str, Any]:
-        weights = agent.weights_at(load, env)
+    def evaluate(load: Path, *, env: str | None, plugin: str | None, device: str) -> dict[str, Any]:
+        weights = agent.weights_at(load, env, plugin)
         plain = {"game": weights.game, "protocol": weights.protocol, "version": weights.version, "eval_epsilon": 0.0}
-        return plain | {"mean": 1.0, "sd": 0.0, "episodes": 1, "seed": 1}
+        return plain | {"mean": 1.0, "sd": 0.0, "episodes": 1, "seed": 1, "eval_actions": "greedy"}
 
     place = workspace.work / "zoo"
     place.mkdir()
     with patch.object(catalogue, "ZOO", place), patch.object(evaluating, "evaluate", evaluate):
-        task._add(workspace.run, _env(whole), "fuzzed", "cpu")
+        task._add(workspace.run, _env(whole), None, "fuzzed", "cpu")
         assert catalogue.names() == ("fuzzed",)
         return _of_weights(agent.weights_at("fuzzed", _env(whole)))
 

@@ -238,10 +238,13 @@ def test_weights_that_are_foreign_not_finite_or_mislabelled_are_refused(tmp_path
     save_file(spec.split(flat), path, {"ringside": json.dumps(good), "format": "pt"})
     former = load_weights(path)
     assert (former.version, former.eval_epsilon, former.eval_max_frames) == (7, None, 108_000)
+    assert former.eval_actions == "auto"
     refused(spec.split(flat), {}, "no weights that Ringside wrote")
     refused(spec.split(flat), good | {"format": FORMAT - 1}, "no weights that Ringside wrote")
     refused(spec.split(flat), good | {"eval_epsilon": "all"}, "eval_epsilon is 'all'")
     refused(spec.split(flat), good | {"eval_max_frames": -1}, "eval_max_frames is -1")
+    refused(spec.split(flat), good | {"eval_actions": "guess"}, "eval_actions is 'guess'")
+    refused(spec.split(flat), good | {"eval_actions": [1]}, r"eval_actions is \[1\]")
     refused(spec.split(flat), good | {"network": network | {"actions": 99999999}}, "actions is 99999999")
     refused(spec.split(flat), good | {"network": network | {"actions": -4}}, "actions is -4")
     refused(spec.split(flat), good | {"network": network | {"name": "resnet"}}, "no network 'resnet'")
