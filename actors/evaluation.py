@@ -167,7 +167,8 @@ def _play(
         playing = [start(row, row) for row in range(len(envs))]
         draws = np.zeros(len(stacks))
         while any(playing):
-            draws[:rows] = [0.0 if episode is None else episode.draw for episode in playing]
+            if evaluation.rules.actions == "sample":
+                draws[:rows] = [0.0 if episode is None else episode.draw for episode in playing]
             chosen = ask(draws)
             ended = False
             for row, episode in enumerate(playing):

@@ -359,7 +359,10 @@ class Config:
             return self
         algorithm = dataclasses.replace(self.algorithm, method=method, settings=OF_METHOD)
         sections = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)} | {"algorithm": algorithm}
-        unused = unused_settings(method_declaration(method))
+        declaration = method_declaration(method)
+        unused = unused_settings(declaration)
+        if declaration.samples_actions:  # a preset's epsilon of evaluation is of greedy actions
+            sections["evaluate"] = dataclasses.replace(self.evaluate, eval_epsilon=None)
         for name, section in sections.items():
             defaults = {item.name: item.default for item in dataclasses.fields(section) if item.name in unused}
             sections[name] = dataclasses.replace(section, **defaults)

@@ -401,6 +401,9 @@ def test_another_method_resets_what_has_no_effect_on_it() -> None:
     assert (config.algorithm.prioritized, config.algorithm.n_step, config.explore) == (False, 1, Config().explore)
     assert (config.learn.learning_rate, config.run.seed) == (PRESETS["rainbow"].learn.learning_rate, 2)
     assert PRESETS["rainbow"].with_settings(method="iqn").algorithm.prioritized
+    double = PRESETS["double"].with_settings(device="cpu", run_dir="x", envs=16, **ON_POLICY)
+    assert resolve.resolve(double).evaluate.eval_epsilon == 0.0
+    assert resolve.resolve(double.with_settings(eval_epsilon=0.1)).evaluate.eval_epsilon == 0.1
 
 
 def test_a_method_may_declare_that_it_uses_more(monkeypatch: pytest.MonkeyPatch) -> None:
