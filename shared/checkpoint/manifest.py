@@ -52,9 +52,9 @@ class Manifest:
     game: str
     network: Network
     segments: range
-    """Numbers of the segments that hold the replay; empty if it was not kept."""
+    """Numbers of the segments that hold the replay, or the last round; empty if it was not kept or is not needed."""
     has_replay: bool
-    """True if the replay was kept, so that a resumed run is the same run."""
+    """True if the replay was kept, or none is needed, so that a resumed run is the same run."""
     pieces: dict[str, Piece]
     refused: tuple[str, ...] = ()
     """Faults of newer checkpoints beside this one: sentences, newest first."""
