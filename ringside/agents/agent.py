@@ -20,7 +20,7 @@ from shared.config.field_checks import check_ranges
 from shared.config.method_declaration import MethodDeclaration, method_declaration, method_names
 from shared.config.protocols import EvalRules, eval_rules
 from shared.config.resolve import device_of, precision_of
-from shared.config.settings import FRAME_SIDE, STACK, Config, EvalActions, Evaluate, Play
+from shared.config.settings import FRAME_SIDE, STACK, Config, EvalActions, Play
 from shared.config.trust import compare_env, load_plugin, require_env, require_plugin
 from shared.errors import CheckpointError, ConfigError
 from shared.machine import facts
@@ -90,16 +90,16 @@ def rules_of(weights: StoredWeights, play: Play, given: GivenRules | None = None
     """Rules of an evaluation of the weights in `play`: the given ones, else those of the training run.
 
     Raises:
-        ConfigError: a number is out of its range, or actions are to be sampled without a policy.
+        ConfigError: a rule is of another type or out of its range, or actions are to be sampled without a policy.
     """
     given = given or GivenRules()
-    evaluate = Evaluate(
+    config = Config().with_settings(
         eval_epsilon=weights.eval_epsilon if given.eval_epsilon is None else given.eval_epsilon,
         eval_max_frames=weights.eval_max_frames if given.eval_max_frames is None else given.eval_max_frames,
         eval_actions=weights.eval_actions if given.eval_actions == "auto" else given.eval_actions,
     )
-    check_ranges(evaluate)
-    return eval_rules(play, evaluate, method_of(weights.network))
+    check_ranges(config.evaluate)
+    return eval_rules(play, config.evaluate, method_of(weights.network))
 
 
 def method_of(network: Network) -> MethodDeclaration:

@@ -54,11 +54,11 @@ def test_an_agent_with_a_policy_samples_by_its_seed_and_says_what_it_has(tmp_pat
     np.testing.assert_allclose(agent.probabilities(STACKS[0]), probabilities[0], rtol=1e-4)
     assert agent.value(STACKS).shape == (3,)
     assert isinstance(agent.value(STACKS[0]), float)
-    sampled = [[each(STACKS).tolist() for _ in range(20)] for each in (agent, same, other)]
+    sampled = [[each(STACKS).tolist() for _ in range(8)] for each in (agent, same, other)]
     assert sampled[0] == sampled[1] != sampled[2]
     assert isinstance(agent(STACKS[0]), int)
-    shares = np.bincount(np.array([agent(STACKS[0]) for _ in range(2_000)]), minlength=6) / 2_000
-    np.testing.assert_allclose(shares, probabilities[0], atol=0.05)
+    many = np.concatenate([agent(np.repeat(STACKS[:1], 64, axis=0)) for _ in range(16)])
+    np.testing.assert_allclose(np.bincount(many, minlength=6) / 1_024, probabilities[0], atol=0.06)
     assert greedy(STACKS).tolist() == probabilities.argmax(axis=1).tolist()
     with pytest.raises(ValueError, match=r"An agent of --method a2c has no Q-values: ask for probabilities"):
         agent.q_values(STACKS)
@@ -71,6 +71,8 @@ def test_an_agent_with_action_values_has_no_policy(tmp_path: Path) -> None:
         agent.probabilities(STACKS)
     with pytest.raises(ConfigError, match="--eval-actions sample draws from a policy, and --method dqn learns action"):
         ringside.load_agent(random_weights(tmp_path), device="cpu", eval_actions="sample")
+    with pytest.raises(ConfigError, match="eval_actions 'best' is not one of auto, sample, greedy"):
+        ringside.load_agent(random_weights(tmp_path), device="cpu", eval_actions="best")
 
 
 @pytest.mark.parametrize(
