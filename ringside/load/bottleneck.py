@@ -117,6 +117,7 @@ def find_bottleneck(
     cores that other programs or a hypervisor take. On a GPU, learner and inference are busy while they wait for it. If
     the limiting role had a core for much less time than it was busy, the sentence says so. A hyper-thread counts as a
     core, and threads that spin count as work.
+
     Args:
         roles: busy shares and cores over the same time.
         learning: True if updates have begun; before, the learner waits by design.

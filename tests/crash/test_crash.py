@@ -86,7 +86,7 @@ def test_twice_ends_at_once(tmp_path: Path, early: bool) -> None:
         with suppress(subprocess.TimeoutExpired):
             process.wait(1.1)
     process.communicate(timeout=10)
-    assert process.returncode in (0, 1)  # 0: it had saved before the second came
+    assert process.returncode in (0, 1, 130)  # 0: it had saved before the second came; 130: it had only just begun
     assert gone(process)
 
 
