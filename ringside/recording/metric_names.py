@@ -56,6 +56,7 @@ ROUND_TAGS = {
     "updates_per_second": "charts/updates_per_second",
     "samples_per_step": "charts/samples_per_step",
     "epsilon": "charts/epsilon",
+    "learning_rate": "charts/learning_rate",
     "outside_support": "losses/outside_support",
     "learner_busy": "busy/learner",
     "inference_busy": "busy/inference",

@@ -1,12 +1,16 @@
-"""The share of returns that c51's support does not hold."""
+"""Values of a span: the learning rate, and the share of returns that the support of c51 does not hold."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ringside.recording.span_values import outside_support
+from ringside.load.board_samples import NEWEST, Sample
+from ringside.recording.span_values import outside_support, span_values
 from shared.config.settings import Config
+from shared.memory.run_memory import Memory, Plan
 
 CAPACITY = 16
 
@@ -63,3 +67,13 @@ def test_a_span_may_go_around_the_ring() -> None:
 
 def test_a_span_without_a_state_has_none_outside() -> None:
     assert outside_support(ring_of([]), 0, 4, config()) == 0
+
+
+def test_the_learning_rate_is_that_of_the_last_round() -> None:
+    sizes = {"envs": 4, "round_steps": 40, "replay_size": 400, "learning_starts": 40, "total_steps": 400}
+    rate = {"learning_rate": 0.5, "learning_rate_end": 0.0, "anneal_steps": 80}
+    machine = {"actors": 1, "inference_batch": 4, "device": "cpu", "run_dir": Path()}
+    memory = Memory.create(Plan(Config().with_settings(network="small", **sizes, **rate, **machine), 4))
+    sample = Sample(memory.board.samples[NEWEST])
+    rates = [span_values(memory, stop, sample, held=False)["learning_rate"] for stop in (1, 2, 3, 4)]
+    assert rates == [0.5, 0.25, 0.0, 0.0]
