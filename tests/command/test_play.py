@@ -186,6 +186,7 @@ def test_a_recording_that_is_stopped_is_whole_as_far_as_it_goes(
         (["--human"], "--human needs --game"),
         (["--human", "--game", "breakout"], "--human needs a window"),
         (["--human", "--game", "breakout", "--video", "a.mp4"], "omit --video"),
+        (["--human", "--game", "breakout", "--eval-actions", "greedy"], "--eval-actions is about an agent that plays"),
         (["--load", "{pong}", "--speed", "0"], "--speed 0 is not between"),
         (["--load", "{pong}", "--scale", "0"], "--scale 0 is not between"),
         (["--load", "{pong}", "--seconds", "nan"], "--seconds nan must be more than 0"),
