@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from selenium.common.exceptions import TimeoutException
 from selenium.webdriver import ActionChains, Chrome, ChromeOptions, ChromeService
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
@@ -89,7 +90,10 @@ class PageView:
         return found
 
     def until(self, condition: Callable[[], object], what: str) -> None:
-        WebDriverWait(self.browser, PATIENCE, 0.1).until(lambda _: condition(), what)
+        try:
+            WebDriverWait(self.browser, PATIENCE, 0.1).until(lambda _: condition())
+        except TimeoutException:
+            raise AssertionError(f"{what}; the page says {self.text('#mode')!r} {self.text('#alerts')!r}") from None
 
     def changes(self, look: Callable[[], object], what: str) -> None:
         before = look()

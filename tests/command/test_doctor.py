@@ -63,7 +63,7 @@ def test_an_on_policy_method_has_its_self_test_and_suggestion(monkeypatch: pytes
     assert small.run_schedule.rounds == selftest.ROUNDS
     monkeypatch.setattr(facts, "usable_cores", lambda: 4)
     monkeypatch.setattr(facts, "usable_memory", lambda: 2_000_000_000)
-    assert examination.suggestion(plan, ["--game", "pong"]).endswith("launch.py --actors 4 --game pong")
+    assert examination.suggestion(plan, ["--game", "pong"]).endswith(" --actors 4 --game pong")
 
 
 def test_a_machine_that_others_use_is_not_all_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,8 @@ def test_what_to_type_after_a_run_follows_from_what_was_saved(tmp_path: Path) ->
     assert how_to_continue(config).endswith(f"--resume {tmp_path}")
     for manifest in tmp_path.glob("checkpoints/checkpoint-*.json"):
         rewrite(manifest, has_replay=False)
-    assert how_to_continue(config).endswith(f"--init-from {tmp_path} --game breakout")
+    settings = "--envs 4 --total-steps 800 --round-steps 40 --replay-size 100 --learning-starts 40 --network small"
+    assert how_to_continue(config).endswith(f" --init-from {tmp_path} {settings}")
     for manifest in tmp_path.glob("checkpoints/checkpoint-*.json"):
         manifest.write_text("{}")
     assert how_to_continue(config).startswith("It cannot be resumed: No checkpoint in")
