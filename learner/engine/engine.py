@@ -168,10 +168,8 @@ class Engine(Generic[M]):
         self._slices.clear()
         if self._planned:
             self._optimizer.set_steps(self._run_schedule.updates_before(round_))
-            learn = self._config.learn
-            value_between = partial(self._run_schedule.annealed, round_)
-            self._optimizer.set_rate(value_between(learn.learning_rate, learn.learning_rate_end))
-            self._rule.anneal(value_between)
+            self._optimizer.set_rate(self._run_schedule.learning_rate(round_, self._config.learn))
+            self._rule.anneal(partial(self._run_schedule.annealed, round_))
         return self._planned
 
     def prefetch(self, round_: int, window_end: int) -> None:

@@ -49,7 +49,7 @@ def report(memory: Memory, waiter: Waiter, engine: Engine, run_dir: Path, found:
         "update_of_round": update,
         "sums": found.sums,
         "not_finite": {name: int((~np.isfinite(array)).sum()) for name, array in arrays.items()},
-        "learning_rate": memory.run_schedule.annealed(round_, learn.learning_rate, learn.learning_rate_end),
+        "learning_rate": memory.run_schedule.learning_rate(round_, learn),
         "optimizer": learn.optimizer,
         "network": str(memory.plan.network),
         "precision": config.machine.precision,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shared.config.method_declaration import MethodDeclaration, OnPolicySettings, method_declaration
-from shared.config.settings import STACK, Config, Explore
+from shared.config.settings import STACK, Config, Explore, Learn
 
 MOST_PRIORITIES = 2**24
 """Transitions that prioritized replay can keep."""
@@ -150,6 +150,10 @@ class RunSchedule:
         if end is None:
             return start
         return start + min(1.0, round_ * self.round_steps / max(1, self.anneal_steps)) * (end - start)
+
+    def learning_rate(self, round_: int, learn: Learn) -> float:
+        """The learning rate during a round, annealed or constant."""
+        return self.annealed(round_, learn.learning_rate, learn.learning_rate_end)
 
     def ladder(self, env: int, explore: Explore) -> float:
         """The power of epsilon with which an env plays (Horgan et al. 2018, section 4.1)."""
