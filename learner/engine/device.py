@@ -9,6 +9,7 @@ from functools import partial
 
 import torch
 
+from learner.engine.accelerator import accelerator_of, is_gpu
 from shared.errors import ConfigError
 from shared.process.library_env import SAME_BITS, WORKSPACE
 
@@ -37,7 +38,7 @@ def prepare_torch(device: torch.device, precision: str, threads: int, *, determi
     # Deterministic mode also fills every fresh tensor, to expose reads of unwritten memory: a pass over memory
     # for each temporary, which changes no result here.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-    if device.type == "cuda":
+    if is_gpu(device):
         workspace = os.environ.get(WORKSPACE)
         if workspace not in SAME_BITS:
             raise ConfigError(
@@ -48,7 +49,7 @@ def prepare_torch(device: torch.device, precision: str, threads: int, *, determi
         torch.backends.cudnn.deterministic = deterministic
         torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
         torch.backends.cudnn.allow_tf32 = precision == "tf32"
-        torch.cuda.set_device(device)
+        accelerator_of(device).set_device(device)
 
 
 def compute_dtype(precision: str) -> torch.dtype:
@@ -58,7 +59,7 @@ def compute_dtype(precision: str) -> torch.dtype:
 
 def device_bytes_reader(device: torch.device) -> Callable[[], int] | None:
     """A function that returns the memory that PyTorch holds on `device`, without the context; None on a CPU."""
-    return partial(torch.cuda.memory_reserved, device) if device.type == "cuda" else None
+    return partial(accelerator_of(device).reserved_bytes, device) if is_gpu(device) else None
 
 
 def _keep_freed_memory() -> None:

@@ -23,6 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from learner.engine.accelerator import Event, accelerator_of, is_gpu
 from learner.engine.initialization import initial_parameters
 from learner.engine.interfaces import M, RoundSource, UpdateRule
 from learner.engine.optimizer import Optimizer
@@ -75,12 +76,11 @@ class Engine(Generic[M]):
         online.gradient_into(self._optimizer.gradient)
         self._means = RoundMeans(metrics, config.learn.batch_size, self._device)
         self._round = self._done = self._planned = 0
-        self._slices: deque[torch.cuda.Event] = deque()
-        on_cpu = self._device.type == "cpu"
-        self._side_stream = SideStream(own_thread=on_cpu, stream=None if on_cpu else torch.cuda.Stream(self._device))
+        self._slices: deque[Event] = deque()
+        self._side_stream = SideStream(self._device)
         self._graph_updates = min(config.machine.graph_updates, source.chunk_updates)
         self._graphs: Graphs | None = None
-        if self._device.type == "cuda" and self._graph_updates:
+        if is_gpu(self._device) and self._graph_updates:
             source.capture()
             self._graphs = self._capture()
 
@@ -188,8 +188,8 @@ class Engine(Generic[M]):
             number, first = divmod(self._done, chunk)
             last = min(chunk, first + end - self._done)
             self._done += self._run_some(self._source.load(number), first, last)
-        if self._device.type == "cuda":
-            self._slices.append(torch.cuda.Event())
+        if is_gpu(self._device):
+            self._slices.append(accelerator_of(self._device).make_event())
             self._slices[-1].record()
 
     @property
@@ -217,8 +217,8 @@ class Engine(Generic[M]):
         documentation, "Client early termination").
         """
         self._source.settle()
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
+        if is_gpu(self._device):
+            accelerator_of(self._device).synchronize(self._device)
 
     # --- faults and reports
 

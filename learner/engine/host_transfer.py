@@ -9,20 +9,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from learner.engine.accelerator import accelerator_of, host_zeros, is_gpu
+
 
 def upload(field: Tensor, device: torch.device) -> Tensor:
     """A tensor on a device. The copy to a GPU is in its stream; the pinned memory that it reads is kept until then."""
-    return field if device.type == "cpu" else field.pin_memory().to(device, non_blocking=True)
+    return accelerator_of(device).pin(field).to(device, non_blocking=True) if is_gpu(device) else field.to(device)
 
 
 class Pinned:
     """A buffer of bytes that a device copies from while the CPU continues; on a CPU an ordinary buffer."""
 
     def __init__(self, shape: Sequence[int], device: torch.device) -> None:
-        cuda = device.type == "cuda"
-        self._buffer = torch.zeros(*shape, dtype=torch.uint8, pin_memory=cuda)
+        self._buffer = host_zeros(tuple(shape), torch.uint8, device)
         # A wait that sleeps: its core is an actor's.
-        self._copied = torch.cuda.Event(blocking=True) if cuda else None
+        self._copied = accelerator_of(device).make_event(blocking=True) if is_gpu(device) else None
 
     def __len__(self) -> int:
         return len(self._buffer)
@@ -38,7 +39,7 @@ class Pinned:
         fill(host)
         out.copy_(host, non_blocking=True)
         if self._copied is not None:
-            self._copied.record(torch.cuda.current_stream(out.device))
+            self._copied.record(accelerator_of(out.device).current_stream(out.device))
 
 
 class HostTransfer:
@@ -70,7 +71,7 @@ class HostTransfer:
             torch.from_numpy(out).copy_(vector)
             return
         if not len(self._back):
-            self._back = torch.zeros(self._count, pin_memory=True)
+            self._back = host_zeros((self._count,), torch.float32, self._device)
         self._back.copy_(vector, non_blocking=True)
-        torch.cuda.current_stream(self._device).synchronize()
+        accelerator_of(self._device).current_stream(self._device).synchronize()
         out[:] = self._back.numpy()

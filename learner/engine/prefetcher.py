@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch
 
+from learner.engine.accelerator import Event, Graph, accelerator_of, is_gpu
 from shared.machine.cores import NICENESS
 
 
@@ -21,9 +22,9 @@ class Prefetcher:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self.stream = accelerator_of(device).make_stream(device) if is_gpu(device) else None
         self._thread = ThreadPoolExecutor(1, "prefetch", self._enter, (torch.get_num_threads(),))
-        self._next: Future[torch.cuda.Event | None] | None = None
+        self._next: Future[Event | None] | None = None
 
     def submit(self, work: Callable[[], None], *, after_main_stream: bool = True) -> None:
         """Run `work` in the second thread; on a GPU, after all that was asked of it so far. Settles the former work.
@@ -34,7 +35,7 @@ class Prefetcher:
         self.settle()
         before = None
         if self.stream is not None and after_main_stream:
-            before = torch.cuda.Event()
+            before = accelerator_of(self._device).make_event()
             before.record()
         self._next = self._thread.submit(self._run, work, before)
 
@@ -50,7 +51,7 @@ class Prefetcher:
         work, self._next = self._next, None  # its exception is raised once
         done = work.result()
         if done is not None:
-            torch.cuda.current_stream().wait_event(done)
+            accelerator_of(self._device).current_stream(self._device).wait_event(done)
 
     def _enter(self, threads: int) -> None:
         """Set what is kept by thread: PyTorch's number of threads, CUDA's device, and the niceness.
@@ -61,18 +62,19 @@ class Prefetcher:
         if self.stream is None:
             os.nice(NICENESS)
         else:
-            torch.cuda.set_device(self._device)
+            accelerator_of(self._device).set_device(self._device)
 
     @torch.inference_mode()
-    def _run(self, work: Callable[[], None], before: torch.cuda.Event | None) -> torch.cuda.Event | None:
+    def _run(self, work: Callable[[], None], before: Event | None) -> Event | None:
         if self.stream is None:
             work()
             return None
-        with torch.cuda.stream(self.stream):
+        accelerator = accelerator_of(self._device)
+        with accelerator.use_stream(self.stream):
             if before is not None:
                 self.stream.wait_event(before)
             work()
-            done = torch.cuda.Event()
+            done = accelerator.make_event()
             done.record()
         return done
 
@@ -88,21 +90,22 @@ class Graphs:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device  # which need not be the current one
-        self._graphs: dict[Hashable, torch.cuda.CUDAGraph] = {}
-        self._pool = torch.cuda.graph_pool_handle()
+        self._graphs: dict[Hashable, Graph] = {}
+        self._accelerator = accelerator_of(device)
+        self._pool = self._accelerator.make_graph_pool()
         # A stream of its own, because libraries keep their workspace by stream, and a graph refers to it for ever.
-        self._stream = torch.cuda.Stream(device)
+        self._stream = self._accelerator.make_stream(device)
 
     @torch.inference_mode()
     def capture(self, name: Hashable, body: Callable[[], object]) -> None:
         """Capture `body`. It is done once before: libraries set themselves up in a first pass, which no graph holds."""
-        self._stream.wait_stream(torch.cuda.current_stream(self._device))
-        with torch.cuda.stream(self._stream):
+        self._stream.wait_stream(self._accelerator.current_stream(self._device))
+        with self._accelerator.use_stream(self._stream):
             body()
         self._stream.synchronize()
-        graph, failed = torch.cuda.CUDAGraph(), None
+        graph, failed = self._accelerator.make_graph(), None
         try:
-            with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
+            with self._accelerator.capture(graph, self._pool, self._stream):
                 try:
                     body()
                 except RuntimeError as error:

@@ -13,15 +13,19 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch
 
+from learner.engine.accelerator import accelerator_of, is_gpu
+
 
 class SideStream:
     """Jobs, done in the order in which they are handed out."""
 
-    def __init__(self, *, own_thread: bool = False, stream: torch.cuda.Stream | None = None) -> None:
-        """Without a separate thread or stream it runs every job at once."""
+    def __init__(self, device: torch.device | None = None) -> None:
+        """A separate stream of a GPU, or a separate thread for a CPU; without a device every job runs at once."""
+        self._gpu = device if device is not None and is_gpu(device) else None
+        self._stream = None if self._gpu is None else accelerator_of(self._gpu).make_stream(self._gpu)
+        own_thread = device is not None and self._gpu is None
         threads = torch.get_num_threads()
         self._thread = ThreadPoolExecutor(1, "side stream", torch.set_num_threads, (threads,)) if own_thread else None
-        self._stream = stream
         self._jobs: list[Future[None]] = []
         # What a job in another stream reads must not be given back before it is done: its memory would be used again.
         self._kept: list[Callable[[], None]] = []
@@ -30,9 +34,10 @@ class SideStream:
         """Run `job` in parallel, or at once. It may only read data that the caller leaves unchanged until `settle`."""
         if self._thread is not None:
             self._jobs.append(self._thread.submit(torch.inference_mode()(job)))
-        elif self._stream is not None:
-            self._stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(self._stream):
+        elif self._gpu is not None and self._stream is not None:
+            accelerator = accelerator_of(self._gpu)
+            self._stream.wait_stream(accelerator.current_stream(self._gpu))
+            with accelerator.use_stream(self._stream):
                 job()
             self._kept.append(job)
         else:
@@ -43,6 +48,6 @@ class SideStream:
         jobs, self._jobs = self._jobs, []
         for job in jobs:
             job.result()
-        if self._kept and self._stream is not None:
-            torch.cuda.current_stream().wait_stream(self._stream)
+        if self._kept and self._gpu is not None:
+            accelerator_of(self._gpu).current_stream(self._gpu).wait_stream(self._stream)
             self._kept.clear()

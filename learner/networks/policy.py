@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from learner.engine.accelerator import accelerator_of, host_zeros, is_gpu
 from learner.engine.prefetcher import Graphs
 from learner.losses.method import Method, make_method
 from learner.losses.scalar_loss import unrescale
@@ -54,15 +55,15 @@ class Policy:
             self._acting_noise = ActingNoise(explore_seed, self._model.noise)
         self.batch = batch
         actions = network.actions
-        cuda = device.type == "cuda"
-        self._host = torch.zeros(batch, GRID, GRID, STACK * CELL, dtype=torch.uint8, pin_memory=cuda)
+        gpu, float32 = is_gpu(device), torch.float32
+        self._host = host_zeros((batch, GRID, GRID, STACK * CELL), torch.uint8, device)
         self._words = self._host.numpy().view(np.uint32).reshape(batch, GRID, GRID, STACK, BLOCK)
-        self._values = torch.zeros(batch, actions, pin_memory=cuda)
-        self._state_values = torch.zeros(batch, pin_memory=cuda) if network.value_output else None
-        self._blocks = torch.zeros_like(self._host, device=device) if cuda else self._host
-        self._drawn = torch.zeros(batch, self._model.noise if self._acting_noise else 0, pin_memory=cuda)
-        self._noise = torch.zeros_like(self._drawn, device=device) if cuda else self._drawn
-        self._graphs = Graphs(device) if cuda and captured else None
+        self._values = host_zeros((batch, actions), float32, device)
+        self._state_values = host_zeros((batch,), float32, device) if network.value_output else None
+        self._blocks = torch.zeros_like(self._host, device=device) if gpu else self._host
+        self._drawn = host_zeros((batch, self._model.noise if self._acting_noise else 0), float32, device)
+        self._noise = torch.zeros_like(self._drawn, device=device) if gpu else self._drawn
+        self._graphs = Graphs(device) if gpu and captured else None
         if self._graphs is not None:
             self._graphs.capture("answer", self._answer)
 
@@ -127,7 +128,7 @@ class Policy:
         else:
             self._graphs.replay("answer")
         if self._blocks is not self._host:
-            torch.cuda.current_stream(self._blocks.device).synchronize()
+            accelerator_of(self._blocks.device).current_stream(self._blocks.device).synchronize()
         return self._values.numpy().copy()
 
     @property

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from learner.engine.accelerator import accelerator_of, is_gpu
 from learner.engine.prefetcher import Graphs, Prefetcher
 from learner.losses.td_learning import TDLearning
 from learner.replay.chunk import Chunk
@@ -75,7 +76,7 @@ class ReplaySource:
         self._seed, self._batch = config.run.seed, learn.batch_size
         self._learning = learning
         self._frames = make_frames(ring, learning.device, config.machine.replay_on)
-        self.device_bytes = DeviceFrames.nbytes(ring) if self._frames.device.type == "cuda" else 0
+        self.device_bytes = DeviceFrames.nbytes(ring) if is_gpu(self._frames.device) else 0
         self.chunk_updates = min(CHUNK_UPDATES, -(-run_schedule.round_steps // learn.train_every))
         replay, updates = Replay(ring, self._frames, learn, self._seed), self.chunk_updates
         self._sampler: Sampler = (
@@ -192,8 +193,8 @@ def make_frames(ring: Ring, device: torch.device, replay_on: str) -> Frames:
     """
     if replay_on == "host" or (replay_on == "auto" and device.type == "cpu"):
         return HostFrames(ring)
-    if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
+    if is_gpu(device):
+        free = accelerator_of(device).free_bytes(device)
         if DeviceFrames.nbytes(ring) > DEVICE_SHARE * free:
             if replay_on == "auto":
                 return HostFrames(ring)

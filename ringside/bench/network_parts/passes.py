@@ -43,8 +43,7 @@ class Passes:
         self.chunk.action_one_hot[:, 0] = 1.0
         self.chunk.discount.fill_(plan.config.learn.discount)
         self.chunk.draw_random_inputs(SEED, 0, 0)
-        on_cpu = device.type == "cpu"
-        self._side_stream = SideStream(own_thread=on_cpu, stream=None if on_cpu else torch.cuda.Stream(device))
+        self._side_stream = SideStream(device)
         atoms = method.samples or network.atoms
         self._outputs_gradient = torch.randn(self._batch, network.outputs, atoms, device=device)
 

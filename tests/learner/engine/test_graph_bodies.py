@@ -70,7 +70,6 @@ class Watch(TorchDispatchMode):
 def _no_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(make_engine_module, "check_arithmetic", lambda *_, **__: None)
     monkeypatch.setattr(policy, "check_arithmetic", lambda *_, **__: None)
-    monkeypatch.setattr(Tensor, "pin_memory", lambda self: self)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -97,8 +96,7 @@ def _engine(preset: str, precision: str) -> Engine:
 @pytest.mark.parametrize("precision", ["bf16", "fp32"])
 @pytest.mark.parametrize("preset", REPLAY_PRESETS)
 def test_updates_stay_on_the_gpu(monkeypatch: pytest.MonkeyPatch, preset: str, precision: str) -> None:
-    monkeypatch.setattr(engine_module, "SideStream", lambda **_: SideStream())
-    monkeypatch.setattr(engine_module.torch.cuda, "Stream", lambda _: None)
+    monkeypatch.setattr(engine_module, "SideStream", lambda _: SideStream())
     engine = _engine(preset, precision)
     source: Any = engine._source
     source.load(0)
@@ -117,8 +115,7 @@ def test_updates_of_an_on_policy_method_stay_on_the_gpu(
     monkeypatch: pytest.MonkeyPatch, method: str, optimizer: str, precision: str
 ) -> None:
     """Updates alone, at an annealed rate: outputs at the beginning of a round are read back."""
-    monkeypatch.setattr(engine_module, "SideStream", lambda **_: SideStream())
-    monkeypatch.setattr(engine_module.torch.cuda, "Stream", lambda _: None)
+    monkeypatch.setattr(engine_module, "SideStream", lambda _: SideStream())
     settings = {
         "method": method,
         "envs": 4,

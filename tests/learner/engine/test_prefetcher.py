@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from learner.engine import prefetcher
+from learner.engine.accelerator import ACCELERATORS
 from learner.engine.prefetcher import Graphs, Prefetcher
 from learner.engine.side_stream import SideStream
 from shared.machine.cores import NICENESS
@@ -22,7 +22,7 @@ CUDA = torch.device("cuda:0")
 
 
 class _Cuda:
-    """Recorded calls of `torch.cuda`; the current stream is kept by thread, as there."""
+    """Recorded calls of an `Accelerator`; the current stream is kept by thread, as there."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -32,40 +32,40 @@ class _Cuda:
     def _note(self, call: str) -> None:
         self.calls.append(call)
 
-    def current_stream(self, device: torch.device = CUDA) -> Any:
+    def current_stream(self, device: torch.device) -> Any:
         assert device == CUDA
         if not hasattr(self._here, "stream"):
             self._here.stream = _Stream(self, "main")
         return self._here.stream
 
     @contextmanager
-    def stream(self, stream: Any) -> Iterator[None]:
-        former, self._here.stream = self.current_stream(), stream
+    def use_stream(self, stream: Any) -> Iterator[None]:
+        former, self._here.stream = self.current_stream(CUDA), stream
         yield
         self._here.stream = former
 
     @contextmanager
-    def graph(self, graph: Any, pool: Any, stream: Any) -> Iterator[None]:
+    def capture(self, graph: Any, pool: Any, stream: Any) -> Iterator[None]:
         self._note(f"{stream.name} begins a capture in pool {pool}")
-        with self.stream(stream):
+        with self.use_stream(stream):
             try:
                 yield
             except RuntimeError as error:
                 raise RuntimeError("CUDA error: operation failed due to a previous error during capture") from error
         self._note("the capture ends")
 
-    def Stream(self, device: torch.device) -> Any:
+    def make_stream(self, device: torch.device) -> Any:
         assert device == CUDA
         self._streams += 1
         return _Stream(self, f"side {self._streams}")
 
-    def Event(self) -> Any:
+    def make_event(self, *, blocking: bool = False) -> Any:
         return _Event(self)
 
-    def CUDAGraph(self) -> Any:
+    def make_graph(self) -> Any:
         return _Graph(self)
 
-    def graph_pool_handle(self) -> int:
+    def make_graph_pool(self) -> int:
         return 7
 
     def set_device(self, device: torch.device) -> None:
@@ -92,7 +92,7 @@ class _Event:
         self._cuda, self.name = cuda, ""
 
     def record(self) -> None:
-        self.name = f"what {self._cuda.current_stream().name} had at {len(self._cuda.calls)}"
+        self.name = f"what {self._cuda.current_stream(CUDA).name} had at {len(self._cuda.calls)}"
 
 
 class _Graph:
@@ -100,21 +100,21 @@ class _Graph:
         self._cuda = cuda
 
     def replay(self) -> None:
-        self._cuda._note(f"a graph in {self._cuda.current_stream().name}")
+        self._cuda._note(f"a graph in {self._cuda.current_stream(CUDA).name}")
 
 
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> _Cuda:
     """A stand-in for a GPU."""
     stand_in = _Cuda()
-    monkeypatch.setattr(prefetcher.torch, "cuda", stand_in)
+    monkeypatch.setitem(ACCELERATORS, "cuda", stand_in)
     return stand_in
 
 
 def test_on_a_gpu_order_is_kept_by_events_and_nobody_waits(cuda: _Cuda) -> None:
     work = Prefetcher(CUDA)
     for number in range(2):
-        work.submit(lambda number=number: cuda._note(f"work {number} in {cuda.current_stream().name}"))
+        work.submit(lambda number=number: cuda._note(f"work {number} in {cuda.current_stream(CUDA).name}"))
         assert work.busy
     work.settle()
     work.settle()
@@ -165,7 +165,7 @@ def test_on_a_cpu_what_is_done_ahead_gives_way(device: str, cuda: _Cuda) -> None
 def test_graphs_are_warmed_up_and_captured_in_a_stream_of_their_own(cuda: _Cuda) -> None:
     graphs = Graphs(CUDA)
     done: list[str] = []
-    graphs.capture("a", lambda: done.append(cuda.current_stream().name))
+    graphs.capture("a", lambda: done.append(cuda.current_stream(CUDA).name))
     assert done == ["side 1", "side 1"]
     assert cuda.calls == [
         "side 1 waits for main",
@@ -197,10 +197,10 @@ def test_jobs_aside_wait_for_what_they_read_which_is_kept_until_they_are_waited_
     class Read:
         """A tensor that a job reads."""
 
-    aside = SideStream(stream=cuda.Stream(CUDA))
+    aside = SideStream(CUDA)
     read = Read()
     kept = weakref.ref(read)
-    aside.submit(partial(lambda read: cuda._note(f"job in {cuda.current_stream().name}"), read))
+    aside.submit(partial(lambda read: cuda._note(f"job in {cuda.current_stream(CUDA).name}"), read))
     del read
     assert kept() is not None
     aside.settle()

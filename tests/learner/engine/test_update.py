@@ -184,7 +184,7 @@ def test_what_is_done_aside_changes_nothing(optimizer: str, precision: str) -> N
     states = []
     for own_thread in (True, False):
         engine = make_test_engine(played, config, precision)
-        engine._side_stream = SideStream(own_thread=own_thread)
+        engine._side_stream = SideStream(torch.device("cpu") if own_thread else None)
         engine.begin_round(3, 3 * played.run_schedule.round_ticks)
         engine.run(12)
         engine.end_round()
@@ -194,7 +194,7 @@ def test_what_is_done_aside_changes_nothing(optimizer: str, precision: str) -> N
 
 
 def test_what_fails_aside_is_raised_where_it_is_waited_for() -> None:
-    aside = SideStream(own_thread=True)
+    aside = SideStream(torch.device("cpu"))
     aside.submit(lambda: None)
     aside.submit(lambda: print(1 // 0))
     with pytest.raises(ZeroDivisionError):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from learner.engine.accelerator import ACCELERATORS
 from learner.replay import replay_source
 from learner.replay.sampling import DeviceFrames
 from shared.config.run_schedule import make_run_schedule
@@ -36,7 +37,7 @@ def ring(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def _chosen(ring: Any, device: str, replay_on: str, free: int, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 2 * free))
+    monkeypatch.setattr(ACCELERATORS["cuda"], "free_bytes", lambda device: free)
     return type(replay_source.make_frames(ring, torch.device(device), replay_on)).__name__
 
 
