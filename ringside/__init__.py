@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from shared.config.trust import register_method as register_method
     from shared.errors import ConfigError as ConfigError
     from shared.errors import RunFailed as RunFailed
+    from shared.errors import StopTraining as StopTraining
     from shared.memory.region.arena import ArenaError as ArenaError
     from shared.network_spec import register_network as register_network
 
@@ -63,7 +64,7 @@ _HOMES = {
     "shared.config.trust": ("register_method",),
     "shared.config.presets": ("PRESETS", "register_preset"),
     "shared.config.settings": ("Config",),
-    "shared.errors": ("ConfigError", "RunFailed"),
+    "shared.errors": ("ConfigError", "RunFailed", "StopTraining"),
     "shared.memory.region.arena": ("ArenaError",),
     "shared.network_spec": ("register_network",),
 }

@@ -10,6 +10,7 @@ from typing import Any
 from actors.make_env import action_count, is_registered
 from ringside.doctor import checks
 from ringside.recording.metrics import evaluations_in, require_readable
+from ringside.settings.config_file import read_config
 from ringside.zoo.catalogue import find
 from shared.checkpoint.finding import find_checkpoint
 from shared.checkpoint.manifest import CHECKPOINTS, Manifest
@@ -23,28 +24,38 @@ from shared.config.settings import MAY_CHANGE_ON_RESUME, METRICS_FILE, SUMMARY_F
 from shared.config.trust import load_plugin, require_env, require_plugin
 from shared.errors import CheckpointError, ConfigError, FileError
 from shared.files.atomic import read_object
-from shared.memory.evaluation_queue import evaluations_until
 from shared.memory.run_memory import Plan
 from shared.text import UNSET, require_name, words_of
 
+DEFAULT_PRESET = "nature"
+
 
 def starting_point(
-    preset: str | None, resume: str | Path | None, env: str | None = None, plugin: str | None = None
+    preset: str | None,
+    resume: str | Path | None,
+    env: str | None = None,
+    plugin: str | None = None,
+    config: str | Path | None = None,
 ) -> Config:
     """Configuration that single settings override: that of a preset (default: nature), or of the run to resume.
 
     Args:
+        config: settings on top of the preset: a TOML file, the config.json of a run, or a game with tuned settings.
         env: as the user names it. A run to resume that was trained on an env `module:factory` requires it: no file
             chooses code (shared/config/trust.py).
         plugin: as the user names it; it is imported here. A run to resume that was trained with one requires it.
     """
     load_plugin(plugin)
     if resume is None:
-        preset = preset or "nature"
+        file = None if config is None else read_config(config)
+        if file is not None and file.whole is not None and preset is not None:
+            raise ConfigError(f"--config {config} holds every setting: omit --preset.")
+        preset = preset or (file and file.preset) or DEFAULT_PRESET
         require_name("--preset", preset, list(PRESETS))
-        return PRESETS[preset]
-    if preset is not None:
-        raise ConfigError("--resume keeps the settings of its run: omit --preset.")
+        return PRESETS[preset] if file is None else file.apply(PRESETS[preset], env, plugin, is_registered)
+    for flag, given in (("--preset", preset), ("--config", config)):
+        if given is not None:
+            raise ConfigError(f"--resume keeps the settings of its run: omit {flag}.")
 
     try:
         checkpoint = find_checkpoint(Path(resume))
@@ -59,7 +70,9 @@ def starting_point(
     require_env(saved.play, env, what="This run", is_registered=is_registered)
     in_run = checkpoint.directory.absolute().name == CHECKPOINTS
     run_dir = checkpoint.run_dir if in_run else None  # nothing is written next to a checkpoint outside a run
-    run = replace(saved.run, run_dir=run_dir, resume=Path(resume), init_from=None, plain=False, track="off")
+    run = replace(
+        saved.run, run_dir=run_dir, resume=Path(resume), init_from=None, plain=False, track="off", stop_at=None
+    )
     return replace(saved, run=run)
 
 
@@ -83,7 +96,7 @@ def training_words(config: Config, without: frozenset[str] = frozenset()) -> lis
         open_rules = [name for name in default_rules if values[name] in (None, "auto")]
         return values | {name: default_rules[name] for name in open_rules}
 
-    left_out = (MAY_CHANGE_ON_RESUME | without) - {"total_steps"}
+    left_out = (MAY_CHANGE_ON_RESUME | without) - {"total_steps", "eval_every_steps", "eval_episodes"}
     wanted = {name: value for name, value in resolved(config.to_flat()).items() if name not in left_out}
     choices = []
     for preset, near in PRESETS.items():
@@ -165,7 +178,7 @@ def _require_more_to_do(checkpoint: Manifest, ready: Plan) -> None:
         return
     run_dir = checkpoint.run_dir
     summed_up = read_object(run_dir / SUMMARY_FILE).get("rounds") == checkpoint.boundary
-    due = evaluations_until(checkpoint.boundary, run_schedule.round_steps, ready.config.evaluate.eval_every_steps)
+    due = checkpoint.evaluations.until(checkpoint.boundary, run_schedule.round_steps)
     if summed_up and len(evaluations_in(run_dir / METRICS_FILE)) >= due:
         raise ConfigError(
             f"--resume {resume} is a finished run, of {played:_} steps; pass --total-steps N, more than that, to "

@@ -14,6 +14,7 @@ from actors.pixels.compilation import compile_kernels
 from ringside.doctor import checks
 from ringside.planning import plan, starting_point
 from ringside.recording.metrics import totals_before
+from ringside.recording.totals import MEAN_OVER
 from ringside.recording.wandb_track import tracking
 from ringside.supervisor import supervisor
 from ringside.watch.observer import Observer, Restored
@@ -22,7 +23,7 @@ from shared.checkpoint.finding import find_checkpoint
 from shared.config.combinations import require_used
 from shared.config.renamed_settings import current_settings
 from shared.config.settings import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE, Config
-from shared.errors import ConfigError
+from shared.errors import ConfigError, StopTraining
 from shared.files.atomic import PRIVATE_UMASK, read_json, remove_temporaries, write_atomic
 from shared.files.lock import locked
 from shared.memory.run_memory import Memory, Plan
@@ -31,12 +32,18 @@ from shared.process.ownership import LOCK_FILE, require_writable_run
 
 
 def train(
-    *, preset: str | None = None, on_status: Callable[[Status], None] | None = None, **settings: Any
+    *,
+    preset: str | None = None,
+    config: str | Path | None = None,
+    on_status: Callable[[Status], None] | None = None,
+    **settings: Any,
 ) -> dict[str, Any]:
     """Train, and return what `summary.json` holds. A run that Ctrl-C has stopped says `"finished": False` there.
 
     Args:
         preset: what the settings that are not given default to, "nature" unless given; not together with `resume`.
+        config: settings from a file, under those that are given: TOML, a run (its config.json), or a game with tuned
+            settings.
         on_status: called several times a second with the state of the run. What it raises stops the run, which saves
             its last boundary and can be resumed; then it is raised here.
         settings: any field of any section of `shared.config.settings.Config`.
@@ -44,10 +51,11 @@ def train(
     Raises:
         ConfigError: the settings cannot work. ArenaError: there is too little memory. RunFailed: a fault ended the run.
     """
-    start = starting_point(preset, *(settings.get(name) for name in ("resume", "env", "plugin")))
-    config = start.with_settings(**settings)
-    require_used(current_settings(settings), config.algorithm.method)
-    return run(plan(config), on_status or (lambda status: None), lambda sentence: None)
+    resume, env, plugin = (settings.get(name) for name in ("resume", "env", "plugin"))
+    start = starting_point(preset, resume, env, plugin, config)
+    chosen = start.with_settings(**settings)
+    require_used(current_settings(settings), chosen.algorithm.method)
+    return run(plan(chosen), on_status or (lambda status: None), lambda sentence: None)
 
 
 def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], None]) -> dict[str, Any]:
@@ -61,7 +69,9 @@ def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], 
         if observer is None:
             observer = Observer(memory, restored)
             _announce(ready, memory, note)
-        on_status(observer.observe())
+        status = observer.observe()
+        on_status(status)
+        _stop_at_score(ready.config, status)
 
     for answer in checks.before_start(ready, continues=True):  # `plan` has raised for red ones
         if answer.color == "yellow":
@@ -93,6 +103,18 @@ def learning_begins(ready: Plan, boundary: int) -> str | None:
     waits = begins != starts and not ready.method.on_policy
     after = f", with the first whole round after --learning-starts {starts:_}" if waits else ""
     return f"Learning begins at step {begins:,}{after}."
+
+
+def _stop_at_score(config: Config, status: Status) -> None:
+    """Raise `StopTraining` once the mean return has reached --stop-at."""
+    if config.run.stop_at is None:
+        return
+    if config.evaluate.eval_every_steps:
+        mean, name = None if status.evaluation is None else status.evaluation.mean_return, "an evaluation"
+    else:
+        mean, name = status.mean_return_100 if status.episodes >= MEAN_OVER else None, f"{MEAN_OVER} episodes"
+    if mean is not None and mean >= config.run.stop_at:
+        raise StopTraining(f"The mean return of {name}, {mean:.2f}, has reached --stop-at {config.run.stop_at:g}.")
 
 
 def _announce(ready: Plan, memory: Memory, note: Callable[[str], None]) -> None:

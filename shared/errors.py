@@ -39,5 +39,9 @@ class RunFailed(RingsideError, RuntimeError):
     """The run ended early through a fault."""
 
 
+class StopTraining(Exception):
+    """Raised by a callback to stop the run. The run saves its last boundary, as after Ctrl-C, and can be resumed."""
+
+
 class DeviceFault(RingsideError):
     """The GPU is out of memory, faulty or lost. A new process may find it working again."""

@@ -80,7 +80,9 @@ class Scribe:
         if run.resume is not None:
             manifest = find_checkpoint(run.resume, self._alive)
             manifest.require(self._config)
-            restore(self._memory, manifest.boundary, load_boundary(manifest, expected(self._memory)))
+            past = manifest.evaluations
+            arrays = load_boundary(manifest, expected(self._memory, past))
+            restore(self._memory, manifest.boundary, arrays, past)
             load_segments(manifest, self._run_schedule, self._memory.ring.field, self._alive)
             self._adopt(manifest)
             self._publish_statistics(self._files.metrics, {})

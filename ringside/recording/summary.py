@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ringside.load.board_samples import LEARNING, NEWEST, Sample, load_between
 from ringside.recording.metrics import MetricsLog
+from shared.checkpoint.manifest import EVALUATIONS
 from shared.machine import facts
 from shared.memory.board import BEFORE, CHECKPOINT, Board
 from shared.memory.process_table import Role
@@ -33,6 +34,8 @@ def run_counters(memory: Memory) -> dict[str, float]:
     counters = {name: before + now for name, before, now in zip(BEFORE, board.before.tolist(), sitting, strict=True)}
     if board.inexact_since[0] >= 0:
         counters[INEXACT_SINCE] = int(board.inexact_since[0])
+    if board.evaluation_history.any():
+        counters |= dict(zip(EVALUATIONS, board.evaluation_history.tolist(), strict=True))
     return counters
 
 

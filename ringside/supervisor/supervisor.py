@@ -19,7 +19,7 @@ from ringside.supervisor.deaths import Cause, diagnose, unkillable_message
 from ringside.supervisor.hang_detector import ShutdownTimer, process_state
 from ringside.supervisor.lane_balance import Balancer
 from shared.config.settings import LOGS
-from shared.errors import RunFailed
+from shared.errors import RunFailed, StopTraining
 from shared.machine.contention import Contention, sum_cpu_time
 from shared.machine.control_groups import OomKills
 from shared.machine.subprocesses import REAP_SECONDS, wait_for_end
@@ -157,11 +157,16 @@ class Supervisor:
         self._board.contention[:] = found.at, found.others, found.stolen
 
     def _notify(self) -> None:
-        """Call `on_look`. An exception from it stops the run, which still saves its last boundary."""
+        """Call `on_look`. An exception from it stops the run, which still saves its last boundary; it is raised again
+        at the end unless it is `StopTraining`."""
         if self._refusal is not None:
             return
         try:
             self._on_look(self._memory)
+        except StopTraining as why:
+            if self._children and not self._board.stopping:
+                self._note(f"{why or 'A callback stops the run.'} Stopping: {self._to_be_saved}")
+                self._stop()
         except Exception as error:  # noqa: BLE001  (the caller's function may raise anything; raised again at the end)
             self._refusal = error
             if self._children and not self._board.stopping:

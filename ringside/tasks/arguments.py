@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args
 import tyro
 
 from ringside import planning
+from ringside.settings.config_file import read_config
 from shared.config.combinations import require_used
 from shared.config.field_checks import range_hint, ranges_of, types_of
 from shared.config.method_declaration import method_declaration, method_names, methods_with
@@ -59,6 +60,9 @@ class AgentOptions:
 class Choices(Config):
     """The options that make a configuration."""
 
+    config: Path | None = None
+    """Settings from a file, under single options: TOML, or a run (its config.json), or the name of a game with tuned
+    settings (docs/configuration.md)."""
     preset: str = "nature"
     """Defaults of all options below: quick is for an hour rather than days, the others are papers' own settings."""
 
@@ -74,8 +78,10 @@ def parse_choices(kind: type[_Choices], arguments: Sequence[str], program: str, 
     """As `parse`, with the defaults of --preset or of the run to --resume."""
 
     arguments = current_words(arguments)
-    preset, resume, env, plugin, method = _defining_options(arguments)
-    start = planning.starting_point(preset, resume, env, plugin)
+    preset, resume, env, plugin, config, method = _defining_options(arguments)
+    start = planning.starting_point(preset, resume, env, plugin, config)
+    if preset is None and config is not None:
+        preset = read_config(config).preset
     if method in method_names():
         start = start.with_settings(method=method)
     _require_own(arguments, start.algorithm)
@@ -129,7 +135,7 @@ def _plain(section: Any) -> Any:
 def _defining_options(arguments: Sequence[str]) -> tuple[str | None, ...]:
     """The options that determine the defaults of all others, and --env. The full parser reports their errors."""
     parser = argparse.ArgumentParser(prog=PROGRAM, add_help=False, allow_abbrev=False)
-    names = ("preset", "resume", "env", "plugin", "method")
+    names = ("preset", "resume", "env", "plugin", "config", "method")
     for name in names:
         parser.add_argument(flag_of(name), nargs="?")
     found = vars(parser.parse_known_args(arguments)[0])

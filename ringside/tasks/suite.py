@@ -120,6 +120,8 @@ def main(arguments: Sequence[str]) -> int:
         raise ConfigError(f"--final-episodes {options.final_episodes} must be at least 1.")
     if not options.run.checkpoint_replay:
         raise ConfigError("--no-checkpoint-replay is not for suites: the runs of one that was stopped go on, exactly.")
+    if options.run.stop_at is not None:
+        raise ConfigError("--stop-at is not for suites, whose runs all have the same steps: omit it.")
     games = games_of(options.games)
     out = options.out or Path("runs") / (options.games if options.games in SUITES else "-".join(games)[:80])
     jobs = jobs_of(options, games, out)

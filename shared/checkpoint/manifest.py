@@ -19,9 +19,12 @@ from shared.checkpoint.pieces import Piece, check_piece
 from shared.config.settings import ARITHMETIC, MAY_CHANGE_ON_RESUME, Config, digest_of, flat_of
 from shared.errors import CheckpointError, FileError
 from shared.files.atomic import read_json
+from shared.memory.evaluation_queue import EvaluationHistory
 from shared.network_spec import Network
 from shared.text import PLAIN_NAME, flag_of
 
+EVALUATIONS = ("evaluations_before", "evaluations_since_boundary")
+"""Counters of a run that was resumed with another --eval-every-steps (`Board.evaluation_history`)."""
 KIND = "ringside-checkpoint"
 FORMAT = 2
 CHECKPOINTS = "checkpoints"
@@ -92,6 +95,12 @@ class Manifest:
     def experiment(self) -> str:
         """`Config.experiment` of the run that made it."""
         return digest_of(self.config, ARITHMETIC)
+
+    @property
+    def evaluations(self) -> EvaluationHistory:
+        """Evaluations of the run, and since which boundary its --eval-every-steps holds."""
+        every = flat_of(self.config)["eval_every_steps"]
+        return EvaluationHistory(every, *(int(self.counters.get(name, 0)) for name in EVALUATIONS))
 
     def require(self, config: Config) -> None:
         """Raise `CheckpointError` unless a run with `config` continues this one, exactly but for its arithmetic."""

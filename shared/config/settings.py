@@ -268,9 +268,13 @@ class Run:
     run_dir: Path | None = None
     """Directory of the run's files; default: runs/GAME-TIME."""
     resume: Path | None = None
-    """Continue this run directory or checkpoint exactly, with its settings (docs/reliability.md: which may change)."""
+    """Continue this run directory or checkpoint exactly, with its settings; docs/configuration.md says
+    which may change."""
     init_from: Path | None = None
     """Begin a new run with the weights of this run directory, checkpoint, file of weights or agent of the zoo."""
+    stop_at: float | None = None
+    """Stop once the mean return reaches this score: of an evaluation with --eval-every-steps, else of the last 100
+    training episodes."""
     checkpoint_every_minutes: NotNegative = 10.0
     """Minutes between two checkpoints; the end of a run always writes one."""
     checkpoint_replay: bool = True
@@ -477,6 +481,8 @@ MAY_CHANGE_ON_RESUME = frozenset(
     {
         "actors",
         "total_steps",
+        "eval_every_steps",
+        "eval_episodes",
         "pin",
         "balance",
         "replay_on",
@@ -485,6 +491,7 @@ MAY_CHANGE_ON_RESUME = frozenset(
         "run_dir",
         "resume",
         "init_from",
+        "stop_at",
         "checkpoint_every_minutes",
         "checkpoint_replay",
         "plugin",

@@ -109,7 +109,9 @@ def require_loaded_plugin(recorded: object, *, what: str) -> None:
         require_plugin(recorded, None, what=what)
 
 
-TASK_OPTIONS = frozenset({"preset", "cgroup", "cpus", "memory", "games", "seeds", "out", "final_episodes", "json"})
+TASK_OPTIONS = frozenset(
+    {"preset", "config", "cgroup", "cpus", "memory", "games", "seeds", "out", "final_episodes", "json"}
+)
 """Options of the tasks that take settings of runs, too (train, suite, doctor); no setting of a method may be called so,
 since it would have the same flag."""
 

@@ -73,6 +73,12 @@ class Board(SharedFields):
     prepared = int64("board.prepared", ONE, "scribe", "1: the state before the first round is in memory.")
     begun_ns = int64("board.begun_ns", ONE, "scribe", "Start of this sitting, in nanoseconds of CLOCK_MONOTONIC.")
     before = float64("board.before", (len(BEFORE),), "scribe", "As `BEFORE` says.")
+    evaluation_history = int64(
+        "board.evaluation_history",
+        (2,),
+        "scribe",
+        "Versions queued before --eval-every-steps changed at a resume, and the boundary of that resume.",
+    )
     inexact_since = int64("board.inexact_since", ONE, "scribe", "Step from which the run is inexact; -1: it is exact.")
     commits = sequence("board.committed", "learner", "Newest boundary whose rounds are whole; -1: none.")
     phase = int64("process.phase", _PROCESSES, _ITSELF, "A value of `Phase`.")

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from shared.config.run_schedule import RunSchedule
 from shared.errors import CheckpointError
-from shared.memory.evaluation_queue import evaluations_until
+from shared.memory.evaluation_queue import EvaluationHistory
 from shared.memory.run_memory import Memory
 from shared.memory.snapshot import ENV_BYTES, state_lengths
 
@@ -66,31 +66,35 @@ def capture(memory: Memory, boundary: int) -> dict[str, NDArray[np.generic]]:
     return arrays
 
 
-def expected(memory: Memory) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Dtype and shape of the arrays of `capture`, without the two arrays of variable length."""
-    queue, lengths = memory.evaluations, state_lengths(memory.run_schedule, memory.plan.parameters.count)
+def expected(memory: Memory, past: EvaluationHistory) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Dtype and shape of the arrays of `capture`, without the two arrays of variable length.
+
+    Args:
+        past: evaluations of the run that was captured.
+    """
+    lengths = state_lengths(memory.run_schedule, memory.plan.parameters.count)
     shapes: dict[str, tuple[str, tuple[int, ...]]] = {name: ("<f4", (length,)) for name, length in lengths.items()}
     for key, (name, slots) in _slots_kept(memory.run_schedule, 0).items():
         field = memory.ring.field[name][:, slots]
         shapes[key] = field.dtype.str, field.shape
     shapes["lanes.length"] = "<i8", (memory.run_schedule.lanes,)
     shapes["evaluation.counts"] = "<i8", (2,)
-    shapes["evaluation.step"] = "<i8", queue.step.shape
+    shapes["evaluation.step"] = "<i8", (past.places,)
     return shapes
 
 
-def _check(memory: Memory, arrays: Mapping[str, NDArray[np.generic]]) -> None:
+def _check(memory: Memory, arrays: Mapping[str, NDArray[np.generic]], past: EvaluationHistory) -> None:
     """Raise `CheckpointError` unless the arrays agree with each other, and a run can have written them."""
     lanes, lengths = arrays.get("lanes.bytes"), arrays["lanes.length"].tolist()
     most = memory.run_schedule.lane_envs * ENV_BYTES
     suitable = lanes is not None and lanes.dtype == np.uint8 and lanes.shape == (sum(lengths),)
     if not suitable or not all(0 <= length <= most for length in lengths):
         raise CheckpointError("The checkpoint is damaged: its lanes have no snapshots of the lengths that it says.")
-    queue, data = memory.evaluations.data, arrays.get("evaluation.data")
-    if data is None or data.dtype != queue.dtype or data.shape not in (queue.shape, (0, *queue.shape[1:])):
+    data, length = arrays.get("evaluation.data"), memory.plan.parameters.count if past.every else 1
+    if data is None or data.dtype != np.float32 or data.shape not in ((past.places, length), (0, length)):
         raise CheckpointError("The checkpoint is damaged: its versions to evaluate are none of this run.")
     queued, logged = arrays["evaluation.counts"].tolist()
-    if not 0 <= logged <= queued <= logged + len(queue):
+    if not 0 <= logged <= queued <= logged + past.places:
         raise CheckpointError(f"The checkpoint is damaged: {queued} evaluations were queued and {logged} written down.")
     if min(arrays["evaluation.step"].tolist(), default=0) < 0:
         raise CheckpointError("The checkpoint is damaged: a version to evaluate is of a step below 0.")
@@ -99,17 +103,18 @@ def _check(memory: Memory, arrays: Mapping[str, NDArray[np.generic]]) -> None:
             raise CheckpointError(f"The checkpoint is damaged: {name!r} holds numbers that are not finite.")
 
 
-def restore(memory: Memory, boundary: int, arrays: Mapping[str, NDArray[np.generic]]) -> None:
+def restore(memory: Memory, boundary: int, arrays: Mapping[str, NDArray[np.generic]], past: EvaluationHistory) -> None:
     """Write the arrays of `capture` back, before other processes work. The replay is put back by `load_segments`.
 
     Args:
         arrays: with all that `expected` names.
+        past: evaluations of the run that was captured; this one may have another --eval-every-steps.
 
     Raises:
         CheckpointError: they do not suit each other.
     """
-    _check(memory, arrays)
-    run_schedule, board, queue = memory.run_schedule, memory.board, memory.evaluations
+    _check(memory, arrays, past)
+    run_schedule, board = memory.run_schedule, memory.board
     for key, (name, slots) in _slots_kept(run_schedule, boundary).items():
         memory.ring.field[name][:, slots] = arrays[key]
     ends = np.cumsum(arrays["lanes.length"])
@@ -125,17 +130,30 @@ def restore(memory: Memory, boundary: int, arrays: Mapping[str, NDArray[np.gener
         ticks.publish_all(boundary * run_schedule.round_ticks)
     board.lane_finished.publish_all(boundary)
     board.updates[0] = run_schedule.updates_before(boundary)
+    _restore_evaluations(memory, boundary, arrays, past)
+    # Last: inference ends when all is committed and nothing is to be evaluated.
+    board.commits.publish(boundary)
+
+
+def _restore_evaluations(
+    memory: Memory, boundary: int, arrays: Mapping[str, NDArray[np.generic]], past: EvaluationHistory
+) -> None:
+    """Write the queue of evaluations back. Arguments as in `restore`."""
+    queue, round_steps = memory.evaluations, memory.run_schedule.round_steps
+    every = memory.plan.config.evaluate.eval_every_steps
     queued, logged = (int(count) for count in arrays["evaluation.counts"])
     # Versions of later steps were queued after this boundary; the run queues them again.
-    queue.step[:] = np.minimum(arrays["evaluation.step"], boundary * run_schedule.round_steps)
-    every = memory.plan.config.evaluate.eval_every_steps
-    queued = min(queued, evaluations_until(boundary, run_schedule.round_steps, every))
+    queued = min(queued, past.until(boundary, round_steps))
+    if every and past.every:
+        queue.step[:] = np.minimum(arrays["evaluation.step"], boundary * round_steps)
+        if len(arrays["evaluation.data"]):
+            queue.data[:] = arrays["evaluation.data"]
+    else:  # no evaluator has played, or none will: nothing waits
+        queued = min(logged, queued)
     queue.queued.publish(queued)
     # Returns that were not written down are not kept: those evaluations are played again.
     for count in (queue.done, queue.logged):
         count.publish(min(logged, queued))
     queue.returns[:] = np.nan  # those written down are in metrics.jsonl
-    if len(arrays["evaluation.data"]):
-        queue.data[:] = arrays["evaluation.data"]
-    # Last: inference ends when all is committed and nothing is to be evaluated.
-    board.commits.publish(boundary)
+    changed = every != past.every
+    memory.board.evaluation_history[:] = (queued, boundary) if changed else (past.before, past.since)

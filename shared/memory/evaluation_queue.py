@@ -6,6 +6,8 @@ to the metrics, which frees the place. Late evaluations wait in the queue; when 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,6 +21,27 @@ EVALUATION_QUEUE = 4
 def evaluations_until(boundary: int, round_steps: int, every: int) -> int:
     """Versions that are queued in the rounds before `boundary`: after each that reaches a multiple of `every` steps."""
     return min(boundary, boundary * round_steps // every) if every else 0
+
+
+class EvaluationHistory(NamedTuple):
+    """Evaluations of a run whose --eval-every-steps may have changed at a resume."""
+
+    every: int
+    """The present --eval-every-steps; 0: none."""
+    before: int = 0
+    """Versions queued before `since`."""
+    since: int = 0
+    """Boundary from which `every` holds."""
+
+    def until(self, boundary: int, round_steps: int) -> int:
+        """Versions that are queued in the rounds before `boundary`."""
+        now, then = (evaluations_until(at, round_steps, self.every) for at in (boundary, self.since))
+        return self.before + max(0, now - then)
+
+    @property
+    def places(self) -> int:
+        """Places of the queue."""
+        return EVALUATION_QUEUE if self.every else 1
 
 
 class Evaluations(SharedFields):

@@ -44,12 +44,15 @@ MAY_IMPORT = {
     "ringside.cgroup": _ALL_SHARED,
     "ringside.zoo": _ALL_SHARED,
     "ringside.supervisor": _ALL_SHARED,
+    "ringside.settings": _ALL_SHARED,
     "ringside.load": _ALL_SHARED,
     "ringside.recording": _ALL_SHARED | {"ringside.load"},
     "ringside.watch": _ALL_SHARED | {"ringside.load", "ringside.recording"},
     "ringside.report": _ALL_SHARED | {"ringside.recording"},
     "ringside.agents": _ALL_SHARED | {"actors", "learner", "ringside.recording", "ringside.zoo"},
-    "ringside": _NO_TORCH | {"actors", "learner.networks"} | {"ringside.agents", "ringside.doctor", "ringside.zoo"},
+    "ringside": _NO_TORCH
+    | {"actors", "learner.networks"}
+    | {"ringside.agents", "ringside.doctor", "ringside.settings", "ringside.zoo"},
     "ringside.doctor": _ALL_SHARED | {"actors", "ringside.planning"},
     "ringside.bench": {"shared", "actors", "learner", "ringside"},
     "ringside.tasks": {"shared", "actors", "ringside"},

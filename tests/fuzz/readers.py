@@ -146,7 +146,12 @@ def read_to_resume(workspace: Workspace, whole: str) -> list[str]:
         return []
     memory = Memory.create(ready)
     try:
-        restore(memory, manifest.boundary, load_boundary(manifest, expected(memory)))
+        restore(
+            memory,
+            manifest.boundary,
+            load_boundary(manifest, expected(memory, manifest.evaluations)),
+            manifest.evaluations,
+        )
         load_segments(manifest, memory.run_schedule, memory.ring.field)
         return _of_memory(memory, manifest.boundary)
     finally:

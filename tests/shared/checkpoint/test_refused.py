@@ -20,6 +20,7 @@ from shared.checkpoint.weights_file import load_weights
 from shared.config.settings import Config
 from shared.errors import CheckpointError, ConfigError
 from shared.memory.boundary import expected, restore
+from shared.memory.evaluation_queue import EvaluationHistory
 from shared.memory.run_memory import Memory, Plan
 from shared.network_spec import Network, parameters_of
 from tests.support.checkpoints import (
@@ -311,9 +312,14 @@ def test_a_configuration_that_does_not_match_its_digest_is_refused(tmp_path: Pat
         find_checkpoint(tmp_path).require(other)
 
 
+def past_of(memory: Memory) -> EvaluationHistory:
+    """Evaluations of a run that was resumed with the settings it had."""
+    return EvaluationHistory(memory.plan.config.evaluate.eval_every_steps)
+
+
 def boundary_of(memory: Memory) -> Fields:
     """Contents of a boundary file of a run that has not begun."""
-    arrays = {name: np.zeros(shape, dtype) for name, (dtype, shape) in expected(memory).items()}
+    arrays = {name: np.zeros(shape, dtype) for name, (dtype, shape) in expected(memory, past_of(memory)).items()}
     arrays["lanes.length"][:] = 3
     arrays["lanes.bytes"] = np.zeros(3 * memory.run_schedule.lanes, np.uint8)
     arrays["evaluation.data"] = memory.evaluations.data[:0].copy()
@@ -337,9 +343,9 @@ def test_a_forged_boundary_is_refused_before_it_is_put_back(name: str, value: np
     memory = Memory.create(Plan(config, ACTIONS))
     whole = boundary_of(memory)
     with pytest.raises(CheckpointError, match="is damaged"):
-        restore(memory, 2, whole | {name: value})
+        restore(memory, 2, whole | {name: value}, past_of(memory))
     assert memory.board.committed == -1
-    restore(memory, 2, whole)
+    restore(memory, 2, whole, past_of(memory))
     assert memory.board.committed == 2
     memory.arena.close()
 
@@ -351,10 +357,10 @@ def test_a_state_that_is_not_finite_is_refused(name: str, value: float) -> None:
     config = replace(CONFIG, machine=replace(CONFIG.machine, actors=1), evaluate=evaluate)
     memory = Memory.create(Plan(config, ACTIONS))
     there = boundary_of(memory) | {"evaluation.data": np.zeros_like(memory.evaluations.data)}
-    restore(memory, 2, there)
+    restore(memory, 2, there, past_of(memory))
     there[name].flat[-1] = value
     with pytest.raises(CheckpointError, match=f"'{name}' holds numbers that are not finite"):
-        restore(memory, 2, there)
+        restore(memory, 2, there, past_of(memory))
     memory.arena.close()
 
 
@@ -363,7 +369,7 @@ def test_a_version_to_evaluate_of_a_step_below_zero_is_refused() -> None:
     there = boundary_of(memory)
     there["evaluation.step"][:1] = -1
     with pytest.raises(CheckpointError, match="a step below 0"):
-        restore(memory, 2, there)
+        restore(memory, 2, there, past_of(memory))
     memory.arena.close()
 
 
@@ -444,11 +450,13 @@ def test_of_many_damaged_manifests_the_newest_are_named_and_the_others_counted(t
 
 def test_versions_that_a_future_had_queued_are_not_taken_for_ones_of_the_past() -> None:
     """`_queue_evaluation` looks at the step of the newest version in the queue."""
-    memory = Memory.create(Plan(replace(CONFIG, machine=replace(CONFIG.machine, actors=1)), ACTIONS))
+    evaluate = replace(CONFIG.evaluate, eval_every_steps=40, eval_episodes=1, eval_envs=1)
+    config = replace(CONFIG, machine=replace(CONFIG.machine, actors=1), evaluate=evaluate)
+    memory = Memory.create(Plan(config, ACTIONS))
     there, step = boundary_of(memory), memory.run_schedule.round_steps
     for queued, kept in ((7 * step, 2 * step), (step, step)):
         there["evaluation.step"][:] = queued
-        restore(memory, 2, there)
+        restore(memory, 2, there, past_of(memory))
         assert set(memory.evaluations.step.tolist()) == {kept}
     memory.arena.close()
 

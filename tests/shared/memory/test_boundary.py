@@ -9,18 +9,21 @@ import pytest
 
 from shared.config.settings import STACK, Config
 from shared.memory.boundary import Moved, capture, expected, restore
+from shared.memory.evaluation_queue import EvaluationHistory
 from shared.memory.run_memory import Memory, Plan
 
 BOUNDARY = 6
+NO_EVALUATIONS = EvaluationHistory(every=0)
 
 
-def _memory(method: str, schedule: str) -> Memory:
+def _memory(method: str, schedule: str, eval_every_steps: int = 0) -> Memory:
     """Memory of a run with rounds of 5 ticks of four envs and a snapshot every two rounds."""
     settings: dict[str, Any] = {"method": method, "schedule": schedule, "round_steps": 20, "batch_size": 20}
     settings |= {"envs": 4, "lane_envs": 2, "network": "small", "snapshot_every_steps": 40, "total_steps": 800}
     if method == "dqn":
         settings |= {"learning_starts": 20, "replay_size": 100, "train_every": 20}
-    machine = {"actors": 1, "inference_batch": 4, "device": "cpu", "eval_episodes": 1}
+    machine: dict[str, Any] = {"actors": 1, "inference_batch": 4, "device": "cpu", "eval_episodes": 1}
+    machine["eval_every_steps"] = eval_every_steps
     return Memory.create(Plan(Config().with_settings(**settings, **machine), 4))
 
 
@@ -47,9 +50,9 @@ def test_the_first_stacks_of_the_next_round_come_back(method: str, schedule: str
     """With a replay method they come back with its segments, except for the frame that opens the round."""
     played, restored = _played(_memory(method, schedule)), _memory(method, schedule)
     arrays = capture(played, BOUNDARY)
-    shapes = expected(played)
+    shapes = expected(played, NO_EVALUATIONS)
     assert {name: (arrays[name].dtype.str, arrays[name].shape) for name in shapes} == shapes
-    restore(restored, BOUNDARY, arrays)
+    restore(restored, BOUNDARY, arrays, NO_EVALUATIONS)
     run_schedule = played.run_schedule
     opening = BOUNDARY * run_schedule.round_ticks
     kept = range(opening - (STACK - 1 if method == "a2c" else 0), opening + 1)
@@ -66,3 +69,30 @@ def test_a_boundary_whose_snapshots_are_gone_is_not_captured() -> None:
     memory = _played(_memory("a2c", "concurrent"))
     with pytest.raises(Moved, match="boundary 4 are gone"):
         capture(memory, 4)
+
+
+@pytest.mark.parametrize(
+    ("past", "written", "every", "waiting", "history", "due_later"),
+    [
+        pytest.param(EvaluationHistory(20), 4, 20, 2, (0, 0), 10, id="the same"),
+        pytest.param(EvaluationHistory(20), 4, 60, 2, (6, BOUNDARY), 7, id="rarer"),
+        pytest.param(EvaluationHistory(60), 1, 20, 1, (2, BOUNDARY), 6, id="more frequent"),
+        pytest.param(EvaluationHistory(20), 4, 0, 0, (4, BOUNDARY), 4, id="no more"),
+        pytest.param(EvaluationHistory(0), 0, 20, 0, (0, BOUNDARY), 4, id="from here on"),
+        pytest.param(EvaluationHistory(60, before=5, since=2), 5, 60, 2, (5, 2), 8, id="changed before"),
+    ],
+)
+def test_evaluations_keep_their_numbers_when_their_interval_changes(
+    past: EvaluationHistory, written: int, every: int, waiting: int, history: tuple[int, int], due_later: int
+) -> None:
+    """A round has 20 steps. Two versions were queued after the boundary, and those from `written` on have no record."""
+    due = past.until(BOUNDARY, 20)
+    played = _played(_memory("a2c", "concurrent", past.every))
+    played.evaluations.queued.publish(due + 2 if past.every else due)
+    played.evaluations.logged.publish(written)
+    restored = _memory("a2c", "concurrent", every)
+    restore(restored, BOUNDARY, capture(played, BOUNDARY), past)
+    queue = restored.evaluations
+    assert queue.queued.read() - queue.logged.read() == waiting
+    assert tuple(restored.board.evaluation_history) == history
+    assert EvaluationHistory(every or past.every, *history).until(10, 20) == due_later or not every

@@ -23,16 +23,16 @@ MACHINE = {"actors": 3, "inference_batch": 32, "device": "cpu", "eval_episodes":
 @pytest.mark.parametrize(
     ("preset", "settings", "digest"),
     [
-        ("nature", {}, "d771dbaf9e3ca7062a1252dca85709140cd9d00f940fc295368a574436f2b6d8"),
+        ("nature", {}, "9aae7a94787516effc8e69f475e9e056a310236ebcff67610d6aaa2671959ef0"),
         (
             "nature",
             {"eval_every_steps": 250_000},
-            "79dd44af00310c570d8c0881a7358d9d4f85889e4aad6be465b1b82e825f1cf9",
+            "5337c64befd2127ea96cca70c4b88147a67d0eb37ce5bf1851654fc5b0741e2c",
         ),
-        ("nature", {"schedule": "alternate"}, "f0a37e294f80236ac1c6a34696b1ef6a6edd53b43326d3fba44ce866c371753f"),
-        ("nature", {"schedule": "free"}, "a9114f9799badfd41db8d8bea2fa8144b1d7b3822b7cd03db2e62a8abd3d66d2"),
-        ("rainbow", {"atoms": 51}, "1335c8d366221f8db6ae197fc0fabd5260f52d4d0133175b8ed88925c3470510"),
-        ("btr", {}, "e1a73b799ed0c5211c1a4a8ee3bc3ec292fd71c60fccc2c1d6d1485a53deb934"),
+        ("nature", {"schedule": "alternate"}, "b40a002b83919f1b434bc3e247bf48b409ceec8e987bf807966a0f1aca1d7d23"),
+        ("nature", {"schedule": "free"}, "377df6126deb9db798d84d5b9b742ef00ad27768eda0643a1c2cc53c215f0cc6"),
+        ("rainbow", {"atoms": 51}, "4a06013f2b049281ba6aa01e8e8074e7e821606ba03c626d81895b32b47091d8"),
+        ("btr", {}, "1355eb17a2153702c872fbc489a0840949b2640e4ae53d6f8464798935acd27a"),
     ],
 )
 def test_the_layout_of_methods_with_a_replay_is_pinned(preset: Any, settings: dict[str, Any], digest: str) -> None:

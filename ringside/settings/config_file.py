@@ -1,0 +1,156 @@
+"""Settings in a file, for `--config`: a TOML file, the config.json of a run, or the tuned settings of a game.
+
+The trust rule holds (docs/trust.md): a file never chooses code, nor where files are written or sent.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from shared.config import validate
+from shared.config.combinations import require_used
+from shared.config.renamed_settings import current_settings
+from shared.config.settings import CONFIG_FILE, Config, Run
+from shared.config.trust import require_env, require_plugin
+from shared.errors import ConfigError, FileError
+from shared.files.atomic import read_bytes, read_json
+from shared.text import UNSET, flag_of, nearest
+
+TUNED = Path(__file__).with_name("tuned.toml")
+"""Tuned settings, a table for each game."""
+MOST_BYTES = 1 << 20
+NEVER_FROM_A_FILE = frozenset({"resume", "run_dir", "init_from", "plain", "track"})
+"""Settings that only the user gives: where a run begins, is written, shown and sent."""
+_SECTIONS = frozenset({item.name for item in fields(Config)} | {"settings"})
+"""Tables that a TOML file may have, for its reader's sake."""
+
+
+@dataclass(frozen=True)
+class ConfigFile:
+    """Settings of a file, as it holds them."""
+
+    path: Path
+    preset: str | None
+    settings: dict[str, Any]
+    """By flat name; empty where it is a whole configuration."""
+    whole: Config | None = None
+    """The configuration of a run."""
+
+    def apply(self, start: Config, env: str | None, plugin: str | None, is_registered: Callable[[str], bool]) -> Config:
+        """Return `start` with the settings of the file.
+
+        Args:
+            env: as the user names it; it replaces the one in the file.
+            plugin: as the user names it.
+            is_registered: True if Gymnasium has registered the id of an env.
+
+        Raises:
+            ConfigError: a setting is wrong, or is the user's to give.
+        """
+        try:
+            if self.whole is not None:
+                defaults = {name: getattr(Run(), name) for name in NEVER_FROM_A_FILE | {"plugin"}}
+                recorded, changed = self.whole.run.plugin, self.whole
+                changed = replace(changed, run=replace(changed.run, **defaults))
+            else:
+                recorded, changed = self.settings.get("plugin"), self._changed(start)
+        except ConfigError as error:
+            raise ConfigError(f"--config {self.path} cannot be used: {error}") from error
+        what = f"The run of {self.path}"
+        if recorded is not None:
+            require_plugin(recorded, plugin, what=what)
+        if env is not None:
+            return replace(changed, play=replace(changed.play, env=env))
+        require_env(changed.play, env, what=what, is_registered=is_registered)
+        return changed
+
+    def _changed(self, start: Config) -> Config:
+        given = {name: value for name, value in self.settings.items() if name != "plugin"}
+        for name in sorted(given.keys() & NEVER_FROM_A_FILE):
+            raise ConfigError(f"{name} is never taken from a file; pass {flag_of(name)} on the command line.")
+        changed = start.with_settings(**given)
+        require_used(current_settings(given), changed.algorithm.method)
+        return changed
+
+
+def read_config(config: str | Path) -> ConfigFile:
+    """Read a TOML file, the config.json of a run or its directory, or the tuned settings of a game.
+
+    Raises:
+        ConfigError: there is none, or it is damaged.
+    """
+    path = Path(config)
+    if not os.path.exists(path):  # never raises
+        return _tuned(str(config))
+    path = path / CONFIG_FILE if path.is_dir() else path
+    try:
+        if path.suffix == ".json":
+            return _run_config(path)
+        return _toml(path, _parsed(path))
+    except OSError as error:
+        raise ConfigError(f"--config {path} cannot be read: {error.strerror}.") from error
+    except FileError as error:
+        raise ConfigError(f"--config cannot be read: {error}") from error
+
+
+def tuned_games() -> list[str]:
+    """Games that have tuned settings."""
+    return sorted(_parsed(TUNED))
+
+
+def _tuned(game: str) -> ConfigFile:
+    tables = _parsed(TUNED)
+    if game not in tables:
+        known = ", ".join(sorted(tables))
+        raise ConfigError(
+            f"--config {game:.200} does not exist: no such file, and no game with tuned settings ({known})"
+            f"{nearest(game, tables)}"
+        )
+    return _toml(TUNED, tables[game])
+
+
+def _run_config(path: Path) -> ConfigFile:
+    try:
+        whole = Config.from_json(read_json(path, follow=True))
+        validate.recorded(whole)
+    except ConfigError as error:
+        raise ConfigError(f"--config {path} is not the configuration of a run: {error}") from error
+    return ConfigFile(path, None, {}, whole)
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(read_bytes(path, MOST_BYTES, follow=True).decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"--config {path} is not TOML: {str(error).rstrip('.'):.200}.") from error
+
+
+def _toml(path: Path, tables: dict[str, Any]) -> ConfigFile:
+    flat: dict[str, Any] = {}
+    for name, value in _flattened(path, tables):
+        if name in flat:
+            raise ConfigError(f"--config {path} sets {name} twice: keep one.")
+        flat[name] = None if value == UNSET else value
+    preset = flat.pop("preset", None)
+    if preset is not None and not isinstance(preset, str):
+        raise ConfigError(f"--config {path} has the preset {preset!r:.80}, which is no name.")
+    return ConfigFile(path, preset, flat)
+
+
+def _flattened(path: Path, tables: dict[str, Any]) -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for key, value in tables.items():
+        name = key.replace("-", "_")
+        if not isinstance(value, dict):
+            found.append((name, value))
+        elif name in _SECTIONS:
+            found += _flattened(path, value)
+        else:
+            known = ", ".join(sorted(_SECTIONS))
+            raise ConfigError(f"--config {path} has the table [{key:.40}], which is none of {known}.")
+    return found
