@@ -1,7 +1,8 @@
 """The task `suite`: the same training on many games and seeds, one run after another, and a report of all.
 
 Each run is a separate process of `launch.py`, so that no state is carried from one run to the next. Progress is read
-from the run directories alone, so the same command continues where it stopped.
+from the run directories alone, so the same command continues where it stopped. With `--ray` the runs are placed on the
+nodes of a cluster, many at once (ringside/cluster).
 """
 
 from __future__ import annotations
@@ -10,15 +11,17 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from actors.env import EnvError
 from actors.envs.atari import game_name
 from ringside import planning
+from ringside.cluster.hosts import NodeLost
 from ringside.recording.scores import REFERENCE
 from ringside.tasks.arguments import LAUNCHER, Choices, config_of, parse_choices
 from ringside.tasks.report import write_report
@@ -50,6 +53,9 @@ SUITES: dict[str, tuple[str, ...]] = {
 100k; atari57: the games of Wang et al. 2016 (arXiv:1511.06581), which have human reference scores."""
 NOT_HERE = {"--game": "--games", "--env": "--games", "--seed": "--seeds", "--run-dir": "--out", "--resume": "--out"}
 """Training options that a suite sets itself, with the suite option to use instead."""
+MOST_LOSSES = 5
+"""Losses of its node in a row, without a new checkpoint between them, after which a run is given up."""
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,14 @@ class Suite(Choices):
     """Directory of the runs and their report; default: runs/GAMES. The same directory and options go on with it."""
     final_episodes: int | None = None
     """Episodes of the evaluation after each run; default: as the protocol says, which may count steps instead."""
+    ray: str | None = None
+    """auto or HOST:PORT: place the runs on this Ray cluster, many at once (docs/clusters.md)."""
+    cpus_per_run: int = 1
+    """With --ray: CPUs of a node for each run."""
+    gpus_per_run: float = 0.0
+    """With --ray: GPUs of a node for each run; a fraction shares one."""
+    ray_insecure: bool = False
+    """With --ray: accept a cluster without a token, on which any program that reaches it can run code."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +109,12 @@ class Job:
     @property
     def begun(self) -> bool:
         """True if there is a checkpoint to continue from."""
-        return any(self.directory.glob("checkpoints/checkpoint-*.json"))
+        return self.newest_checkpoint is not None
+
+    @property
+    def newest_checkpoint(self) -> str | None:
+        """Name of the newest checkpoint; None: there is none."""
+        return max((path.name for path in self.directory.glob("checkpoints/checkpoint-*.json")), default=None)
 
 
 OPTIONS = Suite
@@ -122,11 +141,22 @@ def main(arguments: Sequence[str]) -> int:
         raise ConfigError("--no-checkpoint-replay is not for suites: the runs of one that was stopped go on, exactly.")
     if options.run.stop_at is not None:
         raise ConfigError("--stop-at is not for suites, whose runs all have the same steps: omit it.")
+    _require_places(options)
     games = games_of(options.games)
     out = options.out or Path("runs") / (options.games if options.games in SUITES else "-".join(games)[:80])
-    jobs = jobs_of(options, games, out)
-    with _owned(out):
-        return _SuiteRunner(options, jobs, out).run()
+    jobs = jobs_of(options, games, out if options.ray is None else out.absolute())
+    with _owned(out), _programs(options, out) as programs:
+        return _SuiteRunner(options, jobs, out, programs).run()
+
+
+def _require_places(options: Suite) -> None:
+    """Raise `ConfigError` unless the options of a cluster are used with one, and can be met."""
+    if options.cpus_per_run < 1:
+        raise ConfigError(f"--cpus-per-run {options.cpus_per_run} must be at least 1.")
+    if options.gpus_per_run < 0:
+        raise ConfigError(f"--gpus-per-run {options.gpus_per_run} must be at least 0.")
+    if options.ray is None and (options.cpus_per_run, options.gpus_per_run, options.ray_insecure) != (1, 0, False):
+        raise ConfigError("--cpus-per-run, --gpus-per-run and --ray-insecure are for clusters: say --ray, too.")
 
 
 def games_of(words: str) -> list[str]:
@@ -184,23 +214,107 @@ def _require_same(job: Job) -> None:
         )
 
 
-class _SuiteRunner:
-    """Runs the jobs in order, and forwards stop signals to the current one."""
+class JobPrograms(Protocol):
+    """The programs of one job, one after another."""
 
-    def __init__(self, options: Suite, jobs: Sequence[Job], out: Path) -> None:
+    def run(self, words: Sequence[str], *, own_session: bool) -> int:
+        """Run `launch.py` with these arguments to its end; return its exit code, negative for a signal.
+
+        With `own_session` a Ctrl-C in the terminal does not reach it. Raises `NodeLost` if its node was lost.
+        """
+
+    def close(self) -> None:
+        """Give back what the programs hold."""
+
+
+class Programs(Protocol):
+    """A place where the programs of a suite run."""
+
+    def for_each(self, items: Iterable[_Item], work: Callable[[_Item], None]) -> None:
+        """Call `work` for all items."""
+
+    def open(self, title: str, directory: Path) -> JobPrograms:
+        """The programs of one job."""
+
+    def stop(self) -> None:
+        """Ask all programs to save and end; a second time, to end at once."""
+
+
+class _LocalPrograms:
+    """Programs on this machine, one at a time."""
+
+    def __init__(self) -> None:
+        self._child: subprocess.Popen[bytes] | None = None
+        self._stopped = False
+
+    def for_each(self, items: Iterable[_Item], work: Callable[[_Item], None]) -> None:
+        """Call `work` for one item after another."""
+        for item in items:
+            work(item)
+
+    def open(self, title: str, directory: Path) -> _LocalPrograms:
+        """All jobs share this object."""
+        return self
+
+    def close(self) -> None:
+        """Nothing is held between programs."""
+
+    def stop(self) -> None:
+        """Stop the present program, which saves itself, and start no other."""
+        self._stopped = True
+        if self._child is not None:
+            self._child.send_signal(signal.SIGTERM)  # a run counts two signals within a second as one
+
+    def run(self, words: Sequence[str], *, own_session: bool) -> int:
+        """Run `launch.py` with these arguments. It stops gracefully if this process is killed."""
+        if self._stopped:
+            return -signal.SIGTERM
+        end = partial(die_with, os.getpid(), signal.SIGTERM)
+        command = [sys.executable, str(LAUNCHER), *words]
+        with stack_dumps_held_back():
+            self._child = subprocess.Popen(command, start_new_session=own_session, preexec_fn=end)
+        try:
+            if self._stopped:  # the signal came before the child existed
+                self._child.terminate()
+            return self._child.wait()
+        finally:
+            self._child = None
+
+
+@contextmanager
+def _programs(options: Suite, out: Path) -> Iterator[Programs]:
+    """The programs of a suite: on this machine, or on a cluster during the block."""
+    if options.ray is None:
+        yield _LocalPrograms()
+        return
+    from ringside.cluster.connection import connect, disconnect
+
+    connect(options.ray, insecure=options.ray_insecure)
+    try:
+        from ringside.cluster.placed_programs import ClusterPrograms
+        from ringside.cluster.ray_hosts import RayHosts
+
+        hosts = RayHosts(options.cpus_per_run, options.gpus_per_run)
+        yield ClusterPrograms(hosts, options.cpus_per_run, out / SUITE_LOCK_FILE)
+    finally:
+        disconnect()
+
+
+class _SuiteRunner:
+    """Runs the jobs, and forwards stop signals to their programs."""
+
+    def __init__(self, options: Suite, jobs: Sequence[Job], out: Path, programs: Programs) -> None:
         self._options = options
         self._jobs = jobs
         self._out = out
-        self._child: subprocess.Popen[bytes] | None = None
+        self._programs = programs
         self._stopped = False
         self._failed: list[str] = []
 
     def run(self) -> int:
         """Run all jobs, and write the report. Return the exit code."""
         with handle_stop_signals(self._forward_stop):
-            for number, job in enumerate(self._jobs, start=1):
-                if not self._stopped:
-                    self._run_job(job, f"[{number}/{len(self._jobs)}] {job.name}")
+            self._programs.for_each(enumerate(self._jobs, start=1), self._run_numbered)
         if self._stopped:
             print(
                 f"Stopped. The same command goes on where it was; a report of what there is: {self._report_command()}"
@@ -211,14 +325,22 @@ class _SuiteRunner:
         self._report()
         return 1 if self._failed else 0
 
-    def _run_job(self, job: Job, title: str) -> None:
+    def _run_numbered(self, numbered: tuple[int, Job]) -> None:
+        """Run one job, unless the suite was stopped."""
+        number, job = numbered
+        if not self._stopped:
+            title = f"[{number}/{len(self._jobs)}] {job.name}"
+            with closing(self._programs.open(title, job.directory)) as programs:
+                self._run_job(job, title, programs)
+
+    def _run_job(self, job: Job, title: str, programs: JobPrograms) -> None:
         """Run one job: the rest of its training, then its evaluations."""
         if job.finished:
             print(f"{title}: finished already.", flush=True)
         else:
             print(f"{title}: {'goes on' if job.begun else 'begins'} in {job.directory}.", flush=True)
-            code = self._spawn(self._training(job), own_session=False)
-            if self._stopped:
+            code = self._run(job, title, programs, lambda: self._training(job), own_session=False)
+            if self._stopped or code is None:
                 return
             if code != 0 or not job.finished:
                 why = f"exit code {code}" if code else "it was stopped before its end"
@@ -226,7 +348,34 @@ class _SuiteRunner:
                 return
         for kind, (load, version) in weights_of(job.directory).items():
             if not self._stopped:
-                self._evaluate(job, title, kind, load, version)
+                self._evaluate(job, title, programs, kind, load, version)
+
+    def _run(
+        self, job: Job, title: str, programs: JobPrograms, words: Callable[[], list[str]], *, own_session: bool
+    ) -> int | None:
+        """Run a program, again on another node as often as its node is lost.
+
+        Return its exit code; None: it was given up, with a sentence.
+
+        Args:
+            words: makes the arguments of `launch.py`, which depend on how far the run is.
+        """
+        lost_in_row, newest = 0, job.newest_checkpoint
+        while True:
+            try:
+                return programs.run(words(), own_session=own_session)
+            except NodeLost as lost:
+                lost_in_row = 1 if job.newest_checkpoint != newest else lost_in_row + 1
+                newest = job.newest_checkpoint
+                if self._stopped:
+                    return 1
+                if lost_in_row == MOST_LOSSES:
+                    self._failed.append(
+                        f"{job.name} was not finished: its node was lost {MOST_LOSSES} times in a row without a new "
+                        "checkpoint. The same command goes on with it."
+                    )
+                    return None
+                print(f"{title}: its node {lost}; it goes on elsewhere.", flush=True)
 
     def _training(self, job: Job) -> list[str]:
         """Arguments of `launch.py` for a run."""
@@ -243,7 +392,7 @@ class _SuiteRunner:
             return [*words, "--total-steps", str(job.config.learn.total_steps)]
         return [*words, "--game", play.game, "--seed", str(run.seed), "--run-dir", str(job.directory)]
 
-    def _evaluate(self, job: Job, title: str, kind: str, load: Path, version: int) -> None:
+    def _evaluate(self, job: Job, title: str, programs: JobPrograms, kind: str, load: Path, version: int) -> None:
         """Evaluate weights by the protocol, unless the same evaluation exists."""
         target = job.directory / JUDGED[kind]
         protocol = PROTOCOLS[job.config.play.protocol]
@@ -264,35 +413,19 @@ class _SuiteRunner:
             "--json",
             str(unfinished),
         ]
-        code = self._spawn([*words, "--device", job.config.machine.device], own_session=True)
+        # On a cluster the node decides: this machine may have another device.
+        device = job.config.machine.device if self._options.ray is None else self._options.machine.device
+        words += ["--device", device]
+        code = self._run(job, title, programs, lambda: words, own_session=True)
         if code == 0:
             unfinished.replace(target)
-        elif not self._stopped:
+        elif code is not None and not self._stopped:
             self._failed.append(f"The {kind} weights of {job.name} could not be evaluated: exit code {code}.")
 
-    def _spawn(self, words: Sequence[str], *, own_session: bool) -> int:
-        """Run `launch.py` with these arguments to its end; return its exit code, negative for a signal.
-
-        It stops gracefully if this process is killed. With `own_session` a Ctrl-C in the terminal does not reach it.
-        """
-        if self._stopped:
-            return -signal.SIGTERM
-        end = partial(die_with, os.getpid(), signal.SIGTERM)
-        command = [sys.executable, str(LAUNCHER), *words]
-        with stack_dumps_held_back():
-            self._child = subprocess.Popen(command, start_new_session=own_session, preexec_fn=end)
-        try:
-            if self._stopped:  # the signal came before the child existed
-                self._child.terminate()
-            return self._child.wait()
-        finally:
-            self._child = None
-
     def _forward_stop(self, number: int) -> None:
-        """Stop the current child, which saves itself, and start no other."""
+        """Stop the present programs, which save themselves, and start no other."""
         self._stopped = True
-        if self._child is not None:
-            self._child.send_signal(signal.SIGTERM)  # a run counts two signals within a second as one
+        self._programs.stop()
 
     def _report(self) -> None:
         """Write the report of the finished runs, if any."""

@@ -29,7 +29,9 @@ RESERVED = 2
 class Claims:
     """The threads that this run has claimed, for as long as the object lives."""
 
-    def __init__(self) -> None:
+    def __init__(self, purpose: str = "core") -> None:
+        """`purpose` names a kind of claims; claims of different kinds do not exclude one another."""
+        self._purpose = purpose
         self._sockets: list[socket.socket] = []
         self.cores: list[int] = []
 
@@ -40,7 +42,7 @@ class Claims:
                 return
             claim = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
-                claim.bind(f"\0ringside-core-{core}")
+                claim.bind(f"\0ringside-{self._purpose}-{core}")
             except OSError:  # another run has it
                 claim.close()
                 continue

@@ -42,6 +42,7 @@ MAY_IMPORT = {
     "actors": {"actors"} | _MEMORY | {"shared.process"},
     "learner": {"learner"} | _MEMORY | {"shared.process"},
     "ringside.cgroup": _ALL_SHARED,
+    "ringside.cluster": _ALL_SHARED,
     "ringside.zoo": _ALL_SHARED,
     "ringside.supervisor": _ALL_SHARED,
     "ringside.settings": _ALL_SHARED,
@@ -70,8 +71,11 @@ NEVER = {
     "ringside.report": {"torch", "ale_py"},
     "ringside.supervisor": {"torch", "ale_py"},
     "ringside.cgroup": {"torch", "ale_py"},
+    "ringside.cluster": {"torch", "ale_py"},
 }
 """Libraries that a room must not load."""
+OF_CLUSTER = {"ray", "grpc"}
+"""Libraries that `ringside.cluster` alone may load."""
 
 
 def module_of(path: Path) -> str:
@@ -122,7 +126,8 @@ def offences(module: str, source: str, modules: set[str]) -> list[str]:
         else:
             stranger = top not in sys.stdlib_module_names
             banned = next((NEVER[above] for above in NEVER if within(module, above)), set())
-            broken = top in banned or (within(module, "shared") and stranger and top not in SHARED_MAY)
+            foreign = top in OF_CLUSTER and not within(module, "ringside.cluster")
+            broken = foreign or top in banned or (within(module, "shared") and stranger and top not in SHARED_MAY)
         if broken:
             found.append(f"line {line}: {name}")
     return found
@@ -175,6 +180,10 @@ def test_rooms_import_only_what_they_may(room: str) -> None:
         ("ringside.bench.limits", "from tests.support.runs import start"),
         ("ringside.zoo.catalogue", "from learner import inference"),
         ("launch", "from ringside.agents import agent"),
+        ("ringside.tasks.suite", "import ray"),
+        ("ringside.supervisor.supervisor", "def f():\n    from ray import exceptions"),
+        ("ringside.cluster.hosts", "import torch"),
+        ("ringside.cluster.hosts", "from ringside.tasks import suite"),
     ],
 )
 def test_a_broken_law_is_seen(module: str, line: str) -> None:
@@ -230,6 +239,12 @@ def loaded_after(statement: str) -> set[str]:
 )
 def test_the_launcher_loads_neither_torch_nor_the_emulator(module: str) -> None:
     assert not loaded_after(f"import {module}") & {"torch", "ale_py", "gymnasium", "matplotlib", "tensorflow"}
+
+
+def test_a_task_loads_nothing_of_ray_unless_it_is_asked_for() -> None:
+    loaded = loaded_after("from ringside.tasks import suite, train")
+    assert "tyro" in loaded
+    assert not loaded & OF_CLUSTER
 
 
 @pytest.mark.parametrize("module", ["launch", "ringside"])

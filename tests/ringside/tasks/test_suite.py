@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from ringside.cluster.hosts import NodeLost
 from ringside.tasks import suite
 from ringside.tasks.arguments import parse_choices
 from ringside.tasks.suite import SUITES, Suite, jobs_of
@@ -125,7 +126,7 @@ def test_a_run_of_an_on_policy_method_gets_no_flag_that_it_refuses(tmp_path: Pat
     words = ("--preset", "quick", "--method", "a2c", "--envs", "16", "--round-steps", "160", "--batch-size", "160")
     options = parse_choices(Suite, [*words, "--games", "pong", "--seeds", "1", "--device", "cpu"], "", "")
     (job,) = jobs_of(options, ["pong"], tmp_path / "out")
-    told = suite._SuiteRunner(options, [job], tmp_path / "out")._training(job)
+    told = suite._SuiteRunner(options, [job], tmp_path / "out", suite._LocalPrograms())._training(job)
     assert told[told.index("--method") + 1] == "a2c"
     assert resolve(configuration(told)).experiment() == job.config.experiment()
 
@@ -179,6 +180,41 @@ def test_one_failure_stops_no_other_but_the_exit_code_tells(
     monkeypatch.delenv("FAKE_FAILS")
     code, told = program()
     assert (code, kinds(told)) == (0, ["run-dir pong-1", "eval pong-1"])
+
+
+def test_a_run_whose_node_is_lost_goes_on_from_its_checkpoint(
+    program: Program, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, lost = suite._LocalPrograms.run, []
+
+    def lose(programs: suite._LocalPrograms, words: Sequence[str], *, own_session: bool) -> int:
+        if "pong" in words and not lost:  # the words of a run that begins; one that is resumed names its directory
+            lost.append(words)
+            checkpoints = program.out / "pong-1" / "checkpoints"
+            checkpoints.mkdir(parents=True)
+            (checkpoints / "checkpoint-00000001.json").touch()
+            raise NodeLost("died")
+        return run(programs, words, own_session=own_session)
+
+    monkeypatch.setattr(suite._LocalPrograms, "run", lose)
+    code, told = program()
+    assert (code, kinds(told)) == (0, ["resume pong-1", "eval pong-1", "run-dir freeway-1", "eval freeway-1"])
+    assert "pong, seed 1: its node died; it goes on elsewhere." in capsys.readouterr().out
+
+
+def test_a_run_that_loses_its_node_without_progress_is_given_up(
+    program: Program, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    losses = []
+
+    def lose(programs: suite._LocalPrograms, words: Sequence[str], *, own_session: bool) -> int:
+        losses.append(words)
+        raise NodeLost("died")
+
+    monkeypatch.setattr(suite._LocalPrograms, "run", lose)
+    assert program("--games", "pong")[0] == 1
+    assert len(losses) == suite.MOST_LOSSES
+    assert "pong, seed 1 was not finished: its node was lost 5 times in a row" in capsys.readouterr().err
 
 
 def test_other_settings_are_refused_before_anything_starts(program: Program) -> None:
@@ -238,6 +274,9 @@ def test_a_signal_ends_the_present_run_and_begins_no_other(program: Program, tmp
         (("--seed=3",), "use --seeds"),
         (("--run_dir", "x"), "use --out"),
         (("--batch-size", "0"), "--batch-size 0 must be at least 1"),
+        (("--ray", "auto", "--cpus-per-run", "0"), "--cpus-per-run 0 must be at least 1"),
+        (("--ray", "auto", "--gpus-per-run", "-1"), "--gpus-per-run -1.0 must be at least 0"),
+        (("--gpus-per-run", "0.5"), "are for clusters: say --ray, too"),
     ],
 )
 def test_bad_input_is_a_sentence(program: Program, words: tuple[str, ...], says: str) -> None:

@@ -1,0 +1,193 @@
+"""Connection to a Ray cluster, refused where the cluster is not safe or not ours to use.
+
+Ray executes what it is sent. So a cluster must demand a token, and its addresses must be private. Ray's own client
+tries for minutes to reach an address where nothing listens, so one request with a deadline comes first.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import ipaddress
+import os
+import re
+import signal
+import socket
+from collections.abc import Iterable
+from typing import Any
+
+from shared.errors import ConfigError
+
+LEAST_VERSION = (2, 60)
+"""Since 2.60 clusters of `ray.init` have a token by default; before 2.52 there was none."""
+ANSWER_SECONDS = 20.0
+"""Longest wait for a cluster's first answer."""
+_SHARED_SPACE = ipaddress.ip_network("100.64.0.0/10")
+"""Addresses of overlay networks such as Tailscale (RFC 6598): not public."""
+_CHECK_ALIVE = "/ray.rpc.NodeInfoGcsService/CheckAlive"
+_MODE = "RAY_AUTH_MODE"
+
+
+def connect(address: str, *, insecure: bool) -> str:
+    """Connect this process to a cluster, and return its address.
+
+    Args:
+        address: "auto" for the cluster that runs on this machine, or HOST:PORT.
+        insecure: accept a cluster without a token.
+
+    Raises:
+        ConfigError: there is no package or no cluster, or it is refused.
+    """
+    _require_package()
+    import ray
+
+    found = _resolve(address)
+    host = found.rpartition(":")[0]
+    _require_private("The cluster", host)
+    demanded = _require_token(found, insecure=insecure)
+    former = signal.getsignal(signal.SIGTERM)
+    try:
+        # Ray looks for this machine's part of the cluster under its main address, unless it is told another.
+        own = {"_node_ip_address": host} if ipaddress.ip_address(host).is_loopback else {}
+        ray.init(found, log_to_driver=False, logging_level="error", **own)
+    except (ConnectionError, RuntimeError, ray.exceptions.RayError) as error:
+        raise ConfigError(
+            f"The Ray cluster at {found} does not accept this machine ({_first_line(error)}). Join it here with "
+            f"`ray start --address {found}`."
+        ) from error
+    finally:
+        signal.signal(signal.SIGTERM, former)  # Ray puts its own in its place
+    for node in ray.nodes():
+        if node["Alive"]:
+            _require_private("Its node", node["NodeManagerAddress"])
+    if not demanded:
+        os.environ.pop(_MODE, None)
+    return found
+
+
+def disconnect() -> None:
+    """End the connection, and with it all that was placed."""
+    import ray
+
+    ray.shutdown()
+
+
+def _require_package() -> None:
+    """Raise `ConfigError` unless Ray is installed, in a version that is safe."""
+    try:
+        version = importlib.metadata.version("ray")
+    except importlib.metadata.PackageNotFoundError:
+        raise ConfigError("--ray needs the package ray: pip install 'ringside[ray]'.") from None
+    _require_version(version, "The installed Ray")
+
+
+def _require_version(version: str, what: str) -> None:
+    """Raise `ConfigError` if a version of Ray is too old."""
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    if numbers < LEAST_VERSION:
+        least = ".".join(map(str, LEAST_VERSION))
+        raise ConfigError(f"{what} is {version}: versions below {least} are not safe. Install ray>={least} everywhere.")
+
+
+def _resolve(address: str) -> str:
+    """IP and port of a cluster. Raises `ConfigError` when none is named or found."""
+    if address == "auto":
+        from ray._private import services  # Ray has no public function that only looks
+
+        found = services.canonicalize_bootstrap_address("auto")
+        if found is None:
+            raise ConfigError(
+                "There is no Ray cluster on this machine: start one with `ray start --head`, or join one with "
+                "`ray start --address HOST:PORT`, or say --ray HOST:PORT."
+            )
+        address = found
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise ConfigError(f"--ray {address:.80} is neither auto nor HOST:PORT.")
+    try:
+        return f"{socket.getaddrinfo(host, None, socket.AF_INET)[0][4][0]}:{port}"
+    except OSError as error:
+        raise ConfigError(f"--ray {address:.80}: the host is not known ({error.strerror}).") from error
+
+
+def _require_private(what: str, host: str) -> None:
+    """Raise `ConfigError` for an address that the internet may reach."""
+    ip = ipaddress.ip_address(host)
+    if not (ip.is_private or ip.is_loopback or ip in _SHARED_SPACE):
+        raise ConfigError(
+            f"{what} has the public address {host}, and Ray executes what it is sent: use a private network, or an "
+            "overlay such as WireGuard."
+        )
+
+
+def _require_token(address: str, *, insecure: bool) -> bool:
+    """Check that the cluster answers, refuses strangers and accepts this machine; return True if it demands a token.
+
+    Raises `ConfigError` if not, and for a version that is too old.
+    """
+    import grpc
+    from ray.core.generated import gcs_service_pb2
+
+    reply_kind: Any = gcs_service_pb2.CheckAliveReply
+
+    def ask(metadata: Iterable[tuple[str, str]]) -> Any:
+        """The reply to a request with these headers; None if the cluster refuses them."""
+        with _channel(address) as channel:
+            call = channel.unary_unary(_CHECK_ALIVE, response_deserializer=reply_kind.FromString)
+            try:
+                # An empty message is a request without fields.
+                return call(b"", timeout=ANSWER_SECONDS, metadata=tuple(metadata), wait_for_ready=True)
+            except grpc.RpcError as error:
+                if error.code() == grpc.StatusCode.UNAUTHENTICATED:
+                    return None
+                raise ConfigError(
+                    f"No Ray cluster answers at {address} within {ANSWER_SECONDS:.0f} s. Is `ray start --head` running "
+                    "there, and does this machine reach that address?"
+                ) from error
+
+    reply = ask(())
+    demanded = reply is None
+    if not demanded and not insecure:
+        raise ConfigError(
+            "The cluster has no token: any program that reaches it can run code on it. Make one with "
+            "`ray get-auth-token --generate` and start the cluster with RAY_AUTH_MODE=token, or say --ray-insecure."
+        )
+    if demanded:
+        os.environ[_MODE] = "token"  # Ray reads it when it connects, and hands it on
+        reply = ask(_token())
+        if reply is None:
+            raise ConfigError(
+                f"The cluster at {address} refuses the token of this machine: copy ~/.ray/auth_token of its head."
+            )
+    _require_version(reply.ray_version, "Ray of the cluster")
+    return demanded
+
+
+def _token() -> Iterable[tuple[str, str]]:
+    """Header with the token of this machine. Raises `ConfigError` when there is none."""
+    from ray._raylet import AuthenticationTokenLoader, Config
+
+    Config.initialize("")  # reads the mode again
+    loader = AuthenticationTokenLoader.instance()
+    if not loader.has_token(ignore_auth_mode=True):
+        raise ConfigError(
+            "The cluster demands a token, and this machine has none: copy ~/.ray/auth_token from its head."
+        )
+    headers: dict[str, str] = loader.get_token_for_http_header()
+    return [(name.lower(), value) for name, value in headers.items()]
+
+
+def _channel(address: str) -> Any:
+    """Channel of gRPC without a token; with TLS where Ray is told to use it."""
+    import grpc
+
+    if os.environ.get("RAY_USE_TLS", "0").lower() not in ("1", "true"):
+        return grpc.insecure_channel(address)
+    from ray._common.tls_utils import load_certs_from_env
+
+    chain, key, root = load_certs_from_env()
+    return grpc.secure_channel(address, grpc.ssl_channel_credentials(root, key, chain))
+
+
+def _first_line(error: Exception) -> str:
+    """First line of an error's message, without its full stop."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

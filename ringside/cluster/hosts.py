@@ -1,0 +1,39 @@
+"""Objects of ours on other machines, as the launcher sees them.
+
+`ray_hosts` makes them of Ray actors; tests make them of plain objects in the same process, with faults.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+
+class NodeLost(Exception):
+    """A node, or our process on it, died or is silent. The message ends a sentence: "node 10.0.0.7 died"."""
+
+
+class Host(Protocol):
+    """An object on a node that answers calls one after another."""
+
+    def ready(self, seconds: float) -> bool:
+        """Wait at most `seconds`; True if the object has been placed on a node. Raises `NodeLost`."""
+
+    def call(self, method: str, *arguments: Any, seconds: float) -> Any:
+        """Call a method of the object and return its answer.
+
+        Args:
+            seconds: after which a missing answer counts as the loss of the node.
+
+        Raises:
+            NodeLost: there is no answer. Any error that the method itself raises.
+        """
+
+    def release(self) -> None:
+        """End the process of the object, if it lives; give its place on the node back."""
+
+
+class Hosts(Protocol):
+    """A cluster that places objects on its nodes."""
+
+    def place(self, kind: type, *arguments: Any) -> Host:
+        """Ask for a new object `kind(*arguments)` on a node with enough free resources; does not wait."""

@@ -1,0 +1,187 @@
+"""Object on a node that runs programs of `launch.py`, one at a time, for a launcher on another machine.
+
+It holds a *lease*: every call renews it. Without a call for `LEASE_SECONDS` the launcher is out of reach and may have
+the program run elsewhere, so the program is asked to stop, and this process ends.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from ringside.cluster.fingerprint import ROOT, fingerprint
+from shared.errors import ConfigError
+from shared.machine.cores import Claims, physical_cores
+from shared.machine.subprocesses import die_with
+
+LEASE_SECONDS = 60.0
+"""Longest time without a call."""
+SAVE_SECONDS = 120.0
+"""Longest time of a program to save and end after it was asked to stop; then it is killed."""
+KEPT_LINES = 20
+"""Last lines of output that the host keeps."""
+_LOOK_SECONDS = 0.5
+_OF_RAY = ("RAY_", "OMP_NUM_THREADS")
+"""Beginnings of variables that Ray sets or reads. Programs do not get them: the token is among them, and the number of
+threads is a setting of a run."""
+
+
+class Progress(NamedTuple):
+    """State of the present program."""
+
+    code: int | None
+    """Exit code, negative for a signal; None while it runs."""
+    lines: tuple[str, ...]
+    """Last lines of its output."""
+
+
+class Node(NamedTuple):
+    """Description of the machine of a host."""
+
+    name: str
+    software: dict[str, str]
+    """As from `fingerprint`."""
+
+
+def plain_environment() -> dict[str, str]:
+    """The variables of this process without those of Ray."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(_OF_RAY)}
+
+
+class ProgramHost:
+    """Runs programs on this machine; call its methods from one thread."""
+
+    def __init__(
+        self,
+        cores: int,
+        *,
+        launcher: Path = ROOT / "launch.py",
+        lease_seconds: float = LEASE_SECONDS,
+        end: Callable[[int], object] = os._exit,
+    ) -> None:
+        """Claim cores, if so many are free, and start to watch the lease.
+
+        Args:
+            cores: number of CPUs for the programs.
+            launcher: the program.
+            lease_seconds: longest time without a call.
+            end: ends this process with an exit code when the lease has run out.
+        """
+        self._launcher, self._lease_seconds, self._end = launcher, lease_seconds, end
+        self._process: subprocess.Popen[str] | None = None
+        self._reader: threading.Thread | None = None
+        self._lines: deque[str] = deque(maxlen=KEPT_LINES)
+        self._claims = Claims("program")
+        affinity = os.sched_getaffinity(0)
+        self._claims.claim(cores, [thread for core in physical_cores(affinity) for thread in core])
+        self._called_at = time.monotonic()
+        self._closed = threading.Event()
+        threading.Thread(target=self._watch_lease, daemon=True).start()
+
+    def describe(self) -> Node:
+        """Name and software of this machine."""
+        self._renew()
+        return Node(os.uname().nodename, fingerprint())
+
+    def start(self, words: Sequence[str], directory: str, shared: str) -> None:
+        """Start `launch.py` with these words.
+
+        Args:
+            directory: working directory.
+            shared: file that proves that this machine sees the launcher's files.
+
+        Raises:
+            ConfigError: this machine lacks one of them.
+        """
+        self._renew()
+        name = os.uname().nodename
+        if not os.path.isfile(shared):
+            raise ConfigError(
+                f"Node {name} does not see {Path(shared).parent}: put --out on a file system that all nodes share."
+            )
+        if not os.path.isdir(directory):
+            raise ConfigError(f"Node {name} has no directory {directory}: start the suite from a shared directory.")
+        assert self._process is None or self._process.poll() is not None, "one program at a time"
+        self._lines.clear()
+        self._process = subprocess.Popen(
+            [sys.executable, str(self._launcher), *words],
+            cwd=directory,
+            env=plain_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+            preexec_fn=partial(_begin, os.getpid(), tuple(self._claims.cores)),
+        )
+        self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
+        self._reader.start()
+
+    def poll(self, seconds: float) -> Progress:
+        """Wait at most `seconds` for the end of the program."""
+        self._renew()
+        assert self._process is not None, "poll what was started"
+        assert self._reader is not None
+        try:
+            code = self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return Progress(None, tuple(self._lines)[-1:])
+        self._reader.join(_LOOK_SECONDS)
+        return Progress(code, tuple(self._lines))
+
+    def stop(self) -> None:
+        """Ask the program to save and end; a second time, a second later or more, to end at once."""
+        self._renew()
+        if self._process is not None:
+            self._process.terminate()
+
+    def close(self) -> None:
+        """Kill the program, if it lives; give the cores back."""
+        self._closed.set()
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        self._claims.close()
+
+    def _renew(self) -> None:
+        self._called_at = time.monotonic()
+
+    def _read(self, process: subprocess.Popen[str]) -> None:
+        """Keep the last lines of a program's output."""
+        assert process.stdout is not None, "its output is a pipe"
+        with process.stdout as output:
+            for line in output:
+                self._lines.append(line.rstrip("\n"))
+
+    def _watch_lease(self) -> None:
+        """Stop the program and end this process once the lease has run out."""
+        while not self._closed.wait(min(_LOOK_SECONDS, self._lease_seconds)):
+            if time.monotonic() - self._called_at > self._lease_seconds:
+                break
+        else:
+            return
+        process = self._process
+        if process is not None and process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(SAVE_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        self._end(1)
+
+
+def _begin(parent: int, cores: tuple[int, ...]) -> None:
+    """In the new process: take the cores, and stop when the host ends."""
+    if cores:
+        os.sched_setaffinity(0, cores)
+    die_with(parent, signal.SIGTERM)

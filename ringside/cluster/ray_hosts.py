@@ -1,0 +1,69 @@
+"""Hosts that are Ray actors."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import ray
+from ray.exceptions import (
+    ActorHandleNotFoundError,
+    GetTimeoutError,
+    ObjectLostError,
+    RayActorError,
+    RayError,
+    RaySystemError,
+    RayTaskError,
+)
+
+from ringside.cluster.hosts import NodeLost
+
+
+class RayHosts:
+    """A cluster that this process is connected to."""
+
+    def __init__(self, cores: float, gpus: float) -> None:
+        """Each object asks for so many CPUs and GPUs."""
+        self._options = {"num_cpus": cores, "num_gpus": gpus, "max_restarts": 0, "max_task_retries": 0}
+
+    def place(self, kind: type, *arguments: Any) -> RayHost:
+        """Ask for a new actor `kind(*arguments)`; does not wait."""
+        return RayHost(ray.remote(kind).options(**self._options).remote(*arguments))
+
+
+class RayHost:
+    """One actor."""
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+        self._placed = actor.__ray_ready__.remote()
+
+    def ready(self, seconds: float) -> bool:
+        """Wait at most `seconds`; True if the actor has been placed on a node. Raises `NodeLost`."""
+        ready, _ = ray.wait([self._placed], timeout=seconds)
+        if ready:
+            self._get(self._placed, seconds)
+        return bool(ready)
+
+    def call(self, method: str, *arguments: Any, seconds: float) -> Any:
+        """Call a method of the actor and return its answer. Raises `NodeLost`, or what the method raised."""
+        try:
+            reference = getattr(self._actor, method).remote(*arguments)
+        except RayError as error:
+            raise NodeLost("died") from error
+        return self._get(reference, seconds)
+
+    def release(self) -> None:
+        """End the actor's process, if it lives. It may only be out of reach, and then ends with its lease."""
+        with suppress(RayError, ActorHandleNotFoundError):
+            ray.kill(self._actor)
+
+    def _get(self, reference: Any, seconds: float) -> Any:
+        try:
+            return ray.get(reference, timeout=seconds)
+        except GetTimeoutError as error:
+            raise NodeLost(f"has been silent for {seconds:.0f} s") from error
+        except RayTaskError as error:
+            raise error.cause from error
+        except (RayActorError, RaySystemError, ObjectLostError) as error:
+            raise NodeLost("died") from error

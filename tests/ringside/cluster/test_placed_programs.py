@@ -1,0 +1,235 @@
+"""Programs of a suite on other machines, whose part objects of this process play."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from ringside.cluster import placed_programs
+from ringside.cluster.fingerprint import difference, fingerprint
+from ringside.cluster.hosts import NodeLost
+from ringside.cluster.placed_programs import ClusterPrograms
+from ringside.cluster.program_host import Node, ProgramHost
+from shared.errors import ConfigError, RingsideError
+from tests.support.cluster_of_objects import Fault, ObjectCluster
+from tests.support.waiting import until
+
+PROGRAM = """
+import os, signal, sys, time
+word = sys.argv[1]
+if word == "fail":
+    print("first"); sys.exit("it failed")
+if word == "environment":
+    sys.exit(3 if any(name.startswith("RAY_") for name in os.environ) else 0)
+if word == "wait":
+    def end(number, frame):
+        open(sys.argv[2], "a").write("asked"); sys.exit(0)
+    signal.signal(signal.SIGTERM, end)
+    open(sys.argv[2], "w").close()
+    print("it waits", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def launcher(tmp_path: Path) -> Path:
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+@pytest.fixture
+def host(launcher: Path) -> Iterator[ProgramHost]:
+    made = ProgramHost(1, launcher=launcher)
+    yield made
+    made.close()
+
+
+def cluster(launcher: Path, tmp_path: Path, *faults: Fault) -> tuple[ClusterPrograms, ObjectCluster]:
+    """Programs on a cluster of objects that run `launcher`."""
+    hosts = ObjectCluster(partial(ProgramHost, launcher=launcher), *faults)
+    shared = tmp_path / "shared"
+    shared.touch()
+    return ClusterPrograms(hosts, 1, shared), hosts
+
+
+def test_the_exit_code_and_the_last_lines_of_a_failure(
+    launcher: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    programs, hosts = cluster(launcher, tmp_path)
+    job = programs.open("pong", tmp_path)
+    assert job.run(["good"], own_session=False) == 0
+    assert job.run(["fail"], own_session=False) == 1
+    assert "pong: first\npong: it failed\n" in capsys.readouterr().out
+    job.close()
+    assert len(hosts.hosts) == 1  # both in one place
+    assert hosts.hosts[0].released
+
+
+def test_a_program_gets_no_variable_of_ray(host: ProgramHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The token of the cluster is one of them."""
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "secret")
+    host.start(["environment"], str(tmp_path), __file__)
+    progress = host.poll(30)
+    assert progress.code == 0
+
+
+def test_a_loss_is_said_and_the_next_program_has_another_place(launcher: Path, tmp_path: Path) -> None:
+    def dies(method: str, call: int) -> str | None:
+        return "died" if method == "poll" else None
+
+    programs, hosts = cluster(launcher, tmp_path, dies)
+    job = programs.open("pong", tmp_path)
+    with pytest.raises(NodeLost, match="died"):
+        job.run(["wait", str(tmp_path / "first")], own_session=False)
+    assert hosts.hosts[0].released
+    assert job.run(["good"], own_session=False) == 0
+    assert len(hosts.hosts) == 2
+
+
+def test_a_lost_run_that_still_saves_is_waited_for(
+    launcher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs, _ = cluster(launcher, tmp_path, lambda method, call: "died" if method == "poll" else None)
+    monkeypatch.setattr(placed_programs, "_LOOK_SECONDS", 0.01)
+    job = programs.open("pong", tmp_path)
+    lost = threading.Event()
+
+    def run() -> None:
+        with pytest.raises(NodeLost):
+            job.run(["good"], own_session=False)
+        lost.set()
+
+    thread = threading.Thread(target=run)
+    with open(tmp_path / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        thread.start()
+        assert not lost.wait(0.2)
+    assert lost.wait(10)
+    thread.join()
+
+
+def test_a_run_directory_that_stays_in_use_is_a_sentence(
+    launcher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs, _ = cluster(launcher, tmp_path, lambda method, call: "died" if method == "poll" else None)
+    monkeypatch.setattr(placed_programs, "LEASE_SECONDS", 0.0)
+    monkeypatch.setattr(placed_programs, "SAVE_SECONDS", 0.0)
+    with open(tmp_path / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(RingsideError, match="is still in use, though its node was lost"):
+            programs.open("pong", tmp_path).run(["good"], own_session=False)
+
+
+def test_a_stop_asks_the_program_and_begins_no_other(
+    launcher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placed_programs, "_LOOK_SECONDS", 0.05)
+    programs, hosts = cluster(launcher, tmp_path)
+    files = [tmp_path / "first", tmp_path / "second"]
+    codes = []
+
+    def run(file: Path) -> None:
+        codes.append(programs.open(file.name, tmp_path).run(["wait", str(file)], own_session=False))
+
+    def stop() -> None:
+        until(lambda: all(file.exists() for file in files))
+        programs.stop()
+
+    stopper = threading.Thread(target=stop)
+    stopper.start()
+    programs.for_each(files, run)
+    stopper.join()
+    assert codes == [0, 0]
+    assert [file.read_text() for file in files] == ["asked", "asked"]
+    assert len(hosts.hosts) == 2
+
+
+def test_an_error_of_one_job_ends_the_others(launcher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placed_programs, "_LOOK_SECONDS", 0.05)
+    programs, _ = cluster(launcher, tmp_path)
+    file = tmp_path / "first"
+
+    def work(number: int) -> None:
+        if number == 0:
+            until(file.exists)
+            raise ConfigError("No.")
+        programs.open("pong", tmp_path).run(["wait", str(file)], own_session=False)
+
+    with pytest.raises(ConfigError, match=r"No\."):
+        programs.for_each([0, 1], work)
+    assert file.read_text() == "asked"
+
+
+def test_a_host_without_calls_stops_its_program_and_ends(launcher: Path, tmp_path: Path) -> None:
+    ended: list[int] = []
+    host = ProgramHost(1, launcher=launcher, lease_seconds=0.3, end=ended.append)
+    file = tmp_path / "first"
+    host.start(["wait", str(file)], str(tmp_path), __file__)
+    while not file.exists():
+        host.poll(0.05)
+    until(lambda: ended)
+    assert ended == [1]
+    assert file.read_text() == "asked"
+    host.close()
+
+
+def test_calls_renew_the_lease(launcher: Path, tmp_path: Path) -> None:
+    ended: list[int] = []
+    host = ProgramHost(1, launcher=launcher, lease_seconds=0.5, end=ended.append)
+    host.start(["wait", str(tmp_path / "first")], str(tmp_path), __file__)
+    begun = time.monotonic()
+    while time.monotonic() < begun + 1.2:
+        host.poll(0.05)
+    assert not ended
+    host.close()
+
+
+def test_the_death_of_a_host_stops_its_program(launcher: Path, tmp_path: Path) -> None:
+    """A Ray worker that is killed: its program saves and ends."""
+    file = tmp_path / "first"
+    pid = os.fork()
+    if pid == 0:
+        host = ProgramHost(1, launcher=launcher)
+        host.start(["wait", str(file)], str(tmp_path), __file__)
+        while True:
+            host.poll(1)
+    until(file.exists)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    until(lambda: file.read_text() == "asked")
+
+
+def test_a_node_that_does_not_share_the_files_is_refused(host: ProgramHost, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"does not see {tmp_path}: put --out on a file system that all nodes share"):
+        host.start(["good"], str(tmp_path), str(tmp_path / "missing"))
+    with pytest.raises(ConfigError, match="has no directory /missing: start the suite from a shared directory"):
+        host.start(["good"], "/missing", __file__)
+
+
+def test_a_node_with_other_software_is_refused(launcher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = Node("n7", fingerprint() | {"torch": "2.12.0"})
+    monkeypatch.setattr(ProgramHost, "describe", lambda self: other)
+    programs, _ = cluster(launcher, tmp_path)
+    with pytest.raises(ConfigError, match=r"^Node n7 has torch 2\.12\.0, this machine .*: weights could differ\."):
+        programs.open("pong", tmp_path).run(["good"], own_session=False)
+
+
+def test_a_fingerprint_sees_every_change_of_a_source(tmp_path: Path) -> None:
+    (tmp_path / "launch.py").write_text("1")
+    (tmp_path / "shared").mkdir()
+    source = tmp_path / "shared" / "a.py"
+    source.write_text("x = 1")
+    ours = fingerprint(tmp_path)
+    assert difference("n", fingerprint(tmp_path), ours) is None
+    source.write_text("x = 2")
+    assert "sources of Ringside" in str(difference("n", fingerprint(tmp_path), ours))
+    assert "lacks numpy" in str(difference("n", {k: v for k, v in ours.items() if k != "numpy"}, ours))

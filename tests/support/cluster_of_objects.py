@@ -1,0 +1,65 @@
+"""A cluster whose nodes are objects of this process, with faults: the rules of placed work, without Ray."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ringside.cluster.hosts import NodeLost
+
+Fault = Callable[[str, int], str | None]
+"""From a method's name and its call's number on this host to the words of a loss, or None."""
+
+
+class ObjectHost:
+    """One object that is called directly."""
+
+    def __init__(self, made: Callable[[], Any], fault: Fault) -> None:
+        self._made, self._fault = made, fault
+        self._calls: dict[str, int] = {}
+        self.object: Any = None
+        self.released = False
+
+    def ready(self, seconds: float) -> bool:
+        """Make the object."""
+        self.object = self.object or self._made()
+        return True
+
+    def call(self, method: str, *arguments: Any, seconds: float) -> Any:
+        """Call the object, unless a fault is due."""
+        assert not self.released
+        self._calls[method] = self._calls.get(method, 0) + 1
+        if words := self._fault(method, self._calls[method]):
+            raise NodeLost(words)
+        return getattr(self.object, method)(*arguments)
+
+    def release(self) -> None:
+        """End the object, as the death of its process does."""
+        self.released = True
+        if self.object is not None:
+            self.object.close()
+
+
+class ObjectCluster:
+    """Places objects.
+
+    Attributes:
+        hosts: all that were placed.
+    """
+
+    def __init__(self, make: Callable[..., Any], *faults: Fault) -> None:
+        """`make` replaces the kind that is asked for; each host has the next of `faults`, and after them none."""
+        self._make, self._faults = make, list(faults)
+        self.hosts: list[ObjectHost] = []
+
+    def place(self, kind: type, *arguments: Any) -> ObjectHost:
+        """Ask for an object."""
+        fault = self._faults.pop(0) if self._faults else no_fault
+        host = ObjectHost(lambda: self._make(*arguments), fault)
+        self.hosts.append(host)
+        return host
+
+
+def no_fault(method: str, call: int) -> str | None:
+    """No call fails."""
+    return None

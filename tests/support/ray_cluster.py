@@ -1,0 +1,87 @@
+"""A Ray cluster on this machine: a head without CPUs, and nodes of one CPU each, on loopback, with a token."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+HOST = "127.0.0.2"
+"""Ray takes 127.0.0.1 for the machine's main address, where this cluster does not listen."""
+_STORE_BYTES = 80 << 20
+_SETTINGS = {
+    "RAY_AUTH_MODE": "token",
+    "RAY_raylet_start_wait_time_s": "300",
+    "RAY_health_check_period_ms": "500",
+    "RAY_health_check_failure_threshold": "3",
+}
+
+
+class RayCluster:
+    """The head and the nodes; programs that are to reach it get `environment`."""
+
+    def __init__(self, directory: Path) -> None:
+        from ray.cluster_utils import Cluster
+
+        self._store: dict[str, Any] = {"object_store_memory": _STORE_BYTES, "node_ip_address": HOST}
+        own = {"num_cpus": 0, "include_dashboard": False, "temp_dir": str(directory)}
+        self._cluster = Cluster(initialize_head=True, head_node_args=own | self._store)
+        self.nodes: list[Any] = []
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT of the head."""
+        address: str = self._cluster.address
+        return address
+
+    def add_nodes(self, count: int, cpus: int = 1) -> None:
+        """Start nodes, and wait until they are there."""
+        self.nodes += [self._cluster.add_node(num_cpus=cpus, wait=False, **self._store) for _ in range(count)]
+        self._cluster.wait_for_nodes(timeout=100)
+
+    def kill_node(self, node: Any) -> None:
+        """SIGKILL a raylet: the node is lost."""
+        node.all_processes["raylet"][0].process.kill()
+        self._cluster.worker_nodes.remove(node)
+        self.nodes.remove(node)
+        node.kill_all_processes(check_alive=False, allow_graceful=False, wait=True)
+
+    def close(self) -> None:
+        """End everything."""
+        self._cluster.shutdown()
+
+
+@contextmanager
+def ray_cluster(nodes: int) -> Iterator[RayCluster]:
+    """A cluster during the block, which this process and its children have the token of."""
+    former = dict(os.environ)
+    directory = Path(tempfile.mkdtemp(prefix="rs-"))  # short, since paths of sockets are limited
+    token = directory / "token"
+    token.write_text(secrets.token_hex(32))
+    os.environ.update(_SETTINGS, RAY_AUTH_TOKEN_PATH=str(token))
+    _read_environment()
+    try:
+        cluster = RayCluster(directory / "ray")
+        try:
+            cluster.add_nodes(nodes)
+            yield cluster
+        finally:
+            cluster.close()
+    finally:
+        os.environ.clear()
+        os.environ.update(former)
+        _read_environment()
+        shutil.rmtree(directory)
+
+
+def _read_environment() -> None:
+    """Have Ray, which reads its settings when it is imported, read them again."""
+    from ray._raylet import AuthenticationTokenLoader, Config
+
+    Config.initialize("")
+    AuthenticationTokenLoader.instance().reset_cache()
