@@ -6,6 +6,7 @@
     python launch.py eval --load runs/breakout-20260101-120000 --episodes 30
     python launch.py bench limits
     python launch.py doctor
+    python launch.py help
 
 Every child process imports this module again, so that it loads nothing of weight: a task's file is loaded when it is
 chosen (tests/boundary).
@@ -33,17 +34,22 @@ ROOT = Path(__file__).resolve().parent
 def main(arguments: Sequence[str]) -> int:
     """Run one task; returns the exit code: 2 for a mistake in the arguments, 1 for a fault at run time."""
     from ringside.tasks import TASKS
-    from shared.errors import ConfigError, RingsideError
+    from shared.errors import RingsideError
     from shared.text import PROGRAM, printable
 
     task, rest = "train", list(arguments)
     if rest and not rest[0].startswith("-"):
         task = rest.pop(0)
+    if rest[:1] == ["--version"]:
+        task = "version"
+    if task == "help":
+        task, rest = ("train", ["--help", *rest]) if rest[:1] in ([], ["all"]) else (rest[0], ["--help", *rest[1:]])
     try:
         if task not in TASKS:
-            from shared.text import nearest
+            from ringside.tasks.arguments import answer_to
 
-            raise ConfigError(f"There is no task {task!r}{nearest(task, TASKS)}")
+            print(answer_to(task))
+            return 0
         code: int = import_module(f"ringside.tasks.{task}").main(rest)
         return code
     except RingsideError as error:

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from shared.memory.region.arena import ArenaError as ArenaError
     from shared.network_spec import register_network as register_network
 
+__version__ = "0.1.0"
+
 _ROOT = Path(__file__).resolve().parents[1]
 _PACKAGES = ("actors", "learner", "shared")
 """Other packages of this project."""

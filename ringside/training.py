@@ -20,7 +20,7 @@ from ringside.supervisor import supervisor
 from ringside.watch.observer import Observer, Restored
 from ringside.watch.status import Status
 from shared.checkpoint.finding import find_checkpoint
-from shared.config.combinations import require_used
+from shared.config.combinations import require_consistent, require_used
 from shared.config.renamed_settings import current_settings
 from shared.config.settings import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE, Config
 from shared.errors import ConfigError, StopTraining
@@ -55,6 +55,7 @@ def train(
     start = starting_point(preset, resume, env, plugin, config)
     chosen = start.with_settings(**settings)
     require_used(current_settings(settings), chosen.algorithm.method)
+    require_consistent([name for name, value in settings.items() if value is not None])
     return run(plan(chosen), on_status or (lambda status: None), lambda sentence: None)
 
 

@@ -40,6 +40,20 @@ def shown(value: object) -> str:
     return f"{value:_}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
+_WHOLE = re.compile(r"([+-]?[0-9][0-9_]{0,99})(?:\.([0-9]{1,99}))?(?:e\+?([0-9]{1,2})|([kmg]))?", re.IGNORECASE)
+_THOUSANDS = {"k": 3, "m": 6, "g": 9}
+
+
+def whole_number(word: str) -> int | None:
+    """The number of a word such as 50_000, 1e6, 2.5M or 10k; None: it is no whole number."""
+    found = _WHOLE.fullmatch(word)
+    if found is None:
+        return None
+    digits, decimals, exponent, unit = found[1].replace("_", ""), found[2] or "", found[3], found[4]
+    zeros = int(exponent or 0) + _THOUSANDS.get((unit or "").lower(), 0) - len(decimals.rstrip("0"))
+    return int(digits + decimals.rstrip("0")) * 10**zeros if zeros >= 0 else None
+
+
 def printable(text: str) -> str:
     """A text for a terminal, with escapes of Python in place of invisible characters other than new lines."""
     return "".join(each if each.isprintable() or each == "\n" else ascii(each)[1:-1] for each in text)

@@ -10,10 +10,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import tyro
-
 from ringside.bench.harness.interleaved import INTERRUPTED
 from ringside.bench.harness.tables import Report
+from ringside.options.option import Positional
 from shared.errors import ConfigError
 from shared.files.result_files import require_writable
 from shared.text import flag_of, nearest
@@ -58,7 +57,7 @@ class Common:
 class RunOptions(Common):
     """Options of benchmarks that start runs."""
 
-    words: tyro.conf.Positional[tuple[str, ...]] = ()
+    words: Positional[tuple[str, ...]] = ()
     """Flags of launch.py for all runs, after --."""
     game: str = "breakout"
     """Atari game."""

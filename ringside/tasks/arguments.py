@@ -2,34 +2,47 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Container, Sequence
-from dataclasses import dataclass, field, fields, make_dataclass, replace
+import os
+import sys
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Literal, TypeVar
 
-import tyro
-
-from ringside import planning
+from actors.env import EnvError
+from actors.envs.atari import game_name
+from ringside import __version__, planning
+from ringside.options.help_page import full_page, short_page
+from ringside.options.option import options_of
+from ringside.options.values import filled, values_in
 from ringside.settings.config_file import read_config
-from shared.config.combinations import require_used
-from shared.config.field_checks import range_hint, ranges_of, types_of
+from ringside.tasks import TASKS
+from shared.config.combinations import require_consistent, require_used
 from shared.config.method_declaration import method_declaration, method_names, methods_with
 from shared.config.presets import PRESETS
 from shared.config.renamed_settings import current_words
 from shared.config.settings import Algorithm, Config, EvalActions, foreign_setting, unused_settings
 from shared.errors import ConfigError
 from shared.network_spec import network_names
-from shared.text import PROGRAM, UNSET, flag_in, flag_of
+from shared.text import flag_in, flag_of, nearest
 
 LAUNCHER = Path(__file__).resolve().parents[2] / "launch.py"
 """Path of the program, for tasks that start it again."""
-PLACEHOLDERS = {int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH"}
-"""Placeholder in --help for the value of an option, by type."""
-CHOICES = {"method": method_names, "network": network_names}
-"""Options whose values can be registered, with the function that lists these for --help."""
-_PLAIN = "plain_section"
-"""Class attribute with the original class of a section from `with_ranges`."""
+CHOICES: Mapping[str, Callable[[], Sequence[str]]] = {
+    "method": method_names,
+    "network": network_names,
+    "preset": lambda: list(PRESETS),
+}
+"""Options whose values can be registered, with the function that lists these."""
+COMMON = {
+    "What to play": ("game", "env", "envs"),
+    "How to learn": ("preset", "total_steps", "learning_rate", "batch_size", "seed"),
+    "Evaluation beside training": ("eval_every_steps", "eval_episodes"),
+    "Machine": ("actors", "device"),
+    "Files and display": ("config", "run_dir", "resume", "init_from", "track", "plain"),
+}
+"""Settings of a run that --help shows, by group; --help all shows the others, too."""
+HELP = ("-h", "--help")
 _Options = TypeVar("_Options")
 _Choices = TypeVar("_Choices", bound="Choices")
 
@@ -64,19 +77,39 @@ class Choices(Config):
     """Settings from a file, under single options: TOML, or a run (its config.json), or the name of a game with tuned
     settings (docs/configuration.md)."""
     preset: str = "nature"
-    """Defaults of all options below: quick is for an hour rather than days, the others are papers' own settings."""
+    """Defaults of all other options, from a paper; quick: for a first run."""
+
+
+def answer_to(word: str) -> str:
+    """Text for a first word of the command that is no task: the version.
+
+    Raises:
+        ConfigError: it is another word; it may be meant as the value of an option.
+    """
+    if word == "version":
+        return f"Ringside {__version__}"
+    if word in PRESETS:
+        raise ConfigError(f"{word} is a preset, not a task: pass --preset {word}.")
+    if os.path.isdir(word):
+        raise ConfigError(f"{word} is no task: pass --resume {word} to continue a run, or eval --load {word}.")
+    try:
+        game = game_name(word)
+    except EnvError:
+        raise ConfigError(f"There is no task {word!r}{nearest(word, [*TASKS, 'help', 'version'])}") from None
+    raise ConfigError(f"{word} is a game, not a task: pass --game {game}.")
 
 
 def config_of(options: Choices) -> Config:
     """Configuration from the options, unchecked."""
-    sections = {item.name: _plain(getattr(options, item.name)) for item in fields(Config)}
-    sections["algorithm"] = replace(sections["algorithm"], settings=_plain(options.algorithm.settings))
-    return Config(**sections)
+    return Config(**{item.name: getattr(options, item.name) for item in fields(Config)})
 
 
 def parse_choices(kind: type[_Choices], arguments: Sequence[str], program: str, description: str) -> _Choices:
-    """As `parse`, with the defaults of --preset or of the run to --resume."""
+    """As `parse`, with the defaults of --preset or of the run to --resume. --help shows `COMMON`, --help all the rest.
 
+    Raises:
+        ConfigError: as `parse` does, and for options that have no effect with the others.
+    """
     arguments = current_words(arguments)
     preset, resume, env, plugin, config, method = _defining_options(arguments)
     start = planning.starting_point(preset, resume, env, plugin, config)
@@ -86,105 +119,63 @@ def parse_choices(kind: type[_Choices], arguments: Sequence[str], program: str, 
         start = start.with_settings(method=method)
     _require_own(arguments, start.algorithm)
     hidden = unused_settings(method_declaration(start.algorithm.method))
-    sections = {item.name: with_ranges(getattr(start, item.name), hidden) for item in fields(Config)}
-    own = with_ranges(start.algorithm.settings)
-    sections["algorithm"] = replace(sections["algorithm"], settings=own)
-    names = Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(PRESETS)}}}")]
-    body = [("preset", names, field(default=preset or "nature"))]
-    shown = make_dataclass(kind.__name__, body, bases=(kind,), frozen=True)
-    return parse(shown, arguments, program, description, shown(**sections))
+    default = kind(**{item.name: getattr(start, item.name) for item in fields(Config)}, preset=preset or "nature")
+    return parse(kind, arguments, program, description, default, hidden, COMMON)
 
 
 def _require_own(arguments: Sequence[str], algorithm: Algorithm) -> None:
-    """Raise `ConfigError` for an option of other methods only, or without an effect on this one."""
+    """Raise `ConfigError` for an option of other methods only, or without an effect on this one or beside another."""
     flags = [flag_in(word) for word in arguments if word.startswith("--")]
-    for name in (flag.removeprefix("--").replace("-", "_") for flag in flags):
+    names = [flag.removeprefix("--").replace("-", "_") for flag in flags]
+    for name in names:
         if methods_with(name) and not hasattr(algorithm.settings, name):
             raise ConfigError(foreign_setting(name, algorithm.method))
         require_used([name], algorithm.method)
-
-
-def with_ranges(section: Any, hidden: Container[str] = ()) -> Any:
-    """The section as an instance of a subclass whose --help shows the ranges of its fields, without those `hidden`."""
-    kind = type(section)
-    hints, ranges = types_of(kind), ranges_of(kind)
-    body: list[tuple[str, Any, Any]] = []
-    for name in CHOICES.keys() & hints.keys():
-        shown = tyro.conf.arg(metavar=f"{{{','.join(CHOICES[name]())}}}")
-        body.append((name, Annotated[str, shown], field(default=getattr(section, name))))
-    for name in [name for name in hints if name in hidden]:
-        body.append((name, Annotated[hints[name], tyro.conf.Suppress], field(default=getattr(section, name))))
-    for name, meta in ranges.items():
-        if name in hidden:
-            continue
-        number = int if int in (hints[name], *get_args(hints[name])) else float
-        shown = tyro.conf.arg(metavar=f"{PLACEHOLDERS[number]} {range_hint(meta)}")
-        body.append((name, Annotated[hints[name], shown], field(default=getattr(section, name))))
-    if not body:
-        return section
-    shown_kind = make_dataclass(kind.__name__, body, bases=(kind,), frozen=True, namespace={_PLAIN: kind})
-    return shown_kind(**vars(section))
-
-
-def _plain(section: Any) -> Any:
-    """The inverse of `with_ranges`."""
-    kind = getattr(section, _PLAIN, None)
-    return section if kind is None else kind(**vars(section))
+    require_consistent(names)
 
 
 def _defining_options(arguments: Sequence[str]) -> tuple[str | None, ...]:
-    """The options that determine the defaults of all others, and --env. The full parser reports their errors."""
-    parser = argparse.ArgumentParser(prog=PROGRAM, add_help=False, allow_abbrev=False)
+    """The options that determine the defaults of all others, and --env. `parse` reports their errors."""
     names = ("preset", "resume", "env", "plugin", "config", "method")
-    for name in names:
-        parser.add_argument(flag_of(name), nargs="?")
-    found = vars(parser.parse_known_args(arguments)[0])
-    return tuple(found[name] for name in names)
+    found: dict[str, str] = {}
+    for word, following in zip(arguments, [*arguments[1:], None], strict=True):
+        flag, given = flag_in(word), word.partition("=")
+        value = given[2] if given[1] else following
+        if value is not None and (given[1] or not value.startswith("--")):
+            found[flag] = value
+    return tuple(found.get(flag_of(name)) for name in names)
 
 
 def parse(
-    kind: type[_Options], arguments: Sequence[str], program: str, description: str, default: _Options | None = None
+    kind: type[_Options],
+    arguments: Sequence[str],
+    program: str,
+    description: str,
+    default: _Options | None = None,
+    hidden: Container[str] = (),
+    common: Mapping[str, Sequence[str]] | None = None,
 ) -> _Options:
-    """Parse flat flags for the fields of a dataclass. Exits with code 2 on an error, with 0 after --help."""
-    registry = tyro.constructors.ConstructorRegistry()
+    """Values for the fields of a dataclass from flat flags. Exits with 0 after --help.
 
-    @registry.primitive_rule
-    def number_or_unset(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec | None:
-        """Show integers with underscores, and treat `int | None` as an optional number."""
-        inner = [kind for kind in get_args(info.type) or (info.type,) if kind is not type(None)]
-        if len(inner) != 1 or inner[0] not in PLACEHOLDERS or (inner[0] is not int and not get_args(info.type)):
-            return None
-        may_be_unset = type(None) in get_args(info.type)
+    Args:
+        default: values of the options that are not given; None: those of the fields.
+        hidden: options without effect, which --help leaves out.
+        common: options that --help shows beside those of the task itself, by group; None: all.
 
-        def read(word: str) -> Any:
-            if may_be_unset and word == UNSET:
-                return None
-            return _whole_number(word) if inner[0] is int else inner[0](word)
-
-        return tyro.constructors.PrimitiveConstructorSpec(
-            nargs=1,
-            metavar=PLACEHOLDERS[inner[0]],
-            instance_from_str=lambda words: read(words[0]),
-            is_instance=lambda value: value is None or isinstance(value, inner[0]),
-            str_from_instance=lambda value: [
-                UNSET if value is None else f"{value:_}" if isinstance(value, int) else str(value)
-            ],
-        )
-
-    return tyro.cli(
-        kind,
-        prog=program,
-        description=description,
-        args=list(arguments),
-        default=tyro.MISSING_NONPROP if default is None else default,
-        config=(tyro.conf.OmitArgPrefixes,),
-        registry=registry,
-    )
-
-
-def _whole_number(text: str) -> int:
-    """ "50_000_000" and "50000000"."""
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is not a whole number") from None
+    Raises:
+        ConfigError: there is no such option, or its value is missing or wrong.
+    """
+    options = options_of(kind if default is None else default, CHOICES, hidden)
+    asked = next((i for i, word in enumerate(arguments) if word in HELP), None)
+    if asked is not None:
+        if common is None or arguments[asked + 1 : asked + 2] == ["all"]:
+            print(full_page(program, description, options))
+        else:
+            more = f"{description} {program} --help all lists every option."
+            print(short_page(program, more, options, common))
+        sys.exit(0)
+    found = values_in(arguments, options, TASKS)
+    if default is not None:
+        return filled(default, options, found)
+    required = {option.name: found[option.name] for option in options if option.default is MISSING}
+    return filled(kind(**required), options, found)

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-import tyro
-
+from ringside.options.option import Positional
 from ringside.report.comparison import compare
 from ringside.report.records import Records, RecordsError, load
 from ringside.tasks.arguments import parse
@@ -25,7 +24,7 @@ from shared.text import PROGRAM, printable
 class Report:
     """The options of `report`."""
 
-    runs: tyro.conf.Positional[tuple[Path, ...]]
+    runs: Positional[tuple[Path, ...]]
     """Run directories: seeds, games or configurations to set beside one another."""
     out: Path | None = None
     """Directory of the report; default: report, inside the run or, of several runs, here."""

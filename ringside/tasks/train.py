@@ -42,6 +42,9 @@ class Training(Choices):
     limits: Limits = field(default_factory=Limits)
 
 
+OPTIONS = Training
+
+
 def configuration(arguments: Sequence[str]) -> Config:
     """Configuration from the options, unchecked. Raises `ConfigError`; exits with code 2 on an unknown option."""
     return config_of(_parse(arguments))
@@ -109,8 +112,8 @@ def _parse(arguments: Sequence[str]) -> Training:
         Training,
         arguments,
         PROGRAM,
-        "Train an Atari agent. A step is one action of the agent, four frames of the emulator. Other tasks, as the "
-        f"first word: {others}; python {PROGRAM} TASK --help explains one.",
+        "Train an Atari agent. A step is one action of the agent, four frames of the emulator.\n\n"
+        f"Other tasks, as the first word: {others}. {PROGRAM} help TASK explains one.",
     )
 
 

@@ -12,8 +12,7 @@ from queue import SimpleQueue
 from tempfile import TemporaryDirectory
 from threading import Thread
 
-from tyro.conf import Positional
-
+from ringside.options.option import Positional
 from ringside.tasks.arguments import parse
 from ringside.watch.attach import newest_run
 from ringside.watch.page.server import listen, serve

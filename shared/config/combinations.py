@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from shared.config.method_declaration import C51Settings, IqnSettings, QrDqnSettings, method_declaration
 from shared.config.protocols import eval_rules
@@ -64,6 +64,20 @@ def require_used(names: Iterable[str], method: str) -> None:
         need = unused.get(name) or unused.get(name.removeprefix("no_"))
         if need is not None:
             raise ConfigError(f"{flag_of(name)} has no effect with --method {method}, which {need.value}: omit it.")
+
+
+def require_consistent(names: Container[str]) -> None:
+    """Refuse settings that a user gave together although one leaves the other without meaning.
+
+    Raises:
+        ConfigError: two of them contradict each other.
+    """
+    if "env" not in names:
+        return
+    if "game" in names:
+        raise ConfigError("--game and --env both name what is played: pass one of them.")
+    if "protocol" in names:
+        raise ConfigError("--protocol is the rules of Atari games, and --env plays by its own: pass one of them.")
 
 
 def _check_used(config: Config) -> None:

@@ -39,7 +39,7 @@ def _types_and_ranges(section: type) -> tuple[Mapping[str, Any], Mapping[str, ms
 
 
 def convert(section: type, name: str, value: Any) -> Any:
-    """Return a value as the type of its field: a path of a text, a float of a whole number.
+    """Return a value as the type of its field: a path of a text, a float of a whole number, and 1e6 as a whole number.
 
     Raises:
         ConfigError: it is of another type. Whether it is in range and finite is `check_range`'s.
@@ -47,6 +47,8 @@ def convert(section: type, name: str, value: Any) -> Any:
     kind = types_of(section)[name]
     if isinstance(value, float):
         value = float(value)  # of a subclass, as numpy has
+        if value.is_integer() and int in (kind, *get_args(kind)):
+            value = int(value)
     try:
         return msgspec.convert(value, kind, dec_hook=_path)
     except msgspec.ValidationError:

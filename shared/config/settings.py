@@ -26,6 +26,7 @@ from shared.config.method_declaration import (
     methods_with,
     needs_of,
 )
+from shared.config.other_libraries import name_here
 from shared.config.renamed_settings import current_settings
 from shared.errors import ConfigError
 from shared.text import flag_of, nearest
@@ -138,7 +139,7 @@ class Algorithm:
 
     method: str = "dqn"
     """Estimate of the return: dqn, its mean; c51, qr-dqn or iqn, its distribution. Each method has further
-    options: --method c51 --help shows those of c51."""
+    options: --method c51 --help all shows those of c51."""
     settings: MethodSettings = OF_METHOD
     """Settings of the method itself; by default those of its declaration."""
     double: Annotated[bool, Need.TARGET_NETWORK] = False
@@ -351,7 +352,9 @@ class Config:
             if name not in owner and methods_with(name):
                 raise ConfigError(foreign_setting(name, changed.algorithm.method))
             if name not in owner:
-                raise ConfigError(f"There is no setting {name!r}{nearest(name, owner)}")
+                here = name_here(name, owner, str)
+                advice = nearest(name, owner) if here is None else f": pass {here}."
+                raise ConfigError(f"There is no setting {name!r}{advice}")
             values[owner[name]][name] = convert(type(sections[owner[name]]), name, value)
         values["algorithm"][_OWN] = dataclasses.replace(sections.pop(_OWN), **values.pop(_OWN))
         replaced = {name: dataclasses.replace(section, **values[name]) for name, section in sections.items()}

@@ -47,6 +47,7 @@ MAY_IMPORT = {
     "ringside.supervisor": _ALL_SHARED,
     "ringside.settings": _ALL_SHARED,
     "ringside.load": _ALL_SHARED,
+    "ringside.options": _ALL_SHARED,
     "ringside.recording": _ALL_SHARED | {"ringside.load"},
     "ringside.watch": _ALL_SHARED | {"ringside.load", "ringside.recording"},
     "ringside.report": _ALL_SHARED | {"ringside.recording"},
@@ -249,4 +250,4 @@ def test_a_task_loads_nothing_of_ray_unless_it_is_asked_for() -> None:
 
 @pytest.mark.parametrize("module", ["launch", "ringside"])
 def test_children_import_launch_again_so_it_is_light(module: str) -> None:
-    assert not loaded_after(f"import {module}") & {"numpy", "rich", "tyro", "multiprocess"}
+    assert not loaded_after(f"import {module}") & {"numpy", "rich", "multiprocess"}

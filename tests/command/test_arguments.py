@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,9 @@ from pathlib import Path
 import pytest
 
 import launch as launch_py
+import ringside
 from ringside.tasks.train import configuration
+from shared.text import whole_number
 from tests.conftest import Launch, Refused
 from tests.support.runs import ROOT
 
@@ -43,6 +44,28 @@ SMALL = ("--envs", "8", "--device", "cpu", "--run-dir", "run")
         (("--init-from", "nowhere"), "--init-from nowhere does not exist"),
         (("--resume", "nowhere", "--preset", "quick"), "omit --preset"),
         (("eval", "--load", "nowhere"), "--load nowhere does not exist"),
+        (("--learning-rte", "1"), "There is no option --learning-rte; did you mean --learning-rate?"),
+        (("--gmae", "pong"), "There is no option --gmae; did you mean --game?"),
+        (
+            ("--eval-actions", "greedi"),
+            "auto, sample, greedy; did you mean greedy?",
+        ),
+        (("--method", "dnq"), "did you mean dqn?"),
+        (("--network", "impalla"), "did you mean impala?"),
+        (("--preset", "raimbow"), "did you mean rainbow?"),
+        (("--envs", "3.5"), "--envs 3.5 is not a whole number"),
+        (("--resume",), "--resume needs a value: a path."),
+        (("eval",), "--load is missing: run directory, checkpoint, file of weights, or an agent of the zoo"),
+        (("--lr", "1e-4"), "There is no option --lr: pass --learning-rate."),
+        (("--num-envs", "8"), "There is no option --num-envs: pass --envs; --actors is the number of processes."),
+        (("--env-id", "PongNoFrameskip-v4"), "pass --game for an Atari game, or --env for an id of Gymnasium"),
+        (("--eval-freq", "8"), "pass --eval-every-steps"),
+        (("--game", "pong", "eval"), "eval is a task, the first word of the command"),
+        (("pong",), "pong is a game, not a task: pass --game pong."),
+        (("SpaceInvaders",), "SpaceInvaders is a game, not a task: pass --game space_invaders."),
+        (("rainbow",), "rainbow is a preset, not a task: pass --preset rainbow."),
+        (("--env", "X-v0", "--game", "pong"), "--game and --env both name what is played"),
+        (("--env", "X-v0", "--protocol", "machado"), "--protocol is the rules of Atari games"),
         # As typed, though both are the defaults.
         (("--method", "a2c", "--train-every=4"), "--train-every has no effect with --method a2c"),
         (("--preset", "quick", "--method", "a2c", "--no-double"), "--no-double has no effect with --method a2c"),
@@ -107,25 +130,6 @@ def test_a_directory_that_holds_a_run_is_not_overwritten(refused: Refused, tmp_p
     assert (tmp_path / "run" / "config.json").read_text() == "mine"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("--learning-rte", "1"), "--learning-rate"),
-        (("--total-steps", "many"), "'many' is not a whole number"),
-        (("--envs", "3.5"), "'3.5' is not a whole number"),
-        (("--schedule", "parallel"), "concurrent"),
-        (("--preset", "qick"), "quick"),
-        (("--resume",), "--resume"),
-        (("eval",), "--load"),
-    ],
-)
-def test_arguments_that_cannot_be_read(launch: Launch, arguments: tuple[str, ...], says: str) -> None:
-    done = launch(*arguments)
-    assert done.returncode == 2
-    assert says in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 @pytest.mark.parametrize("words", [("--help",), ("doctor",), ("--game", "pong"), ("watch",)])
 def test_a_python_without_the_packages_is_one_sentence(words: tuple[str, ...]) -> None:
     command = [sys.executable, "-S", str(ROOT / "launch.py"), *words]  # -S: without site-packages
@@ -135,21 +139,20 @@ def test_a_python_without_the_packages_is_one_sentence(words: tuple[str, ...]) -
     assert "Traceback" not in done.stderr
 
 
-def test_help_is_in_sections_and_shows_the_presets_defaults(launched: Launch) -> None:
-    done = launched("--help")
-    assert done.returncode == 0
-    assert done.stderr == ""
-    for section in ("play", "learn", "explore", "evaluate", "machine", "run"):
-        assert f"─ {section} options ─" in done.stdout
-    assert re.search(r"--total-steps INT .*?50_000_000", done.stdout, re.DOTALL)
-    assert "None" not in done.stdout
-    quick = launched("train", "--preset", "quick", "--help").stdout
-    assert re.search(r"--replay-size INT .*?100_000", quick, re.DOTALL)
-    assert "--load PATH" in launched("eval", "--help").stdout
+def test_the_version_is_that_of_the_package(launch: Launch) -> None:
+    for words in (("version",), ("--version",), ("eval", "--version")):
+        assert launch(*words).stdout == f"Ringside {ringside.__version__}\n"
+
+
+def test_whole_numbers_are_written_as_people_do() -> None:
+    for word in ("1_000_000", "1000000", "1e6", "1M", "1.0m", "1000k", "0.001G"):
+        assert configuration(["--total-steps", word]).learn.total_steps == 1_000_000
+    for word in ("1e-6", "1.5", "k", "1_000k0", "1e", "", "1e400", "1" * 200):
+        assert whole_number(word) is None
 
 
 def test_help_of_a_method_leaves_out_what_has_no_effect_on_it(launch: Launch) -> None:
-    with_replay, on_policy = (launch("--method", method, "--help").stdout for method in ("dqn", "a2c"))
+    with_replay, on_policy = (launch("--method", method, "--help", "all").stdout for method in ("dqn", "a2c"))
     for flag in ("--train-every", "--epsilon-steps", "--replay-on"):
         assert flag in with_replay
         assert flag not in on_policy

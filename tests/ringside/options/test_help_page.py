@@ -1,0 +1,64 @@
+"""Pages of --help."""
+
+from __future__ import annotations
+
+import pytest
+
+from ringside.options.help_page import full_page, short_page
+from ringside.options.option import options_of
+from ringside.tasks.arguments import CHOICES, COMMON
+from ringside.tasks.train import Training
+from shared.config.presets import PRESETS
+from tests.conftest import Launch
+
+
+@pytest.fixture(autouse=True)
+def eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def test_help_fits_two_screens_with_the_defaults_of_the_preset(launch: Launch) -> None:
+    page = launch("--preset", "quick", "--help").stdout
+    lines = page.splitlines()
+    assert len(lines) <= 2 * 24
+    assert max(map(len, lines)) <= 80
+    assert f"[{PRESETS['quick'].learn.total_steps:_}]" in page
+    assert "--help all lists every option" in " ".join(page.split())
+    assert "--munchausen" not in page
+
+
+def test_help_all_lists_every_option_in_sections(launch: Launch) -> None:
+    page = launch("--help", "all").stdout
+    for option in options_of(Training(), CHOICES):
+        assert f"  {option.flag}" in page
+        assert option.text.split()[0] in page
+    assert "\nThe game or environment, its rules, and the emulators\n" in page
+    assert "--envs INT >= 1" in page
+    assert launch("help", "all").stdout == page
+
+
+def test_options_that_help_shows_exist() -> None:
+    known = {option.name for option in options_of(Training(), CHOICES)}
+    assert {name for names in COMMON.values() for name in names} <= known
+
+
+def test_a_long_list_of_choices_stands_in_the_text() -> None:
+    options = options_of(Training(), {"network": lambda: [f"network-{i}" for i in range(9)]})
+    page = full_page("launch.py", "", options)
+    assert "--network NAME" in page
+    assert "network-8." in page.replace("\n" + 26 * " ", " ")
+
+
+def test_hidden_options_and_empty_groups_are_left_out() -> None:
+    options = options_of(Training(), CHOICES, {"game", "env", "envs"})
+    page = short_page("launch.py", "A task.", options, COMMON)
+    assert "--game" not in page
+    assert "What to play" not in page
+
+
+@pytest.mark.parametrize("task", ["eval", "play", "record", "watch", "report", "suite", "zoo", "doctor", "completion"])
+def test_every_task_has_a_page(launch: Launch, task: str) -> None:
+    done = launch(task, "--help")
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"usage: launch.py {task} [options]\n")
+    assert launch("help", task).stdout == done.stdout
