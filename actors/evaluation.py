@@ -28,6 +28,10 @@ Ask: TypeAlias = Callable[[NDArray[np.float64]], NDArray[np.uint8]]
 `j`'s action at draw `j`, which is uniform in [0, 1)."""
 
 
+OnEpisode: TypeAlias = Callable[["Episode"], None]
+"""Called with each episode when it has ended, in the order of their ends."""
+
+
 @dataclass(frozen=True)
 class Returns:
     """Result of an evaluation: float64[episodes] raw returns and int64[episodes] steps."""
@@ -99,6 +103,7 @@ def play_episodes(
     episodes: int,
     stacks: NDArray[np.uint8],
     ask: Ask,
+    on_episode: OnEpisode = lambda episode: None,
 ) -> Returns:
     """Play `episodes` episodes of evaluation `number`, `len(stacks)` at a time; row j plays j, j + len(stacks), ...
 
@@ -107,7 +112,8 @@ def play_episodes(
         ask: returns the actions for the stacks as they are.
     """
     evaluation = Evaluation(play, rules, seed, number)
-    started = _play(evaluation, stacks, min(episodes, len(stacks)), ask, lambda number, started: number < episodes)
+    rows = min(episodes, len(stacks))
+    started = _play(evaluation, stacks, rows, ask, lambda number, started: number < episodes, on_episode)
     return _returns([started[number] for number in range(episodes)])
 
 
@@ -119,6 +125,7 @@ def play_steps(
     steps: int,
     stacks: NDArray[np.uint8],
     ask: Ask,
+    on_episode: OnEpisode = lambda episode: None,
     *,
     drops_last: bool,
 ) -> Returns:
@@ -134,7 +141,7 @@ def play_steps(
         """True unless the episodes before, as far as they are played, fill the steps."""
         return sum(episode.steps for other, episode in started.items() if other < number) < steps
 
-    started = _play(Evaluation(play, rules, seed, number), stacks, len(stacks), ask, wanted)
+    started = _play(Evaluation(play, rules, seed, number), stacks, len(stacks), ask, wanted, on_episode)
     played: list[Episode] = []
     total = 0
     while total < steps:
@@ -149,6 +156,7 @@ def _play(
     rows: int,
     ask: Ask,
     wanted: Callable[[int, Mapping[int, Episode]], bool],
+    on_episode: OnEpisode,
 ) -> dict[int, Episode]:
     """Play the episodes for which `wanted` is true, given their number and all that have started, and return them.
 
@@ -177,6 +185,7 @@ def _play(
                 episode.step(int(chosen[row]))
                 if episode.over:
                     ended = True
+                    on_episode(episode)
                     playing[row] = start(row, episode.number + len(envs))
             if ended:
                 playing = [episode if episode and wanted(episode.number, started) else None for episode in playing]

@@ -18,6 +18,9 @@ def is_registered(env: str) -> bool:
     """True if Gymnasium has registered exactly this id, so that making the env imports no module that the id names."""
     import gymnasium
 
+    from actors.envs.gymnasium_env import register_games
+
+    register_games()
     return _BARE_ID.fullmatch(env) is not None and env in gymnasium.registry
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from actors.evaluation import play_episodes, play_steps
+from actors.evaluation import OnEpisode, play_episodes, play_steps
 from ringside.agents.agent import (
     ROWS,
     GivenRules,
@@ -35,6 +35,7 @@ def evaluate(
     eval_epsilon: float | None = None,
     eval_max_frames: int | None = None,
     eval_actions: Literal["auto", EvalActions] = "auto",
+    on_episode: OnEpisode = lambda episode: None,
 ) -> dict[str, Any]:
     """Play whole episodes with trained weights by the rules of their protocol and run, and summarize the raw returns.
 
@@ -47,6 +48,8 @@ def evaluate(
         eval_epsilon: chance of a random action; by default that of the run that trained the weights.
         eval_max_frames: emulator frames after which an episode is cut; by default that of the run.
         eval_actions: sample, from the policy, or greedy; auto: as in the evaluations of the run.
+        on_episode: called when an episode has ended, with its `number`, `total` and `steps`. Where the protocol counts
+            steps, the last episodes may not count.
 
     Returns:
         JSON values: episodes, mean, sd (population), median, best, human_normalised, and the conditions.
@@ -65,9 +68,11 @@ def evaluate(
 
     steps = protocol.eval_steps if episodes is None else None
     if steps is not None:
-        played = play_steps(play, rules, seed, 0, steps, stacks, ask, drops_last=protocol.drops_last_episode)
+        played = play_steps(
+            play, rules, seed, 0, steps, stacks, ask, on_episode, drops_last=protocol.drops_last_episode
+        )
     else:
-        played = play_episodes(play, rules, seed, 0, episodes or protocol.eval_episodes, stacks, ask)
+        played = play_episodes(play, rules, seed, 0, episodes or protocol.eval_episodes, stacks, ask, on_episode)
     return evaluation_result(
         weights, network, rules, seed, played.returns.tolist(), int(played.lengths.sum()), eval_steps=steps
     )

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 from actors.make_env import action_names
@@ -17,6 +18,8 @@ from ringside.recording.metrics import totals_before
 from ringside.recording.totals import MEAN_OVER
 from ringside.recording.wandb_track import tracking
 from ringside.supervisor import supervisor
+from ringside.supervisor.spawning import require_main_guard
+from ringside.watch.notebook import NotebookDisplay, in_notebook
 from ringside.watch.observer import Observer, Restored
 from ringside.watch.status import Status
 from shared.checkpoint.finding import find_checkpoint
@@ -30,6 +33,10 @@ from shared.memory.run_memory import Memory, Plan
 from shared.process.live import LIVE_FILE, Live, withdraw
 from shared.process.ownership import LOCK_FILE, require_writable_run
 
+SLOW_SECONDS = 0.7
+"""Time of a step of the start after which a user is told of it."""
+COMPILING = "Compiling the code that shrinks frames, once for this installation: about half a minute."
+
 
 def train(
     *,
@@ -39,6 +46,8 @@ def train(
     **settings: Any,
 ) -> dict[str, Any]:
     """Train, and return what `summary.json` holds. A run that Ctrl-C has stopped says `"finished": False` there.
+
+    In a notebook the cell shows the live display, unless `plain` is set.
 
     Args:
         preset: what the settings that are not given default to, "nature" unless given; not together with `resume`.
@@ -52,15 +61,30 @@ def train(
         ConfigError: the settings cannot work. ArenaError: there is too little memory. RunFailed: a fault ended the run.
     """
     resume, env, plugin = (settings.get(name) for name in ("resume", "env", "plugin"))
+    require_main_guard()
     start = starting_point(preset, resume, env, plugin, config)
     chosen = start.with_settings(**settings)
     require_used(current_settings(settings), chosen.algorithm.method)
     require_consistent([name for name, value in settings.items() if value is not None])
-    return run(plan(chosen), on_status or (lambda status: None), lambda sentence: None)
+    ready = plan(chosen)
+    if chosen.run.plain or not in_notebook():
+        return run(ready, on_status or (lambda status: None), lambda sentence: None)
+    display = NotebookDisplay()
+
+    def show(status: Status) -> None:
+        display.show(status)
+        if on_status is not None:
+            on_status(status)
+
+    try:
+        return run(ready, show, display.note)
+    finally:
+        display.redraw()
 
 
 def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], None]) -> dict[str, Any]:
     """Train by a plan in its run directory; `note` receives sentences about events. Otherwise as `train`."""
+    require_main_guard()
     run_dir = ready.config.run.run_dir
     observer: Observer | None = None
     restored: Restored | None = None
@@ -87,12 +111,26 @@ def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], 
     if beginning is not None:
         note(beginning)
     with _owned(run_dir, ready.config), tracking(ready.config.run, report_status, note) as on_poll:
-        compile_kernels()  # once, into numba's cache, instead of in every actor at the same time
+        with _noted_if_slow(COMPILING, note):
+            compile_kernels()  # once, into numba's cache, instead of in every actor at the same time
         try:
             supervisor.train(ready, on_poll, note)
         finally:
             withdraw(run_dir)
         return read_json(run_dir / SUMMARY_FILE)
+
+
+@contextmanager
+def _noted_if_slow(sentence: str, note: Callable[[str], None]) -> Iterator[None]:
+    """Note a sentence if the block takes longer than `SLOW_SECONDS`."""
+    timer = Timer(SLOW_SECONDS, note, [sentence])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
 
 
 def learning_begins(ready: Plan, boundary: int) -> str | None:

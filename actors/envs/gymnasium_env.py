@@ -15,6 +15,7 @@ import math
 import struct
 import zlib
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import gymnasium
@@ -38,11 +39,20 @@ _HEAD = struct.Struct("<4sqqI")
 _MAGIC = b"RSG1"
 
 
+@cache
+def register_games() -> None:
+    """Register the games of ale-py with Gymnasium: ALE/Pong-v5 and their like."""
+    import ale_py
+
+    gymnasium.register_envs(ale_py)
+
+
 def _make(name: str) -> gymnasium.Env[Any, Any]:
     """The environment of a Gymnasium id, which may be registered by a module that is named before it (`module:Env-v0`),
     or what `module:factory` returns. Raises `EnvError` with a sentence."""
     module_name, colon, factory_name = name.partition(":")
     if not colon:
+        register_games()
         try:
             return gymnasium.make(name, disable_env_checker=True)
         except Exception as error:  # the code of the environment, which may raise anything

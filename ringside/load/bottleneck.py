@@ -141,6 +141,38 @@ def find_bottleneck(
     return replace(found, sentence=" ".join([found.sentence, *contention_sentences(others, stolen, usable_cores)]))
 
 
+_PREPARES = {
+    "scribe": "prepares the memory",
+    "learner": "loads PyTorch and its network",
+    "inference": "loads PyTorch and its network",
+    "evaluator": "loads its emulators",
+    "actors": "loads its emulators",
+}
+"""Work of a role before its first step, by group."""
+
+
+def _starting(roles: Sequence[RoleStatus]) -> str:
+    """Sentence about the roles that a run waits for at its start."""
+    awaited: dict[str, list[str]] = {}
+    for role in roles:
+        if role.state == "starting":
+            awaited.setdefault(_PREPARES[role.group], []).append(role.name)
+    if not awaited:
+        return "All processes have started; the first steps are being played."
+    told = [f"{_listed(names)} ({work})" for work, names in awaited.items()]
+    return f"Starting: waits for {_listed(told)}."
+
+
+def _listed(words: Sequence[str]) -> str:
+    """ "a", "a and b", "a, b and c"; of many, the first two and their number."""
+    if len(words) > _MOST_LISTED:
+        return f"{words[0]} and {len(words) - 1} more"
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
+
+_MOST_LISTED = 4
+
+
 def _find(
     roles: Sequence[RoleStatus],
     *,
@@ -154,7 +186,7 @@ def _find(
     """The bottleneck, without the sentences on other programs. `taken`: their cores."""
     groups, busy = _groups(roles), busy_by_group(roles)
     if "actors" not in groups or "inference" not in groups:
-        return Bottleneck("starting", "The processes are starting.")
+        return Bottleneck("starting", _starting(roles))
     used = {name: sum(role.cores or 0.0 for role in group) for name, group in groups.items()}
     if taken and not any(map(_starves, groups.values())):
         taken = 0.0  # no process of the run waits for these cores

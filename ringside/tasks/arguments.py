@@ -37,7 +37,7 @@ CHOICES: Mapping[str, Callable[[], Sequence[str]]] = {
 COMMON = {
     "What to play": ("game", "env", "envs"),
     "How to learn": ("preset", "total_steps", "learning_rate", "batch_size", "seed"),
-    "Evaluation beside training": ("eval_every_steps", "eval_episodes"),
+    "Evaluation beside training": ("eval_every_steps",),
     "Machine": ("actors", "device"),
     "Files and display": ("config", "run_dir", "resume", "init_from", "track", "plain"),
 }

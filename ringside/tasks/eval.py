@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from actors.envs.atari import games
+from actors.evaluation import Episode
 from ringside import evaluating
 from ringside.tasks.arguments import AgentOptions, parse
 from shared.config.protocols import acting_in_words
@@ -40,6 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     if options.json is not None:
         require_writable("--json", options.json)
+    lines = EpisodeLines()
     result = evaluating.evaluate(
         options.load,
         env=options.env,
@@ -50,7 +54,9 @@ def main(arguments: Sequence[str]) -> int:
         eval_epsilon=options.eval_epsilon,
         eval_max_frames=options.eval_max_frames,
         eval_actions=options.eval_actions,
+        on_episode=lines,
     )
+    lines.end()
     print(
         f"{_rules_of(result)}: mean {result['mean']:.2f} +- {result['sd']:.2f}, median {result['median']:.2f}, "
         f"best {result['best']:.2f} of {count(result['episodes'], 'episode')}"
@@ -61,6 +67,29 @@ def main(arguments: Sequence[str]) -> int:
     if options.json is not None:
         write_result("--json", options.json, result)
     return 0
+
+
+class EpisodeLines:
+    """Prints a line for each episode that has ended; in a terminal each replaces the last."""
+
+    def __init__(self) -> None:
+        self._totals: list[float] = []
+        self._redraws = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+    def __call__(self, episode: Episode) -> None:
+        """Print the line of an episode."""
+        self._totals.append(episode.total)
+        if self._redraws:
+            mean = sum(self._totals) / len(self._totals)
+            print(f"\r{count(len(self._totals), 'episode')}, mean {mean:,.2f} so far ", end="", flush=True)
+        else:
+            told = f"episode {episode.number} returned {episode.total:,.10g} after {count(episode.steps, 'step')}"
+            print(told, flush=True)
+
+    def end(self) -> None:
+        """Clear the line in a terminal."""
+        if self._redraws:
+            print("\r\x1b[K", end="")
 
 
 def _rules_of(result: dict[str, Any]) -> str:

@@ -135,6 +135,9 @@ def _record_montage(options: Recording, player: Player, episodes: int, stop: Req
         for steps_of_slots in player.perform(range(episodes)):
             if stop.count:
                 break
+            for number, step in enumerate(steps_of_slots):
+                if step is not None and step.over:
+                    print(f"episode {number} returned {step.moments[-1][1].total:,.10g}", flush=True)
             playing = [
                 (place, step.moments) for place, step in enumerate(steps_of_slots) if step is not None and step.moments
             ]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from ringside import planning, training
 from ringside.cgroup import scope
+from ringside.recording.totals import EvaluationStatus
 from ringside.tasks import TASKS
 from ringside.tasks.arguments import Choices, config_of, parse_choices
 from ringside.watch.display import open_display
@@ -20,7 +21,7 @@ from shared.config.trust import resume_words
 from shared.errors import CheckpointError, ConfigError, RunFailed
 from shared.machine.control_groups import in_force
 from shared.process.signals import handle_stop_signals, ignore_requests
-from shared.text import PROGRAM, command, printable
+from shared.text import PROGRAM, command, count, printable, words_of
 
 
 @dataclass(frozen=True)
@@ -57,15 +58,14 @@ def main(arguments: Sequence[str]) -> int:
 
     plan = planning.plan(config_of(options))
 
-    begun = False
+    newest: list[Status] = []
 
     def show(status: Status) -> None:
-        nonlocal begun
-        begun = True  # from here on the run handles signals; those after its end are ignored
+        newest[:] = [status]  # from here on the run handles signals; those after its end are ignored
         display.show(status)
 
     def hear(number: int) -> None:
-        if not begun:
+        if not newest:
             raise KeyboardInterrupt
 
     try:
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str]) -> int:
         print(printable(how_to_continue(plan.config)), file=sys.stderr)
         return 1
     finally:
-        if begun:
+        if newest:
             ignore_requests()
     mean = summary["mean_return_100"]
     print(
@@ -85,9 +85,37 @@ def main(arguments: Sequence[str]) -> int:
         + (f", mean return of the last episodes {mean:.2f}" if mean is not None else "")
         + printable(f". Everything is in {plan.config.run.run_dir}.")
     )
-    if not summary["finished"]:
-        print(printable(how_to_continue(plan.config)))
+    for evaluation in (status.evaluation for status in newest if status.evaluation is not None):
+        print(_evaluated(evaluation))
+    print(printable("\n".join(next_steps(plan.config, finished=summary["finished"]))))
     return 0
+
+
+def _evaluated(newest: EvaluationStatus) -> str:
+    """Sentence about the newest evaluation beside training, and the best."""
+    return (
+        f"The evaluation at step {newest.steps:,} returned {newest.mean_return:,.2f} in the mean of "
+        f"{count(newest.episodes, 'episode')}; the best one of the run {newest.best_mean:,.2f}."
+    )
+
+
+def next_steps(config: ResolvedConfig, *, finished: bool) -> list[str]:
+    """Lines with the commands that come after a run, finished or stopped."""
+    run_dir = str(config.run.run_dir)
+    checkpoints = config.run.run_dir / CHECKPOINTS
+    if not finished and (not checkpoints.is_dir() or not manifests_in(checkpoints)):
+        return [how_to_continue(config)]
+    named = words_of(env=config.play.env, plugin=config.run.plugin)
+    more = 2 * config.learn.total_steps
+    commands = [
+        ("Evaluate it", ["eval", "--load", run_dir, *named]),
+        ("Watch it play", ["play", "--load", run_dir, *named]),
+        ("See its curves", ["report", run_dir]),
+    ]
+    if finished and config.run.checkpoint_replay:
+        commands.append(("Train on", [*resume_words(config), "--total-steps", f"{more:_}"]))
+    lines = [f"  {what + ':':15} {command(*words)}" for what, words in commands]
+    return lines if finished else [*lines, how_to_continue(config)]
 
 
 def how_to_continue(config: ResolvedConfig) -> str:
@@ -112,7 +140,7 @@ def _parse(arguments: Sequence[str]) -> Training:
         Training,
         arguments,
         PROGRAM,
-        "Train an Atari agent. A step is one action of the agent, four frames of the emulator.\n\n"
+        "Train an Atari agent. A step is one action of the agent, four emulator frames.\n\n"
         f"Other tasks, as the first word: {others}. {PROGRAM} help TASK explains one.",
     )
 

@@ -1,4 +1,5 @@
 """Observers of a run: its status, live displays, and a page in the browser.
 
-Read status and observer first, then attach and health; then display, screen, line and outlet; then page/.
+Read status and observer first, then attach and health; then display, screen, line, outlet and
+notebook; then page/.
 """

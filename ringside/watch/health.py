@@ -42,19 +42,23 @@ def screens_alike(mean_q: float | None, q_spread: float | None, updates: int, ba
     return _DEAD if q_spread < ALIKE * abs(mean_q) else None
 
 
-def policy_collapsed(entropy: float | None, actions: int, share: float, *, has_weight: bool) -> str | None:
-    """Warning of a policy that hardly explores early in a run, or None; the text is always the same.
+def policy_collapsed(
+    entropy: float | None, actions: int, share: float, *, has_weight: bool, collapsed_before: bool = False
+) -> str | None:
+    """Warning of a policy that hardly explores since early in a run, or None; the text is always the same.
 
     Args:
         entropy: metric of that name; None: not known, or the method has none.
         actions: size of the action set.
         share: of the run that is over, in [0, 1].
         has_weight: True if the method has the setting --entropy-weight.
+        collapsed_before: True if the former look gave this warning, which then lasts while the entropy stays low.
     """
-    if entropy is None or share >= EARLY or entropy >= COLLAPSED * math.log(actions):
+    late = share >= EARLY and not collapsed_before
+    if entropy is None or late or entropy >= COLLAPSED * math.log(actions):
         return None
     return (
-        f"Before {EARLY:.0%} of the run, the entropy of the policy is below {COLLAPSED:.0%} of that of uniform play "
+        f"Before {EARLY:.0%} of the run, the entropy of the policy fell below {COLLAPSED:.0%} of that of uniform play "
         "(entropy in metrics.jsonl): the agent takes nearly always the same action in a state, and explores no more. "
         f"Start a new run with {'a larger --entropy-weight, ' if has_weight else ''}a smaller --learning-rate or "
         "another --seed."

@@ -64,6 +64,9 @@ def cores_taken(status: Status) -> str:
 
 def line(status: Status) -> str:
     """The status in one line; the fields of one run have the same order every time."""
+    limit = status.bottleneck
+    if limit is not None and limit.kind == "starting" and any(role.state == "starting" for role in status.roles):
+        return f"{clock(status.elapsed)}  {limit.sentence}"
     parts = [
         clock(status.elapsed),
         f"{share(status):.1%}",
@@ -72,8 +75,10 @@ def line(status: Status) -> str:
         f"{number(status.updates_per_second, 0)} updates/s",
         f"samples/step {number(status.samples_per_step, 2)} of {number(status.samples_asked, 2)}",
         *([] if status.epsilon is None else [f"epsilon {number(status.epsilon, 3)}"]),
-        f"return {number(status.mean_return_100)} (best {number(status.best_return, 0)}, "
-        f"{number(status.episodes, 0)} episodes)",
+        f"return {number(status.running_return)} so far, no episode has ended"
+        if status.running_return is not None
+        else f"return {number(status.mean_return_100)} (best {number(status.best_return, 0)}, "
+        f"{count(status.episodes, 'episode')})",
         *(f"{label_of(name).removeprefix('mean ')} {measured(name, value)}" for name, value in status.metrics.items()),
     ]
     if status.evaluation:

@@ -11,12 +11,15 @@ from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from ringside.load.board_samples import NEWEST, Sample, load_between
 from ringside.recording.metric_names import displayed
 from ringside.recording.totals import EvaluationStatus, Totals
 from ringside.watch.health import policy_collapsed, returns_outside, screens_alike
 from ringside.watch.status import CheckpointStatus, Status
 from shared.config.method_declaration import C51Settings
+from shared.config.presets import preset_in_words
 from shared.files import disk_trouble
 from shared.machine.facts import usable_cores
 from shared.memory.board import METRIC_SPANS
@@ -55,10 +58,12 @@ class Observer:
         self._memory = memory
         self._config = memory.plan.config
         self._cores = usable_cores()
+        self._preset = preset_in_words(self._config)
         self._begun = time.monotonic()
         self._samples: deque[Sample] = deque()
         self._first_steps = 0
         self._prepared = False
+        self._collapsed = False
         newest = Sample(memory.board.samples[NEWEST])
         if newest.at:  # the run is under way: its newest record gives a speed at once
             self._samples.append(newest)
@@ -88,6 +93,7 @@ class Observer:
         known = self._figures(committed)
         return Status(
             game=config.play.env or config.play.game,
+            preset=self._preset,
             protocol=config.play.protocol,
             schedule=config.learn.schedule,
             run_dir=config.run.run_dir,
@@ -116,6 +122,7 @@ class Observer:
             episodes=totals.episodes,
             mean_return_100=totals.mean_return_100,
             best_return=totals.best_return,
+            running_return=None if totals.episodes else self._running_return(),
             metrics={name: known[name] for name in displayed(self._memory.plan.method.metrics)},
             evaluation=totals.evaluation,
             checkpoint=self._checkpoint(),
@@ -169,6 +176,13 @@ class Observer:
             None if math.isnan(mean) else EvaluationStatus(int(steps), int(episodes), mean, best),
         )
 
+    def _running_return(self) -> float | None:
+        """Mean return so far of the episodes in play."""
+        returns, done = self._memory.ring.field["episode_return"], self._memory.board.lane_done
+        newest = done.values - 1
+        lanes = np.flatnonzero(newest >= 0)
+        return float(returns[lanes, newest[lanes] % returns.shape[1]].mean()) if len(lanes) else None
+
     def _checkpoint(self) -> CheckpointStatus | None:
         """Newest checkpoint since the last start."""
         size, seconds, steps, _ = self._memory.board.checkpoint.tolist()
@@ -198,7 +212,11 @@ class Observer:
         else:
             has_weight = hasattr(support, "entropy_weight")
             actions = self._memory.plan.actions
-            judged = [policy_collapsed(known.get("entropy"), actions, share, has_weight=has_weight)]
+            collapsed = policy_collapsed(
+                known.get("entropy"), actions, share, has_weight=has_weight, collapsed_before=self._collapsed
+            )
+            self._collapsed = collapsed is not None
+            judged = [collapsed]
         if isinstance(support, C51Settings):
             outside, clipped = _known(board.outside_support[0]), self._config.learn.clip_rewards
             judged.append(returns_outside(outside, support.v_min, support.v_max, clipped=clipped))

@@ -32,6 +32,8 @@ def render(status: Status, width: int, height: int = 100) -> RenderableType:
     """Layout of a status, at most `width` columns wide; one line for all actors if `height` is small."""
     width = min(width, _WIDEST)
     title = Text.assemble(("Ringside  ", "bold"), (status.game, "bold blue"))
+    if status.preset:
+        title.append(f"  {status.preset}", style="blue")
     title.append(f"  {status.protocol}, {status.schedule}")
     fold = sum(role.is_actor for role in status.roles) > FEW_ACTORS or height < _LOW
     picture = Table.grid(padding=(0, 1), pad_edge=True)
@@ -85,7 +87,7 @@ def _figures(status: Status, width: int) -> Table:
         )
     cells = [
         ("playing", pace(status, "{} steps/s", ", {} frames/s")),
-        ("return", f"{number(status.mean_return_100)} (mean of 100)"),
+        ("return", _returned(status)),
         ("learning", _learning(status)),
         ("episodes", f"{number(status.episodes, 0)} (best {number(status.best_return, 0)})"),
         ("samples", f"{number(status.samples_per_step, 2)} a step of {number(status.samples_asked, 2)} asked"),
@@ -113,6 +115,13 @@ def _metrics(metrics: Mapping[str, float | None]) -> list[tuple[str, str]]:
         more = "".join(f", {label_of(each[0])} {measured(*each)}" for each in second if each is not None)
         cells.append((label_of(first[0]), f"{measured(*first)}{more}"))
     return cells
+
+
+def _returned(status: Status) -> str:
+    """Mean return, or the mean of the returns so far before the first episode has ended."""
+    if status.running_return is not None:
+        return f"{number(status.running_return)} so far, no end yet"
+    return f"{number(status.mean_return_100)} (mean of 100)"
 
 
 def _learning(status: Status) -> str:

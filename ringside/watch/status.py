@@ -35,6 +35,8 @@ class Status:
     rounds: int
     samples_asked: float
     """Configured samples per step."""
+    preset: str = ""
+    """Nearest preset, and how many settings of learning differ from it."""
     steps: int = 0
     """Ticks x envs of all ticks played, including the current round."""
     frames: int | None = 0
@@ -64,6 +66,8 @@ class Status:
     episodes: int = 0
     mean_return_100: float | None = None
     best_return: float | None = None
+    running_return: float | None = None
+    """Mean return so far of the episodes in play; None: an episode has ended, or no step is played."""
     metrics: Mapping[str, float | None] = field(default_factory=dict)
     """The method's metrics that screens show, by name, in the order of its declaration."""
     evaluation: EvaluationStatus | None = None

@@ -13,6 +13,8 @@ _PARTS = {
     "noisy": ("noisy_std",),
     "munchausen": ("munchausen_alpha", "munchausen_temperature", "munchausen_floor"),
 }
+_ATARI = "ALE/"
+"""Beginning of the ids of ale-py's games."""
 _KNOWN = [Algorithm(), *(preset.algorithm for preset in PRESETS.values())]
 _PUBLISHED_SUPPORTS = {(-10.0, 10.0)}
 """Ends of the support in papers, for clipped rewards."""
@@ -50,6 +52,11 @@ def config_warnings(config: Config) -> list[str]:
     found += _learning_rate_off_its_line(config.learn)
     if run_schedule.method.has_epsilon and run_schedule.updates_before(run_schedule.rounds):
         found += _short_exploration(config)
+    if config.play.env is not None and config.play.env.startswith(_ATARI):
+        found.append(
+            f"{config.play.env} plays by the rules of Gymnasium, which papers' scores do not follow; --game NAME plays "
+            "faster, and by --protocol."
+        )
     if config.explore.epsilon_ladder and config.play.envs == 1:
         found.append(f"--epsilon-ladder {config.explore.epsilon_ladder:g} has no effect with one emulator.")
     if isinstance(algorithm.settings, C51Settings):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from actors.evaluation import Returns, play_episodes, play_steps
+from actors.evaluation import Episode, Returns, play_episodes, play_steps
 from shared.config.protocols import EvalRules
 from shared.config.settings import FRAME_SIDE, STACK, Play
 from shared.memory.evaluation_queue import evaluations_until
@@ -39,6 +39,18 @@ def idle(draws: NDArray[np.float64]) -> NDArray[np.uint8]:
 def play_idly(play: Play, rules: EvalRules, episodes: int) -> Returns:
     stacks = np.zeros((3, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
     return play_episodes(play, rules, 1, 0, episodes, stacks, idle)
+
+
+def test_each_episode_is_told_when_it_ends() -> None:
+    told: dict[int, tuple[float, int]] = {}
+    stacks = np.zeros((2, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
+    play, rules = Play(env="tests.support.pixel_game:factory"), EvalRules(0.5, 108_000)
+
+    def on_episode(episode: Episode) -> None:
+        told[episode.number] = (episode.total, episode.steps)
+
+    played = play_episodes(play, rules, 1, 0, 5, stacks, idle, on_episode)
+    assert [told[i] for i in range(5)] == list(zip(played.returns, played.lengths, strict=True))
 
 
 @pytest.mark.parametrize(

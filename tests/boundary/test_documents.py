@@ -20,9 +20,11 @@ SOURCES = sorted(path for top in TOP for path in (ROOT / top).rglob("*.py"))
 IMAGINED = {"learner/methods/log_cosh.py"}
 """Files that a reader of docs/extending.md writes."""
 
-FOREIGN = {"--cpuset-cpus", "--gpus", "--shm-size", "--prioritised", "--layer-norm", "--sharpness"}
-"""Options of other programs, the former names that CHANGELOG.md mentions, and the option of the plug-in that
-docs/extending.md shows."""
+FOREIGN = {"--cpuset-cpus", "--gpus", "--shm-size", "--prioritised", "--layer-norm", "--sharpness"} | {
+    *("--lr", "--num-envs", "--gamma", "--version")
+}
+"""Options of other programs and libraries, the former names that CHANGELOG.md mentions, the option of the plug-in that
+docs/extending.md shows, and the one that stands in place of a task."""
 
 LINK = re.compile(r"\]\(([^)\s]+)\)|(?:src|href)=\"([^\"]+)\"")
 FILE = re.compile(rf"(?<![\w./~-])(?:{'|'.join(TOP)})/[\w./-]*\w")

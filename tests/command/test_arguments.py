@@ -13,6 +13,7 @@ import pytest
 import launch as launch_py
 import ringside
 from ringside.tasks.train import configuration
+from shared.errors import ConfigError
 from shared.text import whole_number
 from tests.conftest import Launch, Refused
 from tests.support.runs import ROOT
@@ -142,6 +143,12 @@ def test_a_python_without_the_packages_is_one_sentence(words: tuple[str, ...]) -
 def test_the_version_is_that_of_the_package(launch: Launch) -> None:
     for words in (("version",), ("--version",), ("eval", "--version")):
         assert launch(*words).stdout == f"Ringside {ringside.__version__}\n"
+
+
+@pytest.mark.parametrize("name", ["game", "protocol"])
+def test_python_refuses_the_same_contradictions(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"--{name} .*: pass one of them"):
+        ringside.train(env="X-v0", **{name: "nature"})
 
 
 def test_whole_numbers_are_written_as_people_do() -> None:

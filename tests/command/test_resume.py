@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ringside.tasks.train import how_to_continue
+from ringside.tasks.train import how_to_continue, next_steps
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.checkpoint.finding import find_checkpoint
 from tests.support.checkpoints import ACTIONS, CONFIG, SIZES, rewrite, write_run
@@ -32,6 +32,24 @@ def test_what_to_type_after_a_run_follows_from_what_was_saved(tmp_path: Path) ->
     for manifest in tmp_path.glob("checkpoints/checkpoint-*.json"):
         manifest.write_text("{}")
     assert how_to_continue(config).startswith("It cannot be resumed: No checkpoint in")
+
+
+def test_the_commands_that_come_next_are_those_that_work(tmp_path: Path) -> None:
+    config = replace(CONFIG, run=replace(CONFIG.run, run_dir=tmp_path))
+    assert next_steps(config, finished=False) == [how_to_continue(config)]
+    write_run(tmp_path, 2)
+    stopped, finished = (next_steps(config, finished=each) for each in (False, True))
+    assert stopped[-1] == how_to_continue(config)
+    assert [line.split(":")[0].strip() for line in finished] == [
+        "Evaluate it",
+        "Watch it play",
+        "See its curves",
+        "Train on",
+    ]
+    assert finished[0].endswith(f"launch.py eval --load {tmp_path}")
+    assert finished[-1].endswith(f"launch.py --resume {tmp_path} --total-steps {2 * config.learn.total_steps:_}")
+    mine = replace(config, play=replace(config.play, env="mine:factory"))
+    assert all("--env mine:factory" in line or "report" in line for line in next_steps(mine, finished=True))
 
 
 @pytest.mark.stress

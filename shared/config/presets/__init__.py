@@ -11,10 +11,13 @@ after Mnih et al. 2015 cut episodes at 108,000 frames, 30 minutes. A single flag
 
 from __future__ import annotations
 
+from typing import Any
+
 from shared.config.presets import on_policy_presets as on_policy
 from shared.config.presets import replay_presets as replay
-from shared.config.settings import Config
+from shared.config.settings import Config, flat_of
 from shared.errors import ConfigError
+from shared.text import count
 
 PRESETS: dict[str, Config] = {
     "nature": replay.NATURE,
@@ -47,3 +50,25 @@ def register_preset(name: str, config: Config) -> None:
         raise ConfigError(f"A preset cannot be called {name!r:.60}: use letters, digits and hyphens.")
     if PRESETS.setdefault(name, config) != config:
         raise ConfigError(f"There is a preset {name} already: register yours by another name.")
+
+
+_OF_LEARNING = ("learn", "algorithm", "explore")
+"""Sections in which presets differ."""
+
+
+def preset_in_words(config: Config) -> str:
+    """Nearest preset of a configuration, by the settings of learning: "rainbow", "quick with 2 changes"."""
+    wanted = _settings_of_learning(config)
+    found = {
+        name: sum(value != known.get(setting) for setting, value in wanted.items())
+        for name, known in ((name, _settings_of_learning(preset)) for name, preset in PRESETS.items())
+    }
+    name = min(found, key=lambda each: found[each])
+    return f"{name} with {count(found[name], 'change')}" if found[name] else name
+
+
+def _settings_of_learning(config: Config) -> dict[str, Any]:
+    """Settings by flat name, without the length of the run."""
+    sections = config.to_json()
+    flat = flat_of({name: sections[name] for name in _OF_LEARNING})
+    return {name: value for name, value in flat.items() if name != "total_steps"}

@@ -202,3 +202,16 @@ def test_without_busy_shares_the_processes_are_starting() -> None:
     blank = tuple(replace(role, busy=None) for role in roles(0.5, 0.5, 0.5))
     for found in (judged(blank), judged((), learning=False)):
         assert (found.kind, found.role, found.share) == ("starting", None, None)
+        assert found.sentence == "All processes have started; the first steps are being played."
+
+
+def test_the_start_names_the_roles_that_are_awaited() -> None:
+    def told(*names: str) -> str:
+        return judged(tuple(RoleStatus(name, "starting" if name in names else "waiting") for name in ALL)).sentence
+
+    ALL = ("inference", "learner", "scribe", *(f"actor {i}" for i in range(6)))
+    assert told("learner", "inference", "actor 2") == (
+        "Starting: waits for inference and learner (loads PyTorch and its network) and actor 2 (loads its emulators)."
+    )
+    assert told(*ALL[3:]) == "Starting: waits for actor 0 and 5 more (loads its emulators)."
+    assert told("scribe") == "Starting: waits for scribe (prepares the memory)."

@@ -17,7 +17,9 @@ from ringside.watch import observer
 from ringside.watch.line import line
 from ringside.watch.observer import Observer, Restored
 from ringside.watch.screen import render
+from ringside.watch.status import Status
 from shared.config.method_declaration import A2C
+from shared.config.presets import PRESETS, preset_in_words
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Config, Evaluate, Learn, Machine, Play, Run
 from shared.memory.board import METRIC_SPANS, SPAN_METRICS, Phase
@@ -57,8 +59,44 @@ def test_a_run_that_has_not_begun(clock: Clock) -> None:
     assert [role.name for role in found.roles] == ["inference", "learner", "scribe", "actor 0", "actor 1"]
     assert {role.state for role in found.roles} == {"starting"}
     assert not found.can_be_saved
-    assert line(found)
+    assert "Starting: waits for" in line(found)
+    assert "actor 0 and actor 1" in line(found)
     memory.arena.close()
+
+
+def test_before_an_episode_ends_the_returns_so_far_are_shown(clock: Clock) -> None:
+    memory = Memory.create(Plan(CONFIG, actions=6))
+    board, watcher = memory.board, Observer(memory)
+    assert watcher.observe().running_return is None
+    board.prepared[0] = 1
+    memory.board.phase[:] = Phase.WORKING
+    memory.ring.field["episode_return"][0, 4] = 3.0, 5.0
+    board.lane_done.publish_all([5, 0])  # the other lane has played nothing
+    found = watcher.observe()
+    assert found.running_return == 4.0
+    assert "return 4.0 so far, no episode has ended" in line(found)
+    assert "4.0 so far" in rendered(found)
+    board.episodes[0], board.mean_return_100[0] = 1, 2.0
+    found = watcher.observe()
+    assert found.running_return is None
+    assert "return 2.0 (best –, 1 episode)" in line(found)
+    memory.arena.close()
+
+
+def test_the_title_names_the_nearest_preset(clock: Clock) -> None:
+    for start, words in ((PRESETS["rainbow"], "rainbow"), (CONFIG, "nature with 4 changes")):
+        config = start.with_settings(game="pong", envs=4, lane_envs=2, actors=2, run_dir="runs/pong", total_steps=400)
+        config = config.with_settings(replay_size=100) if start is CONFIG else config
+        assert preset_in_words(config) == words
+    memory = Memory.create(Plan(CONFIG, actions=6))
+    assert "pong  nature with 4 changes  nature, concurrent" in rendered(Observer(memory).observe())
+    memory.arena.close()
+
+
+def rendered(status: Status) -> str:
+    console = Console(width=100, file=io.StringIO())
+    console.print(render(status, 100))
+    return console.file.getvalue()
 
 
 def test_speeds_shares_and_figures(clock: Clock) -> None:
@@ -134,7 +172,7 @@ def test_a_policy_is_judged_by_its_entropy_and_never_by_the_spread_of_values(clo
     assert Observer(memory).observe().warnings == ()
     memory.board.metrics[:, memory.board.metric_names.index("entropy")] = 0.01
     (warning,) = Observer(memory).observe().warnings
-    assert "the entropy of the policy is below 1% of that of uniform play" in warning
+    assert "the entropy of the policy fell below 1% of that of uniform play" in warning
     memory.arena.close()
 
 
@@ -249,6 +287,7 @@ def test_a_method_that_samples_its_actions_has_no_epsilon_on_any_display(clock: 
     sampled = CONFIG.with_settings(method="a2c", batch_size=20)
     for config, shown in ((CONFIG, True), (sampled, False)):
         memory = Memory.create(Plan(config, actions=6))
+        memory.board.phase[:] = Phase.WORKING
         found = Observer(memory).observe()
         console = Console(file=io.StringIO(), width=120)
         console.print(render(found, 120, 50))

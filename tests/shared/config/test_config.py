@@ -18,6 +18,7 @@ from ringside.zoo.catalogue import WEIGHTS, ZOO
 from shared.config import method_declaration as declarations
 from shared.config import resolve, validate
 from shared.config.method_declaration import C51Settings, QrDqnSettings, method_declaration, method_names
+from shared.config.other_libraries import ELSEWHERE
 from shared.config.presets import PRESETS
 from shared.config.protocols import EvalRules, eval_rules
 from shared.config.run_schedule import make_run_schedule
@@ -113,6 +114,37 @@ def test_a_value_of_another_kind_is_refused(name: str, value: object, says: str)
 def test_unknown_setting_names_the_nearest() -> None:
     with pytest.raises(ConfigError, match="total_step'; did you mean total_steps"):
         Config().with_settings(total_step=5)
+
+
+def test_a_whole_number_may_be_a_float() -> None:
+    learn = Config().with_settings(total_steps=1e6, snapshot_every_steps=2e4).learn
+    assert (learn.total_steps, learn.snapshot_every_steps) == (1_000_000, 20_000)
+    assert type(learn.total_steps) is int
+    assert type(Config().with_settings(checkpoint_every_minutes=5).run.checkpoint_every_minutes) is float
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("lr", "There is no setting 'lr': pass learning_rate."),
+        ("gamma", "There is no setting 'gamma': pass discount."),
+        ("num_envs", "There is no setting 'num_envs': pass envs; actors is the number of processes."),
+    ],
+)
+def test_a_name_from_another_library_is_answered_with_ours(name: str, says: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        Config().with_settings(**{name: 1})
+    assert str(error.value) == says
+
+
+def test_names_from_other_libraries_lead_to_settings_and_are_none() -> None:
+    kinds = [method_declaration(name).settings for name in method_names()]
+    known = {*Config().to_flat(), "preset", *(item.name for kind in kinds for item in dataclasses.fields(kind))}
+    for name, words in ELSEWHERE.items():
+        assert name not in known
+        settings = re.findall(r"{(\w+)}", words)
+        assert settings
+        assert set(settings) <= known, name
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,68 @@
+"""The live display of a run in a notebook, redrawn in the output of the cell that trains."""
+
+from __future__ import annotations
+
+import html
+import io
+import sys
+import time
+from collections import deque
+from importlib import import_module
+from typing import Any
+
+from rich.console import Console
+
+from ringside.watch.screen import render
+from ringside.watch.status import Status
+
+WIDTH = 100
+"""Columns of the display."""
+REDRAW_SECONDS = 1.0
+"""Least time between two redraws of a status."""
+MOST_NOTES = 20
+"""Newest notes that stay above the status."""
+_PAGE = '<pre style="line-height:1.2;font-family:Menlo,Consolas,monospace">{code}</pre>'
+
+
+def in_notebook() -> bool:
+    """True if the process is the kernel of a notebook, which shows HTML."""
+    if "IPython" not in sys.modules:
+        return False
+    shell = import_module("IPython").get_ipython()
+    return shell is not None and hasattr(shell, "kernel")
+
+
+class NotebookDisplay:
+    """Shows statuses and notes in the output of a cell."""
+
+    def __init__(self) -> None:
+        self._display: Any = import_module("IPython.display")
+        self._notes: deque[str] = deque(maxlen=MOST_NOTES)
+        self._status: Status | None = None
+        self._drawn_at = -float("inf")
+        self._handle = self._display.display(self._page(), display_id=True)
+
+    def show(self, status: Status) -> None:
+        """Show the current status. Call it at any rate; it is redrawn once in `REDRAW_SECONDS`."""
+        self._status = status
+        if time.monotonic() - self._drawn_at >= REDRAW_SECONDS:
+            self.redraw()
+
+    def note(self, message: str) -> None:
+        """Show a message above the status."""
+        self._notes.append(f"{time.strftime('%H:%M:%S')}  {message}")
+        self.redraw()
+
+    def redraw(self) -> None:
+        """Show the newest status; call it at the end, too."""
+        self._drawn_at = time.monotonic()
+        self._handle.update(self._page())
+
+    def _page(self) -> Any:
+        """HTML of notes and status."""
+        console = Console(file=io.StringIO(), record=True, width=WIDTH, force_terminal=True, force_jupyter=False)
+        if self._status is not None:
+            console.print(render(self._status, WIDTH))
+        told = "".join(f"{html.escape(note)}\n" for note in self._notes)
+        screen = console.export_html(inline_styles=True, code_format="{code}")
+        return self._display.HTML(_PAGE.format(code=told + screen))

@@ -1,0 +1,90 @@
+"""The live display of a notebook, over a stand-in of IPython."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ringside.watch import notebook
+from ringside.watch.notebook import NotebookDisplay, in_notebook
+from ringside.watch.status import Status
+
+STATUS = Status("pong", "nature", "concurrent", Path("runs/<pong>"), 400, 10, 8.0, steps=40)
+
+
+class Handle:
+    """Output of a cell, with all that was shown in it."""
+
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+
+    def update(self, page: str) -> None:
+        self.shown.append(page)
+
+
+@pytest.fixture
+def cell(monkeypatch: pytest.MonkeyPatch) -> Handle:
+    handle = Handle()
+
+    def display(page: str, *, display_id: bool) -> Handle:
+        assert display_id
+        handle.update(page)
+        return handle
+
+    top, shown = ModuleType("IPython"), ModuleType("IPython.display")
+    vars(top)["get_ipython"] = lambda: SimpleNamespace(kernel=object())
+    vars(shown).update(HTML=str, display=display)
+    monkeypatch.setitem(sys.modules, "IPython", top)
+    monkeypatch.setitem(sys.modules, "IPython.display", shown)
+    return handle
+
+
+def test_a_cell_shows_notes_above_the_newest_status(cell: Handle, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(notebook.time, "monotonic", lambda: clock.now)
+    display = NotebookDisplay()
+    display.show(STATUS)
+    assert "pong" in cell.shown[-1]
+    assert "runs/&lt;pong&gt;" in cell.shown[-1]
+    drawn = len(cell.shown)
+    display.show(STATUS)  # at once: not drawn again
+    assert len(cell.shown) == drawn
+    display.note("a < b")
+    assert cell.shown[-1].index("a &lt; b") < cell.shown[-1].index("Ctrl-C")
+    clock.now += notebook.REDRAW_SECONDS
+    display.show(STATUS)
+    assert len(cell.shown) == drawn + 2
+
+
+def test_only_a_kernel_is_a_notebook(cell: Handle, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert in_notebook()
+    for shell in (None, SimpleNamespace()):  # no IPython runs, or it is that of a terminal
+        monkeypatch.setattr(sys.modules["IPython"], "get_ipython", lambda shell=shell: shell)
+        assert not in_notebook()
+    monkeypatch.delitem(sys.modules, "IPython")
+    assert not in_notebook()
+
+
+def test_training_in_a_cell_shows_the_run(cell: Handle, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ringside import training
+
+    seen: list[Status] = []
+
+    def run(ready: object, on_status: Any, note: Any) -> dict[str, Any]:
+        note("Learning begins")
+        on_status(STATUS)
+        return {}
+
+    monkeypatch.setattr(training, "run", run)
+    monkeypatch.setattr(training, "plan", lambda config: config)
+    training.train(game="pong", on_status=seen.append)
+    assert seen == [STATUS]
+    assert "Learning begins" in cell.shown[-1]
+    assert "40 of 400 steps" in cell.shown[-1]
+    shown = len(cell.shown)
+    training.train(game="pong", plain=True)
+    assert len(cell.shown) == shown
