@@ -43,7 +43,8 @@ def main(arguments: Sequence[str]) -> int:
     if rest[:1] == ["--version"]:
         task = "version"
     if task == "help":
-        task, rest = ("train", ["--help", *rest]) if rest[:1] in ([], ["all"]) else (rest[0], ["--help", *rest[1:]])
+        task, *more = rest if rest[:1] not in ([], ["all"]) else ["train", *rest]
+        rest = ["--help", *more] if more == ["all"] else [*more, "--help"]
     try:
         if task not in TASKS:
             from ringside.tasks.arguments import answer_to

@@ -62,10 +62,12 @@ def _make(name: str) -> gymnasium.Env[Any, Any]:
     try:
         module = importlib.import_module(module_name)
     except Exception as error:  # foreign code runs while it is imported
-        raise EnvError(
-            f"The module of --env {name!r} cannot be imported: {_told(error)}. It is looked for beside launch.py, "
-            "among the installed packages and in the folders of PYTHONPATH."
-        ) from error
+        if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}."):
+            raise EnvError(
+                f"The module {module_name!r} of --env {name!r} is not found: put it beside launch.py, install it, or "
+                "put its folder into PYTHONPATH."
+            ) from error
+        raise EnvError(f"The module of --env {name!r} cannot be imported: {_told(error)}.") from error
     if factory_name in gymnasium.registry:  # `module:Env-v0`, as Gymnasium itself takes it
         return _make(factory_name)
     factory = getattr(module, factory_name, None)

@@ -34,10 +34,10 @@ def values_in(words: Sequence[str], options: Sequence[Option], tasks: Sequence[s
         word = left.pop(0)
         if word == "--":
             for each in left:
-                _place(each, places, found, tasks)
+                _place(each, places, found, flags, tasks)
             break
         if not _is_flag(word):
-            _place(word, places, found, tasks)
+            _place(word, places, found, flags, tasks)
             continue
         flag, given = flag_in(word), word.partition("=")
         option = flags.get(flag) or switches.get(flag)
@@ -95,7 +95,9 @@ def _is_flag(word: str) -> bool:
     return word.startswith("-") and len(word) > 1 and not word[1].isdigit() and not word.startswith("-.")
 
 
-def _place(word: str, places: Sequence[Option], found: dict[str, Any], tasks: Sequence[str]) -> None:
+def _place(
+    word: str, places: Sequence[Option], found: dict[str, Any], flags: Container[str], tasks: Sequence[str]
+) -> None:
     """Give a word without a flag to the first option that takes one by its place."""
     for option in places:
         if option.many:
@@ -106,7 +108,8 @@ def _place(word: str, places: Sequence[Option], found: dict[str, Any], tasks: Se
             return
     if word in tasks:
         raise ConfigError(f"{word} is a task, the first word of the command: {PROGRAM} {word} ...")
-    raise ConfigError(f"{word!r:.60} follows no option; every value has one: --game pong.")
+    example = f"pass --load {word:.60}" if "--load" in flags else "every value has one, as in --game pong"
+    raise ConfigError(f"{word!r:.60} follows no option: {example}.")
 
 
 def _unknown(flag: str, known: Sequence[str], names: Container[str]) -> str:

@@ -145,6 +145,12 @@ def seed_band(
     return grid, values.mean(axis=0), values.min(axis=0), values.max(axis=0)
 
 
+def has_curve(comparison: Comparison, game: str, axis: Axis) -> bool:
+    """True if some run of a game has a point to draw: the mean return of an episode, or an evaluation."""
+    runs = [run for run in comparison.runs if run.game == game]
+    return any(len(learning_points(run, axis)[0]) or len(run.evaluations["steps"]) for run in runs)
+
+
 def learning_curve(comparison: Comparison, game: str, axis: Axis) -> Figure:
     """Training returns of a game by arm: mean over seeds, range of seeds as a band, evaluations as circles."""
     figure, axes = _figure(4.6, 3.4)
@@ -169,7 +175,9 @@ def learning_curve(comparison: Comparison, game: str, axis: Axis) -> Figure:
 
 def metric_names(comparison: Comparison, game: str) -> list[str]:
     """Metrics of learning that some run of a game has and screens show, in the order of the first run."""
-    names = [name for run in comparison.runs if run.game == game for name in displayed(metrics_of(run.rounds))]
+    runs = [run for run in comparison.runs if run.game == game]
+    drawn = [(run, name) for run in runs for name in displayed(metrics_of(run.rounds))]
+    names = [name for run, name in drawn if len(learning_points(run, "steps", name)[0])]
     return list(dict.fromkeys(names))[: METRIC_COLUMNS * MOST_METRIC_ROWS]
 
 
@@ -188,7 +196,7 @@ def metric_charts(comparison: Comparison, game: str) -> Figure:
             band = seed_band(curves)
             drawn = [band[:2]] if band is not None else curves
             for x, y in drawn:
-                axes.plot(x, y, color=color_of(i), linestyle=_dash(i), linewidth=1.3)
+                axes.plot(x, y, marker=_marker(x), color=color_of(i), linestyle=_dash(i), linewidth=1.3)
         axes.xaxis.set_major_locator(MaxNLocator(4))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
         axes.set_xlim(left=0)
@@ -208,7 +216,7 @@ def _draw_arm(axes: Axes, arm: Arm, game: str, axis: Axis, scale: float, line_st
     else:
         thin = {"linewidth": 1.6, **line_style}
     for i, (x, y) in enumerate(curves):
-        axes.plot(*_thin(x, y), label=label if band is None and i == 0 else "_", **thin)
+        axes.plot(*_thin(x, y), marker=_marker(x), label=label if band is None and i == 0 else "_", **thin)
     circles = {
         "linestyle": "none",
         "marker": "o",
@@ -222,6 +230,11 @@ def _draw_arm(axes: Axes, arm: Arm, game: str, axis: Axis, scale: float, line_st
         if len(x):
             axes.plot(x if axis == "steps" else scale * _hours_at(run, x), y, label=label, **circles)
             label = "_"
+
+
+def _marker(x: NDArray[np.float64]) -> str:
+    """Marker of a line, which one point alone needs to be seen."""
+    return "." if len(x) == 1 else "None"
 
 
 def _last_hour(run: Records) -> float:

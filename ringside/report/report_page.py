@@ -20,13 +20,14 @@ from ringside.recording.metric_names import metric_of
 from ringside.recording.scores import REFERENCE, SOURCE, human_normalised
 from ringside.report.aggregate import CONFIDENCE, REPLICATES
 from ringside.report.comparison import IGNORED_SETTINGS, Arm, Comparison, differences
-from ringside.report.figures import amount, duration, file_name, score, setting
+from ringside.report.figures import amount, duration, file_name, headline, score, setting
 from ringside.report.notes import notes
 from ringside.report.plots import (
     Axis,
     Picture,
     aggregate_chart,
     color_of,
+    has_curve,
     learning_curve,
     metric_charts,
     metric_names,
@@ -133,7 +134,14 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        {"score": score, "amount": amount, "duration": duration, "setting": setting, "count": count}
+        {
+            "score": score,
+            "amount": amount,
+            "duration": duration,
+            "setting": setting,
+            "count": count,
+            "headline": headline,
+        }
     )
     return environment
 
@@ -142,7 +150,10 @@ def _metric_pictures(comparison: Comparison, directory: Path) -> dict[str, Pictu
     """Charts of the metrics of learning, by game; a game whose runs have none is absent."""
     return {
         game: save(
-            metric_charts(comparison, game), directory, f"metrics-{file_name(game)}", f"{game}: metrics over steps"
+            metric_charts(comparison, game),
+            directory,
+            f"metrics-{file_name(game)}",
+            f"{headline(game)}: metrics over steps",
         )
         for game in comparison.games
         if metric_names(comparison, game)
@@ -178,9 +189,10 @@ def _pictures(comparison: Comparison, directory: Path) -> tuple[list[Picture], d
                 learning_curve(comparison, game, axis),
                 directory,
                 f"curve-{file_name(game)}-{axis}",
-                f"{game} {caption}",
+                f"{headline(game)} {caption}",
             )
             for axis, caption in captions.items()
+            if has_curve(comparison, game, axis)
         ]
         for game in comparison.games
     }
@@ -305,11 +317,13 @@ def _within(comparison: Comparison) -> dict[str, dict[str, list[Any]]]:
 def _common_settings(runs: Sequence[Records]) -> dict[str, dict[str, Any]]:
     """Settings by section that all runs share."""
     differing = set(differences(runs)) | _RUN_ONLY
-    return {
-        section: kept
-        for section, values in runs[0].config.items()
-        if (kept := {name: value for name, value in values.items() if name not in differing})
-    }
+    found = {}
+    for section, values in runs[0].config.items():
+        own = values.get("settings")  # of the method
+        flat = {**values, **own} if isinstance(own, dict) else values
+        if kept := {name: flat[name] for name in flat if name not in differing | {"settings"}}:
+            found[section] = kept
+    return found
 
 
 def _machines(runs: Sequence[Records]) -> list[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ringside.options.option import Positional
 from ringside.report.comparison import compare
+from ringside.report.figures import headline
 from ringside.report.records import Records, RecordsError, load
 from ringside.tasks.arguments import parse
 from shared.config.settings import Play
@@ -111,4 +112,4 @@ def write_report(
 
 def _named(games: Sequence[str]) -> str:
     """Text of a list in a headline."""
-    return ", ".join(games) if len(games) <= 5 else f"{len(games)} games"
+    return ", ".join(map(headline, games)) if len(games) <= 5 else f"{len(games)} games"

@@ -77,7 +77,10 @@ def require_consistent(names: Container[str]) -> None:
     if "game" in names:
         raise ConfigError("--game and --env both name what is played: pass one of them.")
     if "protocol" in names:
-        raise ConfigError("--protocol is the rules of Atari games, and --env plays by its own: pass one of them.")
+        raise ConfigError(
+            "--protocol is the rules of Atari games, and --env plays by its own: pass one of them (--eval-episodes and "
+            "--eval-epsilon for evaluations)."
+        )
 
 
 def _check_used(config: Config) -> None:

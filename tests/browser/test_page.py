@@ -20,9 +20,11 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
 from ringside.recording.metrics import MetricsLog
+from ringside.tasks.report import write_report
 from shared.config.method_declaration import method_declaration
 from tests.support.runs import finish, records, start, start_words, wait_until
 from tests.support.watched import Pretended
+from tests.support.written_runs import write_run
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = [
@@ -255,3 +257,19 @@ def _controls(view: PageView) -> None:
     assert view.script(FRAME, 0) == held
     view.press(" ")
     view.changes(lambda: view.script(FRAME, 0), "the held picture")
+
+
+def test_no_column_of_a_report_is_cut_off(browser: Chrome, tmp_path: Path) -> None:
+    runs = [
+        write_run(
+            tmp_path / "runs" / f"breakout-20260101-12000{seed}", "breakout", seed, final=20.0 + seed, best=398.25
+        )
+        for seed in (1, 2, 3)
+    ]
+    report, _ = write_report(runs, tmp_path / "out")
+    page = PageView(browser, report.as_uri())
+    page.resize((1200, 900))
+    assert page.fits()
+    assert page.count(".wide table") >= 3
+    cut = "return [...document.querySelectorAll('.wide')].filter(box => box.scrollWidth > box.clientWidth).length"
+    assert page.script(cut) == 0

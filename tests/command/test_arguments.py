@@ -62,6 +62,7 @@ SMALL = ("--envs", "8", "--device", "cpu", "--run-dir", "run")
         (("--env-id", "PongNoFrameskip-v4"), "pass --game for an Atari game, or --env for an id of Gymnasium"),
         (("--eval-freq", "8"), "pass --eval-every-steps"),
         (("--game", "pong", "eval"), "eval is a task, the first word of the command"),
+        (("play", "pong"), "'pong' follows no option: pass --load pong."),
         (("pong",), "pong is a game, not a task: pass --game pong."),
         (("SpaceInvaders",), "SpaceInvaders is a game, not a task: pass --game space_invaders."),
         (("rainbow",), "rainbow is a preset, not a task: pass --preset rainbow."),

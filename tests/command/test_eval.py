@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -14,6 +17,7 @@ import ringside
 from launch import main
 from ringside import evaluating
 from ringside.recording.scores import REFERENCE, human_normalised
+from ringside.tasks.eval import EpisodeLines
 from shared.config.protocols import PROTOCOLS
 from shared.config.settings import ProtocolName
 from tests.conftest import Launch, Refused
@@ -29,15 +33,29 @@ def weights(tmp_path: Path) -> Path:
 def test_eval_plays_and_says_how_well(launched: Launch, weights: Path, tmp_path: Path) -> None:
     done = launched("eval", "--load", str(weights), "--episodes", "2", "--device", "cpu", "--json", "a.json")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(
-        "pong, protocol nature, greedy actions and epsilon 0.05, at most 18,000 frames: mean -2"
-    )
-    assert "human-normalized" in done.stdout
+    *episodes, judged, normalized = done.stdout.splitlines()
+    assert judged.startswith("pong, protocol nature, greedy actions and epsilon 0.05, at most 18,000 frames: mean -2")
+    assert normalized.startswith("human-normalized")
     first = json.loads((tmp_path / "a.json").read_text())
+    found = {re.fullmatch(r"episode (\d) returned (-\d+) after [\d,]+ steps", line).groups() for line in episodes}
+    assert found == {(str(i), f"{total:g}") for i, total in enumerate(first["returns"])}
     assert (first["episodes"], len(first["returns"]), first["version"]) == (2, 2, 7)
     assert (first["eval_epsilon"], first["eval_max_frames"]) == (0.05, 18_000)
     assert first["mean"] == np.mean(first["returns"])
     assert first["human_normalised"] == human_normalised("pong", first["mean"])
+
+
+def test_in_a_terminal_one_line_says_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    lines = EpisodeLines()
+    for number, total in enumerate((1.0, 4.0)):
+        lines(Mock(number=number, total=total, steps=9))
+    lines.end()
+    printed = capsys.readouterr().out
+    assert printed.split("\r")[1:] == ["1 episode, mean 1.00 so far ", "2 episodes, mean 2.50 so far ", "\x1b[K"]
 
 
 def test_the_same_seed_plays_the_same(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ def write_run(
     ended: bool | None = True,
     seconds: float = 10.0,
     judged: Mapping[str, Any] | None = None,
+    episodes: bool = True,
     **settings: Any,
 ) -> Path:
     """A run of as many rounds as there are returns, of one episode each.
@@ -37,6 +38,7 @@ def write_run(
         ended: True: to its end; False: before; None: there is no summary.
         seconds: of a round.
         judged: other values of those evaluations; None: not there.
+        episodes: False: none has ended.
     """
     path.mkdir(parents=True)
     usual = PROTOCOLS[settings.get("protocol", "nature")]
@@ -47,7 +49,8 @@ def write_run(
     with MetricsLog(path / "metrics.jsonl") as log:
         for i, total in enumerate(returns):
             values = {"seconds": seconds * (i + 1), "steps_per_second": ROUND / seconds, "loss": 0.5, "epsilon": 0.1}
-            log.log_round(i, ROUND * (i + 1), values, [Episode(0, (i + 1) * 100 - 1, total, 50)], envs=10)
+            ended_here = [Episode(0, (i + 1) * 100 - 1, total, 50)] if episodes else []
+            log.log_round(i, ROUND * (i + 1), values, ended_here, envs=10)
         for i, mean in enumerate(evaluations):
             steps = ROUND * len(returns) * (i + 1) // len(evaluations)
             values = {"mean_return": mean, "episodes": settings.get("eval_episodes", usual.eval_episodes)}

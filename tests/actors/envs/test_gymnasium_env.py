@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,12 +17,23 @@ from gymnasium.spaces import Box, Discrete, MultiBinary
 from actors.env import EnvError
 from actors.envs import gymnasium_env as module
 from actors.envs.gymnasium_env import GymnasiumEnv
-from actors.make_env import action_count, action_names, make_env
-from shared.config.settings import Play
+from actors.make_env import action_count, action_names, is_registered, make_env
+from shared.config.settings import FRAME_SIDE, Play
 from shared.memory.snapshot import SNAPSHOT_BYTES
 from tests.support.pixel_game import FALL, Catch
 
 CATCH = "tests.support.pixel_game:factory"
+
+
+def test_the_games_of_ale_py_are_registered() -> None:
+    play = Play(env="ALE/Pong-v5")
+    with closing(make_env(play, 1, 0, training=True)) as env:
+        frame = np.zeros((FRAME_SIDE, FRAME_SIDE), np.uint8)
+        env.reset(0, frame)
+        assert frame.any()
+        assert env.action_names[:2] == ("NOOP", "FIRE")
+    assert is_registered("ALE/Pong-v5")
+    assert not is_registered("ALE/NoSuchGame-v5")
 
 
 class Painted(gymnasium.Env[Any, Any]):
@@ -130,7 +142,7 @@ def test_spaces_that_do_not_fit_are_refused(painted: ModuleType, arguments: dict
     [
         ("NoSuchGame-v0", "Gymnasium cannot make the environment 'NoSuchGame-v0'"),
         ("CartPole-v1", "images are needed"),
-        ("no.such.module:factory", "cannot be imported: .* It is looked for beside launch.py"),
+        ("no.such.module:factory", "The module 'no.such.module' of --env .* is not found: put it beside launch.py"),
         (":factory", "names no module"),
         (".pixel_game:factory", "names no module"),
         ("json:loads", "json:loads could not make an environment: TypeError: loads"),

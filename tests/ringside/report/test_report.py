@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from ringside.report.comparison import compare
-from ringside.report.figures import amount, duration, score, setting
-from ringside.report.plots import COLORS, learning_points, metric_charts, metric_names, seed_band, style
+from ringside.report.figures import amount, duration, headline, score, setting
+from ringside.report.plots import COLORS, learning_curve, learning_points, metric_charts, metric_names, seed_band, style
 from ringside.report.records import load
 from ringside.tasks import report as task
 from shared.errors import ConfigError
@@ -70,6 +70,39 @@ def test_the_page_needs_nothing_else(out: Path) -> None:
     assert "<dt>loss</dt><dd>Mean loss of the updates.</dd>" in page
     assert sum(tag == "img" for tag, _ in tags.found) == 2 + 2 * 3
     assert all(attributes.get("alt") for tag, attributes in tags.found if tag == "img")
+
+
+def test_a_run_without_an_episode_has_no_empty_axes(tmp_path: Path) -> None:
+    env = "tests.support.pixel_game:factory"
+    run = write_run(tmp_path / "run", env=env, episodes=False, evaluations=())
+    page = page_of([run], tmp_path / "out")
+    assert page.count("<img") == 1, "the metrics of learning alone"
+    assert "No episode has ended, and there was no evaluation." in page
+    assert "<title>Ringside on pixel_game</title>" in page
+    assert "frames" not in "".join(re.findall(r'<div class="tile">.*?</div>', page))
+
+
+def test_a_single_point_is_drawn(tmp_path: Path) -> None:
+    comparison = compare([load(write_run(tmp_path / "run", returns=(3.0,), evaluations=()))], [])
+    with style():
+        for figure in (learning_curve(comparison, "pong", "steps"), metric_charts(comparison, "pong")):
+            lines = [line for axes in figure.axes for line in axes.lines if len(line.get_xdata()) == 1]
+            assert lines
+            assert {line.get_marker() for line in lines} == {"."}
+
+
+@pytest.mark.parametrize(
+    ("game", "words"),
+    [
+        ("space_invaders", "space_invaders"),
+        ("ALE/Pong-v5", "ALE/Pong-v5"),
+        ("tests.support.pixel_game:factory", "pixel_game"),
+        ("my_package:make_maze", "make_maze"),
+        ("my_package:Maze-v0", "Maze-v0"),
+    ],
+)
+def test_an_env_has_a_readable_name(game: str, words: str) -> None:
+    assert headline(game) == words
 
 
 def test_pictures_and_figures_lie_beside_it(out: Path) -> None:

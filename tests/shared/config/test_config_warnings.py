@@ -21,6 +21,11 @@ def test_no_preset_is_doubted(preset: Any) -> None:
     ("settings", "says"),
     [
         (
+            {"env": "ALE/Pong-v5"},
+            "ALE/Pong-v5 plays by the rules of Gymnasium, which papers' scores do not follow; --game NAME plays "
+            "faster, and by --protocol.",
+        ),
+        (
             {"total_steps": 5_000, "learning_starts": 1_000},
             "Nothing will be learned: rounds have 9_984 steps, updates begin with round 2, and there are 1. More "
             "--total-steps, or fewer --learning-starts or --round-steps, would change that.",

@@ -78,7 +78,7 @@ function mode() {
 function showState() {
   const status = state.status;
   say(find("game"), title(state.game));
-  say(find("run"), `${state.name} · protocol ${state.protocol} · ${state.schedule} · ${state.envs} envs`);
+  say(find("run"), `${state.name}${status.preset ? ` · ${status.preset}` : ""} · protocol ${state.protocol} · ${state.schedule} · ${state.envs} envs`);
   const [word, look] = mode();
   say(find("mode"), word);
   find("mode").className = `pill ${look}`;
@@ -111,7 +111,7 @@ function showState() {
 function showFigures(status) {
   const evaluation = status.evaluation?.mean_return ?? rows.evaluation.at(-1)?.[1];
   const said = [
-    ["mean of 100", score(status.mean_return_100)],
+    typeof status.running_return === "number" ? ["return so far", score(status.running_return)] : ["mean of 100", score(status.mean_return_100)],
     ["best return", score(status.best_return)],
     ["episodes", count(status.episodes)],
     ["steps/s", count(status.steps_per_second)],

@@ -46,8 +46,11 @@ export function percent(share) {
   return known(share) ? `${Math.round(100 * share)}%` : UNKNOWN;
 }
 
+// A game or an env as a headline: "Space Invaders"; of a factory, the last part of its module that tells something.
 export function title(game) {
-  return game.replaceAll("_", " ").replace(/(^|\s)\w/g, (letter) => letter.toUpperCase());
+  const [module, made] = game.split(":");
+  const name = made === undefined ? game : /^(factory|make|make_env|env)$/.test(made) ? module.split(".").pop() : made;
+  return name.replaceAll("_", " ").replace(/(^|\s)\w/g, (letter) => letter.toUpperCase());
 }
 
 const ARROWS = { UP: "↑", DOWN: "↓", LEFT: "←", RIGHT: "→", UPLEFT: "↖", UPRIGHT: "↗", DOWNLEFT: "↙", DOWNRIGHT: "↘" };
