@@ -8,6 +8,7 @@ from functools import partial
 
 import torch
 
+from learner.engine.accelerator import accelerator_of, is_gpu
 from learner.engine.device import prepare_torch
 from learner.engine.prefetcher import Graphs
 from ringside.bench.harness.tables import Report
@@ -36,12 +37,12 @@ class Device:
 
     def settle(self) -> None:
         """Wait until the device has finished all submitted work."""
-        if self.torch.type == "cuda":
-            torch.cuda.synchronize(self.torch)
+        if is_gpu(self.torch):
+            accelerator_of(self.torch).synchronize(self.torch)
 
     def captured(self, body: Callable[[], object]) -> Callable[[], object]:
         """`body` as a run executes it: on CUDA, captured into a graph."""
-        if self.torch.type == "cpu":
+        if not is_gpu(self.torch):
             return body
         graphs = Graphs(self.torch)
         graphs.capture("body", body)

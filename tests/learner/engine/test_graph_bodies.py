@@ -25,22 +25,9 @@ from shared.config.presets import PRESETS
 from shared.config.settings import Config
 from shared.network_spec import network_of
 from tests.support.played_ring import ACTIONS, REPLAY_PRESETS, PlayedRing
+from tests.support.simulated_gpu.refused import UNSURE, WAITING, adds_in_any_order
 
 META = torch.device("meta")
-WAITING = {"_local_scalar_dense", "nonzero", "masked_select", "unique", "_pin_memory", "is_nonzero"}
-"""Operations whose result the CPU needs."""
-UNSURE = {
-    "index_put",
-    "scatter_add",
-    "scatter_add_",
-    "index_add",
-    "index_add_",
-    "cumsum",
-    "bincount",
-    "put_",
-    "kthvalue",
-}
-"""Operations that PyTorch refuses on a GPU when it is to compute the same bits every time, or may."""
 COPIES = {"copy_", "_to_copy", "_foreach_copy_", "lift_fresh"}
 
 
@@ -61,7 +48,7 @@ class Watch(TorchDispatchMode):
         assert {x.device for x in tensors} <= {META}, f"{name} reads or writes {[x.device for x in tensors]}"
         assert name not in WAITING | UNSURE, name
         assert name != "where" or all(isinstance(x, Tensor) and x.device == META for x in args), "where copies a number"
-        assert not name.endswith("_backward") or not name.startswith(("adaptive", "avg_pool", "max_pool")), name
+        assert not adds_in_any_order(name), name
         self.operations += 1
         return result
 

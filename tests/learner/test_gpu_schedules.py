@@ -1,0 +1,84 @@
+"""Bits of a GPU do not depend on the order in which it does its work, and agree with a CPU, on a simulated device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from shared.config.presets import PRESETS
+from tests.support.device_work import Numbers, Work, answer, differences, distance, learn, played_ring
+from tests.support.simulated_gpu import DEVICE, simulated_gpu
+
+CPU = torch.device("cpu")
+FIRST, LATER = {"fp32": 1e-4, "bf16": 0.05}, {"fp32": 0.1, "bf16": 0.2}
+"""Distance from a CPU, in the first round and in those that follow, which start from different last digits."""
+SEEDS = 200
+EVERY = 8
+"""Configurations among which a seed is one of the tried."""
+
+PATTERNS = (
+    [("fp32", 8, "device"), ("bf16", 0, "host")],
+    [("bf16", 2, "device"), ("fp32", 0, "host")],
+)
+COVERING = [Work(preset, *each) for number, preset in enumerate(PRESETS) for each in PATTERNS[number % 2]]
+COVERING += [
+    Work(preset, *each) for preset in ("nature", "rainbow") for each in (("bf16", 8, "host"), ("fp32", 0, "device"))
+]
+"""Every pair of two settings (`test_every_pair_is_tried`)."""
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Sums are split by threads, of which the autograd thread may have another number."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def _compare(work: Work, seeds: range, rounds: int) -> None:
+    played = played_ring(work)
+    wanted = learn(work, CPU, played, rounds) | answer(work, CPU, played)
+    first: Numbers | None = None
+    for seed in seeds:
+        with simulated_gpu(seed) as gpu:
+            found = learn(work, DEVICE, played, rounds) | answer(work, DEVICE, played)
+            assert gpu.idle
+        first = found if first is None else first
+        assert not differences(first, found), f"{work} depends on the schedule: seeds {seeds[0]} and {seed}"
+    assert first is not None
+    for name in wanted.keys() - {"first"}:
+        first_round = name in ("published 1", "metrics 1") or name.startswith("of ")
+        allowed = (FIRST if first_round else LATER)[work.precision]
+        assert distance(wanted, first, name) < allowed, name
+
+
+@pytest.mark.parametrize(
+    "work", [Work("nature"), Work("rainbow", "bf16", 0, "host"), Work("impala", graph_updates=2)], ids=str
+)
+def test_bits_do_not_depend_on_the_schedule_and_agree_with_a_cpu(work: Work) -> None:
+    _compare(work, range(2), rounds=2)
+
+
+def test_every_pair_is_tried() -> None:
+    tried = {frozenset(pair) for work in COVERING for pair in _pairs(work)}
+    graphs = [("graph_updates", n) for n in (0, 8)]
+    frames, precisions = [("replay_on", at) for at in ("device", "host")], [("precision", p) for p in FIRST]
+    presets = [("preset", name) for name in PRESETS]
+    for these, those in ((graphs, frames), (graphs, precisions), (frames, precisions)):
+        assert {frozenset((a, b)) for a in these for b in those} <= tried
+    assert {frozenset((a, b)) for a in presets for b in [*frames, *precisions]} <= tried
+
+
+def _pairs(work: Work) -> list[tuple[tuple[str, object], tuple[str, object]]]:
+    fields = [(name, 8 if (name, value) == ("graph_updates", 2) else value) for name, value in work._asdict().items()]
+    return [(a, b) for a in fields for b in fields if a[0] < b[0]]
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(1_200)
+@pytest.mark.parametrize(("number", "work"), list(enumerate(COVERING)), ids=map(str, COVERING))
+def test_no_seed_changes_a_bit(number: int, work: Work) -> None:
+    _compare(work, range(number % EVERY, SEEDS, EVERY), rounds=3)

@@ -1,0 +1,149 @@
+"""Learner rounds and answers of a policy, as small as they can be, to compare their bits between devices."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from learner.engine.engine import Engine
+from learner.engine.initialization import initial_parameters
+from learner.make_engine import make_engine
+from learner.networks.models import make_model
+from learner.networks.policy import Policy
+from shared.config.presets import PRESETS
+from shared.config.settings import FRAME_SIDE, STACK, Config
+from shared.memory.snapshot import state_lengths
+from shared.network_spec import Network, network_of, parameters_of
+from tests.support.played_ring import ACTIONS, PlayedRing
+
+ROUNDS = 3
+"""Rounds of learning; all that is in memory twice was used twice then."""
+BATCH = 4
+"""Stacks that the policy answers."""
+
+Numbers = dict[str, NDArray[np.float32]]
+"""Results by name."""
+
+
+class Work(NamedTuple):
+    """A configuration whose work is compared."""
+
+    preset: str
+    precision: str = "fp32"
+    graph_updates: int = 8
+    replay_on: str = "device"
+
+    def __str__(self) -> str:
+        """A name for a test."""
+        return "-".join(map(str, self))
+
+    @property
+    def config(self) -> Config:
+        """The preset with the smallest network and rounds of a few updates."""
+        preset = PRESETS[self.preset]
+        small: dict[str, Any] = {"envs": 4, "total_steps": 4_096, "round_steps": 64, "batch_size": 8}
+        small |= {"snapshot_every_steps": 64, "learning_starts": 64, "replay_size": 256, "anneal_steps": 4_096}
+        network = "small" if preset.learn.network in ("nature", "a3c") else preset.learn.network
+        return preset.with_settings(game="pong", seed=1, network=network, precision=self.precision, **small)
+
+
+def played_ring(work: Work) -> PlayedRing:
+    """Random episodes for all rounds; work on them changes nothing there."""
+    played = PlayedRing(work.config)
+    played.play((ROUNDS + 2) * played.run_schedule.round_ticks)
+    if "log_prob" in played.ring.field:  # far from the policy's own, clipping would magnify a rounding
+        played.ring.field["log_prob"][:] = -np.log(ACTIONS)
+    return played
+
+
+def learn(work: Work, device: torch.device, played: PlayedRing, rounds: int = ROUNDS) -> Numbers:
+    """Learn some rounds as the learner process does; return what it publishes, snapshots and metrics."""
+    schedule, network = played.run_schedule, network_of(work.config, ACTIONS)
+    engine = make_test_engine(work, device, played)
+    numbers: Numbers = {"first": _published(engine, network)}
+    for round_ in range(1, rounds + 1):
+        count = engine.begin_round(round_, schedule.window_end(round_))
+        part = min(5, count)  # no whole graph: the rest is launched kernel by kernel
+        engine.run(part)
+        engine.run(count - part)
+        while engine.slices_begun > 1:
+            pass
+        if work.config.learn.schedule != "alternate" and round_ < rounds:
+            engine.prefetch(round_ + 1, schedule.window_end(round_ + 1))
+        means = engine.end_round().means
+        engine.update_target()
+        numbers[f"published {round_}"] = _published(engine, network)
+        numbers[f"metrics {round_}"] = np.array(list(means.values()), np.float32)
+        if round_ == rounds - 1:
+            state = _stored(engine, played, network)
+            numbers |= {f"snapshot, {name}": vector for name, vector in state.items()}
+            engine.settle()
+            engine.load(state)
+    engine.settle()
+    return numbers
+
+
+def make_test_engine(work: Work, device: torch.device, played: PlayedRing) -> Engine[Any]:
+    """An engine with fresh parameters."""
+    replay_on = work.replay_on if device.type != "cpu" else "auto"
+    settings = {"device": str(device), "graph_updates": work.graph_updates, "replay_on": replay_on}
+    engine = make_engine(work.config.with_settings(**settings), network_of(work.config, ACTIONS), played.ring)
+    engine.initialize()
+    return engine
+
+
+def answer(work: Work, device: torch.device, played: PlayedRing) -> Numbers:
+    """Answer some batches, with new parameters between them, as the inference server does."""
+    config = work.config
+    network = network_of(config, ACTIONS)
+    policy = Policy(network, device, work.precision, BATCH, explore_seed=1, captured=work.graph_updates > 0)
+    policy.rehearse()
+    frames, envs = played.ring.flat["frame"], np.arange(BATCH)
+    learner, numbers = make_model(network, torch.device("cpu"), work.precision), Numbers()
+    exported = np.zeros(parameters_of(network).count, np.float32)
+    for version in range(2):
+        parameters = initial_parameters(network, version)
+        policy.load(parameters)
+        stacks = np.random.default_rng(version).integers(0, 256, (BATCH, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
+        if policy._acting_noise is None:
+            numbers[f"of stacks {version}"] = policy.values(stacks)
+        learner.pack(initial_parameters(network, version + 2), learner.params)
+        learner.export_into(exported)
+        policy.take(exported)
+        for tick in range(5, 8):
+            ticks = np.full(BATCH, tick)
+            rows, mask = played.ring.stack_rows(envs, ticks)
+            some = slice(None) if tick == 5 else slice(0, BATCH // 2)
+            acting = envs[some], ticks[some]
+            numbers[f"of tick {tick}, {version}"] = policy.values_from_rows(
+                frames, rows[some], mask[some], envs[some], acting
+            )
+    return numbers
+
+
+def distance(numbers: Numbers, others: Numbers, name: str) -> float:
+    """Distance of two results, as a share of their size; of parameters, as a share of their way so far."""
+    here, there = numbers[name].astype(np.float64), others[name]
+    base = numbers["first"] if name.startswith("published") else 0.0
+    return float(np.linalg.norm(here - there) / max(np.linalg.norm(here - base), 1e-30))
+
+
+def differences(numbers: Numbers, others: Numbers) -> list[str]:
+    """Names of results that differ in a bit."""
+    return [name for name in numbers if numbers[name].tobytes() != others[name].tobytes()]
+
+
+def _published(engine: Engine, network: Network) -> NDArray[np.float32]:
+    out = np.zeros(parameters_of(network).count, np.float32)
+    engine.export_into(out)
+    return out
+
+
+def _stored(engine: Engine, played: PlayedRing, network: Network) -> Numbers:
+    lengths = state_lengths(played.run_schedule, parameters_of(network).count)
+    state = {name: np.zeros(length, np.float32) for name, length in lengths.items()}
+    engine.store(state)
+    return state
