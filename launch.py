@@ -51,6 +51,8 @@ def main(arguments: Sequence[str]) -> int:
 
             print(answer_to(task))
             return 0
+        if task == "train" and sys.stdout.isatty() and not {"-h", "--help"} & set(rest):
+            print("Ringside starts: loading, and checking settings and machine ...", flush=True)
         code: int = import_module(f"ringside.tasks.{task}").main(rest)
         return code
     except RingsideError as error:

@@ -7,11 +7,11 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from threading import Timer
 from typing import Any
 
 from actors.make_env import action_names
 from actors.pixels.compilation import compile_kernels
+from actors.pixels.frames import is_compiled
 from ringside.doctor import checks
 from ringside.planning import plan, starting_point
 from ringside.recording.metrics import totals_before
@@ -33,8 +33,6 @@ from shared.memory.run_memory import Memory, Plan
 from shared.process.live import LIVE_FILE, Live, withdraw
 from shared.process.ownership import LOCK_FILE, require_writable_run
 
-SLOW_SECONDS = 0.7
-"""Time of a step of the start after which a user is told of it."""
 COMPILING = "Compiling the code that shrinks frames, once for this installation: about half a minute."
 
 
@@ -111,26 +109,14 @@ def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], 
     if beginning is not None:
         note(beginning)
     with _owned(run_dir, ready.config), tracking(ready.config.run, report_status, note) as on_poll:
-        with _noted_if_slow(COMPILING, note):
-            compile_kernels()  # once, into numba's cache, instead of in every actor at the same time
+        if not is_compiled():
+            note(COMPILING)
+        compile_kernels()  # once, into numba's cache, instead of in every actor at the same time
         try:
             supervisor.train(ready, on_poll, note)
         finally:
             withdraw(run_dir)
         return read_json(run_dir / SUMMARY_FILE)
-
-
-@contextmanager
-def _noted_if_slow(sentence: str, note: Callable[[str], None]) -> Iterator[None]:
-    """Note a sentence if the block takes longer than `SLOW_SECONDS`."""
-    timer = Timer(SLOW_SECONDS, note, [sentence])
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()
 
 
 def learning_begins(ready: Plan, boundary: int) -> str | None:

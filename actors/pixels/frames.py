@@ -18,8 +18,10 @@ same order, so ties round alike. It skips work whose result is known:
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from math import ceil, floor
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -261,6 +263,14 @@ def _shrink_area(gray, rows, down, columns, across, out):  # type: ignore[no-unt
                     row += gray[rows[y, i], columns[x, j]] * across[x, j]
                 total += row * down[y, i]
             out[y, x] = np.uint8(np.int32(np.rint(total)))
+
+
+def is_compiled() -> bool:
+    """True if numba's cache on the disk holds a kernel for this Python, of this or an earlier version of its source."""
+    kernel, python = _shrink_area.py_func, f"py{sys.version_info.major}{sys.version_info.minor}"
+    index = f"{Path(kernel.__code__.co_filename).stem}.{kernel.__name__}-*.{python}.nbi"
+    folder = _shrink_area.stats.cache_path
+    return folder is not None and any(Path(folder).glob(index))
 
 
 def shrink_area(gray: Bytes, out: Bytes) -> None:

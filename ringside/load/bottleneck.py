@@ -142,11 +142,11 @@ def find_bottleneck(
 
 
 _PREPARES = {
-    "scribe": "prepares the memory",
-    "learner": "loads PyTorch and its network",
-    "inference": "loads PyTorch and its network",
-    "evaluator": "loads its emulators",
-    "actors": "loads its emulators",
+    "scribe": "preparing the memory",
+    "learner": "loading PyTorch and the network",
+    "inference": "loading PyTorch and the network",
+    "evaluator": "loading emulators and the game",
+    "actors": "loading emulators and the game",
 }
 """Work of a role before its first step, by group."""
 

@@ -15,7 +15,8 @@ _Options = TypeVar("_Options")
 
 
 def values_in(words: Sequence[str], options: Sequence[Option], tasks: Sequence[str] = ()) -> dict[str, Any]:
-    """Values that the words give, by the names of the options. A flag given twice has its last value.
+    """Values that the words give, by the names of the options. A flag given twice has its last value, or both where it
+    takes many.
 
     Args:
         words: as typed, without the program and the task; behind `--` every word is a value by its place.
@@ -50,7 +51,8 @@ def values_in(words: Sequence[str], options: Sequence[Option], tasks: Sequence[s
             continue
         if not given[1] and (not left or _is_flag(left[0])):
             raise ConfigError(f"{flag} needs a value: {_expected(option)}.")
-        found[option.name] = value_of(option, given[2] if given[1] else left.pop(0))
+        value = value_of(option, given[2] if given[1] else left.pop(0))
+        found[option.name] = (*found.get(option.name, ()), value) if option.many else value
     _require_all(options, found)
     return found
 

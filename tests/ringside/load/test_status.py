@@ -211,7 +211,8 @@ def test_the_start_names_the_roles_that_are_awaited() -> None:
 
     ALL = ("inference", "learner", "scribe", *(f"actor {i}" for i in range(6)))
     assert told("learner", "inference", "actor 2") == (
-        "Starting: waits for inference and learner (loads PyTorch and its network) and actor 2 (loads its emulators)."
+        "Starting: waits for inference and learner (loading PyTorch and the network) and actor 2 (loading emulators "
+        "and the game)."
     )
-    assert told(*ALL[3:]) == "Starting: waits for actor 0 and 5 more (loads its emulators)."
-    assert told("scribe") == "Starting: waits for scribe (prepares the memory)."
+    assert told(*ALL[3:]) == "Starting: waits for actor 0 and 5 more (loading emulators and the game)."
+    assert told("scribe") == "Starting: waits for scribe (preparing the memory)."

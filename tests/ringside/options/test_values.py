@@ -37,6 +37,8 @@ class Task:
     """Steps."""
     color: bool = False
     """In color."""
+    tags: tuple[str, ...] = ()
+    """Tags of it."""
     inner: Inner = field(default_factory=Inner)
 
 
@@ -57,13 +59,14 @@ def read(*words: str) -> Task:
 
 def test_values_of_all_kinds_reach_their_fields() -> None:
     words = ("--shape=square", "--total_steps", "1e6", "--color", "--depth", "2", "--rate=1e-4", "a", "--", "--b")
-    assert read(*words) == Task((Path("a"), Path("--b")), "square", 1_000_000, True, Inner(2, 1e-4))
+    assert read(*words) == Task((Path("a"), Path("--b")), "square", 1_000_000, True, (), Inner(2, 1e-4))
     assert read("--rate", "unset", "--color", "--no-color") == Task()
     assert read("--rate", "-.5", "--depth", "-5").inner == Inner(-5, -0.5)
 
 
 def test_the_last_value_of_a_flag_holds() -> None:
     assert read("--depth", "1", "--depth", "2").inner.depth == 2
+    assert read("--tags", "a", "--tags=b").tags == ("a", "b")
 
 
 @pytest.mark.parametrize(
