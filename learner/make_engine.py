@@ -11,11 +11,13 @@ from learner.engine.engine import Engine
 from learner.losses.method import ValueMethod, make_method
 from learner.losses.td_learning import TDLearning
 from learner.networks.models import check_arithmetic, make_model
+from learner.networks.sharded import ShardedModel
 from learner.replay.replay_source import CHUNK_UPDATES, ReplaySource
 from learner.rollout.on_policy_method import OnPolicyMethod
 from learner.rollout.rollout_source import RolloutSource
 from shared.config.settings import Config
 from shared.errors import ConfigError
+from shared.machine.facts import usable_cores
 from shared.memory.ring import Ring
 from shared.network_spec import Network
 
@@ -34,12 +36,14 @@ def make_engine(
     """
     device, precision, batch = torch.device(config.machine.device), config.machine.precision, config.learn.batch_size
     run_schedule, declaration = ring.run_schedule, ring.run_schedule.method
-    check_arithmetic(network, device, precision, batch, learns=True)
+    shards = (config.machine.learner_shards or 1) if device.type == "cpu" else 1
+    check_arithmetic(network, device, precision, -(-batch // shards), learns=True)
     online = make_model(network, device, precision)
     method = make_method(network, config.algorithm, device, declaration)
     if declaration.on_policy and isinstance(method, OnPolicyMethod):
-        rollout = RolloutSource(ring, config, online, method, heartbeat)
-        return Engine(config, run_schedule, online, rollout, method, declaration.metrics)
+        model = online if shards == 1 else ShardedModel(online, shards, min(shards, usable_cores()))
+        rollout = RolloutSource(ring, config, model, method, heartbeat)
+        return Engine(config, run_schedule, model, rollout, method, declaration.metrics)
     if declaration.on_policy or not isinstance(method, ValueMethod):
         base = OnPolicyMethod if declaration.on_policy else ValueMethod
         raise ConfigError(

@@ -6,6 +6,7 @@ of layers are computed in float32, from `params` itself, as in plain networks.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -65,6 +66,12 @@ class AutogradModel:
         self._side_stream = SideStream()
         # What power iteration found, to be kept after the backward pass, which needs all parameters as they were.
         self._iterated: list[tuple[Tensor, Tensor]] = []
+
+    def replica(self) -> AutogradModel:
+        """The same parameters (`ReplicableModel.replica`)."""
+        other = copy.copy(self)
+        other._iterated = []
+        return other
 
     def pack(self, canonical: NDArray[np.float32], packed: Tensor) -> None:
         """Copy parameters from canonical to packed layout."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,3 +96,10 @@ class Model(Protocol):
             saved: the result of a pass that `learns`, with the same parameters.
             gradient: float32[n, actions, atoms].
         """
+
+
+class ReplicableModel(Model, Protocol):
+    """A model that can compute in several threads at a time."""
+
+    def replica(self) -> Self:
+        """The same parameters, for the passes of one thread: `gradient_into` sets a vector of this replica alone."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 
 import numpy as np
@@ -13,7 +14,7 @@ from learner.engine.initialization import initial_parameters
 from learner.engine.side_stream import SideStream
 from learner.networks import fused
 from learner.networks.autograd import AutogradModel
-from learner.networks.model import ExtraInputs, Model
+from learner.networks.model import ExtraInputs, ReplicableModel
 from learner.replay.gather import GRID
 from shared.config.settings import STACK
 from shared.errors import ConfigError
@@ -34,6 +35,10 @@ class FusedModel(fused.Weights):
         self.head_offset = self.architecture.convolution_parameters
         self.pack, self.unpack = self.architecture.pack, self.architecture.unpack
         self.noise = 0
+
+    def replica(self) -> FusedModel:
+        """The same parameters (`ReplicableModel.replica`)."""
+        return copy.copy(self)
 
     def forward(
         self,
@@ -60,7 +65,7 @@ class FusedModel(fused.Weights):
         fused.backward(self, saved, gradient, self._gradient, side_stream)
 
 
-def make_model(network: Network, device: torch.device, precision: str) -> Model:
+def make_model(network: Network, device: torch.device, precision: str) -> ReplicableModel:
     """The model of a network, with parameters that are still to be set."""
     return FusedModel(network, device, precision) if network.plain else AutogradModel(network, device, precision)
 

@@ -17,7 +17,7 @@ from typing import Literal
 
 from ringside.doctor import run_directories
 from shared.config.config_warnings import config_warnings
-from shared.config.resolve import TEAMS, busy_threads, learner_threads_of
+from shared.config.resolve import busy_threads, learner_threads_of, teams_of
 from shared.errors import ConfigError
 from shared.machine import facts
 from shared.machine.contention import contention_sentences
@@ -180,7 +180,8 @@ def threads(plan: Plan, usable: int) -> list[Check]:
     """Warning if the learner has more threads than cores: they spin while they wait for each other."""
     settings = plan.config.machine
     on_cpu = settings.device == "cpu"
-    busy, advised = busy_threads(settings.learner_threads, on_cpu=on_cpu), learner_threads_of(usable, on_cpu=on_cpu)
+    busy = busy_threads(settings.learner_threads, settings.learner_shards, on_cpu=on_cpu)
+    advised = learner_threads_of(usable, settings.learner_shards, on_cpu=on_cpu)
     if settings.learner_threads == 1 or busy < usable:
         return []
     return [
@@ -230,7 +231,7 @@ def descriptors(plan: Plan, soft: int, hard: int) -> Check:
 def tasks(plan: Plan, free: int | None) -> Check:
     """Processes and threads against `ulimit -u` and the pids limit of control groups; None: no limit."""
     settings = plan.config.machine
-    threads = TEAMS * (settings.learner_threads or 1) + (settings.inference_threads or 1)
+    threads = teams_of(settings.learner_shards) * settings.learner_threads + settings.inference_threads
     need = TASKS + threads + TASKS_OF_AN_ACTOR * plan.actors
     if free is not None and free < need:
         return Check(

@@ -29,7 +29,7 @@ from ringside import planning
 from ringside.doctor import checks, selftest
 from ringside.doctor.checks import Check
 from ringside.doctor.run_directories import nearest_directory
-from shared.config.resolve import actors_of, spare_cores
+from shared.config.resolve import actors_of, busy_threads, spare_cores
 from shared.config.settings import Config
 from shared.files.result_files import require_writable, write_result
 from shared.machine import control_groups, facts
@@ -174,8 +174,8 @@ def suggestion(plan: Plan, words: Sequence[str]) -> str:
     typed, kept = parser.parse_known_args(as_spelt(words))
     settings = plan.config.machine
     on_cpu = settings.device == "cpu"
-    threads, schedule = (settings.learner_threads, settings.inference_threads), plan.config.learn.schedule
-    spare = spare_cores(facts.usable_cores(), *threads, schedule, on_cpu=on_cpu)
+    busy = busy_threads(settings.learner_threads, settings.learner_shards, on_cpu=on_cpu)
+    spare = spare_cores(facts.usable_cores(), busy, settings.inference_threads, plan.config.learn.schedule)
     suggested = ["--actors", str(actors_of(plan.config.play, spare))]
     if not any(word.split("=")[0] in ("--game", "--env", "--resume") for word in kept):
         suggested += ["--game", plan.config.play.game]

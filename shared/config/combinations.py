@@ -127,6 +127,9 @@ def _check_rounds(config: Config) -> None:
             f"--round-steps {learn.round_steps:_} must be a multiple of --batch-size {learn.batch_size:_}, since every "
             f"step of a round is learned from with --method {algorithm.method}."
         )
+    shards = config.machine.learner_shards
+    if shards is not None and shards > learn.batch_size:
+        raise ConfigError(f"--learner-shards {shards} is more than --batch-size {learn.batch_size:_}: pass fewer.")
 
 
 def _check_munchausen(algorithm: Algorithm) -> None:

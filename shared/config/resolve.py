@@ -28,7 +28,8 @@ def resolve(config: Config) -> ResolvedConfig:
     device = device_of(config.machine.device)
     cores = facts.usable_cores()
     on_cpu = device == "cpu"
-    learner_threads = config.machine.learner_threads or learner_threads_of(cores, on_cpu=on_cpu)
+    learner_shards = config.machine.learner_shards or learner_shards_of(config, on_cpu=on_cpu)
+    learner_threads = config.machine.learner_threads or learner_threads_of(cores, learner_shards, on_cpu=on_cpu)
     rules = eval_rules(config.play, config.evaluate, method_declaration(config.algorithm.method))
     inference_threads = config.machine.inference_threads or 1
     answers = {
@@ -39,12 +40,18 @@ def resolve(config: Config) -> ResolvedConfig:
         "device": device,
         "precision": precision_of(config.machine.precision, device),
         "learner_threads": learner_threads,
+        "learner_shards": learner_shards,
         "inference_threads": inference_threads,
         "inference_batch": config.machine.inference_batch or inference_batch_of(config.play, on_cpu=on_cpu),
         "actors": config.machine.actors
         or actors_of(
             config.play,
-            spare_cores(cores, learner_threads, inference_threads, config.learn.schedule, on_cpu=on_cpu),
+            spare_cores(
+                cores,
+                busy_threads(learner_threads, learner_shards, on_cpu=on_cpu),
+                inference_threads,
+                config.learn.schedule,
+            ),
         ),
         "run_dir": config.run.run_dir or run_directory_of(config.play),
     }
@@ -86,8 +93,19 @@ def precision_of(asked: Precision, device: str) -> Precision:
     return "tf32"
 
 
-def learner_threads_of(cores: int, *, on_cpu: bool) -> int:
-    """Threads of a learner: one with a GPU; on a CPU the number for each of its `TEAMS`.
+def learner_shards_of(config: Config, *, on_cpu: bool) -> int | None:
+    """Shards of a minibatch: None with a replay buffer or a GPU, else one for every 64 samples, four at most.
+
+    Smaller shards cost more a sample (docs/lab/2026-11-on-policy.md). The machine's cores decide nothing here, since
+    the number changes the last bits.
+    """
+    if not on_cpu or not method_declaration(config.algorithm.method).on_policy:
+        return None
+    return max(1, min(4, config.learn.batch_size // 64))
+
+
+def learner_threads_of(cores: int, shards: int | None, *, on_cpu: bool) -> int:
+    """Threads of a learner: one with a GPU; on a CPU the number for each of its teams.
 
     On a CPU it is as many as leave cores for inference and two actors, four at most.
 
@@ -95,22 +113,25 @@ def learner_threads_of(cores: int, *, on_cpu: bool) -> int:
     cores for half of the time, two threads were 9 times slower than one
     (docs/lab/2026-11-cpu-learner.md). Two actors play several times as fast as a CPU learns.
     """
-    return max(1, min(4, (cores - 3) // TEAMS)) if on_cpu else 1
+    return max(1, min(4, (cores - 3) // teams_of(shards))) if on_cpu else 1
 
 
-def busy_threads(learner_threads: int, *, on_cpu: bool) -> int:
+def teams_of(shards: int | None) -> int:
+    """Threads of a learner on a CPU that each compute with `--learner-threads`, one for each shard if there are any."""
+    return max(TEAMS, shards or 1)
+
+
+def busy_threads(learner_threads: int, shards: int | None, *, on_cpu: bool) -> int:
     """Cores that a learner takes: teams of one thread wait asleep for each other, larger ones spin."""
-    return TEAMS * learner_threads if on_cpu and learner_threads > 1 else learner_threads
+    return teams_of(shards) * learner_threads if on_cpu and learner_threads > 1 else learner_threads
 
 
-def spare_cores(cores: int, learner_threads: int, inference_threads: int, schedule: Schedule, *, on_cpu: bool) -> int:
-    """Cores that learner and inference leave to actors; 0 or negative if the two need all cores or more.
+def spare_cores(cores: int, busy: int, inference_threads: int, schedule: Schedule) -> int:
+    """Cores that a learner of `busy` cores and inference leave to actors; 0 or negative if the two need all or more.
 
     With `alternate` all cores: the learner waits while actors play, and actors wait while it learns.
     """
-    if schedule == "alternate":
-        return cores
-    return cores - busy_threads(learner_threads, on_cpu=on_cpu) - inference_threads
+    return cores if schedule == "alternate" else cores - busy - inference_threads
 
 
 def actors_of(play: Play, spare: int) -> int:

@@ -59,6 +59,8 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 MOST_EVAL_FRAMES = 4_000_000
 """Most frames of an episode of an evaluation, which has 2^20 ticks for its draws (actors/evaluation.py)."""
 Frames = Annotated[int, Meta(ge=1, le=MOST_EVAL_FRAMES)]
+MOST_SHARDS = 64
+Shards = Annotated[int, Meta(ge=1, le=MOST_SHARDS)]
 MOST_WIDTH = 64
 OF_METHOD = MethodSettings()
 """Placeholder for the default settings of the configured method."""
@@ -231,7 +233,7 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class Machine:
-    """Processes, cores, devices. Weights depend on device, precision, deterministic, inference batch and threads."""
+    """Processes, cores, devices. Weights depend on those of `ARITHMETIC`."""
 
     actors: Count | None = None
     """Actor processes; default: as many as the usable cores allow."""
@@ -242,6 +244,9 @@ class Machine:
     learner_threads: Count | None = None
     """Threads of each of the three teams of a learner on a CPU: layers, weight gradients, prefetching. Recorded,
     because the number changes the last bits."""
+    learner_shards: Annotated[Shards | None, Need.ROUND] = None
+    """On a CPU, parts of a minibatch that threads compute in parallel; their gradients are added in order. Recorded,
+    because the number changes the last bits; default: one for every 64 samples, 4 at most."""
     inference_threads: Count | None = None
     """CPU threads of the inference server; recorded, because the number changes the last bits."""
     inference_batch: Count | None = None
@@ -505,7 +510,15 @@ MAY_CHANGE_ON_RESUME = frozenset(
 """Settings that do not touch the numbers of the steps already planned. `init_from` acts only at step 0."""
 
 ARITHMETIC = frozenset(
-    {"device", "precision", "deterministic", "learner_threads", "inference_threads", "inference_batch"}
+    {
+        "device",
+        "precision",
+        "deterministic",
+        "learner_threads",
+        "learner_shards",
+        "inference_threads",
+        "inference_batch",
+    }
 )
 """Settings that change only the last bits of numbers. A run that resumes with another value continues, but is no longer
 exact."""

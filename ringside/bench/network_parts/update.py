@@ -31,7 +31,7 @@ def measure(options: Options, report: Report) -> None:
     """The part `update` of `launch.py bench limits`."""
     for device in devices("update", report):
         on_cpu = device.torch.type == "cpu"
-        threads = options.learner_threads or learner_threads_of(usable_cores(), on_cpu=on_cpu)
+        threads = options.learner_threads or learner_threads_of(usable_cores(), None, on_cpu=on_cpu)
         for precision in device.precisions:
             for batch in options.batch_sizes:
                 with (

@@ -381,6 +381,11 @@ ON_POLICY = {"method": "a2c", "round_steps": 960, "batch_size": 96}
             "--prioritized has no effect with --method a2c, which learns from the newest round and has no replay "
             "buffer: omit it.",
         ),
+        (
+            {**ON_POLICY, "batch_size": 48, "learner_shards": 49},
+            "--learner-shards 49 is more than --batch-size 48",
+        ),
+        ({"learner_shards": 2}, "--learner-shards has no effect with --method dqn, which learns from a replay buffer"),
         ({**ON_POLICY, "n_step": 3}, "--n-step has no effect with --method a2c, which learns from the newest round"),
         ({**ON_POLICY, "train_every": 8}, "--train-every has no effect with --method a2c"),
         ({**ON_POLICY, "learning_starts": 960}, "--learning-starts has no effect with --method a2c"),
@@ -443,7 +448,7 @@ def test_a_method_may_declare_that_it_uses_more(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(declarations._REGISTRY, "bounded", bounded)
     validate.settings(Config().with_settings(**ON_POLICY | {"method": "bounded", "n_step": 3}))
     assert "n_step" in unused_settings(method_declaration("a2c")).keys() - unused_settings(bounded).keys()
-    assert not unused_settings(method_declaration("dqn"))
+    assert unused_settings(method_declaration("dqn")).keys() == {"learner_shards"}
 
 
 def test_zero_is_not_above_zero_where_torch_flushes_denormals() -> None:
@@ -583,7 +588,7 @@ def test_run_directories(tmp_path: Path) -> None:
 def test_resolving_answers_everything_and_again_changes_nothing() -> None:
     config = resolve.resolve(Config().with_settings(device="cpu"))
     assert resolve.resolve(config) == config
-    assert None not in vars(config.machine).values()
+    assert [name for name, value in vars(config.machine).items() if value is None] == ["learner_shards"]  # for rounds
     assert config.machine.precision in ("fp32", "bf16")
     assert config.evaluate.eval_episodes == 30
     assert re.fullmatch(r"runs/breakout-\d{8}-\d{6}", str(config.run.run_dir))
@@ -672,10 +677,10 @@ def test_actors_share_48_lanes_evenly(spare: int, actors: int) -> None:
     ("cores", "threads", "busy"), [(1, 1, 1), (2, 1, 1), (8, 1, 1), (9, 2, 6), (12, 3, 9), (15, 4, 12), (64, 4, 12)]
 )
 def test_no_thread_of_a_learner_without_a_core_of_its_own(cores: int, threads: int, busy: int) -> None:
-    assert resolve.learner_threads_of(cores, on_cpu=True) == threads
-    assert resolve.learner_threads_of(cores, on_cpu=False) == 1
-    assert resolve.busy_threads(threads, on_cpu=True) == busy <= max(1, cores - 3)
-    assert resolve.busy_threads(1, on_cpu=False) == 1
+    assert resolve.learner_threads_of(cores, None, on_cpu=True) == threads
+    assert resolve.learner_threads_of(cores, None, on_cpu=False) == 1
+    assert resolve.busy_threads(threads, None, on_cpu=True) == busy <= max(1, cores - 3)
+    assert resolve.busy_threads(1, None, on_cpu=False) == 1
 
 
 @pytest.mark.parametrize(
@@ -695,6 +700,29 @@ def test_actors_have_all_cores_where_they_take_turns_with_the_learner(
     monkeypatch.setattr(facts, "usable_cores", lambda: 4)
     config = Config().with_settings(device="cpu", learner_threads=1, inference_threads=2, **settings)
     assert resolve.resolve(config).machine.actors == actors
+
+
+@pytest.mark.parametrize(
+    ("settings", "shards"),
+    [({}, None), ({"batch_size": 256}, None)]
+    + [(ON_POLICY | {"batch_size": batch}, shards) for batch, shards in ((32, 1), (128, 2), (200, 3), (1_024, 4))]
+    + [(ON_POLICY | {"batch_size": 256, "learner_shards": 7}, 7)],
+)
+def test_shards_follow_from_the_minibatch_and_not_from_the_cores(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], shards: int | None
+) -> None:
+    for cores in (1, 64):
+        monkeypatch.setattr(facts, "usable_cores", lambda cores=cores: cores)
+        config = Config().with_settings(device="cpu", **settings)
+        assert resolve.resolve(config).machine.learner_shards == shards
+    monkeypatch.setattr(facts, "cuda_devices", lambda: 1)
+    on_gpu = resolve.resolve(Config().with_settings(**settings | {"learner_shards": None})).machine
+    assert (on_gpu.device, on_gpu.learner_shards) == ("cuda:0", None)
+
+
+def test_teams_of_threads_follow_from_shards() -> None:
+    assert resolve.learner_threads_of(15, 6, on_cpu=True) == 2
+    assert resolve.busy_threads(2, 6, on_cpu=True) == 12
 
 
 def test_one_lane_has_one_actor() -> None:
