@@ -35,11 +35,11 @@ class ShardedModel:
     """
 
     def __init__(self, model: ReplicableModel, shards: int, threads: int) -> None:
-        """`model`, whose batches `threads` threads compute in `shards` shards."""
+        """`model`, whose batches `threads` threads compute in two or more `shards`."""
         self._model = model
         self._replicas = [model.replica() for _ in range(shards)]
         self._pool = ThreadPoolExecutor(threads, "shard", torch.set_num_threads, (torch.get_num_threads(),))
-        self._gradients = torch.zeros(shards, *model.params.shape, dtype=model.params_bf16.dtype)
+        self._gradients = [torch.zeros_like(model.params_bf16) for _ in range(shards)]
         for replica, gradient in zip(self._replicas, self._gradients, strict=True):
             replica.gradient_into(gradient)
         self._gradient = self._gradients[0]
@@ -73,14 +73,16 @@ class ShardedModel:
         return Pass(torch.cat([shard.outputs.detach() for shard in shards]), shards)
 
     def backward(self, saved: Pass, gradient: Tensor, side_stream: SideStream) -> None:
-        """Write the gradient by the parameters (`Model.backward`): the sum over shards, rounded once."""
+        """Write the gradient by the parameters (`Model.backward`): the sum over shards, in their order."""
 
         def backward(replica: Model, part: tuple[ForwardPass, Tensor]) -> None:
             replica.backward(part[0], part[1], SideStream())
 
         parts = gradient.tensor_split(len(self._replicas))
         self._in_threads(backward, zip(saved.shards, parts, strict=True))
-        torch.sum(self._gradients, 0, out=self._gradient)
+        torch.add(self._gradients[0], self._gradients[1], out=self._gradient)
+        for other in self._gradients[2:]:
+            self._gradient.add_(other)
 
     def _in_threads(self, work: Callable[[Model, Any], T], parts: Iterable[Any]) -> list[T]:
         """Results of `work` for each shard, in order."""
