@@ -99,7 +99,7 @@ def diagnose(config: Config, words: Sequence[str]) -> tuple[list[Check], str]:
     with _working("disk"):
         answers.append(_disk_speed(nearest_directory(run_dir)))
     with _working("self-test: a small run"):
-        answers.append(selftest.check(plan))
+        answers += selftest.check(plan)
     return answers, suggestion(plan, words)
 
 

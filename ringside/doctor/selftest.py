@@ -5,13 +5,16 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import psutil
@@ -19,8 +22,9 @@ import psutil
 from ringside.doctor.checks import Check
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.checkpoint.manifest import BEST_FILE, CHECKPOINTS
-from shared.config.settings import SUMMARY_FILE, unused_settings
+from shared.config.settings import LOGS, SUMMARY_FILE, unused_settings
 from shared.files.atomic import read_json
+from shared.machine import facts
 from shared.machine.subprocesses import die_with, kill_and_reap
 from shared.memory.run_memory import Plan
 from shared.process.signals import stack_dumps_held_back
@@ -37,15 +41,53 @@ LEAVE_SECONDS = 5.0
 """Time limit for its processes to exit after its end."""
 _LAUNCHER = Path(__file__).resolve().parents[2] / "launch.py"
 _SHARED_MEMORY = Path("/dev/shm")
+_BF16_INSTRUCTIONS = re.compile("bf16|amx")
 _OURS = ("sem.mp-", "psm_", "ringside")
 """Prefixes of shared memory by Python and Ringside in /dev/shm."""
 
 
-def check(plan: Plan) -> Check:
+class Kernel(NamedTuple):
+    """A kernel of oneDNN, PyTorch's library for networks on a CPU."""
+
+    instructions: str
+    """Such as avx512_core_bf16."""
+    bf16: bool
+    """True if its input was bfloat16."""
+
+
+def check(plan: Plan) -> list[Check]:
     """Run it, and verify that it commits every round, changes the weights, and leaves no process or shared memory.
 
-    Game, network, method, device and precision are those of the plan.
+    Game, network, method, device and precision are those of the plan. On a CPU a second check names the instructions
+    that the kernels of its networks used.
     """
+    kernels: set[Kernel] = set()
+    checks = [_run(plan, kernels)]
+    if kernels:
+        checks.append(arithmetic(plan.config.machine.precision, facts.bf16_flags(), kernels))
+    return checks
+
+
+def arithmetic(precision: str, offered: Sequence[str], kernels: Collection[Kernel]) -> Check:
+    """Instructions that the processor offers for bfloat16, and those that kernels used.
+
+    Args:
+        precision: of the run.
+        offered: flags of the processor (`facts.bf16_flags`).
+        kernels: of the run's convolutions and matrix products.
+    """
+    used = ", ".join(sorted({kernel.instructions for kernel in kernels if kernel.bf16 == (precision == "bf16")}))
+    offer = " and ".join(offered) or "no instructions"
+    found = f"The processor has {offer} for bfloat16; networks compute in {precision} with {used or 'other kernels'}."
+    if precision == "bf16" and not _BF16_INSTRUCTIONS.search(used):
+        return Check("arithmetic", "yellow", found, "It emulates bfloat16: --precision fp32 may be faster.")
+    if precision == "fp32" and offered:
+        return Check("arithmetic", "yellow", found, "--precision bf16 is about twice as fast, and scores hold.")
+    return Check("arithmetic", "green", found)
+
+
+def _run(plan: Plan, kernels: set[Kernel]) -> Check:
+    """Result of the run; adds the kernels that its processes used to `kernels`."""
     begun, before = time.monotonic(), _shared_memory()
     with tempfile.TemporaryDirectory(prefix="ringside-doctor-") as scratch:
         run_dir = Path(scratch) / "run"
@@ -58,6 +100,7 @@ def check(plan: Plan) -> Check:
                 stderr=subprocess.PIPE,
                 text=True,
                 start_new_session=True,  # identifies its processes
+                env=os.environ | {"ONEDNN_VERBOSE": "1"},
                 preexec_fn=partial(die_with, os.getpid(), signal.SIGTERM),
             )
         try:
@@ -69,6 +112,8 @@ def check(plan: Plan) -> Check:
         if process.returncode:
             return _failed(f"A small run ended with code {process.returncode}: {errors.strip()}")
         summary = read_json(run_dir / SUMMARY_FILE)
+        for log in (run_dir / LOGS).glob("*.log"):
+            kernels.update(kernels_in(log.read_text(errors="replace")))
     if summary["rounds"] != ROUNDS or not summary["updates"]:
         return _failed(f"A small run committed {summary['rounds']} of {ROUNDS} rounds, {summary['updates']} updates.")
     if summary["weights_sha256"] == digest:
@@ -82,6 +127,17 @@ def check(plan: Plan) -> Check:
         f"A small run on {summary['device']} in {summary['precision']}: {ROUNDS} rounds committed, weights moved, "
         f"nothing left behind, {time.monotonic() - begun:.1f} s in all.",
     )
+
+
+def kernels_in(log: str) -> set[Kernel]:
+    """Kernels of convolutions and matrix products in a log that oneDNN wrote with ONEDNN_VERBOSE=1."""
+    found = set()
+    for line in log.splitlines():
+        # onednn_verbose,v1,primitive,exec,cpu,convolution,brg_conv_fwd:avx512_core_bf16,...,src:bf16:...
+        words = line.split(",")
+        if words[0] == "onednn_verbose" and words[3:5] == ["exec", "cpu"] and words[5] in ("convolution", "matmul"):
+            found.add(Kernel(words[6].rpartition(":")[2], "src:bf16" in line))
+    return found
 
 
 def _failed(found: str) -> Check:

@@ -89,7 +89,7 @@ def precision_of(asked: Precision, device: str) -> Precision:
     if asked != "auto":
         return asked
     if device == "cpu":
-        return "bf16" if facts.has_amx_bf16() else "fp32"
+        return "bf16" if facts.bf16_flags() else "fp32"
     return "tf32"
 
 

@@ -240,7 +240,7 @@ class Machine:
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     precision: Precision = "auto"
-    """Arithmetic of the networks; auto: bf16 on a CPU with AMX, tf32 on CUDA, else fp32."""
+    """Arithmetic of the networks; auto: bf16 on a CPU with amx_bf16 or avx512_bf16, tf32 on CUDA, else fp32."""
     learner_threads: Count | None = None
     """Threads of each of the three teams of a learner on a CPU: layers, weight gradients, prefetching. Recorded,
     because the number changes the last bits."""

@@ -91,9 +91,14 @@ def free_disk(directory: Path) -> int:
     return shutil.disk_usage(directory).free
 
 
-def has_amx_bf16(root: Path = ROOT) -> bool:
-    """True if the processor multiplies bfloat16 matrices in hardware (the kernel's CPU flag amx_bf16)."""
-    return "amx_bf16" in _cpuinfo(root).get("flags", "").split()
+BF16_FLAGS = ("amx_bf16", "avx512_bf16")
+"""The kernel's CPU flags of instructions that multiply bfloat16 numbers, the faster ones first."""
+
+
+def bf16_flags(root: Path = ROOT) -> list[str]:
+    """Those of `BF16_FLAGS` that the processor has."""
+    flags = _cpuinfo(root).get("flags", "").split()
+    return [flag for flag in BF16_FLAGS if flag in flags]
 
 
 def has_nvidia_driver(root: Path = ROOT) -> bool:
@@ -186,7 +191,7 @@ def describe(root: Path = ROOT) -> dict[str, Any]:
         "cpus": os.cpu_count(),
         "usable_cores": usable_cores(root),
         "threads_per_core": siblings // cores if cores else None,
-        "amx_bf16": has_amx_bf16(root),
+        "bf16_flags": bf16_flags(root),
         "memory_bytes": total_memory(root),
         "usable_memory_bytes": usable_memory(root),
         "gpus": names,

@@ -23,7 +23,7 @@ from tests.support.runs import ROOT
 SMALL = ("--game", "pong", "--network", "small", "--device", "cpu", "--replay-size", "20_000")
 NAMES = (
     *("Python", "packages", "games", "GPU", "settings", "processor", "cores", "memory", "open files", "processes"),
-    *("run directory", "disk space", "other programs", "disk speed", "self-test"),
+    *("run directory", "disk space", "other programs", "disk speed", "self-test", "arithmetic"),
 )
 
 
@@ -33,7 +33,7 @@ def test_a_good_machine(launched: Launch, tmp_path: Path) -> None:
     found = json.loads((tmp_path / "found.json").read_text())
     assert tuple(each["name"] for each in found["checks"]) == NAMES
     assert found["color"] in ("green", "yellow")
-    assert "4 rounds committed, weights moved, nothing left behind" in found["checks"][-1]["found"]
+    assert "4 rounds committed, weights moved, nothing left behind" in found["checks"][-2]["found"]
     assert found["suggested"].startswith(f"{sys.executable} {ROOT / 'launch.py'} --actors ")
     assert "--game pong" in found["suggested"]
     assert "--json" not in found["suggested"]
@@ -66,6 +66,43 @@ def test_an_on_policy_method_has_its_self_test_and_suggestion(monkeypatch: pytes
     assert examination.suggestion(plan, ["--game", "pong"]).endswith(" --actors 4 --game pong")
 
 
+VERBOSE = """\
+onednn_verbose,v1,info,cpu,isa:Intel AVX-512
+onednn_verbose,v1,primitive,exec,cpu,convolution,brg_conv_fwd:avx512_core_bf16,forward,src:bf16:a wei:bf16:b,,alg,mb,1
+onednn_verbose,v1,primitive,exec,cpu,matmul,brg_matmul:avx512_core,undef,src:f32::blocked:ab wei:f32,,,4x4:4x4,6.5
+onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,src:bf16::blocked dst:bf16,,,32x64,5.0
+Another line of the log.
+onednn_verbose,v1
+"""
+
+
+def test_kernels_are_read_from_the_report_of_onednn() -> None:
+    assert selftest.kernels_in(VERBOSE) == {
+        selftest.Kernel("avx512_core_bf16", bf16=True),
+        selftest.Kernel("avx512_core", bf16=False),
+    }
+
+
+@pytest.mark.parametrize(
+    ("precision", "offered", "instructions", "color", "says"),
+    [
+        ("bf16", ["avx512_bf16"], "avx512_core_bf16", "green", "compute in bf16 with avx512_core_bf16."),
+        ("bf16", ["amx_bf16", "avx512_bf16"], "avx10_1_512_amx", "green", "has amx_bf16 and avx512_bf16 for bfloat16"),
+        ("bf16", [], "avx2", "yellow", "has no instructions for bfloat16"),
+        ("fp32", ["avx512_bf16"], "avx512_core", "yellow", "--precision bf16 is about twice as fast"),
+        ("fp32", [], "avx2", "green", "compute in fp32 with avx2."),
+    ],
+)
+def test_arithmetic_that_the_processor_does_not_have_is_warned_of(
+    precision: str, offered: list[str], instructions: str, color: str, says: str
+) -> None:
+    kernels = {selftest.Kernel(instructions, precision == "bf16"), selftest.Kernel("sse41", precision != "bf16")}
+    found = selftest.arithmetic(precision, offered, kernels)
+    assert (found.color, found.name) == (color, "arithmetic")
+    assert says in found.sentence
+    assert "sse41" not in found.sentence
+
+
 def test_a_machine_that_others_use_is_not_all_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def look(seconds: float) -> None:
         stat = tmp_path / "proc" / "stat"
@@ -85,7 +122,7 @@ def test_a_machine_that_others_use_is_not_all_well(tmp_path: Path, monkeypatch: 
 def test_what_is_red_is_said_beside_the_rest_and_in_the_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("ringside.doctor.selftest.check", lambda plan: Check("self-test", "green", "It works."))
+    monkeypatch.setattr("ringside.doctor.selftest.check", lambda plan: [Check("self-test", "green", "It works.")])
     monkeypatch.setenv("COLUMNS", "80")
     config = Config().with_settings(
         device="cuda:99",

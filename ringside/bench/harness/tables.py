@@ -214,7 +214,7 @@ def machine_line(described: dict[str, Any]) -> str:
     return (
         f"{described['cpu']}, {described['usable_cores']} of {described['cpus']} processors"
         + (f" ({threads} to a core)" if threads else "")
-        + (", AMX" if described["amx_bf16"] else "")
+        + "".join(f", {flag}" for flag in described["bf16_flags"][:1])
         + f"; {', '.join(described['gpus']) or 'no GPU'}; Python {described['python']}, {libraries}; "
         f"load {described['load_average'][0]:.1f} before"
     )

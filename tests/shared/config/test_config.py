@@ -720,6 +720,18 @@ def test_shards_follow_from_the_minibatch_and_not_from_the_cores(
     assert (on_gpu.device, on_gpu.learner_shards) == ("cuda:0", None)
 
 
+@pytest.mark.parametrize(("flags", "precision"), [([], "fp32"), (["avx512_bf16"], "bf16"), (["amx_bf16"], "bf16")])
+def test_auto_takes_bf16_where_the_processor_has_it_and_a_recorded_run_keeps_its_own(
+    monkeypatch: pytest.MonkeyPatch, flags: list[str], precision: str
+) -> None:
+    monkeypatch.setattr(facts, "bf16_flags", lambda: flags)
+    assert resolve.resolve(Config().with_settings(device="cpu")).machine.precision == precision
+    for recorded in ("fp32", "bf16"):
+        asked = Config().with_settings(device="cpu", precision=recorded)
+        config = Config.from_json(resolve.resolve(asked).to_json())
+        assert resolve.resolve(config).machine.precision == recorded
+
+
 def test_teams_of_threads_follow_from_shards() -> None:
     assert resolve.learner_threads_of(15, 6, on_cpu=True) == 2
     assert resolve.busy_threads(2, 6, on_cpu=True) == 12

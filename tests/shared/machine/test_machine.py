@@ -128,13 +128,18 @@ def test_gpus_as_the_driver_lists_them(tmp_path: Path, monkeypatch: pytest.Monke
     assert (second.memory, second.free) == (0, 10 << 20)
 
 
-def test_amx_is_a_flag_of_the_processor(tmp_path: Path) -> None:
-    root = tree(
-        tmp_path, {"proc/cpuinfo": "processor : 0\nmodel name : X\nflags : fpu amx_bf16 sse\n\nprocessor : 1\n"}
-    )
-    assert facts.has_amx_bf16(root)
-    tree(tmp_path, {"proc/cpuinfo": "flags : fpu amx_bf16_not sse\n"})
-    assert not facts.has_amx_bf16(root)
+@pytest.mark.parametrize(
+    ("flags", "found"),
+    [
+        ("fpu avx512_bf16 amx_bf16 sse", ["amx_bf16", "avx512_bf16"]),
+        ("fpu avx512_bf16", ["avx512_bf16"]),
+        ("fpu avx512f amx_bf16_not", []),
+    ],
+)
+def test_flags_of_the_processor_say_where_bf16_is_fast(tmp_path: Path, flags: str, found: list[str]) -> None:
+    text = f"processor : 0\nmodel name : X\nflags : {flags}\n\nprocessor : 1\n"
+    root = tree(tmp_path, {"proc/cpuinfo": text})
+    assert facts.bf16_flags(root) == facts.describe(root)["bf16_flags"] == found
 
 
 def test_no_driver_no_device_and_no_process_to_find_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
