@@ -72,6 +72,7 @@ def test_a_kill_in_the_first_second_is_counted_as_such(
     assert (storm.tally.kills, storm.tally.early) == (1, early)
 
 
+@pytest.mark.stress
 @pytest.mark.timeout(300)
 def test_a_burst_of_kills_changes_nothing(undisturbed: Undisturbed, tmp_path: Path) -> None:
     storm = begin(tmp_path / "run", "one burst")

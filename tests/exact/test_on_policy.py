@@ -125,9 +125,8 @@ def test_kills_a_resume_and_the_distance_of_snapshots_change_nothing(
     assert _require_same(run_dir, undisturbed(method, schedule))["actors"] == 4
 
 
-@pytest.mark.parametrize(
-    ("method", "schedule"), [("vtrace", "concurrent"), pytest.param("ppo", "alternate", marks=stress)]
-)
+@pytest.mark.stress
+@pytest.mark.parametrize(("method", "schedule"), [("vtrace", "concurrent"), ("ppo", "alternate")])
 def test_without_the_last_round_a_run_is_inexact_where_it_needs_it(
     undisturbed: Callable[[str, str], Path], tmp_path: Path, method: str, schedule: str
 ) -> None:
