@@ -65,7 +65,8 @@ class Engine(Generic[M]):
         """Updates of `online` by `rule` with the data of `source`.
 
         Args:
-            metrics: names of those that `rule` gives, and `GRADIENT_NORM`, in the order in which they are recorded.
+            metrics: names of those that `rule` gives, and `GRADIENT_NORM` if it is wanted, in the order in which they
+                are recorded.
         """
         self._config, self._run_schedule = config, run_schedule
         self._online, self._source, self._rule = online, source, rule
@@ -303,7 +304,7 @@ class Engine(Generic[M]):
             output.gradient.mul_(optimizer.gradient_scale)
         online.backward(saved, output.gradient, self._side_stream)
         self._side_stream.settle()
-        if sampled:
+        if sampled and GRADIENT_NORM in self._means.names:
             self._means.add({GRADIENT_NORM: optimizer.norm()}, scale=1.0 / optimizer.mean_factor)
         optimizer.step(self._side_stream)
         self._means.add(output.metrics)

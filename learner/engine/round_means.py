@@ -8,6 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from shared.errors import FatalError
+
 
 class RoundMetrics(NamedTuple):
     """Means over the updates of a round."""
@@ -35,13 +37,17 @@ class RoundMeans:
         self._sums.zero_()
 
     def add(self, metrics: Mapping[str, Tensor], scale: float = 1.0) -> None:
-        """Add `scale` times the values of one update, each float32[batch] or a scalar; only metrics in `names`.
+        """Add `scale` times the values of one update, each float32[batch] or a scalar.
 
-        The engine gives the norm of the gradient with every method, whether the method declares it or not.
+        Raises:
+            FatalError: one of the metrics has none of the names.
         """
         for name, values in metrics.items():
             if name not in self.names:
-                continue
+                raise FatalError(
+                    f"The method gives the metric {name!r}, and its declaration names {', '.join(self.names)}: add it "
+                    "to the declaration."
+                )
             row = self._sums[self.names.index(name)]
             if values.dim():
                 row.add_(values, alpha=scale)
