@@ -96,7 +96,7 @@ BF16_FLAGS = ("amx_bf16", "avx512_bf16")
 
 
 def bf16_flags(root: Path = ROOT) -> list[str]:
-    """Those of `BF16_FLAGS` that the processor has."""
+    """The processor's flags among `BF16_FLAGS`, in their order."""
     flags = _cpuinfo(root).get("flags", "").split()
     return [flag for flag in BF16_FLAGS if flag in flags]
 
