@@ -145,7 +145,7 @@ def _stop_at_score(config: Config, status: Status) -> None:
 def _announce(ready: Plan, memory: Memory, note: Callable[[str], None]) -> None:
     """Write the file by which observers attach to the run. A write error does not end the run."""
     try:
-        live = Live.for_this_process(memory.arena.fd, action_names(ready.config.play))
+        live = Live.for_this_process(memory.arena.fd, action_names(ready.config.play), ready.gateways)
         with _private():
             live.write(ready.config.run.run_dir)
     except OSError as error:

@@ -41,27 +41,40 @@ def connect(address: str, *, insecure: bool) -> str:
     import ray
 
     found = _resolve(address)
-    host = found.rpartition(":")[0]
-    _require_private("The cluster", host)
-    demanded = _require_token(found, insecure=insecure)
+    _require_private("The cluster", found.rpartition(":")[0])
+    _require_token(found, insecure=insecure)
+    join(found)
+    for node in ray.nodes():
+        if node["Alive"]:
+            _require_private("Its node", node["NodeManagerAddress"])
+    return found
+
+
+def join(address: str) -> None:
+    """Connect this process to a cluster that `connect` has checked. Raises `ConfigError` if that fails."""
+    import ray
+
+    host = address.rpartition(":")[0]
     former = signal.getsignal(signal.SIGTERM)
     try:
         # Ray looks for this machine's part of the cluster under its main address, unless it is told another.
         own = {"_node_ip_address": host} if ipaddress.ip_address(host).is_loopback else {}
-        ray.init(found, log_to_driver=False, logging_level="error", **own)
+        ray.init(address, log_to_driver=False, logging_level="error", **own)
     except (ConnectionError, RuntimeError, ray.exceptions.RayError) as error:
         raise ConfigError(
-            f"The Ray cluster at {found} does not accept this machine ({_first_line(error)}). Join it here with "
-            f"`ray start --address {found}`."
+            f"The Ray cluster at {address} does not accept this machine ({_first_line(error)}). Join it here with "
+            f"`ray start --address {address}`."
         ) from error
     finally:
         signal.signal(signal.SIGTERM, former)  # Ray puts its own in its place
-    for node in ray.nodes():
-        if node["Alive"]:
-            _require_private("Its node", node["NodeManagerAddress"])
-    if not demanded:
-        os.environ.pop(_MODE, None)
-    return found
+
+
+def node_cpus() -> list[int]:
+    """Numbers of CPUs of the nodes that have some."""
+    import ray
+
+    cpus = [int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]]
+    return sorted(number for number in cpus if number)
 
 
 def disconnect() -> None:
@@ -119,11 +132,8 @@ def _require_private(what: str, host: str) -> None:
         )
 
 
-def _require_token(address: str, *, insecure: bool) -> bool:
-    """Check that the cluster answers, refuses strangers and accepts this machine; return True if it demands a token.
-
-    Raises `ConfigError` if not, and for a version that is too old.
-    """
+def _require_token(address: str, *, insecure: bool) -> None:
+    """Raise `ConfigError` unless the cluster answers, refuses strangers, accepts this machine and is new enough."""
     import grpc
     from ray.core.generated import gcs_service_pb2
 
@@ -159,7 +169,6 @@ def _require_token(address: str, *, insecure: bool) -> bool:
                 f"The cluster at {address} refuses the token of this machine: copy ~/.ray/auth_token of its head."
             )
     _require_version(reply.ray_version, "Ray of the cluster")
-    return demanded
 
 
 def _token() -> Iterable[tuple[str, str]]:

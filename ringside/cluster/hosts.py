@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 
@@ -18,18 +19,23 @@ class Host(Protocol):
     def ready(self, seconds: float) -> bool:
         """Wait at most `seconds`; True if the object has been placed on a node. Raises `NodeLost`."""
 
-    def call(self, method: str, *arguments: Any, seconds: float) -> Any:
+    def call(self, method: str, *arguments: Any, seconds: float, meanwhile: Callable[[], None] = lambda: None) -> Any:
         """Call a method of the object and return its answer.
 
         Args:
             seconds: after which a missing answer counts as the loss of the node.
+            meanwhile: called several times a second while the answer is awaited.
 
         Raises:
             NodeLost: there is no answer. Any error that the method itself raises.
         """
 
-    def release(self) -> None:
-        """End the process of the object, if it lives; give its place on the node back."""
+    def release(self, *, gently: bool = False) -> None:
+        """End the process of the object, if it lives; give its place on the node back.
+
+        Args:
+            gently: call its method `close` first, and wait for it a moment.
+        """
 
 
 class Hosts(Protocol):

@@ -13,7 +13,8 @@ from typing import TypeVar
 
 from ringside.cluster.fingerprint import difference, fingerprint
 from ringside.cluster.hosts import Host, Hosts, NodeLost
-from ringside.cluster.program_host import LEASE_SECONDS, SAVE_SECONDS, Node, ProgramHost, Progress
+from ringside.cluster.lease import LEASE_SECONDS
+from ringside.cluster.program_host import SAVE_SECONDS, Node, ProgramHost, Progress
 from shared.errors import ConfigError, RingsideError
 from shared.process.ownership import LOCK_FILE
 from shared.text import printable

@@ -1,7 +1,7 @@
 """Object on a node that runs programs of `launch.py`, one at a time, for a launcher on another machine.
 
-It holds a *lease*: every call renews it. Without a call for `LEASE_SECONDS` the launcher is out of reach and may have
-the program run elsewhere, so the program is asked to stop, and this process ends.
+Without a call for `LEASE_SECONDS` the launcher is out of reach and may have the program run elsewhere. So the program
+is asked to stop, and this process ends.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -19,12 +18,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ringside.cluster.fingerprint import ROOT, fingerprint
+from ringside.cluster.lease import LEASE_SECONDS, Lease
 from shared.errors import ConfigError
 from shared.machine.cores import Claims, physical_cores
 from shared.machine.subprocesses import die_with
 
-LEASE_SECONDS = 60.0
-"""Longest time without a call."""
 SAVE_SECONDS = 120.0
 """Longest time of a program to save and end after it was asked to stop; then it is killed."""
 KEPT_LINES = 20
@@ -52,6 +50,11 @@ class Node(NamedTuple):
     """As from `fingerprint`."""
 
 
+def describe_node() -> Node:
+    """Name and software of this machine."""
+    return Node(os.uname().nodename, fingerprint())
+
+
 def plain_environment() -> dict[str, str]:
     """The variables of this process without those of Ray."""
     return {name: value for name, value in os.environ.items() if not name.startswith(_OF_RAY)}
@@ -76,21 +79,19 @@ class ProgramHost:
             lease_seconds: longest time without a call.
             end: ends this process with an exit code when the lease has run out.
         """
-        self._launcher, self._lease_seconds, self._end = launcher, lease_seconds, end
+        self._launcher, self._end = launcher, end
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
         self._lines: deque[str] = deque(maxlen=KEPT_LINES)
         self._claims = Claims("program")
         affinity = os.sched_getaffinity(0)
         self._claims.claim(cores, [thread for core in physical_cores(affinity) for thread in core])
-        self._called_at = time.monotonic()
-        self._closed = threading.Event()
-        threading.Thread(target=self._watch_lease, daemon=True).start()
+        self._lease = Lease(lease_seconds, self._expire)
 
     def describe(self) -> Node:
         """Name and software of this machine."""
-        self._renew()
-        return Node(os.uname().nodename, fingerprint())
+        self._lease.renew()
+        return describe_node()
 
     def start(self, words: Sequence[str], directory: str, shared: str) -> None:
         """Start `launch.py` with these words.
@@ -102,7 +103,7 @@ class ProgramHost:
         Raises:
             ConfigError: this machine lacks one of them.
         """
-        self._renew()
+        self._lease.renew()
         name = os.uname().nodename
         if not os.path.isfile(shared):
             raise ConfigError(
@@ -129,7 +130,7 @@ class ProgramHost:
 
     def poll(self, seconds: float) -> Progress:
         """Wait at most `seconds` for the end of the program."""
-        self._renew()
+        self._lease.renew()
         assert self._process is not None, "poll what was started"
         assert self._reader is not None
         try:
@@ -141,20 +142,17 @@ class ProgramHost:
 
     def stop(self) -> None:
         """Ask the program to save and end; a second time, a second later or more, to end at once."""
-        self._renew()
+        self._lease.renew()
         if self._process is not None:
             self._process.terminate()
 
     def close(self) -> None:
         """Kill the program, if it lives; give the cores back."""
-        self._closed.set()
+        self._lease.give_up()
         if self._process is not None:
             self._process.kill()
             self._process.wait()
         self._claims.close()
-
-    def _renew(self) -> None:
-        self._called_at = time.monotonic()
 
     def _read(self, process: subprocess.Popen[str]) -> None:
         """Keep the last lines of a program's output."""
@@ -163,13 +161,8 @@ class ProgramHost:
             for line in output:
                 self._lines.append(line.rstrip("\n"))
 
-    def _watch_lease(self) -> None:
-        """Stop the program and end this process once the lease has run out."""
-        while not self._closed.wait(min(_LOOK_SECONDS, self._lease_seconds)):
-            if time.monotonic() - self._called_at > self._lease_seconds:
-                break
-        else:
-            return
+    def _expire(self) -> None:
+        """Stop the program and end this process, since the launcher is out of reach."""
         process = self._process
         if process is not None and process.poll() is None:
             process.terminate()

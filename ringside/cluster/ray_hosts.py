@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -17,6 +19,11 @@ from ray.exceptions import (
 )
 
 from ringside.cluster.hosts import NodeLost
+
+_LOOK_SECONDS = 0.2
+_CLOSE_SECONDS = 6.0
+_FETCH_SECONDS = 30.0
+"""Longest time to bring an answer that is there to this machine."""
 
 
 class RayHosts:
@@ -45,17 +52,27 @@ class RayHost:
             self._get(self._placed, seconds)
         return bool(ready)
 
-    def call(self, method: str, *arguments: Any, seconds: float) -> Any:
+    def call(self, method: str, *arguments: Any, seconds: float, meanwhile: Callable[[], None] = lambda: None) -> Any:
         """Call a method of the actor and return its answer. Raises `NodeLost`, or what the method raised."""
         try:
             reference = getattr(self._actor, method).remote(*arguments)
         except RayError as error:
             raise NodeLost("died") from error
-        return self._get(reference, seconds)
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            ready, _ = ray.wait([reference], timeout=min(_LOOK_SECONDS, left))
+            if ready:
+                break
+            meanwhile()
+        else:
+            raise NodeLost(f"has been silent for {seconds:.0f} s")
+        return self._get(reference, _FETCH_SECONDS)
 
-    def release(self) -> None:
+    def release(self, *, gently: bool = False) -> None:
         """End the actor's process, if it lives. It may only be out of reach, and then ends with its lease."""
         with suppress(RayError, ActorHandleNotFoundError):
+            if gently:
+                ray.wait([self._actor.close.remote()], timeout=_CLOSE_SECONDS)
             ray.kill(self._actor)
 
     def _get(self, reference: Any, seconds: float) -> Any:

@@ -27,6 +27,8 @@ MODULES = {
     Role.EVALUATOR: "actors.evaluator",
     Role.ACTOR: "actors.actor",
 }
+GATEWAY = "ringside.cluster.groups.gateway"
+"""Module in the place of an actor's whose lanes are played on another node."""
 GPU_ROLES = (Role.LEARNER, Role.INFERENCE)
 """Clients of MPS, where there is one: they share the faults of the GPU, so they end and restart together."""
 
@@ -69,7 +71,8 @@ class ChildMaker:
         self._claims = Claims()
         self._cores: Sequence[frozenset[int] | None] = [None] * plan.actors
         if plan.config.machine.pin == "auto":
-            self._cores = choose_actor_cores(plan.actors, self._claims)
+            actors = plan.config.machine.actors
+            self._cores = [*choose_actor_cores(actors, self._claims), *[None] * plan.gateways]
 
     def make(self, index: int, incarnation: int, environment: Mapping[str, str]) -> ChildProcess:
         """Return the process at a position, not yet started; `environment` is for clients of MPS."""
@@ -91,7 +94,8 @@ class ChildMaker:
         if index not in self._log_starts:
             log = log_path(self._run_dir, child_spec.name)
             self._log_starts[index] = log.stat().st_size if os.path.exists(log) else 0
-        return ChildProcess(target=run_role, args=(MODULES[role], child_spec), name=child_spec.name, daemon=True)
+        module = GATEWAY if role is Role.ACTOR and self._plan.is_gateway(number) else MODULES[role]
+        return ChildProcess(target=run_role, args=(module, child_spec), name=child_spec.name, daemon=True)
 
     def crash_report(self, index: int, how: str, count: int, code: int) -> str:
         """The sentence that ends the run when the process at a position may not restart."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import multiprocess
 from multiprocess.connection import wait as wait_for
 
 from ringside.supervisor.children import GPU_ROLES, Child, ChildMaker
 from ringside.supervisor.deaths import Cause, diagnose, unkillable_message
+from ringside.supervisor.gateway_balance import GatewayBalancer
 from ringside.supervisor.hang_detector import ShutdownTimer, process_state
 from ringside.supervisor.lane_balance import Balancer
 from shared.config.settings import LOGS
@@ -23,7 +24,7 @@ from shared.errors import RunFailed, StopTraining
 from shared.machine.contention import Contention, sum_cpu_time
 from shared.machine.control_groups import OomKills
 from shared.machine.subprocesses import REAP_SECONDS, wait_for_end
-from shared.memory.board import Phase, Stop
+from shared.memory.board import Board, Phase, Stop
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory, Plan
 from shared.memory.wait import Doorbell
@@ -49,8 +50,21 @@ class Supervisor:
     """The processes of one run."""
 
     def __init__(
-        self, plan: Plan, on_look: Callable[[Memory], None], note: Callable[[str], None], gpu: mps.Service
+        self,
+        plan: Plan,
+        on_look: Callable[[Memory], None],
+        note: Callable[[str], None],
+        gpu: mps.Service,
+        *,
+        region: tuple[Memory, list[Doorbell]] | None = None,
+        roles: Sequence[Role] = (Role.SCRIBE, Role.LEARNER, Role.INFERENCE),
     ) -> None:
+        """Make the shared memory, unless it is given; no process is started yet.
+
+        Args:
+            region: memory of the run and doorbells of its processes, by position, where another program made them.
+            roles: the processes to start, besides the actors, and the evaluator where the plan has evaluations.
+        """
         self._plan = plan
         self._on_look = on_look
         self._note = note
@@ -63,18 +77,18 @@ class Supervisor:
         self._killed_scribe = False
         self._shutdown = ShutdownTimer()
         self._oom_kills = OomKills()
-        self._memory = Memory.create(plan)
+        self._memory = Memory.create(plan) if region is None else region[0]
         self._board = self._memory.board
-        self._balancer = Balancer(self._board, plan.processes) if plan.config.machine.balance == "auto" else None
+        self._balancer = _make_balancer(plan, self._board)
         self._processes = plan.processes
-        self._doorbells = [Doorbell.create() for _ in range(len(self._processes))]
+        self._doorbells = [Doorbell.create() for _ in range(len(self._processes))] if region is None else region[1]
         self._wakeup = Doorbell.create()
         """Rung by a stop signal, so that it is answered at once, not at the next poll."""
         self._children: dict[int, Child] = {}
         self._contention = Contention()
         self._read_contention()
         self._maker = ChildMaker(self._memory, self._doorbells, plan.config.run.run_dir)
-        self._roles = [Role.SCRIBE, Role.LEARNER, Role.INFERENCE]
+        self._roles = list(roles)
         if plan.evaluation_episodes:
             self._roles.append(Role.EVALUATOR)
 
@@ -348,6 +362,13 @@ class Supervisor:
                 os.close(doorbell.fd)
             self._memory.arena.close()
             self._maker.close()
+
+
+def _make_balancer(plan: Plan, board: Board) -> Balancer | GatewayBalancer | None:
+    """The object that moves lanes; None if they stay where they are."""
+    if plan.gateways:
+        return GatewayBalancer(board, plan)
+    return Balancer(board, plan.processes) if plan.config.machine.balance == "auto" else None
 
 
 def _end(process: multiprocess.Process) -> bool:

@@ -20,6 +20,7 @@ from shared.config.settings import ARITHMETIC, Config, ResolvedConfig
 from shared.config.trust import resume_words
 from shared.errors import CheckpointError, ConfigError, RunFailed
 from shared.machine.control_groups import in_force
+from shared.memory.run_memory import Plan
 from shared.process.signals import handle_stop_signals, ignore_requests
 from shared.text import PROGRAM, command, count, printable, words_of
 
@@ -37,10 +38,24 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class Nodes:
+    """Other machines that play."""
+
+    ray: str | None = None
+    """auto or HOST:PORT: have the lanes played on the nodes of this Ray cluster, with the same weights
+    (docs/clusters.md)."""
+    nodes: int | None = None
+    """With --ray: groups of lanes, each on a node; default: as many as the cluster has nodes with CPUs."""
+    ray_insecure: bool = False
+    """With --ray: accept a cluster without a token, on which any program that reaches it can run code."""
+
+
+@dataclass(frozen=True)
 class Training(Choices):
     """The options of `train`."""
 
     limits: Limits = field(default_factory=Limits)
+    cluster: Nodes = field(default_factory=Nodes)
 
 
 OPTIONS = Training
@@ -56,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
     options = _parse(arguments)
     _confine(options.limits)
 
-    plan = planning.plan(config_of(options))
+    plan = _placed(planning.plan(config_of(options)), options.cluster)
 
     newest: list[Status] = []
 
@@ -116,6 +131,17 @@ def next_steps(config: ResolvedConfig, *, finished: bool) -> list[str]:
         commands.append(("Train on", [*resume_words(config), "--total-steps", f"{more:_}"]))
     lines = [f"  {what + ':':15} {command(*words)}" for what, words in commands]
     return lines if finished else [*lines, how_to_continue(config)]
+
+
+def _placed(plan: Plan, cluster: Nodes) -> Plan:
+    """The plan with gateways to the nodes of a cluster, where one was named. Raises `ConfigError` if it is refused."""
+    if cluster.ray is None:
+        if cluster.nodes is not None or cluster.ray_insecure:
+            raise ConfigError("--nodes and --ray-insecure are for clusters: say --ray, too.")
+        return plan
+    from ringside.cluster.placement import with_gateways
+
+    return with_gateways(plan, cluster.ray, cluster.nodes, insecure=cluster.ray_insecure)
 
 
 def how_to_continue(config: ResolvedConfig) -> str:

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from shared.config import validate
+from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import CONFIG_FILE, Config, ResolvedConfig
 from shared.config.trust import require_loaded_plugin
 from shared.errors import ConfigError, FileError
@@ -99,7 +100,7 @@ def attach(run_dir: Path, config: Config) -> tuple[Memory, Live] | None:
 
 
 def _map(config: Config, live: Live) -> Memory:
-    plan = _plan(config, len(live.action_names))
+    plan = _plan(config, len(live.action_names), live.gateways)
     link = f"/proc/{live.process}/fd/{live.descriptor}"
     if not os.readlink(link).startswith(_REGION):
         raise LayoutError(f"Its {LIVE_FILE} leads to something that is not the memory of a run.")
@@ -113,7 +114,7 @@ def _map(config: Config, live: Live) -> Memory:
     return memory
 
 
-def _plan(config: Config, actions: int) -> Plan:
+def _plan(config: Config, actions: int, gateways: int) -> Plan:
     """The plan that a launcher made of this configuration. Raises `LayoutError` when it cannot have been one."""
     try:
         resolved = ResolvedConfig.from_config(config)
@@ -125,7 +126,9 @@ def _plan(config: Config, actions: int) -> Plan:
         validate.resolved(resolved)
     except ConfigError as error:
         raise LayoutError(f"Its {CONFIG_FILE} is not the configuration of a run: {error}") from error
-    return Plan(resolved, actions)
+    if not 0 <= gateways <= make_run_schedule(resolved).lanes:
+        raise LayoutError(f"Its {LIVE_FILE} names {gateways} gateways.")
+    return Plan(resolved, actions, gateways)
 
 
 def _not_yours(path: Path) -> str:

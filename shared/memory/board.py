@@ -90,6 +90,7 @@ class Board(SharedFields):
     device_bytes = int64("process.device_bytes", _PROCESSES, _ITSELF, "Memory of a GPU.")
     furthest = int64("process.furthest", _PROCESSES, _ITSELF, "Furthest point of work; a death beyond is progress.")
     redone = int64("process.redone", _PROCESSES, _ITSELF, "Ticks or updates done again.")
+    vacant = int64("process.vacant", _PROCESSES, _ITSELF, "1: a gateway that has no node.")
     lane_wanted = int64("lane.wanted", _LANES, "supervisor", "Actor that should own the lane.")
     lane_owner = int64("lane.owner", _LANES, _OWNER, "Actor that owns the lane; its last write hands it over.")
     lane_life = int64("lane.life", _LANES, _OWNER, "Times that an actor began with the lane.")

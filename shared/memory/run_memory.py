@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +28,8 @@ class Plan:
 
     config: ResolvedConfig
     actions: int
+    gateways: int = 0
+    """Actors whose lanes are played on other nodes (ringside/cluster/groups); they follow those of this machine."""
     method: MethodDeclaration = field(init=False)
     """The declaration of the configured method."""
     layers: tuple[list[tuple[int, int, int]], int] | None = field(init=False)
@@ -61,8 +64,8 @@ class Plan:
 
     @property
     def actors(self) -> int:
-        """Number of actor processes."""
-        return self.config.machine.actors
+        """Number of actor processes, gateways included."""
+        return self.config.machine.actors + self.gateways
 
     @property
     def processes(self) -> ProcessTable:
@@ -76,14 +79,27 @@ class Plan:
             return 0
         return self.config.evaluate.eval_episodes
 
-    def lanes_of(self, actor: int) -> range:
-        """The lanes that an actor owns in the beginning: contiguous, as even as can be."""
-        lanes = self.run_schedule.lanes
-        return range(actor * lanes // self.actors, (actor + 1) * lanes // self.actors)
+    def is_gateway(self, actor: int) -> bool:
+        """True if the lanes of an actor are played on another node."""
+        return actor >= self.config.machine.actors
 
     def first_owners(self) -> list[int]:
-        """The first owner of each lane; later `Board.lane_owner` holds it."""
-        return [actor for actor in range(self.actors) for _ in self.lanes_of(actor)]
+        """The first owner of each lane; later `Board.lane_owner` holds it. Gateways, if there are any, own all."""
+        return self.divide([actor for actor in range(self.actors) if self.is_gateway(actor) == (self.gateways > 0)])
+
+    def divide(self, actors: Sequence[int]) -> list[int]:
+        """Owner of each lane when these actors share all: contiguous, as even as can be.
+
+        Gateways get whole cells: the lanes that inference answers together.
+        """
+        lanes = self.run_schedule.lanes
+        together = 1 if not self.gateways or self.partial_batches else self.batch_lanes
+        cells = lanes // together
+        return [
+            actor
+            for place, actor in enumerate(actors)
+            for _ in range((place * cells // len(actors)) * together, ((place + 1) * cells // len(actors)) * together)
+        ]
 
     @property
     def batch_lanes(self) -> int:

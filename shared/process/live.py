@@ -41,15 +41,17 @@ class Live:
     descriptor: int
     """Descriptor of the shared region in that process."""
     action_names: tuple[str, ...]
+    gateways: int = 0
+    """Actors whose lanes are played on other nodes."""
 
     @classmethod
-    def for_this_process(cls, descriptor: int, action_names: Sequence[str]) -> Self:
+    def for_this_process(cls, descriptor: int, action_names: Sequence[str], gateways: int = 0) -> Self:
         """This process, which holds the region behind `descriptor`. Raises `OSError` where /proc cannot be read."""
         process = os.getpid()
         started = process_start(process)
         if started is None:
             raise OSError(errno.ENOENT, "/proc cannot be read")
-        return cls(process, started, descriptor, tuple(name[:_NAME_LENGTH] for name in action_names))
+        return cls(process, started, descriptor, tuple(name[:_NAME_LENGTH] for name in action_names), gateways)
 
     @property
     def lives(self) -> bool:
@@ -87,10 +89,10 @@ class Live:
     @classmethod
     def _checked(cls, path: Path, found: dict[str, Any]) -> Self:
         names = found.get("action_names")
-        whole = all(type(found.get(word)) is int for word in ("process", "started", "descriptor"))
+        whole = all(type(found.get(word)) is int for word in ("process", "started", "descriptor", "gateways"))
         if not whole or not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise LiveError(f"{path} is damaged: remove it; the run does not need it.")
-        return cls(found["process"], found["started"], found["descriptor"], tuple(names))
+        return cls(found["process"], found["started"], found["descriptor"], tuple(names), found["gateways"])
 
 
 def withdraw(run_dir: Path) -> None:

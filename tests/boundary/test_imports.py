@@ -42,7 +42,7 @@ MAY_IMPORT = {
     "actors": {"actors"} | _MEMORY | {"shared.process"},
     "learner": {"learner"} | _MEMORY | {"shared.process"},
     "ringside.cgroup": _ALL_SHARED,
-    "ringside.cluster": _ALL_SHARED,
+    "ringside.cluster": _ALL_SHARED | {"ringside.supervisor"},
     "ringside.zoo": _ALL_SHARED,
     "ringside.supervisor": _ALL_SHARED,
     "ringside.settings": _ALL_SHARED,

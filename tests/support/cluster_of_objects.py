@@ -18,22 +18,23 @@ class ObjectHost:
         self._made, self._fault = made, fault
         self._calls: dict[str, int] = {}
         self.object: Any = None
-        self.released = False
+        self.released = self.lost = False
 
     def ready(self, seconds: float) -> bool:
         """Make the object."""
         self.object = self.object or self._made()
         return True
 
-    def call(self, method: str, *arguments: Any, seconds: float) -> Any:
+    def call(self, method: str, *arguments: Any, seconds: float, meanwhile: Callable[[], None] = lambda: None) -> Any:
         """Call the object, unless a fault is due."""
         assert not self.released
         self._calls[method] = self._calls.get(method, 0) + 1
-        if words := self._fault(method, self._calls[method]):
+        if words := "died" if self.lost else self._fault(method, self._calls[method]):
             raise NodeLost(words)
+        meanwhile()
         return getattr(self.object, method)(*arguments)
 
-    def release(self) -> None:
+    def release(self, *, gently: bool = False) -> None:
         """End the object, as the death of its process does."""
         self.released = True
         if self.object is not None:

@@ -1,15 +1,18 @@
-"""A Ray cluster on this machine: a head without CPUs, and nodes of one CPU each, on loopback, with a token."""
+"""A Ray cluster on this machine: a head, and nodes of one CPU each, on loopback, with a token."""
 
 from __future__ import annotations
 
 import os
 import secrets
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 HOST = "127.0.0.2"
 """Ray takes 127.0.0.1 for the machine's main address, where this cluster does not listen."""
@@ -25,11 +28,11 @@ _SETTINGS = {
 class RayCluster:
     """The head and the nodes; programs that are to reach it get `environment`."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, head_cpus: int) -> None:
         from ray.cluster_utils import Cluster
 
         self._store: dict[str, Any] = {"object_store_memory": _STORE_BYTES, "node_ip_address": HOST}
-        own = {"num_cpus": 0, "include_dashboard": False, "temp_dir": str(directory)}
+        own = {"num_cpus": head_cpus, "include_dashboard": False, "temp_dir": str(directory)}
         self._cluster = Cluster(initialize_head=True, head_node_args=own | self._store)
         self.nodes: list[Any] = []
 
@@ -44,6 +47,16 @@ class RayCluster:
         self.nodes += [self._cluster.add_node(num_cpus=cpus, wait=False, **self._store) for _ in range(count)]
         self._cluster.wait_for_nodes(timeout=100)
 
+    def fill(self, count: int) -> None:
+        """Start as many nodes as are missing."""
+        if count > len(self.nodes):
+            self.add_nodes(count - len(self.nodes))
+
+    def node_of(self, processes: list[psutil.Process]) -> Any:
+        """The node whose raylet is among these processes."""
+        wanted = {process.pid for process in processes}
+        return next(node for node in self.nodes if node.all_processes["raylet"][0].process.pid in wanted)
+
     def kill_node(self, node: Any) -> None:
         """SIGKILL a raylet: the node is lost."""
         node.all_processes["raylet"][0].process.kill()
@@ -57,22 +70,24 @@ class RayCluster:
 
 
 @contextmanager
-def ray_cluster(nodes: int) -> Iterator[RayCluster]:
+def ray_cluster(nodes: int, head_cpus: int = 0) -> Iterator[RayCluster]:
     """A cluster during the block, which this process and its children have the token of."""
-    former = dict(os.environ)
+    former, handler = dict(os.environ), signal.getsignal(signal.SIGTERM)
     directory = Path(tempfile.mkdtemp(prefix="rs-"))  # short, since paths of sockets are limited
     token = directory / "token"
     token.write_text(secrets.token_hex(32))
     os.environ.update(_SETTINGS, RAY_AUTH_TOKEN_PATH=str(token))
     _read_environment()
     try:
-        cluster = RayCluster(directory / "ray")
+        cluster = RayCluster(directory / "ray", head_cpus)
         try:
-            cluster.add_nodes(nodes)
+            if nodes:
+                cluster.add_nodes(nodes)
             yield cluster
         finally:
             cluster.close()
     finally:
+        signal.signal(signal.SIGTERM, handler)  # Ray puts its own in its place
         os.environ.clear()
         os.environ.update(former)
         _read_environment()

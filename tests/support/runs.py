@@ -119,7 +119,9 @@ def records(run_dir: Path, kind: str) -> list[dict[str, Any]]:
     return [record for record in map(json.loads, lines) if record["kind"] == kind]
 
 
-def memory_of(process: subprocess.Popen[str], run_dir: Path, actions: int = 4, seconds: float = 60.0) -> Memory:
+def memory_of(
+    process: subprocess.Popen[str], run_dir: Path, actions: int = 4, seconds: float = 60.0, gateways: int = 0
+) -> Memory:
     """The shared memory of a living run, through the launcher's descriptor; waits until it is there."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and process.poll() is None:
@@ -127,7 +129,7 @@ def memory_of(process: subprocess.Popen[str], run_dir: Path, actions: int = 4, s
             with suppress(FileNotFoundError, LayoutError):  # closed since it was listed, or not written to yet
                 if os.readlink(link).startswith("/memfd:ringside") and link.stat().st_size:
                     config = Config.from_json(json.loads((run_dir / "config.json").read_text()))
-                    return Memory.attach(os.open(link, os.O_RDWR), Plan(config, actions))
+                    return Memory.attach(os.open(link, os.O_RDWR), Plan(config, actions, gateways))
         time.sleep(0.01)
     raise AssertionError(f"There is no shared memory after {seconds} s, or the run has ended.")
 

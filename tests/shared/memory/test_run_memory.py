@@ -23,16 +23,16 @@ MACHINE = {"actors": 3, "inference_batch": 32, "device": "cpu", "eval_episodes":
 @pytest.mark.parametrize(
     ("preset", "settings", "digest"),
     [
-        ("nature", {}, "9aae7a94787516effc8e69f475e9e056a310236ebcff67610d6aaa2671959ef0"),
+        ("nature", {}, "b37fbccb3f567aa41e53fb3acbe03470b2ecb4ccf51b3888fd5251adc7175215"),
         (
             "nature",
             {"eval_every_steps": 250_000},
-            "5337c64befd2127ea96cca70c4b88147a67d0eb37ce5bf1851654fc5b0741e2c",
+            "524cf987a7a99f4528659d63d759528c24a7bba8fe8ed07a50c04a5744b5f2d8",
         ),
-        ("nature", {"schedule": "alternate"}, "b40a002b83919f1b434bc3e247bf48b409ceec8e987bf807966a0f1aca1d7d23"),
-        ("nature", {"schedule": "free"}, "377df6126deb9db798d84d5b9b742ef00ad27768eda0643a1c2cc53c215f0cc6"),
-        ("rainbow", {"atoms": 51}, "4a06013f2b049281ba6aa01e8e8074e7e821606ba03c626d81895b32b47091d8"),
-        ("btr", {}, "1355eb17a2153702c872fbc489a0840949b2640e4ae53d6f8464798935acd27a"),
+        ("nature", {"schedule": "alternate"}, "7e21fb71d653789f0a72c7b10e3b102bd0818ac32a364a4f3cb6745878f53916"),
+        ("nature", {"schedule": "free"}, "19a79a6c7112e989409a9fdd85aa5e62ab08712f9ea368de6922cc94ab62df2a"),
+        ("rainbow", {"atoms": 51}, "ee246231cc463a3b14956d29c82291c2929aaabd621eb3c32729c986a965d55b"),
+        ("btr", {}, "f90a164b13552a91b65008aa27f776f74d59be76b34457f6c5e8bb92d72d153a"),
     ],
 )
 def test_the_layout_of_methods_with_a_replay_is_pinned(preset: Any, settings: dict[str, Any], digest: str) -> None:

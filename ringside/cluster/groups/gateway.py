@@ -1,0 +1,56 @@
+"""The gateway process: stands in an actor's place, and has its lanes played on a node of a Ray cluster."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+
+from ringside.cluster.connection import disconnect, join
+from ringside.cluster.groups.remote_lanes import RemoteLanes
+from ringside.cluster.hosts import Hosts
+from shared.memory.board import Phase
+from shared.memory.process_table import Role
+from shared.memory.wait import Stopped
+from shared.process.child import ChildSpec, enter
+
+CLUSTER = "RINGSIDE_CLUSTER"
+"""Variable with the address of the cluster, set by the launcher."""
+CORES = "RINGSIDE_CLUSTER_CORES"
+"""Variable with the number of CPUs of a group."""
+
+
+def main(child_spec: ChildSpec) -> None:
+    """Have the lanes of one gateway played until the last round is committed or the run stops."""
+    memory, waiter = enter(child_spec)
+    cores = int(os.environ[CORES])
+    with suppress(Stopped):
+        waiter.wait(lambda: bool(memory.board.prepared[0]))
+        hosts = _connect(cores)
+        try:
+            lanes = RemoteLanes(
+                memory,
+                child_spec.number,
+                waiter,
+                hosts,
+                cores,
+                learner=child_spec.doorbells[Role.LEARNER],
+                actors=child_spec.doorbells.actors,
+                note=_note,
+            )
+            lanes.run()
+        finally:
+            disconnect()
+        memory.board.phase[child_spec.process] = Phase.DONE
+
+
+def _connect(cores: int) -> Hosts:
+    """Join the cluster that the launcher has checked."""
+    join(os.environ[CLUSTER])
+    from ringside.cluster.ray_hosts import RayHosts
+
+    return RayHosts(cores, 0)
+
+
+def _note(sentence: str) -> None:
+    print(sentence, file=sys.stderr, flush=True)

@@ -1,0 +1,51 @@
+"""The program of a group: a supervisor of inference server and actors over the region that its parent made.
+
+python -m ringside.cluster.groups.node_program MEMORY_FD DOORBELL_FD...     # the plan comes through standard input
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import sys
+
+from ringside.supervisor.supervisor import Supervisor
+from shared.config.settings import LOGS
+from shared.errors import RingsideError
+from shared.memory.process_table import Role
+from shared.memory.run_memory import Memory, Plan
+from shared.memory.wait import Doorbell
+from shared.process import mps
+from shared.process.library_env import choose_workspace
+from shared.process.signals import enable_stack_dumps
+
+
+def _note(sentence: str) -> None:
+    print(sentence, file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    """Supervise until a signal comes. Return 1 if a fault ended the group; the last line of the output says which."""
+    enable_stack_dumps()
+    parent = os.getppid()
+    memory_fd, *doorbells = map(int, sys.argv[1:])
+    plan: Plan = pickle.load(sys.stdin.buffer)
+    (plan.config.run.run_dir / LOGS).mkdir(mode=0o700, exist_ok=True)
+    choose_workspace()
+    machine = plan.config.machine
+    region = Memory.attach(memory_fd, plan), [Doorbell(fd) for fd in doorbells]
+    try:
+        with mps.service(machine.mps, machine.device, _note) as gpu:
+            Supervisor(plan, lambda memory: None, _note, gpu, region=region, roles=(Role.INFERENCE,)).run()
+    except RingsideError as error:
+        _note(" ".join(str(error).split()))
+        return 1
+    finally:
+        if os.getppid() != parent:  # it died, and cannot remove the directory of the group
+            shutil.rmtree(plan.config.run.run_dir, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,295 @@
+"""The lanes of a gateway: it owns them and writes their memory, and a group on a node plays them.
+
+Only answers to calls on the present host are read, and each session has its own name. So nothing of a lost group is
+ever written, however late it comes. When a group is lost, its lanes go back to their snapshots, like those of an actor
+that died. Their logged actions go to the next group, and ticks that the ring holds already are compared.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ringside.cluster.fingerprint import difference, fingerprint
+from ringside.cluster.groups.group_host import GroupError, GroupHost
+from ringside.cluster.groups.lane_state import capture_lane
+from ringside.cluster.groups.parcel import LaneTicks, ParcelError, unpack
+from ringside.cluster.hosts import Host, Hosts, NodeLost
+from ringside.cluster.program_host import Node
+from shared.errors import FatalError
+from shared.memory.board import Phase
+from shared.memory.run_memory import Memory
+from shared.memory.wait import Doorbell, Waiter
+
+SILENT_SECONDS = 10.0
+"""Time without an answer after which a node counts as lost. Each call answers within `ANSWER_SECONDS`, or after the
+start of a program."""
+ANSWER_SECONDS = 0.25
+"""Longest wait of a node for ticks before it answers that there are none."""
+BEGIN_SECONDS = 60.0
+"""The same for the first answers of a group, which reserves memory and starts a program."""
+KEEP_SECONDS = 2.0
+"""Between two calls to a group that has nothing to do."""
+PLACE_SECONDS = 10.0
+"""Wait for a free node after which the lanes go to other gateways, or to the actors of this machine."""
+SLOWER = 5.0
+"""Multiple of its slowest answer so far that a node may take: on an overloaded machine it is slow, not lost."""
+MOST_LOSSES = 20
+"""Losses in a row without a new tick after which the run ends."""
+
+
+class RemoteLanes:
+    """The lanes of one gateway."""
+
+    def __init__(
+        self,
+        memory: Memory,
+        actor: int,
+        waiter: Waiter,
+        hosts: Hosts,
+        cores: int,
+        *,
+        learner: Doorbell,
+        actors: Sequence[Doorbell],
+        note: Callable[[str], None],
+    ) -> None:
+        """Nothing is placed yet.
+
+        Args:
+            actor: number of the gateway among the actors.
+            hosts: the cluster.
+            cores: CPUs for the group.
+            learner: its doorbell.
+            actors: doorbells of all actors.
+            note: writes a sentence about an event into the log.
+        """
+        self._memory, self._actor, self._waiter = memory, actor, waiter
+        self._hosts, self._cores = hosts, cores
+        self._learner, self._actors, self._note = learner, actors, note
+        self._board, self._run_schedule = memory.board, memory.run_schedule
+        self._process = waiter.process
+        self._ticks = max(0, int(self._board.furthest[self._process]))
+        self._redone = int(self._board.redone[self._process])
+        self._host: Host | None = None
+        self._name = ""
+        self._asked_at = 0.0
+        self._placed = False
+        self._begun: list[int] = []
+        self._session = ""
+        self._sent: dict[int, int] = {}
+        """By lane the first tick that the group has not sent."""
+        self._content: int | None = None
+        """Updates of the parameters that the group has."""
+        self._losses = 0
+        self._slowest = 0.0
+        """Longest time of an answer."""
+
+    def run(self) -> None:
+        """Play until the last round is committed.
+
+        Raises:
+            Stopped: the run is to end. FatalError: it cannot go on.
+        """
+        try:
+            while not self._board.finished:
+                try:
+                    self._step()
+                except NodeLost as lost:
+                    self._lose(f"Node {self._name or '?'} {lost}")
+                except (GroupError, ParcelError) as error:
+                    self._lose(str(error))
+        finally:
+            self._release(gently=True)
+
+    # --- places
+
+    def _step(self) -> None:
+        """Do the next thing: find a node, take over lanes, play a round."""
+        self._hand_over()
+        lanes = self._owned()
+        if not self._find_node():
+            return
+        host = self._host
+        assert host is not None, "there is a node"
+        if not lanes:
+            if self._begun:
+                self._release(gently=True)  # its region would only hold memory
+                return
+            self._wait_awake(host, lambda: bool(self._owned()))
+            return
+        if lanes != self._begun:
+            self._begin(host, lanes)
+        self._play(host, lanes)
+
+    def _find_node(self) -> bool:
+        """Wait a moment for a node; True if there is one. Without one for too long the gateway is vacant."""
+        if self._host is None:
+            self._host = self._hosts.place(GroupHost, self._memory.plan, self._cores)
+            self._asked_at = time.monotonic()
+        if self._placed:
+            return True
+        if not self._host.ready(ANSWER_SECONDS):
+            self._waiter.heartbeat()
+            if time.monotonic() - self._asked_at > PLACE_SECONDS and not self._board.vacant[self._process]:
+                self._note("There is no free node; other actors take the lanes over.")
+                self._board.vacant[self._process] = 1
+            return False
+        node: Node = self._call(self._host, "describe", seconds=BEGIN_SECONDS)
+        if sentence := difference(node.name, node.software, fingerprint()):
+            raise FatalError(sentence)
+        self._name, self._placed = node.name, True
+        self._board.vacant[self._process] = 0
+        self._note(f"Lanes are played on node {node.name}.")
+        return True
+
+    def _lose(self, sentence: str) -> None:
+        """Give the group up; its lanes will be played again from their snapshots."""
+        self._losses += 1
+        if self._losses > MOST_LOSSES:
+            raise FatalError(f"{sentence}. That was the {self._losses}th loss in a row without a new step.")
+        self._note(f"{sentence}; its {len(self._begun)} lanes are played again elsewhere.")
+        self._release()
+
+    def _release(self, *, gently: bool = False) -> None:
+        if self._host is not None:
+            self._host.release(gently=gently)
+        self._host, self._placed, self._begun, self._sent, self._content = None, False, [], {}, None
+
+    # --- lanes
+
+    def _owned(self) -> list[int]:
+        """Lanes that this gateway owns."""
+        return [int(lane) for lane in np.flatnonzero(self._board.lane_owner == self._actor)]
+
+    def _hand_over(self) -> None:
+        """Hand lanes over that other actors should own: those at a boundary, or all if no group plays them."""
+        taken = set[int]()
+        for lane in self._owned():
+            wanted = int(self._board.lane_wanted[lane])
+            if wanted != self._actor and (not self._begun or self._at_boundary(lane)):
+                self._memory.lane(lane).hand_over(wanted)
+                taken.add(wanted)
+        for actor in taken:
+            self._actors[actor].ring()
+
+    def _at_boundary(self, lane: int) -> bool:
+        """True if the lane has played all ticks before its newest snapshot, and none after it."""
+        boundary = self._memory.lane_snapshots.newest(lane)
+        tick = boundary * self._run_schedule.round_ticks
+        return boundary >= 0 and int(self._board.lane_logged.values[lane]) <= tick
+
+    def _begin(self, host: Host, lanes: list[int]) -> None:
+        """Have the group play these lanes."""
+        self._board.phase[self._process] = Phase.REPLAYING
+        states = [capture_lane(self._memory, lane) for lane in lanes]
+        self._session, self._begun, self._content = secrets.token_hex(8), lanes, None
+        ticks = self._run_schedule.round_ticks
+        self._sent = {state.lane: max(-1, state.boundary * ticks) for state in states}
+        self._call(host, "begin", self._session, states, seconds=BEGIN_SECONDS)
+
+    # --- rounds
+
+    def _play(self, host: Host, lanes: list[int]) -> None:
+        """Play the oldest round that a lane has not finished, once its version is committed."""
+        finished = self._board.lane_finished
+        round_ = int(finished.values[lanes].min())
+        if round_ >= 0:
+            self._wait_awake(host, lambda: self._board.committed >= round_ or self._changed(lanes))
+            if self._changed(lanes) or self._board.committed < round_ or self._board.finished:
+                return
+            self._call(host, "play", round_, self._weights(), seconds=BEGIN_SECONDS)
+        self._board.phase[self._process] = Phase.WORKING
+        done = self._board.lane_done
+        while int(finished.values[lanes].min()) <= round_:
+            due = {
+                lane: self._sent[lane]
+                for lane in lanes
+                if finished.values[lane] <= round_ or self._sent[lane] < done.values[lane]
+            }
+            parcel = self._call(host, "collect", due, ANSWER_SECONDS, seconds=SILENT_SECONDS)
+            for ticks in unpack(self._memory, self._session, due, parcel):
+                self._file(ticks)
+            self._waiter.heartbeat()
+
+    def _changed(self, lanes: list[int]) -> bool:
+        """True if the gateway owns other lanes than these, or has to hand one over."""
+        if self._owned() != lanes:
+            return True
+        return any(self._board.lane_wanted[lane] != self._actor and self._at_boundary(lane) for lane in lanes)
+
+    def _weights(self) -> NDArray[np.float32] | None:
+        """Newest parameters; None if the group has them."""
+        weights = self._memory.weights
+        content = int(weights.content[0])
+        if content == self._content:
+            return None
+        copy = np.empty(weights.data.shape[1], np.float32)
+        weights.read(lambda data: np.copyto(copy, data))
+        self._content = content
+        return copy
+
+    def _file(self, ticks: LaneTicks) -> None:
+        """Write what the ring does not hold yet, and compare the rest."""
+        board, lane = self._board, ticks.lane
+        logged, done, finished = board.lane_logged.at(lane), board.lane_done.at(lane), board.lane_finished.at(lane)
+        held, begin, shift = done.read(), max(0, ticks.first), ticks.first + 1
+        again = min(max(0, held - begin), ticks.last - begin)
+        opened = min(max(0, held + 1 - shift), ticks.last - ticks.first) if finished.read() >= 0 else 0
+        for name, values in ticks.results.items():
+            self._put(name, lane, begin, values, again)
+        for name, values in ticks.opening.items():
+            self._put(name, lane, shift, values, opened)
+        if ticks.last > held:
+            logged.publish(ticks.last)
+            done.publish(ticks.last)
+        boundary, rest = divmod(ticks.last, self._run_schedule.round_ticks)
+        if ticks.snapshot is not None and self._memory.lane_snapshots.newest(lane) < boundary:
+            self._memory.lane_snapshots.write(lane, boundary, ticks.snapshot)
+        if rest == 0 and finished.read() < boundary:
+            finished.publish(boundary)
+            self._learner.ring()
+        self._sent[lane] = ticks.last
+        self._redone += again
+        board.redone[self._process] = self._redone
+        fresh = ticks.last - begin - again
+        if fresh:
+            self._ticks += fresh
+            self._losses = 0
+            self._waiter.note_progress(self._ticks)
+
+    def _put(self, name: str, lane: int, first: int, values: NDArray[np.generic], again: int) -> None:
+        """Write the values of ticks from `first` on into the ring; compare the first `again` of them instead."""
+        slots = self._memory.ring.field[name][lane]
+        places = np.arange(first, first + len(values)) % self._run_schedule.capacity
+        if again and not np.array_equal(slots[places[:again]], values[:again]):
+            raise FatalError(
+                f"Node {self._name} played lane {lane} again from tick {first} and did not repeat {name!r}: it cannot "
+                "be trusted, or this machine cannot. The last checkpoint was made before."
+            )
+        slots[places[again:]] = values[again:]
+
+    # --- calls
+
+    def _call(self, host: Host, method: str, *arguments: object, seconds: float) -> Any:
+        """Call the group, with heartbeats while it works."""
+        begun = time.monotonic()
+        patience = max(seconds, SLOWER * self._slowest)
+        answer = host.call(method, *arguments, seconds=patience, meanwhile=self._waiter.heartbeat)
+        self._slowest = max(self._slowest, time.monotonic() - begun)
+        return answer
+
+    def _wait_awake(self, host: Host, ready: Callable[[], bool]) -> None:
+        """Wait for other processes of this machine, and keep the group's lease meanwhile."""
+        while not (ready() or self._board.finished):
+            begun = time.monotonic()
+            self._waiter.wait(partial(self._is_over, ready, begun + KEEP_SECONDS))
+            self._call(host, "keep", seconds=SILENT_SECONDS)
+
+    def _is_over(self, ready: Callable[[], bool], deadline: float) -> bool:
+        return ready() or self._board.finished or time.monotonic() > deadline

@@ -1,0 +1,40 @@
+"""Division of the lanes among gateways, which have them played on other nodes (ringside/cluster/groups).
+
+Gateways with a node share all cells. A cell is the set of lanes that inference answers in one batch: on a CPU it is
+answered only when all of it has asked, so it must be played in one place. Where no gateway has a node, the actors of
+this machine play. Nodes join and leave at boundaries, and no result depends on who plays.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ringside.supervisor.lane_balance import Move
+from shared.memory.board import Board
+from shared.memory.process_table import Role
+from shared.memory.run_memory import Plan
+
+
+class GatewayBalancer:
+    """Writes the wanted owner of each lane to the board."""
+
+    def __init__(self, board: Board, plan: Plan) -> None:
+        self._board, self._plan = board, plan
+        self._actors = plan.processes.slice_of(Role.ACTOR)
+        self._owners = board.lane_owner.copy()
+
+    def measure(self) -> list[Move]:
+        """Look which gateways have a node; return the moves that are wanted from now on."""
+        board = self._board
+        owners = board.lane_owner.copy()
+        board.moves[0] += np.count_nonzero(owners != self._owners)
+        self._owners = owners
+        vacant = board.vacant[self._actors]
+        local = range(self._plan.config.machine.actors)
+        active = [actor for actor in range(len(vacant)) if self._plan.is_gateway(actor) and not vacant[actor]]
+        wanted = np.array(self._plan.divide(active or local))
+        changed = np.flatnonzero(wanted != board.lane_wanted)
+        moves = [Move(int(owners[lane]), int(wanted[lane])) for lane in changed]
+        board.lane_wanted[:] = wanted
+        # An owner that waits for others learns of a change only when it is woken.
+        return moves + [Move(move.taker, move.giver) for move in moves]

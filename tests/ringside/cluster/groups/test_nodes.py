@@ -1,0 +1,173 @@
+"""Runs on a real Ray cluster of three nodes, some of which fail: the weights are those of one machine."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from ringside.cluster.groups.group_host import NODE_PROGRAM
+from tests.support.ray_cluster import RayCluster, ray_cluster
+from tests.support.runs import child, finish, gone, kill, memory_of, records, start, summary, wait_until
+from tests.support.waiting import until
+
+pytest.importorskip("ray")
+pytestmark = [pytest.mark.stress, pytest.mark.timeout(400)]
+SECONDS = 200.0
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RayCluster]:
+    with ray_cluster(nodes=3) as made:
+        yield made
+
+
+@functools.cache
+def alone(**changes: str) -> dict[str, Any]:
+    """Summary and episodes of a run on this machine alone."""
+    with tempfile.TemporaryDirectory() as scratch:
+        run_dir = Path(scratch) / "run"
+        finish(start(run_dir, actors="1", **changes), SECONDS)
+        return result(run_dir)
+
+
+def result(run_dir: Path) -> dict[str, Any]:
+    """What must not depend on where lanes are played."""
+    names = ("weights_sha256", "steps", "updates", "episodes")
+    episodes = [{k: v for k, v in each.items() if k not in ("time", "seconds")} for each in records(run_dir, "episode")]
+    return {name: summary(run_dir)[name] for name in names} | {"returns": [each["return"] for each in episodes]}
+
+
+def titled(title: str) -> list[psutil.Process]:
+    """Living processes of that title."""
+    found = []
+    for each in psutil.process_iter(["cmdline", "status"]):
+        words = each.info["cmdline"] or []
+        if each.info["status"] != psutil.STATUS_ZOMBIE and (words[:1] == [title] or title in words):
+            found.append(each)
+    return found
+
+
+def group_children(role: str) -> list[psutil.Process]:
+    """Processes of that role in groups."""
+    programs = {each.pid for each in titled(NODE_PROGRAM)}
+    return [each for each in titled(f"ringside {role}") if each.ppid() in programs]
+
+
+def kill_first(find: Callable[[], list[psutil.Process]]) -> Callable[..., None]:
+    """Disturbance: SIGKILL of the first process that is found."""
+
+    def disturb(*_: object) -> None:
+        until(find)
+        find()[0].kill()
+
+    return disturb
+
+
+DISTURBANCES: dict[str, Callable[..., None]] = {
+    "node": lambda process, cluster: cluster.kill_node(cluster.node_of(titled(NODE_PROGRAM)[0].parents())),
+    "worker": kill_first(lambda: titled("ray::GroupHost")),
+    "program": kill_first(lambda: titled(NODE_PROGRAM)),
+    "inference": kill_first(lambda: group_children("inference")),
+    "actor": kill_first(lambda: group_children("actor 0")),
+    "gateway": lambda process, cluster: kill(process, "actor 1"),
+}
+
+
+@pytest.mark.parametrize("disturbance", DISTURBANCES)
+def test_a_death_changes_nothing(cluster: RayCluster, tmp_path: Path, disturbance: str) -> None:
+    cluster.fill(3)
+    process = start(tmp_path / "run", "--ray", cluster.address, "--nodes", "2", actors="1")
+    memory = memory_of(process, tmp_path / "run", gateways=2)
+    wait_until(process, lambda: memory.board.committed >= 2 and bool(titled(NODE_PROGRAM)), SECONDS)
+    DISTURBANCES[disturbance](process, cluster)
+    finish(process, SECONDS)
+    assert result(tmp_path / "run") == alone()
+    assert gone(process)
+    until(lambda: not titled(NODE_PROGRAM), 15)
+
+
+def test_a_silent_node_changes_nothing(cluster: RayCluster, tmp_path: Path) -> None:
+    cluster.fill(3)
+    process = start(tmp_path / "run", "--ray", cluster.address, "--nodes", "2", actors="1")
+    memory = memory_of(process, tmp_path / "run", gateways=2)
+    wait_until(process, lambda: memory.board.committed >= 2 and bool(titled(NODE_PROGRAM)), SECONDS)
+    (worker, *_) = titled("ray::GroupHost")
+    raylet = worker.parent()
+    assert raylet is not None
+    stopped = [raylet, worker, *worker.children(recursive=True)]
+    for each in stopped:
+        each.suspend()
+    try:
+        finish(process, SECONDS)
+    finally:
+        for each in stopped:
+            if each.is_running():
+                each.resume()
+    assert result(tmp_path / "run") == alone()
+    until(lambda: not titled(NODE_PROGRAM), 90)  # the lease of the one that was stopped
+
+
+def test_a_killed_launcher_is_resumed_with_other_nodes_and_with_none(cluster: RayCluster, tmp_path: Path) -> None:
+    cluster.fill(3)
+    run_dir, often = tmp_path / "run", ("--checkpoint-every-minutes", "0")
+    process = start(run_dir, "--ray", cluster.address, "--nodes", "2", *often, actors="1")
+    kill_at(process, run_dir, 2, gateways=2)
+    process = start(run_dir, "--resume", str(run_dir), "--ray", cluster.address, "--nodes", "1", *often)
+    kill_at(process, run_dir, 5, gateways=1)
+    finish(start(run_dir, "--resume", str(run_dir)), SECONDS)
+    assert result(run_dir) == alone()
+
+
+def kill_at(process: subprocess.Popen[str], run_dir: Path, boundary: int, gateways: int) -> None:
+    """SIGKILL a launcher once a checkpoint of this boundary exists; its groups end, too."""
+    memory = memory_of(process, run_dir, gateways=gateways)
+    wait_until(process, lambda: bool(memory.board.saved[0] >= boundary), SECONDS)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    until(lambda: not titled(NODE_PROGRAM), 30)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"method": "ppo", "schedule": "concurrent"},
+        {"method": "vtrace"},
+        {"prioritized": "", "n_step": "3", "double": ""},
+        {"eval_every_steps": "1_440", "eval_episodes": "2", "eval_max_frames": "400"},
+    ],
+    ids=["ppo", "vtrace", "rainbow parts", "evaluation"],
+)
+def test_other_methods_have_their_weights(cluster: RayCluster, tmp_path: Path, changes: dict[str, str]) -> None:
+    cluster.fill(3)
+    switches = [f"--{name}" for name, value in changes.items() if not value]
+    values = {name: value for name, value in changes.items() if value}
+    if changes.get("method"):
+        values |= {"batch_size": "160", "envs": "8", "round_steps": "480"}
+    remote, local = tmp_path / "remote", tmp_path / "local"
+    finish(start(remote, *switches, "--ray", cluster.address, "--nodes", "2", actors="1", **values), SECONDS)
+    finish(start(local, *switches, actors="1", **values), SECONDS)
+    assert result(remote) == result(local)
+
+
+def test_the_actors_of_the_head_play_until_a_node_joins(cluster: RayCluster, tmp_path: Path) -> None:
+    cluster.fill(1)
+    process = start(tmp_path / "run", "--ray", cluster.address, "--nodes", "2", actors="1", total_steps="9_600")
+    memory = memory_of(process, tmp_path / "run", gateways=2)
+    wait_until(process, lambda: memory.board.committed >= 1, SECONDS)
+    while cluster.nodes:
+        cluster.kill_node(cluster.nodes[0])
+    wait_until(process, lambda: bool((memory.board.lane_owner == 0).all()), SECONDS)
+    cluster.fill(1)
+    wait_until(process, lambda: bool((memory.board.lane_owner != 0).all()), SECONDS)
+    finish(process, SECONDS)
+    assert result(tmp_path / "run") == alone(total_steps="9_600")
+    assert child(process, "actor 0") is None

@@ -1,0 +1,33 @@
+"""A whole run on a real Ray cluster of one node, which has the weights of one machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ringside.cluster.groups.group_host import NODE_PROGRAM
+from tests.support.ray_cluster import ray_cluster
+from tests.support.runs import finish, gone, start, summary
+from tests.support.waiting import until
+
+pytest.importorskip("ray")
+
+
+def processes_of(module: str) -> list[int]:
+    """Processes that run a module."""
+    found = psutil.process_iter(["pid", "cmdline"])
+    return [each.info["pid"] for each in found if module in (each.info["cmdline"] or ())]
+
+
+def test_a_run_on_a_node_has_the_weights_of_one_machine(five_rounds: Path, tmp_path: Path) -> None:
+    with ray_cluster(nodes=0, head_cpus=2) as cluster:
+        process = start(tmp_path / "run", "--ray", cluster.address, actors="1", total_steps="2_400")
+        finish(process)
+        assert gone(process)
+        until(lambda: not processes_of(NODE_PROGRAM), 10)
+    log = (tmp_path / "run" / "logs" / "actor-1.log").read_text()
+    assert "Lanes are played on node" in log
+    for name in ("weights_sha256", "episodes", "restarts"):
+        assert summary(tmp_path / "run")[name] == summary(five_rounds)[name]

@@ -1,0 +1,145 @@
+"""Lanes that groups play, without Ray and without processes: what is played is that of one machine, whatever fails."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+
+from ringside.cluster.fingerprint import fingerprint
+from ringside.cluster.groups import remote_lanes
+from ringside.cluster.program_host import Node
+from shared.errors import FatalError
+from shared.memory.board import Stop
+from tests.support.cluster_of_objects import Fault, ObjectCluster, ObjectHost
+from tests.support.remote_world import ROUNDS, PlayedGroup, RemoteWorld
+
+
+@functools.cache
+def alone(span: int = 1, method: str = "dqn") -> dict[str, bytes]:
+    """Content of the rings after a run without gateways."""
+    return RemoteWorld(0, span=span, method=method).run().played()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short waits, and a fingerprint that reads no files."""
+    software = fingerprint()
+    monkeypatch.setattr(remote_lanes, "ANSWER_SECONDS", 0.02)
+    monkeypatch.setattr(remote_lanes, "fingerprint", lambda: software)
+    monkeypatch.setattr(PlayedGroup, "describe", lambda self: Node("n7", software))
+
+
+def fails(method: str, *calls: int) -> Fault:
+    """The calls of a method with these numbers lose the node."""
+    return lambda called, number: "died" if called == method and number in calls else None
+
+
+@pytest.mark.parametrize("gateways", [1, 2])
+def test_lanes_on_other_nodes_play_the_same(gateways: int) -> None:
+    hosts = ObjectCluster(PlayedGroup)
+    world = RemoteWorld(gateways, hosts).run()
+    assert world.played() == alone()
+    assert len(hosts.hosts) == gateways
+    assert all(host.released for host in hosts.hosts)
+    assert world.memory.board.redone.sum() == 0
+
+
+@pytest.mark.parametrize("method", ["vtrace", "ppo"])
+def test_fields_that_a_method_declares_travel_too(method: str) -> None:
+    world = RemoteWorld(2, ObjectCluster(PlayedGroup, fails("collect", 9)), method=method).run()
+    assert world.played() == alone(method=method)
+
+
+@pytest.mark.parametrize(
+    ("method", "call"), [("describe", 1), ("begin", 1), ("play", 1), ("play", 3), ("collect", 1), ("collect", 40)]
+)
+@pytest.mark.parametrize("span", [1, 3])
+def test_a_lost_node_changes_nothing(method: str, call: int, span: int) -> None:
+    hosts = ObjectCluster(PlayedGroup, fails(method, call), fails(method, call))
+    world = RemoteWorld(2, hosts, span=span).run()
+    assert world.played() == alone(span)
+    assert len(hosts.hosts) == 4
+    assert sum("died" in note for note in world.notes) == 2
+
+
+def test_a_node_lost_again_and_again_changes_nothing() -> None:
+    faults = [fails("collect", number) for number in range(3, 33, 2)]
+    world = RemoteWorld(2, ObjectCluster(PlayedGroup, *faults), span=2).run()
+    assert world.played() == alone(2)
+    assert world.memory.board.redone.sum() > 0
+
+
+def test_a_loss_without_progress_again_and_again_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_lanes, "MOST_LOSSES", 3)
+    faults = [fails("play", 1)] * 4
+    with pytest.raises(FatalError, match=r"Node n7 died\. That was the 4th loss in a row without a new step\."):
+        RemoteWorld(1, ObjectCluster(PlayedGroup, *faults)).run()
+
+
+class Waiting(ObjectCluster):
+    """A cluster with room only while `room` is true."""
+
+    room = False
+
+    def place(self, kind: type, *arguments: Any) -> ObjectHost:
+        host = super().place(kind, *arguments)
+        ready = host.ready
+        host.ready = lambda seconds: self.room and ready(seconds)  # type: ignore[method-assign]
+        return host
+
+
+def test_without_a_free_node_this_machine_plays_and_nodes_join_and_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_lanes, "PLACE_SECONDS", 0.05)
+    hosts = Waiting(PlayedGroup)
+    owners = []
+
+    def change(version: int) -> None:
+        owners.append(sorted({int(actor) for actor in world.memory.board.lane_owner}))
+        hosts.room = version not in (1, 4)
+        if version == 4:  # all nodes leave
+            for host in hosts.hosts:
+                host.lost = True
+
+    world = RemoteWorld(2, hosts)
+    world.run(change)
+    assert world.played() == alone()
+    assert [0] in owners  # this machine played all
+    assert len(owners) == ROUNDS
+
+
+def test_a_gateway_that_dies_leaves_the_lanes_to_its_next_life() -> None:
+    hosts = ObjectCluster(PlayedGroup)
+    world = RemoteWorld(1, hosts, span=2)
+    board = world.memory.board
+
+    def replace(version: int) -> None:
+        board.stop[0] = Stop.ABANDON
+        for thread in world._threads:
+            thread.join()
+        board.stop[0] = Stop.RUN
+        world.start(0)
+
+    assert world.run(replace).played() == alone(2)
+    assert len(hosts.hosts) == ROUNDS + 1
+
+
+def test_a_group_that_does_not_repeat_a_tick_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    class Other(PlayedGroup):
+        def _start(self) -> None:
+            made.append(self)
+            self.more = 100 * len(made)  # another game than the group before
+            super()._start()
+
+    with pytest.raises(FatalError, match=r"Node n7 played lane \d again from tick \d+ and did not repeat 'frame'"):
+        RemoteWorld(1, ObjectCluster(Other, fails("collect", 20))).run()
+
+
+def test_a_node_with_other_software_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = fingerprint() | {"numpy": "1.0"}
+    monkeypatch.setattr(PlayedGroup, "describe", lambda self: Node("n7", other))
+    with pytest.raises(FatalError, match=r"Node n7 has numpy 1\.0, this machine"):
+        RemoteWorld(1, ObjectCluster(PlayedGroup)).run()

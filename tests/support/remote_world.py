@@ -1,0 +1,229 @@
+"""A run whose lanes are played by groups in the same process: gateways in threads; learner, inference, envs by hand.
+
+The actions of a round depend on its version, and the version on all that was played before. So one wrong bit anywhere
+changes everything after it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from actors.lanes import Lanes
+from ringside.cluster.groups.group_host import GroupHost
+from ringside.cluster.groups.remote_lanes import RemoteLanes
+from ringside.cluster.hosts import Hosts
+from ringside.supervisor.gateway_balance import GatewayBalancer
+from shared.config.settings import Config, ResolvedConfig
+from shared.memory.board import Stop
+from shared.memory.mailbox import Mailbox
+from shared.memory.process_table import Role
+from shared.memory.run_memory import Memory, Plan
+from shared.memory.wait import Doorbell, Stopped, Waiter
+from tests.support.counting_env import Counting
+
+ENVS, LANE_ENVS, ROUND_TICKS, ROUNDS = 8, 2, 17, 6
+SECONDS = 60.0
+
+
+def make_plan(gateways: int, span: int = 1, method: str = "dqn") -> Plan:
+    """Plan of a short run with two cells; a snapshot every `span` rounds."""
+    round_steps = ROUND_TICKS * ENVS
+    changes: dict[str, Any] = {} if method != "dqn" else {"replay_size": ROUNDS * round_steps}
+    config = Config().with_settings(
+        method=method,
+        envs=ENVS,
+        lane_envs=LANE_ENVS,
+        round_steps=round_steps,
+        snapshot_every_steps=span * round_steps,
+        batch_size=round_steps,
+        total_steps=ROUNDS * round_steps,
+        network="small",
+        actors=1,
+        inference_batch=ENVS // 2,
+        inference_threads=1,
+        learner_threads=1,
+        eval_episodes=1,
+        eval_epsilon=0.0,
+        eval_max_frames=100,
+        eval_actions="greedy",
+        device="cpu",
+        precision="fp32",
+        run_dir=Path("."),
+        **changes,
+    )
+    return Plan(ResolvedConfig.from_config(config), 4, gateways)
+
+
+def answer(memory: Memory) -> None:
+    """Answer the lanes that ask, as the version says."""
+    mailbox, board = memory.mailbox, memory.board
+    for lane in range(memory.run_schedule.lanes):
+        number = mailbox.request.values[lane : lane + 1].copy()
+        tick = int(Mailbox.tick_of(number)[0])
+        if number[0] == mailbox.reply.values[lane] or tick // memory.run_schedule.round_ticks > board.committed:
+            continue
+        version = int(memory.weights.data[memory.weights.current % 2][0])
+        envs = lane * LANE_ENVS + np.arange(LANE_ENVS)
+        actions = ((version + 3 * envs + 7 * tick) % 4).astype(np.uint8)
+        declared = {name: view[lane : lane + 1] * 0 + version % 97 + tick for name, view in mailbox.declared.items()}
+        mailbox.answer(np.array([lane]), number, actions[None], declared)
+
+
+class Player:
+    """Actors of a region."""
+
+    def __init__(self, memory: Memory, actors: int, doorbells: list[Doorbell], more: int = 0) -> None:
+        self.memory = memory
+        self.actors = [
+            Lanes(memory, actor, lambda index: Counting(10 * index + more), doorbells, lambda: None)
+            for actor in range(actors)
+        ]
+
+    def turn(self) -> None:
+        """Let every actor do what it can, once."""
+        answer(self.memory)
+        for actor in self.actors:
+            while actor.prefetch_env() or actor.adopt():
+                pass
+            for lane in actor.ready():
+                actor.step(lane)
+
+
+class PlayedGroup(GroupHost):
+    """A group without a program: calls themselves let its actors play."""
+
+    more = 0
+    """Added to the pixels of its envs: another game, where not 0."""
+
+    def _start(self) -> None:
+        assert self._memory is not None
+        actors = self._doorbells[self._plan.processes.indexes_of(Role.ACTOR).start :]
+        self.player = Player(self._memory, self._plan.actors, actors, self.more)
+
+    def _living(self) -> Memory:
+        assert self._memory is not None
+        self._lease.renew()
+        self.player.turn()
+        return self._memory
+
+    def _stop(self) -> None:
+        if self._memory is not None:
+            del self.player
+        super()._stop()
+
+
+class RemoteWorld:
+    """One run.
+
+    Attributes:
+        memory: of the head.
+        notes: sentences of the gateways.
+    """
+
+    def __init__(self, gateways: int, hosts: Hosts | None = None, span: int = 1, method: str = "dqn") -> None:
+        self.plan = make_plan(gateways, span, method)
+        self.memory = Memory.create(self.plan)
+        self.memory.board.prepared[0] = 1
+        self.notes: list[str] = []
+        self.errors: list[BaseException] = []
+        self._hosts = hosts
+        self.doorbells = [Doorbell.create() for _ in range(len(self.plan.processes))]
+        self._actor_bells = self.doorbells[self.plan.processes.slice_of(Role.ACTOR)]
+        self._local = Player(self.memory, 1, self._actor_bells)
+        self._balancer = GatewayBalancer(self.memory.board, self.plan)
+        self._threads: list[threading.Thread] = []
+        self.memory.weights.publish(0, lambda out: out.fill(1))
+        self.memory.board.commits.publish(0)
+
+    def start(self, gateway: int) -> threading.Thread:
+        """Start a gateway in a thread."""
+        actor = 1 + gateway
+        index = self.plan.processes.index_of(Role.ACTOR, actor)
+        assert self._hosts is not None
+
+        def run() -> None:
+            lanes = RemoteLanes(
+                self.memory,
+                actor,
+                Waiter(self.memory.board, index, self.doorbells[index]),
+                self._hosts,
+                2,
+                learner=self.doorbells[Role.LEARNER],
+                actors=self._actor_bells,
+                note=self.notes.append,
+            )
+            try:
+                lanes.run()
+            except Stopped:
+                pass
+            except BaseException as error:  # noqa: BLE001  (raised again where the test waits)
+                self.errors.append(error)
+
+        thread = threading.Thread(target=run)
+        self._threads.append(thread)
+        thread.start()
+        return thread
+
+    def run(self, each: Callable[[int], None] = lambda round_: None) -> RemoteWorld:
+        """Start all gateways, and play to the end; `each` is called with every version before it is committed."""
+        try:
+            for gateway in range(self.plan.gateways):
+                self.start(gateway)
+            deadline = time.monotonic() + SECONDS
+            while not self.memory.board.finished:
+                self._turn(each)
+                assert time.monotonic() < deadline, f"round {self.memory.board.committed} does not end: {self.notes}"
+                if self.errors:
+                    raise self.errors[0]
+            for doorbell in self.doorbells:
+                doorbell.ring()
+        finally:
+            self.close()
+        return self
+
+    def close(self) -> None:
+        """End all gateways."""
+        self.memory.board.stop[0] = Stop.ABANDON
+        for doorbell in self.doorbells:
+            doorbell.ring()
+        for thread in self._threads:
+            thread.join(SECONDS)
+
+    def played(self) -> dict[str, bytes]:
+        """All that the rings hold at the end of the run, up to the last whole tick."""
+        schedule = self.memory.run_schedule
+        last = schedule.rounds * schedule.round_ticks
+        ticks = np.arange(max(0, last - schedule.window_ticks), last) % schedule.capacity
+        found = {name: view[:, ticks].tobytes() for name, view in self.memory.ring.field.items()}
+        lanes = range(schedule.lanes)
+        return found | {
+            f"snapshot {lane}": self.memory.lane_snapshots.read(lane, schedule.rounds) or b"" for lane in lanes
+        }
+
+    def _turn(self, each: Callable[[int], None]) -> None:
+        """Let the local actor and the learner do what they can."""
+        board, memory = self.memory.board, self.memory
+        for move in self._balancer.measure():
+            self._actor_bells[move.taker].ring()
+        self._local.turn()
+        version = board.committed + 1
+        if board.lane_finished.values.min() < version:
+            self.doorbells[Role.LEARNER].wait(0.001)
+            return
+        each(version)
+        schedule = memory.run_schedule
+        ticks = np.arange(board.committed * schedule.round_ticks, version * schedule.round_ticks) % schedule.capacity
+        digest = 0
+        for name in sorted(memory.ring.field):
+            digest = zlib.crc32(memory.ring.field[name][:, ticks].tobytes(), digest)
+        memory.weights.publish(version, lambda out: out.fill(digest % 1009))
+        board.commits.publish(version)
+        for doorbell in self.doorbells:
+            doorbell.ring()
