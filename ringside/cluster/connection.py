@@ -59,7 +59,7 @@ def join(address: str) -> None:
     try:
         # Ray looks for this machine's part of the cluster under its main address, unless it is told another.
         own = {"_node_ip_address": host} if ipaddress.ip_address(host).is_loopback else {}
-        ray.init(address, log_to_driver=False, logging_level="error", **own)
+        ray.init(address, log_to_driver=False, logging_level="critical", **own)
     except (ConnectionError, RuntimeError, ray.exceptions.RayError) as error:
         raise ConfigError(
             f"The Ray cluster at {address} does not accept this machine ({_first_line(error)}). Join it here with "

@@ -6,6 +6,8 @@ they need a main thread, which dies with its parent, and Ray's workers have othe
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import shutil
 import signal
@@ -14,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -38,6 +41,7 @@ NO_OWNER = 1 << 30
 STREAM_SHARE = 16
 """Part of a round after which what was played is sent, while the rest is played."""
 _LOOK_SECONDS = 0.02
+_PREFIX = "ringside-group-"
 LEAVE_SECONDS = 5.0
 """Longest time of the program to end its children when asked; then it is killed."""
 
@@ -65,7 +69,7 @@ class GroupHost:
             lease_seconds: longest time without a call.
             end: ends this process with an exit code when the lease has run out.
         """
-        self._directory = Path(tempfile.mkdtemp(prefix="ringside-group-"))
+        self._directory, self._lock = make_directory()
         self._plan = group_plan(plan, cores, self._directory)
         self._end = end
         self._session = ""
@@ -139,6 +143,7 @@ class GroupHost:
         self._lease.give_up()
         self._stop()
         shutil.rmtree(self._directory, ignore_errors=True)
+        os.close(self._lock)
 
     def _enough(self, memory: Memory, sent: Mapping[int, int]) -> bool:
         """True if every lane has played a part of the round, or has come to its end."""
@@ -209,6 +214,37 @@ class GroupHost:
                 self._program.kill()
         shutil.rmtree(self._directory, ignore_errors=True)
         self._end(1)
+
+
+def make_directory() -> tuple[Path, int]:
+    """A new directory for a group's logs, and the descriptor of its lock.
+
+    Directories of groups that were killed are removed: theirs are not locked.
+    """
+    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError):  # another user's, or a group has just removed it
+            lock = _lock(left)
+            try:
+                shutil.rmtree(left, ignore_errors=True)
+            finally:
+                os.close(lock)
+    while True:
+        made = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        with suppress(OSError):  # a group that begins at the same time took it for one of the dead
+            return made, _lock(made)
+
+
+def _lock(directory: Path) -> int:
+    """Lock a directory, and return its descriptor. Raises `OSError` if it is locked, or another user's."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if os.fstat(descriptor).st_uid != os.geteuid():
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(directory))
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def group_plan(plan: Plan, cores: int, directory: Path) -> Plan:

@@ -5,9 +5,7 @@ python -m ringside.cluster.groups.node_program MEMORY_FD DOORBELL_FD...     # th
 
 from __future__ import annotations
 
-import os
 import pickle
-import shutil
 import sys
 
 from ringside.supervisor.supervisor import Supervisor
@@ -28,7 +26,6 @@ def _note(sentence: str) -> None:
 def main() -> int:
     """Supervise until a signal comes. Return 1 if a fault ended the group; the last line of the output says which."""
     enable_stack_dumps()
-    parent = os.getppid()
     memory_fd, *doorbells = map(int, sys.argv[1:])
     plan: Plan = pickle.load(sys.stdin.buffer)
     (plan.config.run.run_dir / LOGS).mkdir(mode=0o700, exist_ok=True)
@@ -41,9 +38,6 @@ def main() -> int:
     except RingsideError as error:
         _note(" ".join(str(error).split()))
         return 1
-    finally:
-        if os.getppid() != parent:  # it died, and cannot remove the directory of the group
-            shutil.rmtree(plan.config.run.run_dir, ignore_errors=True)
     return 0
 
 

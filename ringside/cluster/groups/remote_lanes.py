@@ -28,8 +28,7 @@ from shared.memory.run_memory import Memory
 from shared.memory.wait import Doorbell, Waiter
 
 SILENT_SECONDS = 10.0
-"""Time without an answer after which a node counts as lost. Each call answers within `ANSWER_SECONDS`, or after the
-start of a program."""
+"""Time without an answer after which a node counts as lost that plays. It answers within `ANSWER_SECONDS`."""
 ANSWER_SECONDS = 0.25
 """Longest wait of a node for ticks before it answers that there are none."""
 BEGIN_SECONDS = 60.0
@@ -152,7 +151,7 @@ class RemoteLanes:
         """Give the group up; its lanes will be played again from their snapshots."""
         self._losses += 1
         if self._losses > MOST_LOSSES:
-            raise FatalError(f"{sentence}. That was the {self._losses}th loss in a row without a new step.")
+            raise FatalError(f"{sentence}. That was loss {self._losses} in a row without a new step.")
         self._note(f"{sentence}; its {len(self._begun)} lanes are played again elsewhere.")
         self._release()
 
@@ -203,7 +202,7 @@ class RemoteLanes:
             self._wait_awake(host, lambda: self._board.committed >= round_ or self._changed(lanes))
             if self._changed(lanes) or self._board.committed < round_ or self._board.finished:
                 return
-            self._call(host, "play", round_, self._weights(), seconds=BEGIN_SECONDS)
+            self._call_at_work(host, "play", round_, self._weights())
         self._board.phase[self._process] = Phase.WORKING
         done = self._board.lane_done
         while int(finished.values[lanes].min()) <= round_:
@@ -212,7 +211,7 @@ class RemoteLanes:
                 for lane in lanes
                 if finished.values[lane] <= round_ or self._sent[lane] < done.values[lane]
             }
-            parcel = self._call(host, "collect", due, ANSWER_SECONDS, seconds=SILENT_SECONDS)
+            parcel = self._call_at_work(host, "collect", due, ANSWER_SECONDS)
             for ticks in unpack(self._memory, self._session, due, parcel):
                 self._file(ticks)
             self._waiter.heartbeat()
@@ -278,9 +277,12 @@ class RemoteLanes:
 
     def _call(self, host: Host, method: str, *arguments: object, seconds: float) -> Any:
         """Call the group, with heartbeats while it works."""
+        return host.call(method, *arguments, seconds=seconds, meanwhile=self._waiter.heartbeat)
+
+    def _call_at_work(self, host: Host, method: str, *arguments: object) -> Any:
+        """Call a group that plays. Its pace is known, so a node that falls silent is soon noticed."""
         begun = time.monotonic()
-        patience = max(seconds, SLOWER * self._slowest)
-        answer = host.call(method, *arguments, seconds=patience, meanwhile=self._waiter.heartbeat)
+        answer = self._call(host, method, *arguments, seconds=max(SILENT_SECONDS, SLOWER * self._slowest))
         self._slowest = max(self._slowest, time.monotonic() - begun)
         return answer
 
@@ -289,7 +291,7 @@ class RemoteLanes:
         while not (ready() or self._board.finished):
             begun = time.monotonic()
             self._waiter.wait(partial(self._is_over, ready, begun + KEEP_SECONDS))
-            self._call(host, "keep", seconds=SILENT_SECONDS)
+            self._call_at_work(host, "keep")
 
     def _is_over(self, ready: Callable[[], bool], deadline: float) -> bool:
         return ready() or self._board.finished or time.monotonic() > deadline

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import functools
+import os
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ringside.cluster.fingerprint import fingerprint
-from ringside.cluster.groups import remote_lanes
+from ringside.cluster.groups import group_host, remote_lanes
 from ringside.cluster.program_host import Node
 from shared.errors import FatalError
 from shared.memory.board import Stop
@@ -74,7 +77,7 @@ def test_a_node_lost_again_and_again_changes_nothing() -> None:
 def test_a_loss_without_progress_again_and_again_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_lanes, "MOST_LOSSES", 3)
     faults = [fails("play", 1)] * 4
-    with pytest.raises(FatalError, match=r"Node n7 died\. That was the 4th loss in a row without a new step\."):
+    with pytest.raises(FatalError, match=r"Node n7 died\. That was loss 4 in a row without a new step\."):
         RemoteWorld(1, ObjectCluster(PlayedGroup, *faults)).run()
 
 
@@ -143,3 +146,13 @@ def test_a_node_with_other_software_ends_the_run(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(PlayedGroup, "describe", lambda self: Node("n7", other))
     with pytest.raises(FatalError, match=r"Node n7 has numpy 1\.0, this machine"):
         RemoteWorld(1, ObjectCluster(PlayedGroup)).run()
+
+
+def test_directories_of_killed_groups_are_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    killed, lock = group_host.make_directory()
+    (killed / "program.log").write_text("it died")
+    os.close(lock)  # as the kernel does when a process is killed
+    living, _ = group_host.make_directory()
+    third, _ = group_host.make_directory()
+    assert sorted(tmp_path.iterdir()) == sorted([living, third])
