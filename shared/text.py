@@ -99,6 +99,17 @@ def command(*words: str) -> str:
     return shlex.join([*own, *words])
 
 
+_SAYS_NOTHING = frozenset({"factory", "make", "make_env", "env"})
+
+
+def headline(game: str) -> str:
+    """A game or an env in a headline: of `package.module:factory` the part that tells something, "module"."""
+    module, colon, made = game.partition(":")
+    if not colon:
+        return game
+    return module.rpartition(".")[2] if made in _SAYS_NOTHING else made
+
+
 def readable(value: float) -> str:
     """A number with three significant digits, or all digits before the point, grouped: 0.0123, 12.3, 1,234."""
     return f"{value:,.0f}" if value == 0 or abs(value) >= 100 else f"{value:.3g}"

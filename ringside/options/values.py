@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import MISSING, replace
+from dataclasses import MISSING, fields, replace
 from typing import Any, TypeVar
 
 from ringside.options.option import Option
+from shared.config.method_declaration import method_declaration, method_names
 from shared.config.other_libraries import name_here
 from shared.errors import ConfigError
 from shared.text import PROGRAM, UNSET, flag_in, flag_of, nearest, require_name, whole_number
@@ -43,7 +44,7 @@ def values_in(words: Sequence[str], options: Sequence[Option], tasks: Sequence[s
         flag, given = flag_in(word), word.partition("=")
         option = flags.get(flag) or switches.get(flag)
         if option is None:
-            raise ConfigError(_unknown(flag, [*flags, *switches], {option.name for option in options}))
+            raise ConfigError(_unknown(flag, [*flags, *switches]))
         if option.kind is bool:
             if given[1]:
                 raise ConfigError(f"{flag} takes no value: pass {option.flag} or {flag_of(f'no_{option.name}')}.")
@@ -114,10 +115,15 @@ def _place(
     raise ConfigError(f"{word!r:.60} follows no option: {example}.")
 
 
-def _unknown(flag: str, known: Sequence[str], names: Container[str]) -> str:
-    """Sentence about a flag that there is not."""
-    here = name_here(flag.removeprefix("--"), names, flag_of)
-    return f"There is no option {flag:.60}" + (nearest(flag, known) if here is None else f": pass {here}.")
+def _unknown(flag: str, known: Sequence[str]) -> str:
+    """Sentence about a flag that there is not; `known`: those that there are."""
+    names = [each.removeprefix("--") for each in known]
+    settings = {name.replace("-", "_") for name in names}
+    if "method" in settings:  # another method may have the setting
+        settings |= {item.name for method in method_names() for item in fields(method_declaration(method).settings)}
+    here = name_here(flag.removeprefix("--"), settings, flag_of)
+    advice = nearest(flag.removeprefix("--"), names).replace("mean ", "mean --") if here is None else f": pass {here}."
+    return f"There is no option {flag:.60}{advice}"
 
 
 def _expected(option: Option) -> str:
@@ -132,4 +138,5 @@ def _require_all(options: Sequence[Option], found: Mapping[str, Any]) -> None:
     for option in options:
         if option.default is MISSING and option.name not in found:
             text = option.text.partition(";")[0].rstrip(".")
-            raise ConfigError(f"{option.flag} is missing: {text[:1].lower()}{text[1:]}.")
+            name = option.name.upper() if option.positional else option.flag
+            raise ConfigError(f"{name} is missing: {text[:1].lower()}{text[1:]}.")

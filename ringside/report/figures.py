@@ -43,17 +43,6 @@ def setting(value: object) -> str:
     return shown(value)
 
 
-_SAYS_NOTHING = frozenset({"factory", "make", "make_env", "env"})
-
-
-def headline(game: str) -> str:
-    """A game or an env in a headline: of `package.module:factory` the part that tells something, "module"."""
-    module, colon, made = game.partition(":")
-    if not colon:
-        return game
-    return module.rpartition(".")[2] if made in _SAYS_NOTHING else made
-
-
 def file_name(name: str) -> str:
     """A name as part of a file name."""
     return "".join(letter if letter.isalnum() or letter == "_" else "-" for letter in name)[:80]

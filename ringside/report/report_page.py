@@ -20,7 +20,7 @@ from ringside.recording.metric_names import metric_of
 from ringside.recording.scores import REFERENCE, SOURCE, human_normalised
 from ringside.report.aggregate import CONFIDENCE, REPLICATES
 from ringside.report.comparison import IGNORED_SETTINGS, Arm, Comparison, differences
-from ringside.report.figures import amount, duration, file_name, headline, score, setting
+from ringside.report.figures import amount, duration, file_name, score, setting
 from ringside.report.notes import notes
 from ringside.report.plots import (
     Axis,
@@ -40,7 +40,7 @@ from ringside.report.records import Records, newest, number
 from ringside.report.rules import training_rules
 from shared.config.settings import FRAME_SKIP
 from shared.files.atomic import write_atomic
-from shared.text import count
+from shared.text import count, headline
 
 PAGE = "report.html"
 FIGURES = "report.json"

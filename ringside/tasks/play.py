@@ -20,7 +20,7 @@ from ringside.tasks.arguments import AgentOptions, parse
 from shared.config import validate
 from shared.errors import ConfigError
 from shared.files.result_files import require_writable
-from shared.text import PROGRAM
+from shared.text import PROGRAM, headline
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +132,7 @@ def _canvas(options: Playing, player: Player, window: list[Window]) -> Canvas:
     if options.screen == "window" or (options.screen == "auto" and has_display()):
         if not has_display():
             raise ConfigError("There is no display for a window; try --screen terminal, or --video FILE.mp4.")
-        title = f"{player.game.replace('_', ' ')} - Ringside"
+        title = f"{headline(player.game).replace('_', ' ')} - Ringside"
         window.append(Window(title, rate, scale=options.scale, people=options.human))
         return window[0]
     if options.human:

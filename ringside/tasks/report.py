@@ -11,21 +11,20 @@ from pathlib import Path
 
 from ringside.options.option import Positional
 from ringside.report.comparison import compare
-from ringside.report.figures import headline
 from ringside.report.records import Records, RecordsError, load
 from ringside.tasks.arguments import parse
 from shared.config.settings import Play
 from shared.config.trust import compare_env, require_plugin
 from shared.errors import ConfigError
 from shared.process.ownership import REPORT, require_writable_run
-from shared.text import PROGRAM, printable
+from shared.text import PROGRAM, headline, printable
 
 
 @dataclass(frozen=True)
 class Report:
     """The options of `report`."""
 
-    runs: Positional[tuple[Path, ...]]
+    runs: Positional[tuple[Path, ...]] = ()
     """Run directories: seeds, games or configurations to set beside one another."""
     out: Path | None = None
     """Directory of the report; default: report, inside the run or, of several runs, here."""

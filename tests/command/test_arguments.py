@@ -61,6 +61,8 @@ SMALL = ("--envs", "8", "--device", "cpu", "--run-dir", "run")
         (("--num-envs", "8"), "There is no option --num-envs: pass --envs; --actors is the number of processes."),
         (("--env-id", "PongNoFrameskip-v4"), "pass --game for an Atari game, or --env for an id of Gymnasium"),
         (("--eval-freq", "8"), "pass --eval-every-steps"),
+        (("--ent-coef", "0.01"), "There is no option --ent-coef: pass --entropy-weight."),
+        (("report",), "Name at least one run directory"),
         (("--game", "pong", "eval"), "eval is a task, the first word of the command"),
         (("play", "pong"), "'pong' follows no option: pass --load pong."),
         (("pong",), "pong is a game, not a task: pass --game pong."),

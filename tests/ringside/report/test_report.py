@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from ringside.report.comparison import compare
-from ringside.report.figures import amount, duration, headline, score, setting
+from ringside.report.figures import amount, duration, score, setting
 from ringside.report.plots import COLORS, learning_curve, learning_points, metric_charts, metric_names, seed_band, style
 from ringside.report.records import load
 from ringside.tasks import report as task
 from shared.errors import ConfigError
+from shared.text import headline
 from tests.support.written_runs import write_run
 
 
