@@ -50,12 +50,15 @@ def test_in_a_terminal_one_line_says_how_far_it_is(
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    lines = EpisodeLines()
-    for number, total in enumerate((1.0, 4.0)):
-        lines(Mock(number=number, total=total, steps=9))
-    lines.end()
-    printed = capsys.readouterr().out
-    assert printed.split("\r")[1:] == ["1 episode, mean 1.00 so far ", "2 episodes, mean 2.50 so far ", "\x1b[K"]
+    with EpisodeLines() as lines:
+        for number, total in enumerate((1.0, 4.0)):
+            lines(Mock(number=number, total=total, steps=9))
+    assert capsys.readouterr().out.split("\r\x1b[K") == [
+        "loading and playing; no episode has ended yet",
+        "1 episode, mean 1.00 so far",
+        "2 episodes, mean 2.50 so far",
+        "",
+    ]
 
 
 def test_the_same_seed_plays_the_same(tmp_path: Path) -> None:
