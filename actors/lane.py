@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,18 @@ from shared.prng import Stream, randint, uniform
 
 _ENV_HEADER = struct.Struct("<qqdq")  # env bytes, 1 if its next tick resets, return and steps of the episode
 _RESULTS = ("raw_reward", "terminated", "truncated", "life_lost", "episode_return", "episode_steps")
+
+
+WORKER_EPSILONS = ((0.1, 0.4), (0.01, 0.7), (0.5, 1.0))
+"""Last epsilons of workers, each with the sum of the chances up to its own (Mnih et al. 2016, section 5.1)."""
+
+
+def exploration(lane: int, explore: Explore, seed: int) -> Explore:
+    """Exploration of one lane, whose worker may have a last epsilon of its own."""
+    if not explore.epsilon_by_worker:
+        return explore
+    drawn = uniform(seed, Stream.WORKER_EPSILON, lane)
+    return replace(explore, epsilon_end=next(end for end, until in WORKER_EPSILONS if drawn < until))
 
 
 class ReplayMismatchError(FatalError):
@@ -54,11 +67,11 @@ class Lane:
         self._life = -1
         self._memory = memory
         self._run_schedule = run_schedule
-        self._explore: Explore = plan.config.explore
         self._first_env = memory.index * run_schedule.lane_envs
         indexes = range(self._first_env, self._first_env + run_schedule.lane_envs)
-        self._ladder = [run_schedule.ladder(env, self._explore) for env in indexes]
-        self._seed = plan.config.run.seed
+        explore, self._seed = plan.config.explore, plan.config.run.seed
+        self._explore = exploration(memory.index, explore, self._seed)
+        self._ladder = [run_schedule.ladder(env, explore) for env in indexes]
         self._samples = plan.method.samples_actions
         self._env = plan.config.play.env
         self._slot = memory.slot
@@ -147,15 +160,14 @@ class Lane:
         """Epsilon-greedy actions: a function of seed, env and tick. Sampled actions are taken as they are."""
         if self._samples:
             return answered
-        epsilon = self._run_schedule.epsilon(tick, self._explore)
-        chosen = []
-        for j, env in enumerate(self.envs):
-            index = self._first_env + j
-            if uniform(self._seed, Stream.EXPLORE, index, tick) < epsilon ** self._ladder[j]:
-                chosen.append(randint(env.actions, self._seed, Stream.EXPLORE_ACTION, index, tick))
-            else:
-                chosen.append(int(answered[j]))
-        return chosen
+        return [self.choose(tick, j, int(best)) for j, best in enumerate(answered)]
+
+    def choose(self, tick: int, j: int, best: int) -> int:
+        """Action of the epsilon-greedy policy of env `j` at a tick."""
+        index, epsilon = self._first_env + j, self._run_schedule.epsilon(tick, self._explore)
+        if uniform(self._seed, Stream.EXPLORE, index, tick) < epsilon ** self._ladder[j]:
+            return randint(self.envs[j].actions, self._seed, Stream.EXPLORE_ACTION, index, tick)
+        return best
 
     def _play(self, tick: int, slot: int, following: int, j: int, compare: bool) -> None:
         """One tick of env `j`: a step, or after an end the reset, for which the tick's action is ignored."""

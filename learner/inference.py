@@ -13,10 +13,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from learner.answers import Answers
 from learner.engine.device import device_bytes_reader, prepare_torch
 from learner.engine.faults import device_faults_named
 from learner.losses.method import make_method
-from learner.networks.categorical import probabilities, sample, sample_at
+from learner.networks.categorical import sample_at
 from learner.networks.policy import Policy, greedy
 from shared.memory.board import Phase
 from shared.memory.mailbox import Mailbox
@@ -34,11 +35,8 @@ class Server:
         self._memory = memory
         self._policy = policy
         self._partial = memory.plan.partial_batches
-        self._lane_envs = run_schedule.lane_envs
+        self._answers = Answers(memory, policy)
         self._groups = [np.arange(first, first + lanes) for first in range(0, run_schedule.lanes, lanes)]
-        self._batch = lanes * run_schedule.lane_envs
-        self._samples = run_schedule.method.samples_actions
-        self._seed = memory.plan.config.run.seed
         self._loaded = -1
         self.served = 0  # rows, in all incarnations of the process
 
@@ -60,26 +58,11 @@ class Server:
         return due
 
     def answer(self, lanes: NDArray[np.int64], numbers: NDArray[np.int64]) -> None:
-        """Gather the newest stacks of `lanes` (all of one group), ask the network, reply."""
+        """Reply to lanes of one group, with the newest publication."""
         memory = self._memory
         if memory.weights.current != self._loaded:
             self._loaded = memory.weights.read(self._policy.take)
-        envs = (lanes[:, None] * self._lane_envs + np.arange(self._lane_envs)).ravel()
-        ticks = np.repeat(Mailbox.tick_of(numbers), self._lane_envs)
-        rows, mask = memory.ring.stack_rows(envs, ticks)
-        places = envs % self._batch
-        values = self._policy.values_from_rows(memory.ring.flat["frame"], rows, mask, places, (envs, ticks))
-        shape = len(lanes), self._lane_envs
-        declared = {}
-        if self._samples:
-            logits = values[places]
-            actions, log_prob = sample(logits, self._seed, envs, ticks)
-            shown, declared["log_prob"] = probabilities(logits), log_prob.reshape(shape)
-        else:
-            actions, shown = greedy(values)[places].astype(np.uint8), values[places]
-        memory.mailbox.values[lanes] = shown.reshape(*shape, -1)
-        memory.mailbox.answer(lanes, numbers, actions.reshape(shape), declared)
-        self.served += len(envs)
+        self.served += self._answers.answer(lanes, numbers)
 
 
 class EvaluationServer:
@@ -137,10 +120,12 @@ def _serve(child_spec: ChildSpec) -> None:
         made.rehearse()
         return made
 
-    server = Server(memory, policy(machine.inference_batch, config.run.seed))
+    # Workers answer for themselves; then the server plays evaluations alone.
+    server = None if memory.run_schedule.workers else Server(memory, policy(machine.inference_batch, config.run.seed))
     evaluates = memory.plan.evaluation_episodes > 0
     evaluation = EvaluationServer(memory, policy(len(memory.evaluations.stacks))) if evaluates else None
-    server.served = max(0, int(board.furthest[child_spec.process]))
+    if server is not None:
+        server.served = max(0, int(board.furthest[child_spec.process]))
     actors, evaluator = child_spec.doorbells.actors, child_spec.doorbells[Role.EVALUATOR]
 
     def asked() -> EvaluationServer | None:
@@ -151,16 +136,18 @@ def _serve(child_spec: ChildSpec) -> None:
 
     board.phase[child_spec.process] = Phase.WORKING
     while not finished():
-        due = server.due()
+        due = server.due() if server is not None else []
         for lanes, numbers in due:
+            assert server is not None, "it named the lanes"
             server.answer(lanes, numbers)
             for actor in np.unique(board.lane_owner[lanes]):
                 actors[actor].ring()
             waiter.heartbeat()
-        waiter.note_progress(server.served)
+        if server is not None:
+            waiter.note_progress(server.served)
         if judge := asked():
             judge.answer()
             evaluator.ring()
         elif not due:
-            waiter.wait(lambda: finished() or asked() is not None or bool(server.due()))
+            waiter.wait(lambda: finished() or asked() is not None or bool(server and server.due()))
     board.phase[child_spec.process] = Phase.DONE

@@ -12,6 +12,7 @@ from contextlib import suppress
 
 import torch
 
+from learner.commits import Commits
 from learner.engine.device import device_bytes_reader, prepare_torch
 from learner.engine.engine import Engine, NonFiniteError
 from learner.engine.faults import device_faults_named
@@ -21,9 +22,7 @@ from learner.make_engine import make_engine
 from learner.replay.replay_source import CHUNK_UPDATES
 from shared.config.settings import ResolvedConfig
 from shared.errors import DeviceFault, FatalError
-from shared.memory.board import METRIC_SPANS, Phase
-from shared.memory.boundary import newest_boundary
-from shared.memory.evaluation_queue import evaluations_until
+from shared.memory.board import Phase
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Doorbell, Stopped, Waiter
 from shared.process.child import ChildSpec, enter
@@ -53,12 +52,11 @@ class Rounds:
         self._board = memory.board
         self._run_schedule = memory.run_schedule
         self._learn = memory.plan.config.learn
-        self._eval_every = memory.plan.config.evaluate.eval_every_steps
         self._waiter = waiter
         self._engine = engine
         self._span: list[RoundMetrics] = []
         self._slice = 1  # how long an update takes is not known yet
-        self._followers = followers
+        self._commits = Commits(memory, waiter, followers)
 
     def restore(self) -> int:
         """Take the newest snapshot, or fresh parameters; return the round to do next."""
@@ -78,7 +76,7 @@ class Rounds:
         """Do one round: its updates, and its commit unless an earlier incarnation made it."""
         alternate = self._learn.schedule == "alternate"
         if alternate:
-            self._wait_for_lanes(round_ + 1)
+            self._commits.wait_for_lanes(round_ + 1)
         again, count = round_ < self._board.committed, self._run_schedule.updates_in(round_)
         if count:
             # A life's first, with which its start ends, also fills a GPU's window with all of its frames.
@@ -160,76 +158,25 @@ class Rounds:
         ):
             self._engine.prefetch(round_, self._run_schedule.window_end(round_))
 
-    def _wait_for_lanes(self, boundary: int) -> None:
-        """Wait until every lane has finished the rounds before `boundary`."""
-        finished = self._board.lane_finished.values
-        self._board.barrier_ns[0] += self._waiter.wait(lambda: bool(finished.min() >= boundary))
-
-    def _wait_for_scribe(self, boundary: int) -> None:
-        """Wait while a commit of `boundary` would overwrite data that the scribe has yet to write.
-
-        While the disk fails, the run continues without the scribe.
-        """
-        board, run_schedule = self._board, self._run_schedule
-
-        def may_go_on() -> bool:
-            written = int(board.written[0])
-            if board.trouble[0] or written >= newest_boundary(self._memory):
-                return True
-            kept = (boundary - written) // run_schedule.snapshot_rounds < METRIC_SPANS
-            return kept and written * run_schedule.round_ticks >= run_schedule.oldest_readable_tick(boundary)
-
-        self._waiter.wait(may_go_on)
-
-    def _note(self, boundary: int) -> None:
-        """Write the metrics of the span before `boundary`, means over its updates, for the scribe."""
-        row = self._board.metrics[(boundary // self._run_schedule.snapshot_rounds - 1) % METRIC_SPANS]
-        updates = sum(metrics.updates for metrics in self._span)
-        row[:] = float("nan")
-        row[-2:] = updates, time.monotonic()
-        if updates:
-            for column, name in enumerate(self._run_schedule.method.metrics):
-                row[column] = sum(each.means[name] * each.updates for each in self._span) / updates
-        self._span.clear()
-
     def _commit(self, boundary: int) -> None:
         """Close the rounds before `boundary`."""
-        self._wait_for_lanes(boundary)
+        self._commits.wait_for_lanes(boundary)
         self._prefetch(boundary)
-        self._wait_for_scribe(boundary)
-        if self._run_schedule.is_snapshot(boundary) and self._memory.learner_snapshots.newest() < boundary:
-            if boundary:
-                self._note(boundary)
-            self._memory.learner_snapshots.write(boundary, self._engine.store)
+        self._commits.wait_for_scribe(boundary)
+        self._commits.snapshot(boundary, self._end_span, self._engine.store)
         updates = self._run_schedule.updates_before(boundary)
         self._memory.weights.publish(updates, self._engine.export_into)
-        self._queue_evaluation(boundary)
-        self._board.commits.publish(boundary)
+        self._commits.queue_evaluation(boundary, self._engine.online_into)
+        self._commits.publish(boundary)
         self._waiter.note_progress(boundary << 24)
-        for doorbell in self._followers:
-            doorbell.ring()
 
-    def _queue_evaluation(self, boundary: int) -> None:
-        """Queue this version when the round before `boundary` reached a multiple of `eval_every_steps`."""
-        queue, steps = self._memory.evaluations, boundary * self._run_schedule.round_steps
-        due = evaluations_until(boundary, self._run_schedule.round_steps, self._eval_every)
-        if not boundary or due == evaluations_until(boundary - 1, self._run_schedule.round_steps, self._eval_every):
-            return
-        queued = queue.queued.read()
-        if queued and queue.step[(queued - 1) % len(queue.step)] >= steps:
-            return  # an earlier incarnation queued it and was killed before the commit
-        board = self._board
-        before = int(board.waited_ns[self._waiter.process]) - int(board.evaluation_wait_ns[0])
-
-        def free() -> bool:
-            board.evaluation_wait_ns[0] = board.waited_ns[self._waiter.process] - before  # at each look, not at the end
-            return not queue.full
-
-        self._waiter.wait(free)
-        place = queued % len(queue.data)
-        self._engine.online_into(queue.data[place])
-        queue.step[place] = steps
-        queue.queued.publish(queued + 1)
+    def _end_span(self) -> tuple[int, dict[str, float]]:
+        """Updates of the span that ends, and means over them; the next span begins."""
+        updates = sum(metrics.updates for metrics in self._span)
+        names = self._run_schedule.method.metrics if updates else ()
+        means = {name: sum(each.means[name] * each.updates for each in self._span) / updates for name in names}
+        self._span.clear()
+        return updates, means
 
 
 def prepare(config: ResolvedConfig) -> None:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _ROOT = Path(__file__).resolve().parents[1]
-_PACKAGES = ("actors", "learner", "shared")
+_PACKAGES = ("actors", "learner", "shared", "workers")
 """Other packages of this project."""
 
 

@@ -31,6 +31,7 @@ class Stream(IntEnum):
     NOISE_SIGNS = 12
     POLICY = 13
     MINIBATCH = 14
+    WORKER_EPSILON = 15
 
 
 def bits(seed: int, stream: Stream, *counters: int) -> int:

@@ -21,8 +21,8 @@ PROGRAM = "ringside" if Path(sys.argv[0]).name == "ringside" else "launch.py"
 
 
 def flag_of(name: str) -> str:
-    """The option of a setting: `round_steps` is `--round-steps`."""
-    return "--" + name.replace("_", "-")
+    """The option of a setting: `round_steps` is `--round-steps`, and `async_`, a word of Python, `--async`."""
+    return "--" + name.removesuffix("_").replace("_", "-")
 
 
 def flag_in(word: str) -> str:

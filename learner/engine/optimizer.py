@@ -201,29 +201,13 @@ class Optimizer:
             return torch.tensor(_sum_of_squares(_bits(self.gradient)) ** 0.5, dtype=torch.float32)
         return torch.linalg.vector_norm(self.gradient, dtype=torch.float32)
 
-    def _scale(self) -> Tensor:
+    def scale(self) -> Tensor:
         """float32: factor that clips the gradient by its norm (Pascanu et al. 2013, algorithm 1)."""
         return torch.ones(()) if self._bound is None else (self._bound / (self.norm() + _TINY)).clamp_(max=1.0)
 
     def compiled_step(self) -> Callable[[_Vectors], None]:
         """The step in one pass over memory: a function that moves a part of the weights."""
-        learn = self._learn
-        scale = np.float32(self._scale().item())
-        rate, epsilon = self._rate, learn.optimizer_epsilon
-        decay = np.float32(learn.optimizer_decay)
-        if learn.optimizer == "rmsprop":
-            return lambda part: _rmsprop(*part, scale, decay, np.float32(rate), np.float32(epsilon))
-        if learn.optimizer == "rms":
-            return lambda part: _rms(*part, scale, decay, np.float32(rate), np.float32(epsilon))
-        if learn.optimizer == "radam":
-            factor, correction, epsilon = (each.item() for each in self._rectification())
-            rate *= factor
-        else:
-            t = self._steps.item()
-            rate /= 1.0 - ADAM_MEAN_DECAY**t
-            correction = 1.0 / (1.0 - learn.optimizer_decay**t)
-        arguments = (scale, decay, *(np.float32(x) for x in (rate, epsilon, ADAM_MEAN_DECAY, correction)))
-        return lambda part: _adam(*part, *arguments)
+        return compiled_step(self._learn, self._rate, self._steps, self.scale().item())
 
     def _vectors(self, part: slice) -> _Vectors:
         """Views of a part of the weights that the compiled loops read and write."""
@@ -243,7 +227,7 @@ class Optimizer:
         weights, learn = self._weights, self._learn
         gradient = self.gradient.float()
         if self._bound is not None:
-            gradient = gradient * self._scale()
+            gradient = gradient * self.scale()
         decay = learn.optimizer_decay
         if learn.optimizer == "rmsprop":
             self.square.mul_(decay).addcmul_(gradient, gradient, value=1.0 - decay)
@@ -257,7 +241,7 @@ class Optimizer:
         elif learn.optimizer == "radam":
             self.square.mul_(decay).addcmul_(gradient, gradient, value=1.0 - decay)
             self.mean.lerp_(gradient, 1.0 - ADAM_MEAN_DECAY)
-            factor, correction, epsilon = self._rectification()
+            factor, correction, epsilon = _rectification(learn, self._steps)
             root = self.square.mul(correction).sqrt_().add_(epsilon)
             self._descend(self.mean * factor, root)
         else:
@@ -285,18 +269,44 @@ class Optimizer:
         else:
             self._weights.params.addcdiv_(direction * self._annealed, root, value=-1.0)
 
-    def _rectification(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Factor of E[g], factor of E[g^2] and epsilon of a step of RAdam, float64 (Liu et al. 2020, algorithm 2).
 
-        In the first steps the variance of 1 / sqrt(E[g^2]) is infinite, and the step is that of E[g] alone: a factor of
-        0 and an epsilon of 1 make the root 1. Epsilon stands beside the corrected root, as in optax; PyTorch adds it to
-        the root before it is corrected.
-        """
-        decay, t = self._learn.optimizer_decay, self._steps.double()
-        power, limit = decay**t, 2.0 / (1.0 - decay) - 1.0
-        length = limit - 2.0 * t * power / (1.0 - power)
-        divides = (length > RADAM_LENGTH).double()  # sums instead of a choice, which would copy constants to a GPU
-        variance = (length - 4.0) * (length - 2.0) * limit / (((limit - 4.0) * (limit - 2.0) or 1.0) * length)
-        factor = divides * variance.clamp(min=0.0).sqrt() + (1.0 - divides)
-        epsilon = divides * self._learn.optimizer_epsilon + (1.0 - divides)
-        return factor / (1.0 - ADAM_MEAN_DECAY**t), divides / (1.0 - power), epsilon
+def compiled_step(learn: Learn, rate: float, steps: Tensor, scale: float) -> Callable[[_Vectors], None]:
+    """A step as a function that moves a part of the weights, with the part's gradient and moments.
+
+    Args:
+        rate: learning rate.
+        steps: float32[], number of the step, from 1, by which Adam and RAdam correct their moments.
+        scale: factor of the gradient.
+    """
+    factor = np.float32(scale)
+    epsilon, decay = learn.optimizer_epsilon, np.float32(learn.optimizer_decay)
+    if learn.optimizer == "rmsprop":
+        return lambda part: _rmsprop(*part, factor, decay, np.float32(rate), np.float32(epsilon))
+    if learn.optimizer == "rms":
+        return lambda part: _rms(*part, factor, decay, np.float32(rate), np.float32(epsilon))
+    if learn.optimizer == "radam":
+        rectified, correction, epsilon = (each.item() for each in _rectification(learn, steps))
+        rate *= rectified
+    else:
+        t = steps.item()
+        rate /= 1.0 - ADAM_MEAN_DECAY**t
+        correction = 1.0 / (1.0 - learn.optimizer_decay**t)
+    arguments = (factor, decay, *(np.float32(x) for x in (rate, epsilon, ADAM_MEAN_DECAY, correction)))
+    return lambda part: _adam(*part, *arguments)
+
+
+def _rectification(learn: Learn, steps: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Factor of E[g], factor of E[g^2] and epsilon of a step of RAdam, float64 (Liu et al. 2020, algorithm 2).
+
+    In the first steps the variance of 1 / sqrt(E[g^2]) is infinite, and the step is that of E[g] alone: a factor of
+    0 and an epsilon of 1 make the root 1. Epsilon stands beside the corrected root, as in optax; PyTorch adds it to
+    the root before it is corrected.
+    """
+    decay, t = learn.optimizer_decay, steps.double()
+    power, limit = decay**t, 2.0 / (1.0 - decay) - 1.0
+    length = limit - 2.0 * t * power / (1.0 - power)
+    divides = (length > RADAM_LENGTH).double()  # sums instead of a choice, which would copy constants to a GPU
+    variance = (length - 4.0) * (length - 2.0) * limit / (((limit - 4.0) * (limit - 2.0) or 1.0) * length)
+    factor = divides * variance.clamp(min=0.0).sqrt() + (1.0 - divides)
+    epsilon = divides * learn.optimizer_epsilon + (1.0 - divides)
+    return factor / (1.0 - ADAM_MEAN_DECAY**t), divides / (1.0 - power), epsilon

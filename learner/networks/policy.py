@@ -12,7 +12,7 @@ from learner.losses.method import Method, make_method
 from learner.losses.scalar_loss import unrescale
 from learner.networks.acting_noise import ActingNoise
 from learner.networks.fused import CELL
-from learner.networks.model import ExtraInputs
+from learner.networks.model import ExtraInputs, Model
 from learner.networks.models import check_arithmetic, make_model
 from learner.replay.gather import BLOCK, GRID, select_to
 from shared.config.settings import FRAME_SIDE, STACK, Algorithm
@@ -36,6 +36,7 @@ class Policy:
         explore_seed: int | None = None,
         captured: bool = True,
         method: Method | None = None,
+        model: Model | None = None,
     ) -> None:
         """The policy of a network, which is to be loaded.
 
@@ -44,9 +45,10 @@ class Policy:
             captured: answer by a graph on a GPU. A capture forbids much to other threads, so a policy that is a guest
                 in another process makes none.
             method: of the network; default: made from its declaration, which is registered in this process.
+            model: answers with these parameters, which the caller loads; default: with its own.
         """
         check_arithmetic(network, device, precision, batch, learns=False)
-        self._model = make_model(network, device, precision)
+        self._model = model or make_model(network, device, precision)
         self._method = method or make_method(network, Algorithm(method=network.method), device)
         self._rescaled = network.rescaled
         self._fractions = self._method.policy_fractions(batch)

@@ -18,6 +18,8 @@ from learner.networks.model import ExtraInputs, Model
 from shared.config.settings import Algorithm
 from shared.network_spec import Network
 
+_NONE = np.empty(0, np.int64)
+
 
 class Rollout(NamedTuple):
     """The steps of a round: T ticks of N envs, on the CPU."""
@@ -37,6 +39,10 @@ class Rollout(NamedTuple):
     outputs: NDArray[np.float32]
     """[T + 1, N, outputs] of the network at the beginning of the updates; the last tick opens the next round."""
     discount: float
+    target_outputs: NDArray[np.float32] = _NONE.astype(np.float32)
+    """[T + 1, N, outputs] of the target network; empty if the method has none."""
+    next_action: NDArray[np.int64] = _NONE
+    """[N]: action of the epsilon-greedy policy at the last tick; empty with other policies."""
 
 
 class StepTargets(NamedTuple):

@@ -74,7 +74,7 @@ class Load:
 def roles_between(memory: Memory, old: Sample, new: Sample) -> tuple[RoleStatus, ...]:
     """Every process of the run."""
     board = memory.board
-    absent = set() if memory.plan.evaluation_episodes else {Role.EVALUATOR}
+    absent = set(Role) - set(memory.plan.roles)
     # A death may take back time attributed to work; a difference is never negative.
     busy, waited = np.maximum(new.busy - old.busy, 0), np.maximum(new.waited - old.waited, 0)
     cores = np.maximum(new.cpu - old.cpu, 0) / (new.at - old.at) if new.at > old.at else None
@@ -87,7 +87,7 @@ def roles_between(memory: Memory, old: Sample, new: Sample) -> tuple[RoleStatus,
             restarts=int(board.restarts[process]),
         )
         for process in range(len(board.phase))
-        if process not in absent
+        if memory.plan.processes.role_of(process) not in absent
     )
 
 

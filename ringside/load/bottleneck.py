@@ -10,7 +10,7 @@ from shared.machine.contention import contention_sentences
 from shared.text import readable
 
 BottleneckKind = Literal[
-    "starting", "cores", "learner", "emulation", "inference", "scribe", "evaluation", "turns", "none"
+    "starting", "cores", "learner", "emulation", "inference", "scribe", "evaluation", "turns", "workers", "none"
 ]
 
 
@@ -41,14 +41,15 @@ class RoleStatus:
     restarts: int = 0
 
     @property
-    def is_actor(self) -> bool:
+    def is_player(self) -> bool:
         """True if the process plays for training."""
-        return self.name.startswith("actor ")
+        return self.group in ("actors", "workers")
 
     @property
     def group(self) -> str:
-        """`actors` for all of them, else the name."""
-        return "actors" if self.is_actor else self.name
+        """`actors` or `workers` for all of them, else the name."""
+        role, _, number = self.name.partition(" ")
+        return f"{role}s" if number else role
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class Bottleneck:
 _ALLOWED = {
     "learner": "the learner would allow",
     "actors": "the actors would allow",
+    "workers": "the workers would allow",
     "inference": "inference would allow",
     "scribe": "the scribe would allow",
     "evaluator": "the evaluator would allow",
@@ -147,6 +149,7 @@ _PREPARES = {
     "inference": "loading PyTorch and the network",
     "evaluator": "loading emulators and the game",
     "actors": "loading emulators and the game",
+    "workers": "loading PyTorch, emulators and the game",
 }
 """Work of a role before its first step, by group."""
 
@@ -185,13 +188,15 @@ def _find(
 ) -> Bottleneck:
     """The bottleneck, without the sentences on other programs. `taken`: their cores."""
     groups, busy = _groups(roles), busy_by_group(roles)
-    if "actors" not in groups or "inference" not in groups:
+    if "workers" not in groups and ("actors" not in groups or "inference" not in groups):
         return Bottleneck("starting", _starting(roles))
     used = {name: sum(role.cores or 0.0 for role in group) for name, group in groups.items()}
     if taken and not any(map(_starves, groups.values())):
         taken = 0.0  # no process of the run waits for these cores
     if sum(used.values()) + taken >= CORES_IN_USE * usable_cores:
         return _cores_limit(used, taken, usable_cores, steps_per_second)
+    if "workers" in groups:
+        return _workers_limit(groups["workers"], busy["workers"], steps_per_second)
     if not learning:
         busy["learner"] = 0.0
     learner, emulation, inference = busy.get("learner", 0.0), busy["actors"], busy["inference"]
@@ -232,6 +237,12 @@ def _find(
     return _with_distance(Bottleneck(kind, said, role, busy[role]), _ALLOWED[role], steps_per_second)
 
 
+def _workers_limit(group: Sequence[RoleStatus], busy: float, steps_per_second: float | None) -> Bottleneck:
+    """The bottleneck of a run of workers, which wait for nothing but each other, the scribe and evaluations."""
+    said = f"The workers limit the run: their processes are {_busy(group)}, and wait for each other in the other time"
+    return _with_distance(Bottleneck("workers", said, "workers", busy), _ALLOWED["workers"], steps_per_second)
+
+
 def _shares(group: Sequence[RoleStatus]) -> tuple[float, float]:
     """Mean busy share of a group's roles, and mean share of the time on a core."""
     busy = sum(role.busy or 0.0 for role in group) / len(group)
@@ -256,7 +267,7 @@ def _cores_limit(
 ) -> Bottleneck:
     """The bottleneck if all cores are in use; `used` by group of roles, `taken` by other programs."""
     most, *others = sorted(used, key=lambda name: -used[name])
-    takes = "take" if most == "actors" else "takes"
+    takes = "take" if most in ("actors", "workers") else "takes"
     said = f"All cores are in use ({usable_cores}" + (f", {taken:.1f} by others" if taken >= 0.05 else "")
     said += f"): {'of this run ' if taken >= 0.05 else ''}{most} {takes} the most, {used[most]:.1f}"
     rest = ", ".join(f"{name} {used[name]:.1f}" for name in others if used[name] >= 0.05)

@@ -61,6 +61,7 @@ ROUND_TAGS = {
     "learner_busy": "busy/learner",
     "inference_busy": "busy/inference",
     "actors_busy": "busy/actors",
+    "workers_busy": "busy/workers",
 }
 """Tag of a value of a record that is no metric of a method; SPS are the agent's steps in a second."""
 

@@ -31,7 +31,7 @@ def span_values(memory: Memory, stop: int, sample: Sample, *, held: bool) -> dic
         "updates": run_schedule.updates_before(stop),
         "epsilon": run_schedule.epsilon(ticks[1], config.explore) if run_schedule.method.has_epsilon else None,
         "learning_rate": run_schedule.learning_rate(stop - 1, config.learn),
-        "samples_per_step": updates * config.learn.batch_size / steps,
+        "samples_per_step": updates * run_schedule.update_samples / steps,
         "valid_steps": None,
     }
     if held:
@@ -61,7 +61,8 @@ def span_values(memory: Memory, stop: int, sample: Sample, *, held: bool) -> dic
 def _busy_shares(memory: Memory, sample: Sample) -> dict[str, float | None]:
     """Busy share of each group of roles since the newest record (ringside/load/board_samples.py)."""
     shares = busy_by_group(roles_between(memory, Sample(memory.board.samples[NEWEST]), sample))
-    return {f"{group}_busy": shares.get(group) for group in ("learner", "inference", "actors")}
+    groups = ("workers",) if memory.run_schedule.workers else ("learner", "inference", "actors")
+    return {f"{group}_busy": shares.get(group) for group in groups}
 
 
 def outside_support(ring: Mapping[str, NDArray[np.generic]], first_tick: int, stop_tick: int, config: Config) -> float:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ringside.load.board_samples import LEARNING, NEWEST, Sample, load_between
 from ringside.recording.metrics import MetricsLog
 from shared.checkpoint.manifest import EVALUATIONS
+from shared.config.settings import INEXACT_SCHEDULES
 from shared.machine import facts
 from shared.memory.board import BEFORE, CHECKPOINT, Board
 from shared.memory.process_table import Role
@@ -28,7 +29,7 @@ def run_counters(memory: Memory) -> dict[str, float]:
     sitting = (
         (time.monotonic_ns() - int(board.begun_ns[0])) / 1e9,
         int(board.restarts.sum()),
-        int(board.redone[processes.slice_of(Role.ACTOR)].sum()),
+        int(board.redone[processes.slice_of(memory.plan.player)].sum()),
         int(board.redone[Role.LEARNER]),
     )
     counters = {name: before + now for name, before, now in zip(BEFORE, board.before.tolist(), sitting, strict=True)}
@@ -53,7 +54,7 @@ def make_summary(memory: Memory, log: MetricsLog, boundary: int) -> dict[str, An
         "steps": steps,
         "frames": None if config.play.frames_per_step is None else steps * config.play.frames_per_step,
         "updates": updates,
-        "samples_per_step": updates * config.learn.batch_size / learning if learning > 0 else 0.0,
+        "samples_per_step": updates * run_schedule.update_samples / learning if learning > 0 else 0.0,
         "rounds": boundary,
         "finished": boundary >= run_schedule.rounds,
         "episodes": log.totals.episodes,
@@ -62,7 +63,9 @@ def make_summary(memory: Memory, log: MetricsLog, boundary: int) -> dict[str, An
         "seconds": counters["seconds"],
         "steps_per_second": steps / counters["seconds"],
         "weights_sha256": hashlib.sha256(state["online"].tobytes()).hexdigest() if state else None,
-        "exact": config.learn.schedule != "free" and config.machine.deterministic == "on" and inexact_since is None,
+        "exact": config.learn.schedule not in INEXACT_SCHEDULES
+        and config.machine.deterministic == "on"
+        and inexact_since is None,
         INEXACT_SINCE: inexact_since,
         "config_digest": config.digest(),
         "protocol": config.play.protocol,

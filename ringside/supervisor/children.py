@@ -26,6 +26,7 @@ MODULES = {
     Role.SCRIBE: "ringside.recording.scribe",
     Role.EVALUATOR: "actors.evaluator",
     Role.ACTOR: "actors.actor",
+    Role.WORKER: "workers.worker",
 }
 GATEWAY = "ringside.cluster.groups.gateway"
 """Module in the place of an actor's whose lanes are played on another node."""
@@ -88,7 +89,7 @@ class ChildMaker:
             incarnation=incarnation,
             parent=os.getpid(),
             run_dir=self._run_dir,
-            cores=self._cores[number] if role is Role.ACTOR else None,
+            cores=self._cores[number] if role is self._plan.player else None,
             environment=dict(environment) if role in GPU_ROLES else {},
         )
         if index not in self._log_starts:

@@ -57,13 +57,13 @@ class Supervisor:
         gpu: mps.Service,
         *,
         region: tuple[Memory, list[Doorbell]] | None = None,
-        roles: Sequence[Role] = (Role.SCRIBE, Role.LEARNER, Role.INFERENCE),
+        roles: Sequence[Role] | None = None,
     ) -> None:
         """Make the shared memory, unless it is given; no process is started yet.
 
         Args:
             region: memory of the run and doorbells of its processes, by position, where another program made them.
-            roles: the processes to start, besides the actors, and the evaluator where the plan has evaluations.
+            roles: the processes to start, besides those that play; default: those of the plan.
         """
         self._plan = plan
         self._on_look = on_look
@@ -88,9 +88,7 @@ class Supervisor:
         self._contention = Contention()
         self._read_contention()
         self._maker = ChildMaker(self._memory, self._doorbells, plan.config.run.run_dir)
-        self._roles = list(roles)
-        if plan.evaluation_episodes:
-            self._roles.append(Role.EVALUATOR)
+        self._roles = plan.roles if roles is None else (*roles, plan.player)
 
     # --- running
 
@@ -118,7 +116,7 @@ class Supervisor:
     def _supervise(self) -> None:
         """Start all processes, and poll until the last has ended."""
         try:
-            for index in [*self._roles, *self._processes.indexes_of(Role.ACTOR)]:
+            for index in (index for role in self._roles for index in self._processes.indexes_of(role)):
                 if self._board.stopping:  # one could not be started
                     break
                 self._start(index, incarnation=0)
@@ -368,7 +366,8 @@ def _make_balancer(plan: Plan, board: Board) -> Balancer | GatewayBalancer | Non
     """The object that moves lanes; None if they stay where they are."""
     if plan.gateways:
         return GatewayBalancer(board, plan)
-    return Balancer(board, plan.processes) if plan.config.machine.balance == "auto" else None
+    balances = plan.config.machine.balance == "auto" and plan.player is Role.ACTOR
+    return Balancer(board, plan.processes) if balances else None
 
 
 def _end(process: multiprocess.Process) -> bool:

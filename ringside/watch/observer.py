@@ -99,7 +99,7 @@ class Observer:
             run_dir=config.run.run_dir,
             total_steps=total,
             rounds=run_schedule.rounds,
-            samples_asked=config.learn.batch_size / run_schedule.steps_per_update,
+            samples_asked=run_schedule.update_samples / run_schedule.steps_per_update,
             steps=steps,
             frames=None if frames is None else steps * frames,
             committed=committed,
@@ -110,7 +110,7 @@ class Observer:
             frames_per_second=None if frames is None or speed is None else speed * frames,
             updates=updates,
             updates_per_second=load.updates_per_second,
-            samples_per_step=updates * config.learn.batch_size / learning_steps
+            samples_per_step=updates * run_schedule.update_samples / learning_steps
             if learning and learning_steps > 0
             else None,
             can_be_saved=board.committed >= 0 or self._restored is not None,
@@ -207,7 +207,7 @@ class Observer:
         support = self._config.algorithm.settings
         method, share = self._memory.plan.method, steps / self._total_steps
         if method.head == "q":
-            batch = self._config.learn.batch_size
+            batch = self._memory.run_schedule.update_samples
             judged = [screens_alike(known.get("mean_q"), known.get("q_spread"), updates, batch)]
         else:
             has_weight = hasattr(support, "entropy_weight")

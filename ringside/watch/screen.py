@@ -35,7 +35,7 @@ def render(status: Status, width: int, height: int = 100) -> RenderableType:
     if status.preset:
         title.append(f"  {status.preset}", style="blue")
     title.append(f"  {status.protocol}, {status.schedule}")
-    fold = sum(role.is_actor for role in status.roles) > FEW_ACTORS or height < _LOW
+    fold = sum(role.is_player for role in status.roles) > FEW_ACTORS or height < _LOW
     picture = Table.grid(padding=(0, 1), pad_edge=True)
     picture.add_column(width=width - 2)
     picture.add_row(Rule(title, align="left", style="blue", characters="─"))
@@ -139,9 +139,9 @@ def _roles(roles: Sequence[RoleStatus], width: int, *, fold: bool) -> Table:
     table.add_column("busy", no_wrap=True)
     table.add_column("restarts", no_wrap=True)
     bar = max(0, min(20, width - 52))
-    actors = [role for role in roles if role.is_actor]
+    actors = [role for role in roles if role.is_player]
     for role in roles:
-        if not (role.is_actor and fold):
+        if not (role.is_player and fold):
             table.add_row(role.name, _state(role.state), _busy(role.busy, bar), _restarts(role.restarts))
     if fold and actors:
         known = [role.busy for role in actors if role.busy is not None]
@@ -150,7 +150,9 @@ def _roles(roles: Sequence[RoleStatus], width: int, *, fold: bool) -> Table:
             busy.append(f" ({min(known):.0%}-{max(known):.0%})")
         states = Counter(role.state for role in actors)
         restarts = sum(role.restarts for role in actors)
-        table.add_row(f"actors {len(actors)}", _state(states.most_common(1)[0][0]), busy, _restarts(restarts))
+        table.add_row(
+            f"{actors[0].group} {len(actors)}", _state(states.most_common(1)[0][0]), busy, _restarts(restarts)
+        )
     return table
 
 

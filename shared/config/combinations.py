@@ -5,12 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterable
 
-from shared.config.method_declaration import C51Settings, IqnSettings, QrDqnSettings, method_declaration
+from shared.config.method_declaration import (
+    C51Settings,
+    IqnSettings,
+    OnPolicySettings,
+    QrDqnSettings,
+    method_declaration,
+)
 from shared.config.protocols import eval_rules
 from shared.config.run_schedule import WEIGHT_QUANTUM, largest_weight, make_run_schedule
-from shared.config.settings import Algorithm, Config, Explore, unused_settings
+from shared.config.settings import STACK, WORKER_SCHEDULES, Algorithm, Config, Explore, unused_settings
 from shared.errors import ConfigError
-from shared.network_spec import RESCALING
+from shared.network_spec import RESCALING, network_of
 from shared.text import flag_of
 
 MOST_RAW_ERROR = 1e7
@@ -31,6 +37,15 @@ def check(config: Config) -> None:
     declaration = method_declaration(algorithm.method)
     if declaration.has_epsilon:
         _check_exploration(config.explore, noisy=algorithm.noisy)
+    if config.play.workers or config.learn.schedule in WORKER_SCHEDULES:
+        _check_workers(config)
+        return
+    _check_without_workers(config)
+    if declaration.by_workers:
+        raise ConfigError(
+            f"--method {algorithm.method} computes its gradients in workers: say --schedule "
+            f"{' or '.join(WORKER_SCHEDULES)}, with --workers."
+        )
     if declaration.on_policy:
         _check_rounds(config)
         return
@@ -130,6 +145,72 @@ def _check_rounds(config: Config) -> None:
     shards = config.machine.learner_shards
     if shards is not None and shards > learn.batch_size:
         raise ConfigError(f"--learner-shards {shards} is more than --batch-size {learn.batch_size:_}: pass fewer.")
+
+
+def _check_workers(config: Config) -> None:
+    """Refuse what workers cannot do, and settings that have no effect with them."""
+    play, learn, algorithm = config.play, config.learn, config.algorithm
+    declaration, schedule = method_declaration(algorithm.method), f"--schedule {learn.schedule}"
+    if learn.schedule not in WORKER_SCHEDULES:
+        raise ConfigError(
+            f"--workers {play.workers} is for --schedule {' and '.join(WORKER_SCHEDULES)}; with {schedule}, a learner "
+            "does the updates: say --envs."
+        )
+    if not play.workers:
+        raise ConfigError(f"{schedule} needs --workers, the number of actor-learners: --preset a3c-async has 16.")
+    if config.machine.device.startswith("cuda"):
+        raise ConfigError(
+            f"{schedule} computes on the CPU, not on --device {config.machine.device}: a GPU is for --preset ppo, "
+            "impala or a3c."
+        )
+    if not network_of(config, actions=1).plain:
+        raise ConfigError(
+            f"{schedule} trains plain convolutions and linear layers: say --network a3c or nature, without --dueling, "
+            "--noisy, --normalize and --method iqn."
+        )
+    if isinstance(algorithm.settings, OnPolicySettings) and algorithm.settings.epochs > 1:
+        raise ConfigError(f"--epochs {algorithm.settings.epochs} has no effect with {schedule}: a step is used once.")
+    if not declaration.on_policy:
+        _check_local_replay(config)
+    usual = Config().to_flat()
+    emulators = f"--workers {play.workers} times --lane-envs {play.lane_envs} emulators play"
+    without_effect = {"envs": emulators, "train_every": "--t-max says it", "replay_size": "--local-replay says it"}
+    if not learn.local_replay:
+        without_effect["batch_size"] = f"a gradient is that of --t-max {learn.t_max} steps of a worker"
+    if not declaration.has_target_network:
+        without_effect["round_steps"] = f"a round has --t-max {learn.t_max} steps of every emulator"
+    for name, why in without_effect.items():
+        value = config.to_flat()[name]
+        if value != usual[name] and (name, value) != ("envs", play.emulators):
+            raise ConfigError(f"{flag_of(name)} {value:_} has no effect with {schedule}, since {why}: omit it.")
+
+
+def _check_local_replay(config: Config) -> None:
+    """Refuse a method with a replay buffer whose workers could not draw from theirs."""
+    play, learn, algorithm = config.play, config.learn, config.algorithm
+    if not learn.local_replay:
+        raise ConfigError(
+            f"--method {algorithm.method} learns from a replay buffer, which --schedule {learn.schedule} has for each "
+            "worker alone: add --local-replay 10_000."
+        )
+    if algorithm.prioritized:
+        raise ConfigError(f"--prioritized makes no sense with --local-replay {learn.local_replay:_}: it is uniform.")
+    least = max(learn.batch_size, (STACK + algorithm.n_step + learn.t_max) * play.lane_envs)
+    if learn.local_replay < least:
+        raise ConfigError(f"--local-replay {learn.local_replay:_} is too small to draw from; {least:_} is the least.")
+    if not 0 < learn.learning_starts <= learn.total_steps:
+        raise ConfigError(
+            f"Nothing would be learned: --learning-starts {learn.learning_starts:_} must lie between 1 and "
+            f"--total-steps {learn.total_steps:_}."
+        )
+
+
+def _check_without_workers(config: Config) -> None:
+    """Refuse settings that only workers have."""
+    given, usual = config.to_flat(), Config().to_flat()
+    for name in ("t_max", "local_replay", "epsilon_by_worker"):
+        if given[name] != usual[name]:
+            raise ConfigError(f"{flag_of(name)} is for --schedule {' and '.join(WORKER_SCHEDULES)}: omit it.")
 
 
 def _check_munchausen(algorithm: Algorithm) -> None:

@@ -31,7 +31,7 @@ RECORD_FIELDS = frozenset(
     {"kind", "round", "steps", "frames", "updates", "seconds", "valid_steps", "samples_per_step", "epsilon"}
     | {"learning_rate"}
     | {"steps_per_second", "frames_per_second", "updates_per_second", "outside_support"}
-    | {"learner_busy", "inference_busy", "actors_busy", "episodes", "mean_return_100", "best_return"}
+    | {"learner_busy", "inference_busy", "actors_busy", "workers_busy", "episodes", "mean_return_100", "best_return"}
     | {"committed_at"}
 )
 """Fields of a round's record, and of the learner's row on the board, that every run has: no names for metrics."""
@@ -216,6 +216,8 @@ class MethodDeclaration:
     """True if targets are bootstrapped from a target network."""
     on_policy: bool = False
     """True if updates use the newest round alone; such a method has no replay buffer."""
+    by_workers: bool = False
+    """True if the gradients are computed by workers alone, as those of an on-policy method with a target network."""
     also_uses: tuple[str, ...] = ()
     """Settings of every run that have an effect although the method lacks what they need of others, such as `n_step`
     of an on-policy method with bounded returns."""
@@ -297,7 +299,13 @@ PQN = MethodDeclaration(
     on_policy=True,
 )
 
-_REGISTRY = {each.name: each for each in (A2C, A3C, C51, DQN, IQN, PPO, PQN, QR_DQN, VTRACE)}
+N_STEP_Q = MethodDeclaration("n-step-q", "learner.methods.n_step_q:NStepQ", on_policy=True, by_workers=True)
+ONE_STEP_Q = replace(N_STEP_Q, name="one-step-q", implementation="learner.methods.one_step_q:OneStepQ")
+SARSA = replace(N_STEP_Q, name="sarsa", implementation="learner.methods.sarsa:Sarsa")
+
+_REGISTRY = {
+    each.name: each for each in (A2C, A3C, C51, DQN, IQN, N_STEP_Q, ONE_STEP_Q, PPO, PQN, QR_DQN, SARSA, VTRACE)
+}
 
 
 def register_method(declaration: MethodDeclaration) -> None:

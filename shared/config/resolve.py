@@ -12,7 +12,7 @@ from pathlib import Path
 
 from shared.config.method_declaration import method_declaration
 from shared.config.protocols import PROTOCOLS, eval_rules
-from shared.config.settings import Config, Play, Precision, ResolvedConfig, Schedule
+from shared.config.settings import WORKER_SCHEDULES, Config, Play, Precision, ResolvedConfig, Schedule
 from shared.errors import ConfigError
 from shared.machine import facts
 
@@ -20,16 +20,24 @@ TEAMS = 3
 """Threads of a learner that each compute with `--learner-threads`: updates, gradients aside, what is prepared ahead."""
 
 
+WORKERS_TOGETHER = 8
+"""Most emulators of workers that are answered by one forward pass: those of one of two processes, of sixteen workers.
+
+A process with fewer workers computes the other rows in vain, so that the bits are the same."""
+
+
 def resolve(config: Config) -> ResolvedConfig:
     """The same configuration with an answer wherever the weights depend on it. Idempotent.
 
     Raises `ConfigError` when the device is not there.
     """
-    device = device_of(config.machine.device)
+    workers, asked = config.play.workers, config.machine.precision
+    device = "cpu" if workers else device_of(config.machine.device)
     cores = facts.usable_cores()
     on_cpu = device == "cpu"
     learner_shards = config.machine.learner_shards or learner_shards_of(config, on_cpu=on_cpu)
-    learner_threads = config.machine.learner_threads or learner_threads_of(cores, learner_shards, on_cpu=on_cpu)
+    default_threads = 1 if workers else learner_threads_of(cores, learner_shards, on_cpu=on_cpu)
+    learner_threads = config.machine.learner_threads or default_threads
     rules = eval_rules(config.play, config.evaluate, method_declaration(config.algorithm.method))
     inference_threads = config.machine.inference_threads or 1
     answers = {
@@ -38,11 +46,12 @@ def resolve(config: Config) -> ResolvedConfig:
         "eval_max_frames": rules.max_frames,
         "eval_actions": rules.actions,
         "device": device,
-        "precision": precision_of(config.machine.precision, device),
+        "precision": precision_of("fp32" if workers and asked == "auto" else asked, device),
         "learner_threads": learner_threads,
         "learner_shards": learner_shards,
         "inference_threads": inference_threads,
-        "inference_batch": config.machine.inference_batch or inference_batch_of(config.play, on_cpu=on_cpu),
+        "inference_batch": config.machine.inference_batch
+        or inference_batch_of(config.play, on_cpu=on_cpu, schedule=config.learn.schedule),
         "actors": config.machine.actors
         or actors_of(
             config.play,
@@ -129,31 +138,37 @@ def busy_threads(learner_threads: int, shards: int | None, *, on_cpu: bool) -> i
 def spare_cores(cores: int, busy: int, inference_threads: int, schedule: Schedule) -> int:
     """Cores that a learner of `busy` cores and inference leave to actors; 0 or negative if the two need all or more.
 
-    With `alternate` all cores: the learner waits while actors play, and actors wait while it learns.
+    With `alternate` all cores: the learner waits while actors play, and actors wait while it learns. Workers have no
+    learner beside them.
     """
-    return cores if schedule == "alternate" else cores - busy - inference_threads
+    all_play = schedule == "alternate" or schedule in WORKER_SCHEDULES
+    return cores if all_play else cores - busy - inference_threads
 
 
 def actors_of(play: Play, spare: int) -> int:
     """Actor processes for `spare` cores, with two lanes each where possible; the fewest with the same greatest share.
+    A worker waits for no inference, so one lane is enough for its process.
 
     48 lanes on 14 cores: with 14 actors, as with 12, some actor has 4 lanes. So 12 are as fast.
     """
-    lanes = play.envs // play.lane_envs
-    count = max(1, min(spare, lanes // 2))
+    lanes = play.emulators // play.lane_envs
+    count = max(1, min(spare, lanes if play.workers else lanes // 2))
     return -(-lanes // -(-lanes // count))
 
 
-def inference_batch_of(play: Play, *, on_cpu: bool) -> int:
+def inference_batch_of(play: Play, *, on_cpu: bool, schedule: Schedule = "concurrent") -> int:
     """Emulators answered by one forward pass: all of them on a GPU, groups of at most 32 on a CPU.
 
     On a CPU a row costs 396 us in a batch of 2 and 64 in one of 32 (bf16, docs/lab/2026-11-cpu-learner.md).
-    There are two groups or more, so that one plays while the other is answered.
+    There are two groups or more, so that one plays while the other is answered. Workers of rounds of gradients play
+    with one version; others are answered alone.
     """
+    if schedule == "async":
+        return play.lane_envs
     if not on_cpu:
-        return play.envs
-    lanes = play.envs // play.lane_envs
-    most = min(32, play.envs // 2 if lanes >= 2 else play.envs)
+        return play.emulators
+    lanes = play.emulators // play.lane_envs
+    most = min(WORKERS_TOGETHER if play.workers else 32, play.emulators // 2 if lanes >= 2 else play.emulators)
     sizes = (lanes_ * play.lane_envs for lanes_ in range(1, lanes + 1) if lanes % lanes_ == 0)
     return max((size for size in sizes if size <= most), default=play.lane_envs)
 

@@ -56,8 +56,14 @@ class RunSchedule:
     n_step: int = 1
     priority_ticks: int = 0
     """Ticks with priorities, independent of the total; 0: sampling is uniform."""
+    update_samples: int = 32
+    """Samples of an update."""
     updates_per_round: int = 0
     """Updates of every round from the first that learns, with an on-policy method; 0: they follow `train_every`."""
+    workers: int = 0
+    """Workers, each of which has a lane and computes gradients from it; 0: a learner does the updates."""
+    round_gradients: int = 1
+    """Gradients of a worker in a round."""
     anneal_steps: int = 0
     """Steps after which annealed settings are at their end, independent of the total; 0: none is annealed."""
 
@@ -65,6 +71,11 @@ class RunSchedule:
     def priorities(self) -> int:
         """Leaves of the tree of priorities; 0: sampling is uniform."""
         return self.priority_ticks * self.envs
+
+    @property
+    def gradient_ticks(self) -> int:
+        """Ticks that a worker plays for each gradient."""
+        return self.round_ticks // self.round_gradients
 
     @property
     def lanes(self) -> int:
@@ -130,6 +141,10 @@ class RunSchedule:
         steps = self.round_steps
         return (round_ + 1) * steps // self.target_steps > round_ * steps // self.target_steps
 
+    def target_changes_before(self, boundary: int) -> int:
+        """Changes of the target network at the ends of the rounds before `boundary`, at most one a round."""
+        return min(boundary, boundary * self.round_steps // self.target_steps)
+
     def oldest_readable_tick(self, committed: int) -> int:
         """The oldest tick that no lane can be writing over while so many rounds are committed."""
         return (committed + self.max_rounds_ahead) * self.round_ticks + 1 - self.capacity
@@ -171,6 +186,8 @@ def make_run_schedule(config: Config, method: MethodDeclaration | None = None) -
         method: the declaration of the configured method; default: the registered one.
     """
     method, settings = method or method_declaration(config.algorithm.method), config.algorithm.settings
+    if config.play.workers:
+        return _worker_schedule(config, method)
     if not method.on_policy:
         return _replay_schedule(config, method)
     return _on_policy_schedule(config, method, settings.epochs if isinstance(settings, OnPolicySettings) else 1)
@@ -186,12 +203,12 @@ def _replay_schedule(config: Config, method: MethodDeclaration) -> RunSchedule:
     """
     play, learn = config.play, config.learn
     if learn.schedule == "alternate":
-        round_ticks = -(-max(play.envs, learn.train_every) // play.envs)
+        round_ticks = -(-max(play.emulators, learn.train_every) // play.emulators)
         target_steps, default_steps = learn.round_steps, ALTERNATE_SNAPSHOT_STEPS
     else:
-        round_ticks = max(1, round(learn.round_steps / play.envs))
-        target_steps = default_steps = round_ticks * play.envs
-    round_steps = round_ticks * play.envs
+        round_ticks = max(1, round(learn.round_steps / play.emulators))
+        target_steps = default_steps = round_ticks * play.emulators
+    round_steps = round_ticks * play.emulators
     snapshot_rounds = max(1, (learn.snapshot_every_steps or default_steps) // round_steps)
     rounds = -(-learn.total_steps // (round_steps * snapshot_rounds)) * snapshot_rounds
     window_rounds = learn.replay_size // round_steps
@@ -199,7 +216,7 @@ def _replay_schedule(config: Config, method: MethodDeclaration) -> RunSchedule:
     max_rounds_ahead = 2 if learn.schedule == "free" else 1
     in_flight = snapshot_rounds + (1 if learn.schedule == "alternate" else max_rounds_ahead - 1)
     return RunSchedule(
-        envs=play.envs,
+        envs=play.emulators,
         lane_envs=play.lane_envs,
         round_ticks=round_ticks,
         window_ticks=window_ticks,
@@ -212,9 +229,10 @@ def _replay_schedule(config: Config, method: MethodDeclaration) -> RunSchedule:
         learns_same_round=learn.schedule == "alternate",
         has_own_target=learn.schedule == "alternate" and method.has_target_network,
         capacity=window_ticks + in_flight * round_ticks + STACK + 1,
-        learning_starts_ticks=-(-learn.learning_starts // play.envs),
+        learning_starts_ticks=-(-learn.learning_starts // play.emulators),
         method=method,
         n_step=config.algorithm.n_step,
+        update_samples=learn.batch_size,
         anneal_steps=learn.anneal_steps,
         # Not those of a window that the run's end bounds: with a later end the run may go on.
         priority_ticks=window_rounds * round_ticks if config.algorithm.prioritized else 0,
@@ -229,13 +247,13 @@ def _on_policy_schedule(config: Config, method: MethodDeclaration, epochs: int) 
     played, the stack's history and the frame that opens the next round.
     """
     play, learn = config.play, config.learn
-    round_ticks = max(1, round(learn.round_steps / play.envs))
-    round_steps = round_ticks * play.envs
+    round_ticks = max(1, round(learn.round_steps / play.emulators))
+    round_steps = round_ticks * play.emulators
     snapshot_rounds = max(1, (learn.snapshot_every_steps or ON_POLICY_SNAPSHOT_STEPS) // round_steps)
     learns_same_round = learn.schedule == "alternate"
     in_flight = 2 * snapshot_rounds + 1
     return RunSchedule(
-        envs=play.envs,
+        envs=play.emulators,
         lane_envs=play.lane_envs,
         round_ticks=round_ticks,
         window_ticks=round_ticks,
@@ -250,6 +268,45 @@ def _on_policy_schedule(config: Config, method: MethodDeclaration, epochs: int) 
         capacity=round_ticks + in_flight * round_ticks + STACK + 1,
         learning_starts_ticks=0,
         method=method,
+        update_samples=learn.batch_size,
         updates_per_round=epochs * round_steps // learn.batch_size,
         anneal_steps=learn.anneal_steps,
+    )
+
+
+def _worker_schedule(config: Config, method: MethodDeclaration) -> RunSchedule:
+    """Derive the sizes of a run of workers.
+
+    A worker computes a gradient from every `t_max` ticks that it plays, or from its local replay. With `ordered` these
+    ticks are a round, since each gradient waits for those of all workers. With `async` a round is a span. The ring is
+    that of an on-policy method, with the local replay as its window.
+    """
+    play, learn = config.play, config.learn
+    gradient_steps = learn.t_max * play.emulators
+    gradients = max(1, (learn.snapshot_every_steps or ON_POLICY_SNAPSHOT_STEPS) // gradient_steps)
+    round_gradients, snapshot_rounds = (1, gradients) if learn.schedule == "ordered" else (gradients, 1)
+    round_steps = round_gradients * gradient_steps
+    window_ticks = max(1, learn.local_replay // (learn.t_max * play.lane_envs)) * learn.t_max
+    return RunSchedule(
+        envs=play.emulators,
+        lane_envs=play.lane_envs,
+        round_ticks=round_gradients * learn.t_max,
+        window_ticks=window_ticks,
+        target_steps=learn.round_steps,
+        train_every=learn.t_max,
+        first_learning_round=-(-learn.learning_starts // round_steps) if learn.local_replay else 0,
+        rounds=-(-learn.total_steps // (round_steps * snapshot_rounds)) * snapshot_rounds,
+        snapshot_rounds=snapshot_rounds,
+        max_rounds_ahead=1,
+        learns_same_round=True,
+        has_own_target=method.has_target_network,
+        capacity=window_ticks + (2 * gradients + 1) * learn.t_max + STACK + 1,
+        learning_starts_ticks=-(-learn.learning_starts // play.emulators) if learn.local_replay else 0,
+        method=method,
+        n_step=config.algorithm.n_step,
+        update_samples=learn.batch_size if learn.local_replay else learn.t_max * play.lane_envs,
+        updates_per_round=round_gradients * play.workers,
+        anneal_steps=learn.anneal_steps,
+        workers=play.workers,
+        round_gradients=round_gradients,
     )

@@ -45,7 +45,11 @@ LOGS = "logs"
 """Folder of a run directory with the output of each process, a file each."""
 
 ProtocolName = Literal["nature", "machado", "envpool", "dopamine", "dqn_zoo"]
-Schedule = Literal["concurrent", "alternate", "free"]
+Schedule = Literal["concurrent", "alternate", "free", "ordered", "async"]
+WORKER_SCHEDULES: tuple[Schedule, ...] = ("ordered", "async")
+"""Schedules of workers, which play, compute gradients and apply them to shared parameters."""
+INEXACT_SCHEDULES: tuple[Schedule, ...] = ("free", "async")
+"""Schedules whose weights depend on which process is the first."""
 EvalActions = Literal["sample", "greedy"]
 Precision = Literal["auto", "fp32", "tf32", "bf16"]
 Initial = Literal["auto", "torch", "orthogonal"]
@@ -80,6 +84,14 @@ class Play:
     """Emulators played together; part of the experiment, unlike --actors."""
     lane_envs: Count = 2
     """Emulators that step together as one request (a lane)."""
+    workers: Amount = 0
+    """With --schedule ordered and async: actor-learners, each with a lane of --lane-envs emulators and gradients of its
+    own; part of the experiment. They run on --actors processes."""
+
+    @property
+    def emulators(self) -> int:
+        """Emulators played together: those of all workers, or --envs."""
+        return self.workers * self.lane_envs or self.envs
 
     @property
     def frames_per_step(self) -> int | None:
@@ -94,9 +106,14 @@ class Learn:
     total_steps: Count = 50_000_000
     """Steps to play, rounded up to whole rounds between snapshots (--snapshot-every-steps)."""
     schedule: Schedule = "concurrent"
-    """concurrent: play and learn in parallel, exactly; alternate: in turns, as in 2015; free: without a barrier."""
+    """concurrent: play and learn in parallel, exactly; alternate: in turns, as in 2015; free: without a barrier;
+    ordered: rounds of gradients by --workers, exactly; async: gradients without a lock, as in A3C."""
     round_steps: Count = 10_000
     """Steps between two changes of the target network; with concurrent and free, one round."""
+    t_max: Count = 5
+    """With --workers: steps that each emulator of a worker makes for a gradient."""
+    local_replay: Annotated[Amount, Need.REPLAY] = 0
+    """With --workers: newest steps of a worker from which it samples --batch-size transitions for a gradient."""
     train_every: Annotated[Count, Need.REPLAY] = 4
     """Steps played for each update."""
     batch_size: Count = 32
@@ -208,6 +225,9 @@ class Explore:
     """Chance of a random action in the end."""
     epsilon_steps: Annotated[Amount, Need.EPSILON] = 1_000_000
     """Steps from the first to the last epsilon, counted from --learning-starts."""
+    epsilon_by_worker: Annotated[bool, Need.EPSILON] = False
+    """With --workers: each worker has its own last epsilon instead of --epsilon-end: 0.1, 0.01 or 0.5, drawn with the
+    chances 0.4, 0.3 and 0.3 (Mnih et al. 2016)."""
     epsilon_ladder: Annotated[NotNegative, Need.EPSILON] = 0.0
     """Env i of N plays with epsilon^(1 + ladder * i/(N - 1)); Ape-X has 7 with a constant epsilon of 0.4."""
 

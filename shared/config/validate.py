@@ -34,12 +34,12 @@ def settings(config: Config) -> None:
     check_ranges(config.algorithm.settings)
     combinations.check(config)
     play, run = config.play, config.run
-    if play.envs % play.lane_envs:
+    if play.emulators % play.lane_envs:
         raise ConfigError(
             f"--envs {play.envs} cannot be divided into lanes of --lane-envs {play.lane_envs}; --lane-envs 1 takes any "
             f"number, else the nearest is --envs {max(1, round(play.envs / play.lane_envs)) * play.lane_envs}."
         )
-    if not method_declaration(config.algorithm.method).on_policy:
+    if not method_declaration(config.algorithm.method).on_policy and not play.workers:
         _check_replay(config)
     if config.explore.epsilon_end > config.explore.epsilon_start:
         raise ConfigError(
@@ -84,20 +84,22 @@ def _check_replay(config: Config) -> None:
 def resolved(config: ResolvedConfig) -> None:
     """Check what `shared.config.resolve.resolve` filled in, together with what the user said."""
     play, machine = config.play, config.machine
-    lanes = play.envs // play.lane_envs
-    if machine.actors > lanes:
+    lanes = play.emulators // play.lane_envs
+    if play.workers:
+        _check_processes_of_workers(config)
+    elif machine.actors > lanes:
         raise ConfigError(
             f"--actors {machine.actors} is more than the {count(lanes, 'lane')} of "
             f"--envs {play.envs} in lanes of {play.lane_envs}; every actor needs one, and two to work while it waits."
         )
-    if machine.inference_batch % play.lane_envs or play.envs % machine.inference_batch:
+    if machine.inference_batch % play.lane_envs or play.emulators % machine.inference_batch:
         raise ConfigError(
             f"--inference-batch {machine.inference_batch} must be a multiple of --lane-envs {play.lane_envs} that "
-            f"divides --envs {play.envs}."
+            f"divides {'the emulators of --workers' if play.workers else '--envs'} {play.workers or play.envs}."
         )
     run_schedule = make_run_schedule(config)
     least = STACK + run_schedule.n_step - 1
-    if not run_schedule.method.on_policy and run_schedule.window_ticks < least:
+    if not run_schedule.method.on_policy and not play.workers and run_schedule.window_ticks < least:
         raise ConfigError(
             f"--replay-size {config.learn.replay_size:_} holds {run_schedule.window_ticks} ticks of --envs "
             f"{play.envs}, fewer than the {least} that an observation with --n-step {run_schedule.n_step} needs; "
@@ -107,6 +109,22 @@ def resolved(config: ResolvedConfig) -> None:
         for name, word, advice in _FOR_CUDA:
             if getattr(machine, name) == word:
                 raise ConfigError(f"{flag_of(name)} {word} is for CUDA devices; {advice}")
+
+
+def _check_processes_of_workers(config: ResolvedConfig) -> None:
+    """Refuse more processes than workers, and other sizes than theirs."""
+    play, machine, alone = config.play, config.machine, config.learn.schedule == "async"
+    if machine.actors > play.workers:
+        raise ConfigError(
+            f"--actors {machine.actors} is more than --workers {play.workers}, each of which runs on one process."
+        )
+    only = dict.fromkeys(("learner_threads", "learner_shards", "inference_threads"), 1)
+    for name, expected in (only | ({"inference_batch": play.lane_envs} if alone else {})).items():
+        if (value := getattr(machine, name)) not in (None, expected):
+            raise ConfigError(
+                f"{flag_of(name)} {value} cannot be with --schedule {config.learn.schedule}, whose workers compute for "
+                "themselves: omit it."
+            )
 
 
 def episodes(number: int | None, seed: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from shared.config.settings import FRAME_SIDE, STACK
 from shared.errors import ConfigError
+from shared.memory.process_table import Role
 from shared.memory.ring import ring_fields
 from shared.memory.run_memory import Plan
 
@@ -15,18 +16,23 @@ ACTOR_BYTES = 100_000_000
 """Private memory of an actor with few emulators; tests/crash checks it."""
 
 
+WORKER_BYTES = 450_000_000
+"""The same of a process of workers, which loads torch beside the emulator."""
+
+
 ENV_BYTES = 1_000_000
 """Memory of an emulator in its actor, generously."""
 
 
 def own_bytes(plan: Plan) -> int:
     """Upper estimate of the bytes that the processes of a run take in addition to the shared region."""
-    return OWN_BYTES + ACTOR_BYTES * plan.actors + ENV_BYTES * plan.run_schedule.envs + _round_bytes(plan)
+    player_bytes = WORKER_BYTES if plan.player is Role.WORKER else ACTOR_BYTES
+    return OWN_BYTES + player_bytes * plan.actors + ENV_BYTES * plan.run_schedule.envs + _round_bytes(plan)
 
 
 def _round_bytes(plan: Plan) -> int:
     """Bytes of the stacks of a whole round, which an on-policy learner on a CPU holds beside the rings."""
-    if not plan.method.on_policy or plan.config.machine.device != "cpu":
+    if not plan.method.on_policy or plan.run_schedule.workers or plan.config.machine.device != "cpu":
         return 0
     return (plan.run_schedule.round_steps + plan.run_schedule.envs) * STACK * FRAME_SIDE**2
 

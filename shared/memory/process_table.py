@@ -19,6 +19,7 @@ class Role(IntEnum):
     SCRIBE = 2
     EVALUATOR = 3
     ACTOR = 4
+    WORKER = 5
 
     @property
     def is_numbered(self) -> bool:

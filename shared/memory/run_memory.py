@@ -18,6 +18,7 @@ from shared.memory.publication import PublishedWeights
 from shared.memory.region.arena import Arena
 from shared.memory.region.layout import Layout
 from shared.memory.ring import Ring, ring_fields
+from shared.memory.shared_parameters import SharedParameters
 from shared.memory.snapshot import LaneSnapshots, LearnerSnapshots, state_fields
 from shared.network_spec import CONVOLUTIONS, Network, ParameterSpec, network_of, parameters_of, register_network
 
@@ -64,13 +65,26 @@ class Plan:
 
     @property
     def actors(self) -> int:
-        """Number of actor processes, gateways included."""
+        """Number of processes that play: actors, gateways included, or those of the workers."""
         return self.config.machine.actors + self.gateways
+
+    @property
+    def player(self) -> Role:
+        """Role of the processes that play."""
+        return Role.WORKER if self.run_schedule.workers else Role.ACTOR
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """Roles that the run has, those that play last."""
+        learners = () if self.run_schedule.workers else (Role.LEARNER, Role.INFERENCE)
+        evaluates = self.evaluation_episodes > 0
+        evaluators = (Role.INFERENCE, Role.EVALUATOR) if evaluates else ()
+        return tuple(dict.fromkeys((Role.SCRIBE, *learners, *evaluators, self.player)))
 
     @property
     def processes(self) -> ProcessTable:
         """The processes of the run and their positions on the board."""
-        return ProcessTable.make({Role.ACTOR: self.actors})
+        return ProcessTable.make({self.player: self.actors})
 
     @property
     def evaluation_episodes(self) -> int:
@@ -127,6 +141,7 @@ class Plan:
             **Mailbox.sizes(run_schedule, self.actions),
             **Evaluations.sizes(parameters, evaluate.eval_envs, self.evaluation_episodes),
             **LaneSnapshots.sizes(run_schedule),
+            **SharedParameters.sizes(run_schedule, self.actors, parameters),
         }
         return Layout(
             [
@@ -138,6 +153,7 @@ class Plan:
                 *LaneSnapshots.fields(sizes),
                 *state_fields(run_schedule, parameters).values(),
                 *LearnerSnapshots.fields(sizes),
+                *(SharedParameters.fields(sizes) if run_schedule.workers else []),
                 *ring_fields(run_schedule).values(),
             ]
         )
@@ -148,6 +164,7 @@ class Memory:
 
     Attributes:
         first_lane: number of the first lane that the region holds.
+        shared_parameters: those of workers; None: a learner learns.
     """
 
     first_lane = 0
@@ -164,6 +181,7 @@ class Memory:
         self.lane_snapshots = LaneSnapshots(arena, self.run_schedule)
         self.learner_snapshots = LearnerSnapshots(arena, self.run_schedule)
         self.ring = Ring(arena, self.run_schedule)
+        self.shared_parameters = SharedParameters(arena) if self.run_schedule.workers else None
 
     def lane(self, lane: int) -> LaneMemory:
         """One lane's part of the region."""
@@ -185,6 +203,8 @@ class Memory:
         memory.weights.clear()
         memory.lane_snapshots.clear()
         memory.learner_snapshots.clear()
+        if memory.shared_parameters is not None:
+            memory.shared_parameters.clear()
         return memory
 
     @classmethod

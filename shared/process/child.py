@@ -44,7 +44,11 @@ class Doorbells:
     @property
     def actors(self) -> list[Doorbell]:
         """The doorbells of the actors."""
-        return [Doorbell(fd) for fd in self.fds[self.processes.slice_of(Role.ACTOR)]]
+        return self.of(Role.ACTOR)
+
+    def of(self, role: Role) -> list[Doorbell]:
+        """The doorbells of all processes of a role."""
+        return [Doorbell(fd) for fd in self.fds[self.processes.slice_of(role)]]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("actors", "learner", "shared", "ringside", "tests")
+ROOMS = ("actors", "learner", "shared", "ringside", "workers", "tests")
 REFUSED = re.compile(r"\s*(What|Whether|Of|How|That|Who|Whose|Whoever|Which|Where|When|Why|Those)\b")
 
 

@@ -9,7 +9,7 @@ import pytest
 from ringside.tasks import completion
 from tests.support.runs import ROOT
 
-TOP = ("actors", "benchmarks", "docs", "examples", "learner", "ringside", "shared", "tests")
+TOP = ("actors", "benchmarks", "docs", "examples", "learner", "ringside", "shared", "tests", "workers")
 DOCUMENTS = sorted(
     path.relative_to(ROOT).as_posix()
     for pattern in ("*.md", "docs/**/*.md", "shared/**/*.md", "ringside/**/*.md")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TOP = ("actors", "learner", "shared", "ringside")
+TOP = ("actors", "learner", "shared", "ringside", "workers")
 """The packages; `launch.py`, `examples` and `tests` stand beside them."""
 EXAMPLES = "examples"
 FILES = 12
@@ -41,6 +41,7 @@ MAY_IMPORT = {
     "shared.process": _MEMORY | {"shared.checkpoint", "shared.process"},
     "actors": {"actors"} | _MEMORY | {"shared.process"},
     "learner": {"learner"} | _MEMORY | {"shared.process"},
+    "workers": {"workers", "actors", "learner"} | _MEMORY | {"shared.process"},
     "ringside.cgroup": _ALL_SHARED,
     "ringside.cluster": _ALL_SHARED | {"ringside.supervisor"},
     "ringside.zoo": _ALL_SHARED,

@@ -47,7 +47,7 @@ def test_a_good_machine(launched: Launch, tmp_path: Path) -> None:
 def test_the_small_run_has_the_network_of_the_plan(preset: str) -> None:
     """Source of the initial weights."""
     config = configuration(["--preset", preset, "--device", "cpu"])
-    if not method_declaration(config.algorithm.method).on_policy:
+    if not (config.play.workers or method_declaration(config.algorithm.method).on_policy):
         config = config.with_settings(replay_size=100_000, learning_starts=10_000, value_rescaling=preset == "nature")
     plan = ringside.plan(config)
     small = ringside.plan(configuration(selftest._words(plan)[1:]))

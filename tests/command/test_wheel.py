@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.runs import ROOT
 
-ROOMS = ("actors", "learner", "shared", "ringside")
+ROOMS = ("actors", "learner", "shared", "ringside", "workers")
 
 
 @pytest.fixture(scope="module")

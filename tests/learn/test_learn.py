@@ -190,3 +190,50 @@ def test_every_schedule_learns(tmp_path: Path, schedule: str) -> None:
     flags = SETTINGS | {"schedule": schedule, "snapshot_every_steps": "640", "publish_every_updates": "40"}
     finish(start(tmp_path / "run", env="tests.support.pixel_game:factory", **flags))
     assert played(tmp_path / "run") > PLAYED_WELL
+
+
+WORKERS = {
+    "schedule": "ordered",
+    "workers": "16",
+    "lane_envs": "1",
+    "t_max": "5",
+    "actors": "2",
+    "discount": "0.95",
+    "snapshot_every_steps": "2_000",
+    "optimizer": "rms",
+    "learning_rate": "1e-3",
+    "optimizer_decay": "0.99",
+    "optimizer_epsilon": "1e-3",
+    "total_steps": "40_000",
+}
+WORKERS_OF_Q = WORKERS | {"round_steps": "640", "epsilon_steps": "10_000", "epsilon_end": "0.02"}
+LOCAL_REPLAY = {name: SETTINGS[name] for name in ("learning_rate", "optimizer", "optimizer_decay", "optimizer_epsilon")}
+BY_WORKERS = {
+    "a2c": WORKERS | {"method": "a2c"},
+    "n-step-q": WORKERS_OF_Q | {"method": "n-step-q"},
+    "one-step-q": WORKERS_OF_Q | {"method": "one-step-q"},
+    "sarsa": WORKERS_OF_Q | {"method": "sarsa"},
+    "dqn": WORKERS_OF_Q
+    | LOCAL_REPLAY
+    | {"method": "dqn", "workers": "4", "t_max": "4", "local_replay": "2_000", "learning_starts": "640"}
+    | {"epsilon_steps": "5_000", "round_steps": "320", "batch_size": "32", "total_steps": "12_000"},
+}
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(700)
+@pytest.mark.parametrize("schedule", ["ordered", "async"])
+@pytest.mark.parametrize("case", BY_WORKERS)
+def test_workers_learn_the_pixel_game(tmp_path: Path, case: str, schedule: str) -> None:
+    flags = BY_WORKERS[case] | {"schedule": schedule}
+    finish(start(tmp_path / "run", env="tests.support.pixel_game:factory", **flags), seconds=600.0)
+    assert played(tmp_path / "run") > PLAYED_WELL
+    assert summary(tmp_path / "run")["exact"] == (schedule == "ordered")
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(700)
+@pytest.mark.parametrize("case", BY_WORKERS)
+def test_workers_learn_nothing_from_shuffled_rewards(tmp_path: Path, case: str) -> None:
+    finish(start(tmp_path / "run", env="tests.learn.shuffled:factory", **BY_WORKERS[case]), seconds=600.0)
+    assert played(tmp_path / "run") < PLAYED_WELL / 2

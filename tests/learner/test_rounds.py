@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from learner import learner
+from learner.commits import Commits
 from learner.learner import SLICE_SECONDS, SLICE_UPDATES, SLICES_AHEAD, SLICES_LEFT, STUCK_SECONDS, Rounds
 from learner.replay.replay_source import CHUNK_UPDATES
 from shared.errors import DeviceFault
@@ -162,15 +163,15 @@ def test_the_next_round_is_drawn_while_the_gpu_has_work_for_some_looks(
 
 def may_commit(boundary: int, *, written: int, oldest_readable_tick: int, trouble: int = 0) -> bool:
     """True if the learner commits without a wait, in rounds of five ticks."""
-    rounds: Any = object.__new__(Rounds)
-    rounds._run_schedule = SimpleNamespace(
+    commits: Any = object.__new__(Commits)
+    commits._run_schedule = SimpleNamespace(
         snapshot_rounds=1, round_ticks=5, oldest_readable_tick={boundary: oldest_readable_tick}.__getitem__
     )
-    rounds._board = SimpleNamespace(written=np.array([written]), trouble=np.array([trouble]), committed=boundary - 1)
-    rounds._memory = SimpleNamespace(board=rounds._board, run_schedule=rounds._run_schedule)
+    commits._board = SimpleNamespace(written=np.array([written]), trouble=np.array([trouble]), committed=boundary - 1)
+    commits._memory = SimpleNamespace(board=commits._board, run_schedule=commits._run_schedule)
     asked = list[bool]()
-    rounds._waiter = SimpleNamespace(wait=lambda until: asked.append(until()))
-    rounds._wait_for_scribe(boundary)
+    commits._waiter = SimpleNamespace(wait=lambda until: asked.append(until()))
+    commits.wait_for_scribe(boundary)
     (answer,) = asked
     return answer
 

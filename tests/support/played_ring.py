@@ -138,8 +138,12 @@ def make_algorithm(**settings: object) -> Algorithm:
     return Config().with_settings(**settings).algorithm
 
 
-REPLAY_PRESETS = [name for name, config in PRESETS.items() if not method_declaration(config.algorithm.method).on_policy]
-"""Presets of methods with a replay buffer."""
+REPLAY_PRESETS = [
+    name
+    for name, config in PRESETS.items()
+    if not (config.play.workers or method_declaration(config.algorithm.method).on_policy)
+]
+"""Presets of a learner with a replay buffer."""
 
 
 def small_config(algorithm: Algorithm | None = None, **learn: object) -> Config:

@@ -48,6 +48,8 @@ SMALL = {
 """Ten rounds of 60 ticks, eight of which learn; the window wraps; random Breakout ends an episode in some 200 ticks."""
 OF_REPLAY = {"learning_starts", "replay_size", "epsilon_steps"}
 """Settings of `SMALL` that on-policy methods refuse."""
+OF_LEARNER = {"envs", "round_steps", "batch_size", "inference_batch", "replay_size"}
+"""Settings of `SMALL` that workers refuse."""
 
 
 def start(run_dir: Path, *words: str, program: Sequence[str] = LAUNCH, **changes: str) -> subprocess.Popen[str]:
@@ -59,6 +61,9 @@ def start(run_dir: Path, *words: str, program: Sequence[str] = LAUNCH, **changes
     if _is_on_policy(changes.get("method", "dqn")):
         for name in OF_REPLAY - changes.keys():
             del flags[flag_of(name)]
+    if "workers" in changes:
+        for name in OF_LEARNER - changes.keys():
+            flags.pop(flag_of(name), None)
     if "--resume" in words:
         flags = {f"--{name.replace('_', '-')}": value for name, value in changes.items()}
     if "--env" in flags:

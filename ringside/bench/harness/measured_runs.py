@@ -119,14 +119,16 @@ def rounds_that_fit(plan: Plan, words: Sequence[str], seconds: float, pace: floa
 
     Rounds are never lengthened, and a length in `words` is kept. Shorter rounds have more barriers and commits and the
     same work per step, so they make no run faster. Rounds of the schedule `alternate` are short already. Those of an
-    on-policy method are a part of what it learns; it gets more frequent snapshots, which come with records.
+    on-policy method or of workers are a part of what is learned; these get more frequent snapshots, which come with
+    records.
     """
     run_schedule = plan.run_schedule
-    if run_schedule.method.on_policy:
+    if run_schedule.method.on_policy or run_schedule.workers:
         span = int(pace * seconds / ROUNDS)
         given = any(flag_in(word) == "--snapshot-every-steps" for word in words)
         shorter = not given and span < run_schedule.snapshot_rounds * run_schedule.round_steps
-        return [*words, "--snapshot-every-steps", str(max(span, run_schedule.round_steps))] if shorter else list(words)
+        least = run_schedule.gradient_ticks * run_schedule.envs
+        return [*words, "--snapshot-every-steps", str(max(span, least))] if shorter else list(words)
     fixed = sets_round_steps(words) or plan.config.learn.schedule == "alternate"
     if fixed or pace * seconds / ROUNDS >= run_schedule.round_steps:
         return list(words)
@@ -202,7 +204,7 @@ def measure(game: str, seconds: float, words: Sequence[str], *, learning: bool =
         command="python " + " ".join(command),
         steps_per_second=steps / took,
         updates_per_second=updates / took,
-        samples_per_step=updates * config.learn.batch_size / steps,
+        samples_per_step=updates * run_schedule.update_samples / steps,
         steps=steps,
         seconds=took,
         episodes=last["episodes"] - first_round["episodes"],

@@ -17,6 +17,12 @@ and of fast-dqn's two-by-two (Daley & Amato, arXiv:2111.01264), N being 1, 2, 4 
   concurrent-N       steps and updates in parallel, acting with the target network; one inference batch per env
   concurrent-sync-N  the same, with all envs in one batch
 
+With --async, the rungs of asynchronous gradients instead (Mnih et al. 2016), N being 1, 2, 4, 8 or 16 workers:
+
+  async-N            A3C without a lock, in processes up to the cores
+  ordered-N          the same in rounds of gradients
+  a3c, impala        actor-critics on batches, with the same network
+
 Rungs in one process run serial.py of this folder, whose network is made of PyTorch layers. The others are runs of
 launch.py, `parallel` with --schedule free. All sample 8 transitions per step and train plain DQN, with the other
 settings of the preset quick. Lapan trains on 32 transitions after every step, and leaves autograd on for the target
@@ -40,6 +46,7 @@ from typing import Any
 from actors.envs.atari import game_name
 from ringside.bench.bench_command import Common
 from ringside.bench.harness.interleaved import INTERRUPTED, Contender, measure_interleaved, names_in_list
+from ringside.bench.harness.measured_runs import make_plan, rounds_that_fit
 from ringside.bench.harness.measured_runs import measure as measure_run
 from ringside.bench.harness.programs import json_result
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
@@ -51,13 +58,17 @@ from shared.text import words_of
 
 LAPAN = "Lapan's ladder"
 FAST_DQN = "fast-dqn's two-by-two"
+ASYNC = "Asynchronous gradients"
 FAST_ENVS = (1, 2, 4, 8)
+ASYNC_WORKERS = (1, 2, 4, 8, 16)
 PLAIN_DQN: dict[str, Any] = {"double": False, "n_step": 1, "learning_rate": 1e-4}
 """Settings of both tables; the learning rate is Lapan's."""
 ENDLESS_STEPS = 50_000_000
 """Upper limit of the steps of a run that stops once it has solved its game."""
 QUICKLY = ("--learning-starts", "512", "--replay-size", "20_000")
 """Options that shorten a measurement without changing its speed."""
+START_PACE = 300.0
+"""Steps/s of a core from which the lengths of spans are chosen."""
 START_SECONDS = 300.0
 """Longest time until the clock of a serial rung starts, even on a busy machine."""
 PUBLISHED = (
@@ -72,6 +83,8 @@ class Options(Common):
 
     only: str = "all"
     """Rungs to be measured, separated by commas."""
+    async_: bool = False
+    """Measure workers with asynchronous gradients beside actor-critics on batches, instead of both other tables."""
     game: str = "pong"
     """Game, as in ale-py; with --solve, --bound must fit this game."""
     seconds: float = 20.0
@@ -132,16 +145,27 @@ def rungs() -> list[Rung]:
     return found
 
 
+def async_rungs() -> list[Rung]:
+    """The table of --async, top to bottom."""
+    found = []
+    for schedule in ("async", "ordered"):
+        for workers in ASYNC_WORKERS:
+            actors = min(workers, facts.usable_cores())
+            words = words_of(preset="a3c-async", schedule=schedule, workers=workers, actors=actors)
+            found.append(Rung(f"{schedule}-{workers}", ASYNC, words))
+    return found + [Rung(preset, ASYNC, words_of(preset=preset, network="a3c")) for preset in ("a3c", "impala")]
+
+
 def measure(options: Options, report: Report) -> None:
     """Measure the speed of all rungs, then the time to solve if requested."""
     check_device_name(options.device)
-    known = rungs()
+    known = async_rungs() if options.async_ else rungs()
     names = names_in_list(options.only, [rung.name for rung in known], "--only")
     wanted = [rung for rung in known if rung.name in names]
     game = game_name(options.game)
     contenders = [Contender(rung.name, partial(_speed, rung, options, game)) for rung in wanted]
     reached = measure_interleaved(report, contenders, options.repeats)
-    for table in (LAPAN, FAST_DQN):
+    for table in (LAPAN, FAST_DQN, ASYNC):
         there = [rung.name for rung in wanted if rung.table == table and rung.name in reached]
         with report.measuring(table):
             for name in there:
@@ -154,6 +178,11 @@ def measure(options: Options, report: Report) -> None:
 
 def _speed(rung: Rung, options: Options, game: str) -> float:
     """Steps/s of a rung."""
+    if rung.table == ASYNC:
+        words = _words(rung, options, game)
+        pace = START_PACE * facts.usable_cores()
+        fitted = rounds_that_fit(make_plan(game, words), words, options.seconds, pace)
+        return measure_run(game, options.seconds, fitted).steps_per_second
     words = [*_words(rung, options, game), *QUICKLY]
     if not rung.serial:
         return measure_run(game, options.seconds, words).steps_per_second
@@ -180,6 +209,8 @@ def _words(rung: Rung, options: Options, game: str) -> list[str]:
     """Flags of launch.py for a rung, except the game; raises `CannotRun` if its preprocessing is not installed."""
     if rung.wrapped and importlib.util.find_spec("cv2") is None:
         raise CannotRun("Gymnasium's preprocessing needs OpenCV, which is not installed: make install.")
+    if rung.table == ASYNC:
+        return [*rung.words, *words_of(device=options.device)]
     every, batch = rung.larger * options.train_every, rung.larger * QUICK.learn.batch_size
     shared = words_of(
         preset="quick",

@@ -98,7 +98,7 @@ class Source:
             "game": config.play.env or config.play.game,
             "protocol": config.play.protocol,
             "schedule": config.learn.schedule,
-            "envs": config.play.envs,
+            "envs": config.play.emulators,
             "actions": list(live.action_names) if live is not None else [],
             "evaluates": bool(config.evaluate.eval_every_steps),
             "has_epsilon": self._has_epsilon,

@@ -128,6 +128,50 @@ entropy weight falls to 0.005. Left out: frames in color, a network with pooling
 and games with random repeats (`-v0`). Their lag varies, up to a queue of 2,048 steps and 16 batches; here it is one
 round for every step. Returns are bootstrapped by the learner's network, where theirs are by the one that acted."""
 
+A3C_ASYNC = Config(
+    play=Play(workers=16, lane_envs=1),
+    learn=Learn(
+        # 320 million frames. The rate falls to 0 over the whole training.
+        total_steps=80_000_000,
+        schedule="ordered",
+        t_max=5,
+        network="a3c",
+        optimizer="rms",
+        learning_rate=7e-4,
+        learning_rate_end=0.0,
+        anneal_steps=80_000_000,
+        optimizer_decay=0.99,
+        optimizer_epsilon=0.1,
+    ),
+    algorithm=Algorithm(
+        method="a2c",
+        settings=ActorCriticSettings(trace=1.0, value_weight=0.5, entropy_weight=0.01),
+    ),
+    evaluate=_EVALUATE,
+)
+"""A3C of Mnih et al. 2016, section 5.1 and supplementary section 8: 16 workers, a gradient of 5 steps each, RMSProp
+with shared statistics and decay 0.99, entropy 0.01, the network of 2013, a rate that falls to 0 over 80 million steps.
+
+The paper samples the rate from LogUniform(1e-4, 1e-2) and does not give RMSProp's epsilon: 7e-4 and 0.1 are those of
+miyosuda's async_deep_reinforce (constants.py), which also clips the norm of gradients to 40. The gradient is the sum
+over the steps; half the squared error of the value has the weight 0.5."""
+
+NQ_ASYNC = replace(
+    A3C_ASYNC,
+    # The target network changes every 40,000 frames.
+    learn=replace(A3C_ASYNC.learn, round_steps=10_000),
+    algorithm=Algorithm(method="n-step-q"),
+    # Epsilon falls from 1 over the first four million frames, in each worker to a value of its own.
+    explore=Explore(epsilon_start=1.0, epsilon_end=0.1, epsilon_steps=1_000_000, epsilon_by_worker=True),
+)
+"""Asynchronous n-step Q-learning of Mnih et al. 2016, section 5.1 and supplementary section 8: as `a3c-async`, with a
+target network that changes every 40,000 frames, and epsilons of 0.1, 0.01 and 0.5 with chances 0.4, 0.3 and 0.3 after
+four million frames. Evaluation: epsilon as the protocol says."""
+
+Q_ASYNC = replace(NQ_ASYNC, algorithm=Algorithm(method="one-step-q"))
+"""Asynchronous one-step Q-learning of the same paper, in which a gradient is also that of five steps. `--method sarsa`
+is the third method of its section 4 with the same numbers."""
+
 IMPALA = Config(
     play=Play(envs=32, lane_envs=2),
     learn=Learn(

@@ -233,3 +233,29 @@ QUICK = Config(
 Hands-On", 2nd ed., ch. 8, the Pong row of its hyperparameters; the published settings of the others.
 
 What each change was worth: docs/lab/2026-11-pong.md."""
+
+DQN_ASYNC = Config(
+    play=Play(workers=4, lane_envs=1),
+    learn=Learn(
+        total_steps=500_000,
+        schedule="ordered",
+        t_max=4,
+        local_replay=10_000,
+        batch_size=32,
+        learning_starts=QUICK.learn.learning_starts,
+        round_steps=1_000,
+        network="a3c",
+        optimizer="adam",
+        learning_rate=QUICK.learn.learning_rate,
+        optimizer_decay=QUICK.learn.optimizer_decay,
+        optimizer_epsilon=QUICK.learn.optimizer_epsilon,
+    ),
+    explore=QUICK.explore,
+    evaluate=QUICK.evaluate,
+)
+"""DQN of workers, each with a small replay buffer of its own, as tutorials on asynchronous DQN have it: 10,000 steps a
+worker, batches of 32, Adam at 1e-4, 500,000 steps of Pong. Each worker updates every 4 steps, as in Mnih et al. 2015.
+
+What such a tutorial leaves open follows the preset `quick`: exploration, the beginning of learning and Adam's epsilon.
+The target network changes every 1,000 steps, as with Lapan, CleanRL and the zoo of Stable-Baselines3. The network is
+that of 2013, which is cheap enough for a CPU; `--network nature` gives that of 2015."""

@@ -152,7 +152,7 @@ def test_a_small_image_is_enlarged_by_area() -> None:
 def test_kernels_are_cached_where_nothing_beside_the_code_or_at_home_can_be_written(tmp_path: Path) -> None:
     """A package folder and a home that cannot be written: the second process loads what the first compiled."""
     package, home, temporary = tmp_path / "package", tmp_path / "home", tmp_path / "temporary"
-    for room in ("actors", "learner", "shared"):
+    for room in ("actors", "learner", "shared", "workers"):
         shutil.copytree(ROOT / room, package / room, ignore=shutil.ignore_patterns("__pycache__"))
     home.mkdir()
     temporary.mkdir()

@@ -57,7 +57,14 @@ def _played(config: Config, rounds: int = 3) -> PlayedRing:
     return played
 
 
-@pytest.mark.parametrize("method", [name for name in method_names() if method_declaration(name).on_policy])
+BY_LEARNERS = [
+    name
+    for name in method_names()
+    if (declaration := method_declaration(name)).on_policy and not declaration.by_workers
+]
+
+
+@pytest.mark.parametrize("method", BY_LEARNERS)
 def test_a_round_that_is_lost_moves_no_parameter_by_its_gradient(method: str) -> None:
     """As after --no-checkpoint-replay: blank slots, in which no action was taken."""
     config = _config().with_settings(method=method, clip_gradient=0.5)

@@ -47,6 +47,17 @@ def test_synchronized_means_all_envs_in_one_batch() -> None:
     assert all(config.play.lane_envs == 1 for config in configs.values())
 
 
+def test_workers_stand_beside_batches_with_the_same_network() -> None:
+    rungs = ladder.async_rungs()
+    configs = {rung.name: config_of(rung, Options(device="cpu", async_=True)) for rung in rungs}
+    assert list(configs)[-2:] == ["a3c", "impala"]
+    assert {config.learn.network for config in configs.values()} == {"a3c"}
+    for workers in ladder.ASYNC_WORKERS:
+        for schedule in ("async", "ordered"):
+            config = configs[f"{schedule}-{workers}"]
+            assert (config.learn.schedule, config.play.workers) == (schedule, workers)
+
+
 def test_lapans_ratio_can_be_had() -> None:
     config = config_of(RUNGS[2], Options(train_every=1), *SPEED)
     assert (config.learn.train_every, config.learn.batch_size, config.play.envs) == (3, 96, 3)

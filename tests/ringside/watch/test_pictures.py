@@ -81,6 +81,8 @@ def test_a_reward_that_is_no_number_spoils_no_page(run: Pretended) -> None:
 class Fixed:
     """A policy of which row e answers its own number, and the action e modulo the size of the action set."""
 
+    batch = 6
+
     def load(self, flat: NDArray[np.float32]) -> None:
         pass
 

@@ -586,7 +586,7 @@ def test_json_is_parsed_in_one_place() -> None:
     """`json.loads` and its like know no bounds. Settings read what their line has written."""
     allowed = {"shared/config/settings.py", "shared/files/atomic.py"}
     root = Path(launch.__file__).parent
-    rooms = ("actors", "learner", "shared", "ringside", "examples", ".")
+    rooms = ("actors", "learner", "shared", "ringside", "workers", "examples", ".")
     files = {file for room in rooms for file in (root / room).glob("*.py" if room == "." else "**/*.py")}
     parsing = re.compile(r"json\.loads?\(|JSONDecoder|safe_open")
     assert {

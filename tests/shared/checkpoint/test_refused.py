@@ -449,7 +449,7 @@ def test_of_many_damaged_manifests_the_newest_are_named_and_the_others_counted(t
 
 
 def test_versions_that_a_future_had_queued_are_not_taken_for_ones_of_the_past() -> None:
-    """`_queue_evaluation` looks at the step of the newest version in the queue."""
+    """`queue_evaluation` looks at the step of the newest version in the queue."""
     evaluate = replace(CONFIG.evaluate, eval_every_steps=40, eval_episodes=1, eval_envs=1)
     config = replace(CONFIG, machine=replace(CONFIG.machine, actors=1), evaluate=evaluate)
     memory = Memory.create(Plan(config, ACTIONS))

@@ -492,12 +492,13 @@ def test_several_steps_go_with_rounds_of_one_tick() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "nearest"), [("qrdqn", "qr-dqn"), ("IQN", "iqn"), ("qr_dqn", "qr-dqn"), ("c5", "c51"), ("sarsa", None)]
+    ("name", "nearest"), [("qrdqn", "qr-dqn"), ("IQN", "iqn"), ("qr_dqn", "qr-dqn"), ("c5", "c51"), ("dreamer", None)]
 )
 def test_a_method_without_a_file_is_refused_and_the_nearest_named(name: str, nearest: str | None) -> None:
     with pytest.raises(ConfigError) as refused:
         planning.check(Config().with_settings(method=name))
-    says = f"--method {name} is not one of a2c, a3c, c51, dqn, iqn, ppo, pqn, qr-dqn, vtrace"
+    known = "a2c, a3c, c51, dqn, iqn, n-step-q, one-step-q, ppo, pqn, qr-dqn, sarsa, vtrace"
+    says = f"--method {name} is not one of {known}"
     assert str(refused.value) == (f"{says}; did you mean {nearest}?" if nearest else f"{says}.")
 
 

@@ -61,7 +61,21 @@ def test_a_registered_method_has_a_name() -> None:
     register_method(dataclasses.replace(THEIRS))
     assert declarations.method_declaration("theirs") is THEIRS
     assert declarations.method_names() == [
-        *("a2c", "a3c", "c51", "dqn", "iqn", "ppo", "pqn", "qr-dqn", "theirs", "vtrace")
+        *(
+            "a2c",
+            "a3c",
+            "c51",
+            "dqn",
+            "iqn",
+            "n-step-q",
+            "one-step-q",
+            "ppo",
+            "pqn",
+            "qr-dqn",
+            "sarsa",
+            "theirs",
+            "vtrace",
+        )
     ]
 
 

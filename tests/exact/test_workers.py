@@ -1,0 +1,124 @@
+"""The promise holds for rounds of gradients: weights depend on configuration and seed alone.
+
+Real runs of Breakout with four workers and sixty rounds of five ticks, in spans of ten.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared.memory.board import Board
+from tests.support.runs import finish, gone, kill, memory_of, records, start, summary, wait_until
+
+ROUNDS = {
+    "schedule": "ordered",
+    "workers": "4",
+    "lane_envs": "1",
+    "t_max": "5",
+    "optimizer": "rms",
+    "optimizer_decay": "0.99",
+    "optimizer_epsilon": "1e-3",
+    "snapshot_every_steps": "200",
+    "total_steps": "1_200",
+}
+OF_VALUES = {"epsilon_steps": "600", "round_steps": "100"}
+METHODS = {
+    "a2c": {"method": "a2c", "clip_gradient": "5"},
+    "n-step-q": {"method": "n-step-q", **OF_VALUES},
+    "sarsa": {"method": "sarsa", **OF_VALUES},
+    "dqn": {
+        **{"method": "dqn", "optimizer": "adam", "optimizer_decay": "0.999", "learning_rate": "1e-4"},
+        **{"local_replay": "150", "learning_starts": "90", "batch_size": "8", "round_steps": "100"},
+    },
+}
+"""Forms of a gradient: a policy, action values, the action that follows, and a replay buffer of each worker."""
+WORDS = {"n-step-q": ("--epsilon-by-worker",)}
+USUAL = "a2c"
+cases = pytest.mark.parametrize(
+    "method", [pytest.param(name, marks=[] if name == USUAL else pytest.mark.stress) for name in METHODS]
+)
+DYING = ("-m", "tests.support.dying_worker")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Run directory of a run of one process that nothing disturbed, by its method."""
+
+    @cache
+    def run(method: str) -> Path:
+        run_dir = tmp_path_factory.mktemp("undisturbed") / "run"
+        finish(start(run_dir, *WORDS.get(method, ()), **ROUNDS | METHODS[method] | {"actors": "1"}))
+        return run_dir
+
+    return run
+
+
+def _require_same(run_dir: Path, undisturbed: Path) -> dict[str, Any]:
+    last, expected = summary(run_dir), summary(undisturbed)
+    for name in ("weights_sha256", "rounds", "steps", "updates", "episodes", "mean_return_100", "exact"):
+        assert last[name] == expected[name], name
+    metrics = ("round", "steps", "updates", "loss", "gradient_norm", "learning_rate", "valid_steps")
+    found, wanted = (
+        [[each[name] for name in metrics] for each in records(at, "round")] for at in (run_dir, undisturbed)
+    )
+    assert found == wanted
+    return last
+
+
+def test_every_worker_contributes_a_gradient_a_round(undisturbed: Callable[[str], Path]) -> None:
+    last = summary(undisturbed("a2c"))
+    assert (last["rounds"], last["steps"], last["updates"]) == (60, 1_200, 240)
+    assert (last["samples_per_step"], last["restarts"], last["exact"]) == (1.0, 0, True)
+    assert last["episodes"] > 0
+    spans = records(undisturbed("a2c"), "round")
+    assert [record["round"] for record in spans] == list(range(0, 60, 10))
+    assert all(record["entropy"] > 0 and record["workers_busy"] > 0 for record in spans)
+    assert not list((undisturbed("a2c") / "checkpoints").glob("segment-*"))
+
+
+@pytest.mark.timeout(300)
+@cases
+def test_processes_deaths_in_a_shard_and_a_resume_change_nothing(
+    undisturbed: Callable[[str], Path], tmp_path: Path, method: str
+) -> None:
+    run_dir = tmp_path / "run"
+    process = start(run_dir, *WORDS.get(method, ()), program=DYING, **ROUNDS | METHODS[method] | {"actors": "2"})
+    board = memory_of(process, run_dir).board
+    wait_until(process, lambda: board.committed >= 34)
+    process.send_signal(signal.SIGTERM)
+    finish(process)
+    stopped = summary(run_dir)
+    assert stopped["restarts"] == 3
+    assert stopped["redone_ticks"] > 0
+    assert stopped["rounds"] % 10 == 0
+    assert stopped["weights_sha256"] != summary(undisturbed(method))["weights_sha256"]
+    process = start(run_dir, "--resume", str(run_dir), actors="4")
+    finish(process)
+    assert gone(process)
+    assert _require_same(run_dir, undisturbed(method))["actors"] == 4
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("method", METHODS)
+def test_a_hundred_kills_change_nothing(undisturbed: Callable[[str], Path], tmp_path: Path, method: str) -> None:
+    """Ten runs with ten kills each, of both processes in turn, wherever they are."""
+    for number in range(10):
+        run_dir = tmp_path / f"run-{number}"
+        process = start(run_dir, *WORDS.get(method, ()), **ROUNDS | METHODS[method] | {"actors": "2"})
+        board = memory_of(process, run_dir).board
+        for i in range(10):
+            wait_until(process, partial(_has_committed, board, 5 * i + number % 5))
+            kill(process, f"worker {i % 2}")
+        finish(process)
+        assert _require_same(run_dir, undisturbed(method))["restarts"] == 10
+
+
+def _has_committed(board: Board, boundary: int) -> bool:
+    return board.committed >= boundary

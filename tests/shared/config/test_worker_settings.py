@@ -1,0 +1,93 @@
+"""Settings of runs of workers: what is refused, and the sizes that follow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shared.config import validate
+from shared.config.presets import PRESETS
+from shared.config.resolve import resolve
+from shared.config.run_schedule import make_run_schedule
+from shared.config.settings import STACK, Config
+from shared.errors import ConfigError
+
+WORKERS: dict[str, Any] = {"schedule": "ordered", "workers": 4, "lane_envs": 2, "method": "a2c", "network": "a3c"}
+REPLAY: dict[str, Any] = WORKERS | {"method": "dqn", "local_replay": 1_000}
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"workers": 4}, "--workers 4 is for --schedule ordered and async"),
+        ({"schedule": "ordered", "method": "a2c"}, "--schedule ordered needs --workers"),
+        (WORKERS | {"method": "dqn"}, "add --local-replay"),
+        (WORKERS | {"device": "cuda"}, "computes on the CPU, not on --device cuda"),
+        (WORKERS | {"network": "impala"}, "say --network a3c or nature"),
+        (WORKERS | {"normalize": "last"}, "without --dueling, --noisy, --normalize"),
+        (WORKERS | {"method": "ppo"}, "--epochs 4 has no effect"),
+        (WORKERS | {"envs": 16}, "--envs 16 has no effect with --schedule ordered"),
+        (WORKERS | {"batch_size": 64}, "--batch-size 64 has no effect with --schedule ordered"),
+        (WORKERS | {"round_steps": 80}, "--round-steps 80 has no effect with --schedule ordered"),
+        (REPLAY | {"train_every": 8}, "--train-every 8 has no effect with --schedule ordered, since --t-max says it"),
+        (REPLAY | {"prioritized": True}, "--prioritized makes no sense with --local-replay 1_000"),
+        (REPLAY | {"local_replay": 19}, "--local-replay 19 is too small to draw from; 32 is the least"),
+        (REPLAY | {"total_steps": 10}, "Nothing would be learned"),
+        (
+            {"method": "n-step-q"},
+            "--method n-step-q computes its gradients in workers: say --schedule ordered or async",
+        ),
+        ({"t_max": 20}, "--t-max is for --schedule ordered and async"),
+        ({"local_replay": 20}, "--local-replay is for --schedule ordered and async"),
+        ({"epsilon_by_worker": True}, "--epsilon-by-worker is for --schedule ordered and async"),
+    ],
+)
+def test_what_workers_cannot_do_is_refused_in_a_sentence(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        validate.settings(Config().with_settings(**settings))
+    assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"actors": 5}, "--actors 5 is more than --workers 4"),
+        ({"learner_threads": 2}, "--learner-threads 2 cannot be with --schedule ordered"),
+        ({"inference_batch": 3}, "--inference-batch 3 must be a multiple of --lane-envs 2"),
+        ({"inference_batch": 4, "schedule": "async"}, "--inference-batch 4 cannot be with --schedule async"),
+    ],
+)
+def test_sizes_of_processes_of_workers(settings: dict[str, Any], sentence: str) -> None:
+    config = resolve(Config().with_settings(**WORKERS))
+    validate.settings(config)
+    validate.resolved(config)
+    assert (config.machine.device, config.machine.precision, config.machine.learner_threads) == ("cpu", "fp32", 1)
+    with pytest.raises(ConfigError) as refused:
+        validate.resolved(resolve(Config().with_settings(**WORKERS | settings)))
+    assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize("preset", ["a3c-async", "q-async", "nq-async", "dqn-async"])
+@pytest.mark.parametrize("schedule", ["ordered", "async"])
+def test_rings_hold_what_gradients_and_a_late_scribe_need(preset: str, schedule: str) -> None:
+    planned = make_run_schedule(PRESETS[preset].with_settings(schedule=schedule))
+    span = planned.snapshot_rounds * planned.round_ticks
+    assert planned.snapshot_rounds == 1 or schedule == "ordered"
+    assert planned.updates_in(planned.rounds - 1) == planned.workers * planned.round_gradients
+    for boundary in (span, 40 * span):
+        # A commit need not wait for the scribe while it records the span before.
+        before = (boundary // planned.round_ticks) * planned.round_ticks - span
+        assert planned.oldest_readable_tick(boundary // planned.round_ticks) <= before
+    # A gradient of the newest round reads its window, and the stacks before it, while lanes play the round.
+    oldest = planned.window_end(50) - planned.round_ticks + planned.gradient_ticks - planned.window_ticks - STACK + 1
+    assert planned.oldest_readable_tick(50) <= oldest
+
+
+def test_the_target_network_of_a_version_follows_its_changes() -> None:
+    planned = make_run_schedule(PRESETS["nq-async"])
+    changes = 0
+    for boundary in range(300):
+        assert planned.target_changes_before(boundary) == changes
+        changes += planned.target_changes_after(boundary)
+    assert changes == 300 * 80 // 10_000

@@ -1,0 +1,46 @@
+"""A launcher whose workers are killed within shards: `python -m tests.support.dying_worker OPTIONS`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+
+import launch
+from ringside.supervisor import children
+from shared.memory.process_table import Role
+from shared.process.child import ChildSpec
+from workers import versions, worker
+
+DEATHS = {(0, 0): 3, (1, 0): 17, (0, 1): 24}
+"""Round in which the process of that number and incarnation dies."""
+
+
+class DyingVersions(versions.Versions):
+    """Kills its process after the first block of a shard."""
+
+    deadly_round = -1
+
+    def apply(self, round_: int) -> None:
+        self._dies = round_ == self.deadly_round
+        super().apply(round_)
+
+    def blocks(self) -> Iterator[slice]:
+        for block in super().blocks():
+            yield block
+            if self._dies:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main(child_spec: ChildSpec) -> None:
+    """The role."""
+    DyingVersions.deadly_round = DEATHS.get((child_spec.number, child_spec.incarnation), -1)
+    versions.BLOCK = 1 << 12
+    worker.Versions = DyingVersions  # type: ignore[misc]
+    worker.main(child_spec)
+
+
+if __name__ == "__main__":
+    children.MODULES[Role.WORKER] = "tests.support.dying_worker"
+    sys.exit(launch.main(sys.argv[1:]))

@@ -1,0 +1,32 @@
+"""The shared memory of a run of three workers, for tests in one process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from shared.config.resolve import resolve
+from shared.config.settings import Config, ResolvedConfig
+from shared.memory.run_memory import Memory, Plan
+from tests.support.played_ring import ACTIONS, PlayedRing
+
+T_MAX, LANE_ENVS, WORKERS = 6, 2, 3
+
+
+def worker_config(**settings: object) -> ResolvedConfig:
+    """Three workers with two emulators each, on as many processes as `actors` says; spans of two rounds."""
+    sizes = {"workers": WORKERS, "lane_envs": LANE_ENVS, "t_max": T_MAX, "total_steps": 720, "network": "small"}
+    fixed = {"schedule": "ordered", "method": "a2c", "optimizer": "rms", "snapshot_every_steps": 72, "actors": 1}
+    return resolve(Config().with_settings(**(sizes | fixed | {"run_dir": Path()} | settings)))
+
+
+def worker_memory(config: ResolvedConfig) -> Memory:
+    """A region whose rings hold four rounds of random episodes."""
+    memory = Memory.create(Plan(config, ACTIONS))
+    played = PlayedRing(config, both=True)
+    played.play(4 * T_MAX)
+    if "log_prob" in played.ring.field:
+        played.ring.field["log_prob"][:] = -np.random.default_rng(5).random(played.ring.field["log_prob"].shape)
+    memory.ring = played.ring
+    return memory

@@ -1,0 +1,113 @@
+"""A worker's gradient against autograd, and what is published of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from learner.engine.initialization import initial_parameters
+from learner.networks.models import make_model
+from learner.rollout.advantages import generalized_advantages
+from learner.rollout.step_reader import StepReader
+from ringside.bench.network_parts.plain_update import plain_values
+from shared.errors import FatalError
+from shared.memory.run_memory import Memory
+from shared.memory.shared_parameters import SharedParameters
+from tests.support.played_ring import ACTIONS
+from tests.support.worker_memory import LANE_ENVS, T_MAX, WORKERS, worker_config, worker_memory
+from workers.gradients import Gradients, make_worker_method
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+CPU = torch.device("cpu")
+WORKER, ROUND = 1, 2
+
+
+def _gradients(memory: Memory, *, scale: float = 1.0) -> tuple[Gradients, SharedParameters, np.ndarray]:
+    """Gradients by fresh parameters times `scale`."""
+    plan = memory.plan
+    flat = scale * initial_parameters(plan.network, 1)
+    model = make_model(plan.network, CPU, "fp32")
+    model.pack(flat, model.params)
+    model.sync_copy()
+    assert memory.shared_parameters is not None
+    gradients = Gradients(memory, model, None, make_worker_method(plan, CPU), lambda *of_tick: [])
+    return gradients, memory.shared_parameters, flat
+
+
+def _expected(memory: Memory, flat: np.ndarray) -> np.ndarray:
+    """Gradient of the sum of the losses of A3C over the valid steps of a worker, by autograd."""
+    config = memory.plan.config
+    settings: Any = config.algorithm.settings
+    method: Any = make_worker_method(memory.plan, CPU)
+    reader = StepReader(memory.ring, config.learn, method, range(WORKER * LANE_ENVS, (WORKER + 1) * LANE_ENVS))
+    tick, env = reader.grid((ROUND + 1) * T_MAX)
+    rows, mask = memory.ring.stack_rows(env, tick)
+    stacks = torch.from_numpy(memory.ring.flat["frame"][rows] * mask[:, :, None, None])
+    leaf = torch.from_numpy(flat.copy()).requires_grad_()
+    outputs = plain_values("small", leaf, stacks)
+    rollout = reader.rollout(tick, env, outputs.detach().numpy())
+    assert 0 < rollout.valid.sum() < rollout.valid.size
+    values = rollout.outputs[:, :, -1]
+    advantage = generalized_advantages(rollout, values, 1.0)
+    n = T_MAX * LANE_ENVS
+    log_policy = torch.log_softmax(outputs[:n, :ACTIONS], 1)
+    taken = log_policy.gather(1, torch.from_numpy(rollout.action.reshape(-1, 1)))[:, 0]
+    entropy = -(log_policy.exp() * log_policy).sum(1)
+    weight = torch.from_numpy(rollout.valid.reshape(-1).astype(np.float32))
+    returns = torch.from_numpy((advantage + values[:-1]).reshape(-1).astype(np.float32))
+    by_step = -torch.from_numpy(advantage.reshape(-1).astype(np.float32)) * taken
+    by_step = by_step + settings.value_weight / 2 * (outputs[:n, ACTIONS] - returns).square()
+    (gradient,) = torch.autograd.grad((weight * (by_step - settings.entropy_weight * entropy)).sum(), leaf)
+    return gradient.numpy()
+
+
+def test_a_gradient_is_the_sum_over_the_steps_of_one_worker() -> None:
+    memory = worker_memory(worker_config())
+    gradients, shared, flat = _gradients(memory)
+    gradients.begin_round(ROUND)
+    gradients.compute(WORKER, ROUND)
+    found = np.zeros_like(flat)
+    gradients._model.unpack(torch.from_numpy(shared.gradient[WORKER]), found)
+    expected = _expected(memory, flat)
+    assert np.abs(expected).max() > 0
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5 * np.abs(expected).max())
+    assert shared.computed.values.tolist() == [0, ROUND + 1, 0]
+
+
+def test_a_clipped_gradient_has_the_bound_as_its_norm() -> None:
+    """The bound is of the mean over the steps, as with every method."""
+    memory = worker_memory(worker_config(clip_gradient=1e-3))
+    gradients, shared, _ = _gradients(memory)
+    gradients.compute(WORKER, ROUND)
+    assert np.linalg.norm(shared.gradient[WORKER]) == pytest.approx(1e-3 * T_MAX * LANE_ENVS, rel=1e-2)
+
+
+def test_metrics_are_summed_over_a_span_and_a_repeated_part_counts_once() -> None:
+    memory = worker_memory(worker_config())
+    gradients, shared, _ = _gradients(memory)
+    of_rounds = []
+    for round_ in (0, 1):
+        for worker in range(WORKERS):
+            before = shared.sums[round_ % 2, worker].copy() * (round_ > 0)
+            gradients.compute(worker, round_)
+            once = shared.sums[(round_ + 1) % 2, worker].copy()
+            shared.computed.publish(worker, round_)  # as if killed before it was published
+            gradients.compute(worker, round_)
+            np.testing.assert_array_equal(shared.sums[(round_ + 1) % 2, worker], once)
+            of_rounds.append(once - before)
+    updates, means = gradients.means(2)
+    assert updates == 2 * WORKERS
+    assert list(means) == list(memory.run_schedule.method.metrics)
+    np.testing.assert_allclose(list(means.values()), np.mean(of_rounds, axis=0))
+
+
+def test_a_gradient_that_is_not_finite_is_not_published() -> None:
+    memory = worker_memory(worker_config())
+    gradients, shared, _ = _gradients(memory, scale=1e30)
+    with pytest.raises(FatalError, match=f"Gradient {ROUND} of worker {WORKER} is not finite"):
+        gradients.compute(WORKER, ROUND)
+    assert not shared.computed.values.any()
+    assert not shared.gradient.any()

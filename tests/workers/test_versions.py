@@ -1,0 +1,125 @@
+"""Versions of shared parameters against updates one after the other, whatever the shards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from learner.engine.initialization import initial_parameters
+from learner.engine.optimizer import Optimizer
+from learner.engine.side_stream import SideStream
+from learner.networks.models import make_model
+from shared.memory.run_memory import Memory
+from tests.support.worker_memory import WORKERS, worker_config, worker_memory
+from workers import versions
+from workers.versions import Versions
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+CPU = torch.device("cpu")
+ROUNDS = 3
+OPTIMIZERS = ("rms", "rmsprop", "adam", "radam")
+
+
+def _memory(**settings: Any) -> Memory:
+    memory = worker_memory(worker_config(**settings))
+    assert memory.shared_parameters is not None
+    return memory
+
+
+def _shards(memory: Memory) -> list[Versions]:
+    made = [
+        Versions(memory, make_model(memory.plan.network, CPU, "fp32"), None, shard)
+        for shard in range(memory.plan.actors)
+    ]
+    for each in made:
+        each.fill()
+    return made
+
+
+def _gradients(memory: Memory, round_: int) -> np.ndarray:
+    count = memory.plan.parameters.count
+    return np.random.default_rng(round_).normal(size=(WORKERS, count)).astype(np.float32)
+
+
+def _played(memory: Memory) -> dict[str, np.ndarray]:
+    """The vectors after some rounds of random gradients, in canonical layout."""
+    shared, shards = memory.shared_parameters, _shards(memory)
+    assert shared is not None
+    for round_ in range(ROUNDS):
+        shared.gradient[:] = _gradients(memory, round_)
+        for shard in shards:
+            shard.apply(round_)
+        assert shared.applied.values.tolist() == [round_ + 1] * len(shards)
+    out = {name: np.zeros(memory.plan.parameters.count, np.float32) for name in ("online", "moment1", "moment2")}
+    shards[0].store(ROUNDS, out)
+    return out
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_gradients_are_applied_in_the_order_of_workers_whatever_the_shards(
+    monkeypatch: pytest.MonkeyPatch, optimizer: str
+) -> None:
+    monkeypatch.setattr(versions, "BLOCK", 1 << 12)
+    settings = {"optimizer": optimizer, "learning_rate_end": 1e-5, "anneal_steps": 100}
+    memory = _memory(**settings)
+    found = _played(memory)
+    for actors in (2, 3):
+        divided = _played(_memory(actors=actors, **settings))
+        for name, vector in found.items():
+            np.testing.assert_array_equal(divided[name], vector)
+
+    model = make_model(memory.plan.network, CPU, "fp32")
+    model.pack(initial_parameters(memory.plan.network, 1), model.params)
+    engine = Optimizer(model, memory.plan.config.learn, mean_gradient=True)
+    for round_ in range(ROUNDS):
+        engine.set_steps(memory.run_schedule.updates_before(round_))
+        engine.set_rate(memory.run_schedule.learning_rate(round_, memory.plan.config.learn))
+        for gradient in _gradients(memory, round_):
+            engine.gradient.copy_(torch.from_numpy(gradient))
+            engine.step(SideStream())
+    for name, vector in (("online", model.params), ("moment1", engine.mean), ("moment2", engine.square)):
+        expected = np.zeros_like(found[name])
+        model.unpack(vector, expected)
+        np.testing.assert_array_equal(found[name], expected)
+
+
+def test_a_shard_that_was_interrupted_is_made_again() -> None:
+    memory = _memory()
+    shared, (shard,) = memory.shared_parameters, _shards(memory)
+    assert shared is not None
+    shared.gradient[:] = _gradients(memory, 0)
+    shard.apply(0)
+    whole = shared.params[1].copy()
+    shared.applied.publish(0, 0)  # killed before it was published, with some of its blocks written
+    shared.params[1, 1_000:] = 7.0
+    shared.moment2[1, :500] = 7.0
+    shard.apply(0)
+    np.testing.assert_array_equal(shared.params[1], whole)
+    shared.gradient[:] = 0.0
+    shard.apply(0)  # it is whole: nothing is done
+    np.testing.assert_array_equal(shared.params[1], whole)
+
+
+def test_the_first_version_comes_from_the_newest_snapshot() -> None:
+    memory = _memory(actors=2)
+    random = np.random.default_rng(1)
+    count = memory.plan.parameters.count
+    state = {name: random.normal(size=count).astype(np.float32) for name in ("online", "moment1", "moment2")}
+
+    def fill(out: dict[str, np.ndarray]) -> None:
+        for name in out:
+            out[name][:] = state[name]
+
+    memory.learner_snapshots.write(6, fill)
+    shards = _shards(memory)
+    found = {name: np.zeros_like(vector) for name, vector in state.items()}
+    shards[0].store(6, found)
+    for name, vector in state.items():
+        np.testing.assert_array_equal(found[name], vector)
+    shards[1].load(6)
+    loaded = np.zeros(count, np.float32)
+    shards[1]._model.unpack(shards[1]._model.params, loaded)
+    np.testing.assert_array_equal(loaded, state["online"])

@@ -1,0 +1,52 @@
+"""Gradients of a value-based method by transitions from the newest steps of one worker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from learner.losses.method import ValueMethod
+from learner.losses.td_learning import TDLearning
+from learner.networks.model import Model
+from learner.replay.sampling import HostFrames, Replay
+from shared.memory.run_memory import Memory
+from shared.prng import Stream, bits
+
+
+class LocalReplay:
+    """The last `--local-replay` steps of each worker, as a source of gradients."""
+
+    def __init__(self, memory: Memory, model: Model, target: Model, method: ValueMethod) -> None:
+        """Gradients by the parameters of `model`, with TD targets of `target`."""
+        config, run_schedule = memory.plan.config, memory.run_schedule
+        self._run_schedule, self._model = run_schedule, model
+        self._batch, self._seed = config.learn.batch_size, config.run.seed
+        self._frames = HostFrames(memory.ring)
+        self._replay = Replay(memory.ring, self._frames, config.learn, self._seed)
+        self._learning = TDLearning(model, target, method)
+        self._chunk = self._learning.make_chunk(1, self._batch)
+        self._minibatch = self._chunk.minibatch(0)
+        self._actions = torch.arange(memory.plan.network.actions)
+
+    def begin_round(self, round_: int) -> None:
+        """Do nothing: value-based methods have no annealed settings."""
+
+    def differentiate(self, worker: int, number: int) -> tuple[Any, Tensor, dict[str, Tensor]]:
+        """Return a forward pass of the batch of gradient `number`, the gradient by its outputs, and metrics."""
+        first, end = self._replay.samplable((number + 1) * self._run_schedule.gradient_ticks)
+        envs = self._run_schedule.lane_envs
+        lane = slice(worker * envs, (worker + 1) * envs)
+        starts = np.flatnonzero(self._replay.acted(first, end)[:, lane])
+        generator = np.random.Generator(np.random.Philox(key=[bits(self._seed, Stream.REPLAY, worker), number]))
+        tick, env = np.divmod(starts[generator.integers(0, len(starts), self._batch)], envs)
+        batch = self._replay.transitions(first + tick, lane.start + env)
+        self._frames.select(batch, self._chunk.blocks)
+        self._chunk.write_transitions(batch, self._actions)
+        self._chunk.draw_random_inputs(self._seed, number, worker)
+        self._learning.prepare(self._chunk)
+        saved: Any = self._model.forward(self._chunk.blocks, 0, self._minibatch.extra_inputs, learns=True)
+        learned = self._learning.learn(saved.outputs.detach(), self._minibatch, sampled=True)
+        return saved, learned.gradient, dict(learned.metrics)

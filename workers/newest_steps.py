@@ -1,0 +1,67 @@
+"""Gradients of an on-policy method by the newest steps of one worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from learner.networks.fused import CELL
+from learner.networks.model import ExtraInputs, Model
+from learner.replay.gather import GRID
+from learner.rollout.on_policy_method import OnPolicyMethod
+from learner.rollout.step_reader import StepReader
+from shared.config.settings import STACK
+from shared.memory.run_memory import Memory
+
+Choose = Callable[[int, int, NDArray[np.int64]], list[int]]
+"""Function from a worker, a tick and the best action of each of its envs to the actions that its policy takes."""
+
+
+class NewestSteps:
+    """The steps that a worker has played since its last gradient, as a source of gradients."""
+
+    def __init__(
+        self, memory: Memory, model: Model, target: Model | None, method: OnPolicyMethod, choose: Choose
+    ) -> None:
+        """Gradients by the parameters of `model`; `target` is the target network, if the method has one."""
+        run_schedule, network = memory.run_schedule, memory.plan.network
+        self._run_schedule, self._model, self._target, self._method = run_schedule, model, target, method
+        self._choose = choose
+        envs = run_schedule.lane_envs
+        self._readers = [
+            StepReader(memory.ring, memory.plan.config.learn, method, range(first, first + envs))
+            for first in range(0, run_schedule.envs, envs)
+        ]
+        rows = (run_schedule.gradient_ticks + 1) * envs
+        self._blocks = torch.zeros(rows, GRID, GRID, STACK * CELL, dtype=torch.uint8)
+        self._by_outputs = torch.zeros(rows, network.outputs, network.atoms)
+
+    def begin_round(self, round_: int) -> None:
+        """Set the annealed settings of the method."""
+        self._method.anneal(partial(self._run_schedule.annealed, round_))
+
+    def differentiate(self, worker: int, number: int) -> tuple[Any, Tensor, dict[str, Tensor]]:
+        """Return a forward pass of the steps of gradient `number`, the gradient by its outputs, and metrics."""
+        reader, method = self._readers[worker], self._method
+        tick, env = reader.grid((number + 1) * self._run_schedule.gradient_ticks)
+        reader.gather(env, tick, self._blocks)
+        saved: Any = self._model.forward(self._blocks, 0, ExtraInputs(), learns=True)
+        outputs: Tensor = saved.outputs.detach()
+        rollout = reader.rollout(tick, env, outputs.flatten(1).numpy())
+        if self._target is not None:
+            of_target = self._target.forward(self._blocks, 0, ExtraInputs()).outputs.flatten(1).numpy()
+            last = self._choose(worker, int(tick[-1]), rollout.outputs[-1].argmax(axis=1))
+            rollout = rollout._replace(
+                target_outputs=of_target.reshape(rollout.outputs.shape), next_action=np.array(last)
+            )
+        steps = reader.columns(rollout, method.targets(rollout), self._blocks)
+        n = len(steps.weight)
+        learned = method.learn(outputs[:n], steps, sampled=True)
+        self._by_outputs[:n] = learned.gradient  # the last tick, which opens the next round, has none
+        return saved, self._by_outputs, dict(learned.metrics)

@@ -1,0 +1,184 @@
+"""The process of some workers: it plays their lanes, computes their gradients, and applies them.
+
+With `ordered` a round has two barriers, which are words in memory: `computed` of every worker, then `applied` of every
+process. With `async` it has the second alone, and takes thousands of gradients. Process 0 also commits. A process that
+dies anywhere does its part of the round again (shared/README.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from actors.lane import Lane
+from actors.lanes import Lanes
+from actors.make_env import make_env
+from learner.answers import Answers
+from learner.commits import Commits
+from learner.engine.device import prepare_torch
+from learner.networks.models import make_model
+from learner.networks.policy import Policy
+from shared.errors import FatalError
+from shared.memory.board import Phase
+from shared.memory.process_table import Role
+from shared.memory.run_memory import Memory
+from shared.memory.wait import Stopped, Waiter
+from shared.process.child import ChildSpec, enter
+from workers.gradients import Gradients, make_worker_method
+from workers.versions import Hogwild, Versions
+
+COMMITTER = 0
+"""Number of the process that commits."""
+
+
+def main(child_spec: ChildSpec) -> None:
+    """Play, compute and apply until the last round is committed or the run stops.
+
+    Raises:
+        FatalError: a gradient or the parameters are not finite, or an environment cannot continue.
+    """
+    memory, waiter = enter(child_spec)
+    machine = memory.plan.config.machine
+    prepare_torch(torch.device("cpu"), machine.precision, 1, deterministic=machine.deterministic == "on")
+    with suppress(Stopped):
+        process = WorkerProcess(memory, waiter, child_spec)
+        process.start()
+        try:
+            while not memory.board.finished:
+                process.run_round(memory.board.committed)
+        except FloatingPointError as error:  # no policy has actions any more
+            raise FatalError(f"{error} A smaller --learning-rate may help.") from error
+        memory.board.phase[child_spec.process] = Phase.DONE
+
+
+class WorkerProcess:
+    """The workers of one process, its shard, and the commits of process 0."""
+
+    def __init__(self, memory: Memory, waiter: Waiter, child_spec: ChildSpec) -> None:
+        """Make model and policy; no lane is played yet."""
+        assert memory.shared_parameters is not None, "the run has workers"
+        plan, device = memory.plan, torch.device("cpu")
+        play, seed = plan.config.play, plan.config.run.seed
+        self._memory, self._board, self._waiter = memory, memory.board, waiter
+        self._shared, self._run_schedule = memory.shared_parameters, memory.run_schedule
+        doorbells, number = child_spec.doorbells, child_spec.number
+        self._others = [doorbell for other, doorbell in enumerate(doorbells.of(Role.WORKER)) if other != number]
+        followers = [doorbells[process] for process in range(len(doorbells.fds)) if process != waiter.process]
+        self._commits = Commits(memory, waiter, followers) if number == COMMITTER else None
+        self._lanes = Lanes(
+            memory,
+            number,
+            lambda index: make_env(play, seed, index, training=True),
+            doorbells.of(Role.WORKER),
+            waiter.heartbeat,
+        )
+        precision = plan.config.machine.precision
+        model = make_model(plan.network, device, precision)
+        target = make_model(plan.network, device, precision) if plan.method.has_target_network else None
+        method = make_worker_method(plan, device)
+        policy = Policy(
+            plan.network,
+            device,
+            precision,
+            plan.config.machine.inference_batch,
+            method=method,
+            model=model,
+        )
+        self._answers = Answers(memory, policy)
+        self._gradients = Gradients(memory, model, target, method, self._choose)
+        parameters = Versions if plan.config.learn.schedule == "ordered" else Hogwild
+        self._parameters: Versions | Hogwild = parameters(memory, model, target, number)
+        self._redone_before = int(self._board.redone[waiter.process])
+        self._progress_before = max(0, int(self._board.furthest[waiter.process]))
+
+    def start(self) -> None:
+        """Make the envs, wait until the memory is prepared, start the lanes, and fill the first version with others."""
+        while self._lanes.prefetch_env():
+            self._waiter.heartbeat()
+        self._waiter.wait(lambda: bool(self._board.prepared[0]))
+        while self._lanes.adopt():
+            self._waiter.heartbeat()
+        self._parameters.fill()
+        self._ring_others()
+        self._waiter.wait(lambda: bool(self._shared.applied.values.min() >= 0))
+
+    def run_round(self, round_: int) -> None:
+        """Do this process's part of the newest committed round; before the first commit, that commit alone."""
+        if round_ >= 0:
+            self._gradients.begin_round(round_)
+            if isinstance(self._parameters, Versions):
+                self._run_ordered(round_, self._parameters)
+            else:
+                self._run_async(round_, self._parameters)
+            self._ring_others()
+        if self._commits is not None:
+            self._commit(self._commits, round_ + 1)
+        self._waiter.wait(lambda: self._board.committed > round_)
+
+    def _run_ordered(self, round_: int, parameters: Versions) -> None:
+        """Compute a gradient of each lane at the version of the round, and make the shard of the next."""
+        parameters.load(round_)
+        self._play(self._lanes.played, round_)
+        for lane in self._lanes.played:
+            self._gradients.compute(lane.index, round_)
+            self._waiter.heartbeat()
+        self._ring_others()
+        self._waiter.wait(lambda: bool(self._shared.computed.values.min() > round_))
+        parameters.apply(round_)
+
+    def _run_async(self, round_: int, parameters: Hogwild) -> None:
+        """Compute gradients of the lanes in turn, each at the newest parameters, and apply them at once."""
+        gradients = self._run_schedule.round_gradients
+        for number in range(round_ * gradients, (round_ + 1) * gradients):
+            for lane in self._lanes.played:
+                parameters.load(round_)
+                self._play([lane], number)
+                if self._gradients.compute(lane.index, number):
+                    parameters.apply(lane.index, round_)
+                self._waiter.heartbeat()
+        parameters.finish(round_)
+
+    def _play(self, lanes: Sequence[Lane], number: int) -> None:
+        """Play some lanes up to their gradients of that number, tick by tick."""
+        end = (number + 1) * self._run_schedule.gradient_ticks
+        while playing := [lane for lane in lanes if lane.tick < end]:
+            self._answer([lane.index for lane in playing if not lane.replaying])
+            for lane in playing:
+                self._board.phase[self._waiter.process] = Phase.REPLAYING if lane.replaying else Phase.WORKING
+                self._lanes.step(lane)
+                self._board.redone[self._waiter.process] = self._redone_before + self._lanes.redone
+                self._waiter.note_progress(self._progress_before + self._lanes.ticks - self._lanes.redone)
+                self._waiter.heartbeat()
+
+    def _answer(self, lanes: Sequence[int]) -> None:
+        """Answer some lanes, those of a batch together; a batch has the same rows whichever lanes are here."""
+        indexes = np.array(lanes, np.int64)
+        batches = indexes // self._memory.plan.batch_lanes
+        for batch in np.unique(batches):
+            together = indexes[batches == batch]
+            self._answers.answer(together, self._memory.mailbox.request.values[together])
+
+    def _choose(self, worker: int, tick: int, best: NDArray[np.int64]) -> list[int]:
+        """Actions of a worker's epsilon-greedy policy."""
+        lane = next(lane for lane in self._lanes.played if lane.index == worker)
+        return [lane.choose(tick, j, int(action)) for j, action in enumerate(best)]
+
+    def _commit(self, commits: Commits, boundary: int) -> None:
+        """Close the rounds before `boundary`, as a learner does; the version that follows needs no publication."""
+        self._waiter.wait(lambda: bool(self._shared.applied.values.min() >= boundary))
+        commits.wait_for_lanes(boundary)
+        commits.wait_for_scribe(boundary)
+        metrics, store = partial(self._gradients.means, boundary), partial(self._parameters.store, boundary)
+        commits.snapshot(boundary, metrics, store)
+        commits.queue_evaluation(boundary, lambda out: self._parameters.store(boundary, {"online": out}))
+        self._board.updates[0] = self._run_schedule.updates_before(boundary)
+        commits.publish(boundary)
+
+    def _ring_others(self) -> None:
+        for doorbell in self._others:
+            doorbell.ring()
