@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,12 +106,11 @@ def answer(work: Work, device: torch.device, played: PlayedRing) -> Numbers:
     learner, numbers = make_model(network, torch.device("cpu"), work.precision), Numbers()
     exported = np.zeros(parameters_of(network).count, np.float32)
     for version in range(2):
-        parameters = initial_parameters(network, version)
-        policy.load(parameters)
+        policy.load(_parameters(network, version))
         stacks = np.random.default_rng(version).integers(0, 256, (BATCH, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
         if policy._acting_noise is None:
             numbers[f"of stacks {version}"] = policy.values(stacks)
-        learner.pack(initial_parameters(network, version + 2), learner.params)
+        learner.pack(_parameters(network, version + 2), learner.params)
         learner.export_into(exported)
         policy.take(exported)
         for tick in range(5, 8):
@@ -134,6 +134,11 @@ def distance(numbers: Numbers, others: Numbers, name: str) -> float:
 def differences(numbers: Numbers, others: Numbers) -> list[str]:
     """Names of results that differ in a bit."""
     return [name for name in numbers if numbers[name].tobytes() != others[name].tobytes()]
+
+
+@cache
+def _parameters(network: Network, seed: int) -> NDArray[np.float32]:
+    return initial_parameters(network, seed)
 
 
 def _published(engine: Engine, network: Network) -> NDArray[np.float32]:

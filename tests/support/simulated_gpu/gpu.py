@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 from unittest import mock
@@ -18,7 +17,7 @@ from learner.engine.accelerator import ACCELERATORS
 from tests.support.simulated_gpu import streams
 from tests.support.simulated_gpu.memory import Memory, PinnedMemory
 from tests.support.simulated_gpu.schedule import Operation, Scheduler
-from tests.support.simulated_gpu.streams import Capture, Event, Graph, Stream
+from tests.support.simulated_gpu.streams import Capture, Cost, Event, Graph, Stream
 from tests.support.simulated_gpu.tensor import DEVICE, KIND, SimulatedTensor, active
 from tests.support.simulated_gpu.threads import Executor, Turns
 
@@ -26,21 +25,11 @@ SIZE = 1 << 30
 """Memory of the device unless a test chooses another."""
 
 
-@dataclass
-class Counts:
-    """Work that the host asked for."""
-
-    operations: int = 0
-    replays: int = 0
-    uploaded: int = 0
-    """Bytes from the host to the device, each node of a graph once."""
-    downloaded: int = 0
-
-
 class SimulatedGpu:
     """A device with streams, events, graphs and memory, whose order of work depends on a seed.
 
     Attributes:
+        cost: of all that was queued, replays of graphs included.
         left_out: waits that do nothing, as "function: method", such as "SideStream.settle: wait_stream".
         waits: those that were called, by the same names.
         lost: True if every call fails from now on.
@@ -52,7 +41,7 @@ class SimulatedGpu:
         self.scheduler = Scheduler(seed)
         self.turns = Turns(self.scheduler.random)
         self.memory, self.pinned = Memory(size), PinnedMemory()
-        self.counts = Counts()
+        self.cost = Cost()
         self.left_out = set[str]()
         self.waits = set[str]()
         self.capturing: Capture | None = None
@@ -191,13 +180,13 @@ class SimulatedGpu:
             host = block.raw[:nbytes].view(dtype).as_strided(size, stride)
         return SimulatedTensor.make(self, host, block)
 
-    def enqueue(self, name: str, run: Callable[[], None]) -> None:
+    def enqueue(self, name: str, run: Callable[[], None], cost: Cost) -> None:
         """Queue an operation in the current stream, or capture it."""
         stream, capturing = self.here, self.capturing
-        self.counts.operations += 1
         if capturing is not None and stream.number in capturing.ends:
-            capturing.add(stream, name, run)
+            capturing.add(stream, name, run, cost)
             return
+        self.cost += cost
         operation = Operation(name, stream.number, run)
         self.queue(operation, stream.tail)
         stream.tail = [operation]

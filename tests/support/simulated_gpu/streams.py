@@ -15,12 +15,25 @@ if TYPE_CHECKING:
     from tests.support.simulated_gpu.gpu import SimulatedGpu
 
 
+class Cost(NamedTuple):
+    """Kernels that operations start, and bytes that they copy between host and device."""
+
+    kernels: int = 0
+    uploaded: int = 0
+    downloaded: int = 0
+
+    def __add__(self, other: Cost) -> Cost:  # type: ignore[override]
+        """The sum of both."""
+        return Cost(*(a + b for a, b in zip(self, other, strict=True)))
+
+
 class Node(NamedTuple):
     """A captured operation."""
 
     name: str
     stream: int
     run: Callable[[], None]
+    cost: Cost
     before: tuple[int, ...]
     """Nodes of the graph, by number."""
 
@@ -99,9 +112,9 @@ class Capture:
         self.graph, self.pool, self.origin = graph, pool, origin
         self.ends: dict[int, list[int]] = {origin.number: []}
 
-    def add(self, stream: Stream, name: str, run: Callable[[], None]) -> None:
+    def add(self, stream: Stream, name: str, run: Callable[[], None], cost: Cost) -> None:
         """Add a node to the end of a stream that takes part."""
-        self.graph.nodes.append(Node(name, stream.number, run, tuple(self.ends[stream.number])))
+        self.graph.nodes.append(Node(name, stream.number, run, cost, tuple(self.ends[stream.number])))
         self.ends[stream.number] = [len(self.graph.nodes) - 1]
 
     def join(self, stream: Stream, nodes: list[int]) -> None:
@@ -141,10 +154,10 @@ class Graph:
             before = [queued[each] for each in node.before] or [*stream.tail, *self._last]
             self._gpu.queue(operation, before)
             queued.append(operation)
+            self._gpu.cost += node.cost
         if queued:
             self._last = [each for number, each in enumerate(queued) if number not in has_follower]
             stream.tail = list(self._last)
-        self._gpu.counts.replays += 1
 
 
 @contextmanager

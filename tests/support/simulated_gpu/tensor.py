@@ -13,8 +13,10 @@ import torch
 from torch import Tensor
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
+from tests.support.simulated_gpu.kernels import kernels_of
 from tests.support.simulated_gpu.memory import Block
 from tests.support.simulated_gpu.refused import RANDOM, UNSURE, WAITING, adds_in_any_order
+from tests.support.simulated_gpu.streams import Cost
 
 if TYPE_CHECKING:
     from tests.support.simulated_gpu.gpu import SimulatedGpu
@@ -146,7 +148,7 @@ def _compute(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
             if out is not None:
                 out.copy_(value)
 
-    gpu.enqueue(str(func), run)
+    gpu.enqueue(str(func), run, Cost(kernels_of(func.overloadpacket.__name__, args)))
     if len(func._schema.returns) == 1 and str(func._schema.returns[0].type) == "Tensor":
         return results[0]
     return results if str(func._schema.returns[0].type) == "List[Tensor]" else tuple(results)
@@ -163,7 +165,7 @@ def _write(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         func(*hosts, **names)
         assert [each.shape for each in _tensors((hosts, names))] == before, f"{func} changed the shape of a tensor"
 
-    gpu.enqueue(str(func), run)
+    gpu.enqueue(str(func), run, Cost(kernels_of(func.overloadpacket.__name__, args)))
     written = []
     for place, declared in enumerate(func._schema.arguments):
         if declared.alias_info and declared.alias_info.is_write:
@@ -208,21 +210,19 @@ def _upload(gpu: SimulatedGpu, target: SimulatedTensor, source: Tensor, *, waits
     if not pinned or waits:
         gpu.refuse_in_capture("a copy from memory of the CPU that is not pinned, or that is waited for,")
     read = source if pinned else source.clone()  # the driver stages what is not pinned before it returns
-    gpu.counts.uploaded += source.nbytes
-    gpu.enqueue("copy to the device", lambda: _plain_copy(out, read))
+    gpu.enqueue("copy to the device", lambda: _plain_copy(out, read), Cost(uploaded=source.nbytes))
     if waits:
         gpu.wait_for(gpu.here.tail)
 
 
 def _download(gpu: SimulatedGpu, target: Tensor, source: SimulatedTensor, *, waits: bool) -> None:
-    gpu.counts.downloaded += source.nbytes
-    read = source.host
+    read, cost = source.host, Cost(downloaded=source.nbytes)
     if gpu.pinned.holds(target) and not waits:
-        gpu.enqueue("copy to the host", lambda: _plain_copy(target, read))
+        gpu.enqueue("copy to the host", lambda: _plain_copy(target, read), cost)
         return
     gpu.refuse_in_capture("a copy to the CPU that is waited for")
     found: list[Tensor] = []
-    gpu.enqueue("copy to the host", lambda: found.append(read.clone()))
+    gpu.enqueue("copy to the host", lambda: found.append(read.clone()), cost)
     gpu.wait_for(gpu.here.tail)
     target.copy_(found[0])
 
@@ -370,7 +370,7 @@ def _arange(*bounds: Any, dtype: Any = None, **_: Any) -> Tensor:
     gpu.enters("arange", None)
     made = gpu.empty(numbers.size(), numbers.stride(), numbers.dtype)
     out = made.host
-    gpu.enqueue("arange", lambda: _plain_copy(out, numbers))
+    gpu.enqueue("arange", lambda: _plain_copy(out, numbers), Cost(kernels=1))
     return made
 
 

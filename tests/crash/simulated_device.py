@@ -1,0 +1,44 @@
+"""A launcher whose learner and inference server compute on a simulated GPU.
+
+    SIMULATED_GPU="SEED ROLE FAULT AT OFTEN" python -m tests.crash.simulated_device ...
+
+SEED chooses the order of the device's work, another in each life of a process. FAULT is `none`, `memory` (allocation
+number AT fails) or `lost` (the device is lost at operation number AT), for ROLE in its first life (`once`) or in every
+one (`always`). The words after it are those of launch.py.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import launch
+from ringside.supervisor import children
+from shared.config import resolve
+from shared.memory.process_table import Role
+from shared.process.child import ChildSpec
+
+
+def main(child_spec: ChildSpec) -> None:
+    """The role, on a simulated device."""
+    import torch
+
+    from learner import inference, learner
+    from tests.support.simulated_gpu import simulated_gpu
+
+    seed, role, fault, at, often = os.environ["SIMULATED_GPU"].split()
+    torch.set_num_threads(1)  # sums are split by threads, and the thread of autograd would have as many as cores
+    with simulated_gpu(int(seed) + 7 * child_spec.process + child_spec.incarnation) as gpu:
+        if child_spec.role is Role[role.upper()] and (child_spec.incarnation == 0 or often == "always"):
+            if fault == "memory":
+                gpu.memory.fails_at = int(at)
+            elif fault == "lost":
+                gpu.lose_at(int(at))
+        (learner if child_spec.role is Role.LEARNER else inference).main(child_spec)
+        assert gpu.idle or gpu.lost, "the process ends while the device works"
+
+
+if __name__ == "__main__":
+    resolve.device_of = lambda asked: "simgpu:0"
+    children.MODULES |= dict.fromkeys((Role.LEARNER, Role.INFERENCE), "tests.crash.simulated_device")
+    sys.exit(launch.main(sys.argv[1:]))
