@@ -1,6 +1,7 @@
 """A GPU's runtime as this program uses it: streams, events, graphs, pinned memory and memory figures.
 
-`torch.cuda` implements it for devices "cuda:N". Another kind of device needs an entry in `ACCELERATORS`.
+`torch.cuda` implements it for devices "cuda:N". Tests add a simulated device to `ACCELERATORS`
+(tests/support/simulated_gpu/).
 """
 
 from __future__ import annotations

@@ -69,6 +69,7 @@ def learn(work: Work, device: torch.device, played: PlayedRing, rounds: int = RO
         count = engine.begin_round(round_, schedule.window_end(round_))
         part = min(5, count)  # no whole graph: the rest is launched kernel by kernel
         engine.run(part)
+        numbers[f"published within {round_}"] = _published(engine, network)  # as with `--schedule free`
         engine.run(count - part)
         while engine.slices_begun > 1:
             pass
@@ -84,7 +85,8 @@ def learn(work: Work, device: torch.device, played: PlayedRing, rounds: int = RO
             engine.settle()
             engine.load(state)
     engine.settle()
-    return numbers
+    report = engine.last_update()  # as after a number that is not finite
+    return numbers | {f"last, {name}": array.astype(np.float32) for name, array in report.items()}
 
 
 def make_test_engine(work: Work, device: torch.device, played: PlayedRing) -> Engine[Any]:

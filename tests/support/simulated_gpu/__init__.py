@@ -4,7 +4,8 @@ Operations are queued and run later, in an order that a seeded scheduler chooses
 waits allow. A copy that the host does not wait for reads pinned memory when it runs, and freed memory goes to the next
 allocation of its stream at once. So an order that is missing in the program gives wrong numbers for some seed.
 
-Read schedule, memory, streams and tensor, then gpu; threads and refused are short.
+Read schedule, memory, streams and tensor, then gpu; threads, refused and kernels are short. docs/testing.md says what
+is tested with it.
 """
 
 from tests.support.simulated_gpu.gpu import SimulatedGpu, simulated_gpu
