@@ -44,6 +44,7 @@ def register_games() -> None:
     """Register the games of ale-py with Gymnasium: ALE/Pong-v5 and their like."""
     import ale_py
 
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner in the terminal
     gymnasium.register_envs(ale_py)
 
 

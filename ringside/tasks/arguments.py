@@ -36,7 +36,7 @@ CHOICES: Mapping[str, Callable[[], Sequence[str]]] = {
 """Options whose values can be registered, with the function that lists these."""
 COMMON = {
     "What to play": ("game", "env", "envs"),
-    "How to learn": ("preset", "total_steps", "learning_rate", "batch_size", "seed"),
+    "How to learn": ("preset", "total_steps", "learning_rate", "seed"),
     "Evaluation beside training": ("eval_every_steps",),
     "Machine": ("actors", "device"),
     "Files and display": ("config", "run_dir", "resume", "init_from", "track", "plain"),

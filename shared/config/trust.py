@@ -111,7 +111,7 @@ def require_loaded_plugin(recorded: object, *, what: str) -> None:
 
 TASK_OPTIONS = frozenset(
     {"preset", "config", "cgroup", "cpus", "memory", "games", "seeds", "out", "final_episodes", "json"}
-    | {"ray", "ray_insecure", "cpus_per_run", "gpus_per_run"}
+    | {"ray", "ray_insecure", "nodes", "cpus_per_run", "gpus_per_run"}
 )
 """Options of the tasks that take settings of runs, too (train, suite, doctor); no setting of a method may be called so,
 since it would have the same flag."""

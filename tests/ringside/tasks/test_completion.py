@@ -17,7 +17,7 @@ CASES = {
     "./launch.py comp": ["completion"],
     "python launch.py comp": ["completion"],
     "python .venv/launch.py --game po": ["pong", "pooyan"],
-    "ringside --schedule ": ["alternate", "concurrent", "free"],
+    "ringside --schedule ": ["alternate", "async", "concurrent", "free", "ordered"],
     "ringside --proto": ["--protocol"],
     "ringside --preset rain": ["rainbow"],
     "ringside train --game frees": [],

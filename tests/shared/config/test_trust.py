@@ -137,9 +137,8 @@ def test_a_suite_passes_on_nothing_that_a_file_in_its_directory_names(mark: Path
     (tmp_path / "out").mkdir()
     write_run(job.directory, 1, CONFIG.with_settings(env="marker:factory", track="wandb"))
     (job.directory / CONFIG_FILE).write_text(json.dumps(job.config.to_json()))
-    told = suite._SuiteRunner(options, suite.jobs_of(options, ["pong"], tmp_path / "out"), tmp_path / "out")._training(
-        job
-    )
+    jobs = suite.jobs_of(options, ["pong"], tmp_path / "out")
+    told = suite._SuiteRunner(options, jobs, tmp_path / "out", suite._LocalPrograms())._training(job)
     assert told[0] == "--resume"
     assert not {"--env", "--track"} & {*told}
     with pytest.raises(ConfigError, match=asks_for("marker:factory")):
