@@ -22,9 +22,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ringside.agents.agent import Agent as Agent
     from ringside.agents.agent import load_agent as load_agent
+    from ringside.callbacks import Callback as Callback
+    from ringside.callbacks import Callbacks as Callbacks
     from ringside.evaluating import evaluate as evaluate
     from ringside.planning import plan as plan
     from ringside.planning import starting_point as starting_point
+    from ringside.settings.train_settings import TrainSettings as TrainSettings
     from ringside.training import run as run
     from ringside.training import train as train
     from shared.config.method_declaration import MethodDeclaration as MethodDeclaration
@@ -59,8 +62,10 @@ _require_own_packages()
 
 _HOMES = {
     "ringside.agents.agent": ("Agent", "load_agent"),
+    "ringside.callbacks": ("Callback", "Callbacks"),
     "ringside.evaluating": ("evaluate",),
     "ringside.planning": ("plan", "starting_point"),
+    "ringside.settings.train_settings": ("TrainSettings",),
     "ringside.training": ("run", "train"),
     "shared.config.method_declaration": ("MethodDeclaration", "MethodSettings"),
     "shared.config.trust": ("register_method",),
@@ -72,7 +77,29 @@ _HOMES = {
 }
 """Names of the API by module. Each is imported at its first use, so a plug-in loads only what it names."""
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
-__all__ = sorted(_HOME)
+__all__ = [
+    "PRESETS",
+    "Agent",
+    "ArenaError",
+    "Callback",
+    "Callbacks",
+    "Config",
+    "ConfigError",
+    "MethodDeclaration",
+    "MethodSettings",
+    "RunFailed",
+    "StopTraining",
+    "TrainSettings",
+    "evaluate",
+    "load_agent",
+    "plan",
+    "register_method",
+    "register_network",
+    "register_preset",
+    "run",
+    "starting_point",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -7,16 +7,18 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from actors.make_env import action_names
 from actors.pixels.compilation import compile_kernels
 from actors.pixels.frames import is_compiled
+from ringside.callbacks import Beginning, Callback, Callbacks, dispatching
 from ringside.doctor import checks
 from ringside.planning import plan, starting_point
-from ringside.recording.metrics import totals_before
+from ringside.recording.metrics import evaluations_in, totals_before
 from ringside.recording.totals import MEAN_OVER
 from ringside.recording.wandb_track import tracking
+from ringside.settings.train_settings import TrainSettings
 from ringside.supervisor import supervisor
 from ringside.supervisor.spawning import require_main_guard
 from ringside.watch.notebook import NotebookDisplay, in_notebook
@@ -34,6 +36,7 @@ from shared.process.live import LIVE_FILE, Live, withdraw
 from shared.process.ownership import LOCK_FILE, require_writable_run
 
 COMPILING = "Compiling the code that shrinks frames, once for this installation: about half a minute."
+NO_CALLBACKS = Callbacks()
 
 
 def train(
@@ -41,7 +44,10 @@ def train(
     preset: str | None = None,
     config: str | Path | None = None,
     on_status: Callable[[Status], None] | None = None,
-    **settings: Any,
+    on_round: Callback | None = None,
+    on_episode: Callback | None = None,
+    on_evaluation: Callback | None = None,
+    **settings: Unpack[TrainSettings],
 ) -> dict[str, Any]:
     """Train, and return what `summary.json` holds. A run that Ctrl-C has stopped says `"finished": False` there.
 
@@ -53,20 +59,23 @@ def train(
             settings.
         on_status: called several times a second with the state of the run. What it raises stops the run, which saves
             its last boundary and can be resumed; then it is raised here.
+        on_round, on_episode, on_evaluation: called with each new record, a line of metrics.jsonl. The numbers that they
+            return, by name, are recorded as metrics of your own. What they raise acts as for `on_status`.
         settings: any field of any section of `shared.config.settings.Config`.
 
     Raises:
         ConfigError: the settings cannot work. ArenaError: there is too little memory. RunFailed: a fault ended the run.
     """
-    resume, env, plugin = (settings.get(name) for name in ("resume", "env", "plugin"))
+    resume, env, plugin = settings.get("resume"), settings.get("env"), settings.get("plugin")
     require_main_guard()
     start = starting_point(preset, resume, env, plugin, config)
     chosen = start.with_settings(**settings)
     require_used(current_settings(settings), chosen.algorithm.method)
     require_consistent([name for name, value in settings.items() if value is not None])
     ready = plan(chosen)
+    callbacks = Callbacks(on_round, on_episode, on_evaluation)
     if chosen.run.plain or not in_notebook():
-        return run(ready, on_status or (lambda status: None), lambda sentence: None)
+        return run(ready, on_status or (lambda status: None), lambda sentence: None, callbacks)
     display = NotebookDisplay()
 
     def show(status: Status) -> None:
@@ -75,12 +84,17 @@ def train(
             on_status(status)
 
     try:
-        return run(ready, show, display.note)
+        return run(ready, show, display.note, callbacks)
     finally:
         display.redraw()
 
 
-def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], None]) -> dict[str, Any]:
+def run(
+    ready: Plan,
+    on_status: Callable[[Status], None],
+    note: Callable[[str], None],
+    callbacks: Callbacks = NO_CALLBACKS,
+) -> dict[str, Any]:
     """Train by a plan in its run directory; `note` receives sentences about events. Otherwise as `train`."""
     require_main_guard()
     run_dir = ready.config.run.run_dir
@@ -94,21 +108,31 @@ def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], 
             _announce(ready, memory, note)
         status = observer.observe()
         on_status(status)
+        if memory.board.prepared[0]:  # a resume has cut the records to its boundary
+            dispatch()
         _stop_at_score(ready.config, status)
 
     for answer in checks.before_start(ready, continues=True):  # `plan` has raised for red ones
         if answer.color == "yellow":
             note(answer.sentence)
+    source_dir, before = run_dir, Beginning()
     if ready.config.run.resume is not None:
         checkpoint = find_checkpoint(ready.config.run.resume)
         for sentence in checkpoint.refused:
             note(f"{sentence} Going on from {checkpoint.path.name} instead.")
         totals = totals_before(checkpoint.directory.parent / METRICS_FILE, checkpoint.boundary)
         restored = Restored(checkpoint.boundary, totals)
+        done = evaluations_in(checkpoint.run_dir / METRICS_FILE, checkpoint.boundary)
+        steps = checkpoint.boundary * ready.run_schedule.round_steps
+        source_dir, before = checkpoint.run_dir, Beginning(checkpoint.boundary, steps, max(done, default=-1) + 1)
     beginning = learning_begins(ready, restored.boundary if restored else 0)
     if beginning is not None:
         note(beginning)
-    with _owned(run_dir, ready.config), tracking(ready.config.run, report_status, note) as on_poll:
+    with (
+        _owned(run_dir, ready.config),
+        dispatching(callbacks, run_dir, source_dir, before, note) as dispatch,
+        tracking(ready.config.run, report_status, note) as on_poll,
+    ):
         if not is_compiled():
             note(COMPILING)
         compile_kernels()  # once, into numba's cache, instead of in every actor at the same time
@@ -116,7 +140,7 @@ def run(ready: Plan, on_status: Callable[[Status], None], note: Callable[[str], 
             supervisor.train(ready, on_poll, note)
         finally:
             withdraw(run_dir)
-        return read_json(run_dir / SUMMARY_FILE)
+    return read_json(run_dir / SUMMARY_FILE)
 
 
 def learning_begins(ready: Plan, boundary: int) -> str | None:

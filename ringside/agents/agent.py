@@ -241,6 +241,13 @@ class Agent:
         self._seed = seed
         self._calls = 0
 
+    def __repr__(self) -> str:
+        chooses = "sampled" if self._samples else "greedy"
+        return (
+            f"Agent(game={self.game!r}, protocol={self.protocol!r}, method={self._weights.network.method!r}, "
+            f"actions={self.actions} {chooses}, device={self._device!r})"
+        )
+
     @property
     def has_policy(self) -> bool:
         """True if the agent learned a policy, False if it learned action values."""

@@ -30,7 +30,7 @@ class EventLog:
 
         Args:
             steps: step at which the run continues; TensorBoard drops later events of older files.
-            settings: settings of the run by flat name, for the tab of hyper-parameters.
+            settings: settings of the run by flat name, for the tab of hyper-parameters; empty: no such tab.
 
         Raises:
             OSError: as the system says it.
@@ -38,11 +38,12 @@ class EventLog:
         make_directory(directory)
         now = time.time_ns()
         path = directory / f"events.out.tfevents.{now // 10**9}.{socket.gethostname()}.{os.getpid()}.{now % 10**9}"
-        self._writer = RecordWriter(open(path, "xb"))  # noqa: SIM115  (closed by `close`)
+        self._writer = RecordWriter(open(path, "xb", opener=_private))  # noqa: SIM115  (closed by `close`)
         try:
             self._write(Event(file_version="brain.Event:2"))
             self._write(Event(session_log=SessionLog(status=SessionLog.START), step=steps + 1))
-            self._write(Event(summary=_hyperparameters(settings, now / 1e9)))
+            if settings:
+                self._write(Event(summary=_hyperparameters(settings, now / 1e9)))
             self._writer.flush()
         except OSError:
             path.unlink(missing_ok=True)  # else every attempt on a full disk would leave a file
@@ -60,6 +61,11 @@ class EventLog:
         self._scalars(steps, evaluation_scalars(values))
         self._writer.flush()
 
+    def own(self, steps: int, scalars: Scalars) -> None:
+        """Add the user's own metrics, by tag."""
+        self._scalars(steps, scalars)
+        self._writer.flush()
+
     def close(self) -> None:
         """Close the file."""
         self._writer.close()
@@ -72,6 +78,10 @@ class EventLog:
     def _write(self, event: Event) -> None:
         event.wall_time = time.time()
         self._writer.write(event.SerializeToString())
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _hyperparameters(settings: Mapping[str, object], begun: float) -> Summary:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -27,8 +28,10 @@ class NewRecords(NamedTuple):
 class Follower:
     """Reads every complete record of a metrics.jsonl once, in order. Damaged lines are skipped."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, parse: Callable[[bytes], dict[str, Any] | None] = parse_record) -> None:
+        """`parse` returns the record of a line, or None; other files than metrics.jsonl have their own."""
         self._path = path
+        self._parse = parse
         self._inode, self._offset = -1, 0
 
     def read(self) -> NewRecords:
@@ -42,7 +45,7 @@ class Follower:
             return NewRecords([], is_new_file=False, has_more=False)
         whole = data.rfind(b"\n") + 1
         self._offset += whole
-        parsed = [parse_record(line) for line in data[:whole].splitlines(keepends=True)]
+        parsed = [self._parse(line) for line in data[:whole].splitlines(keepends=True)]
         records = [record for record in parsed if record is not None]
         return NewRecords(records, is_new_file, has_more=len(data) == READ_BYTES and whole > 0)
 
@@ -52,3 +55,32 @@ class Follower:
         if is_new:
             self._inode, self._offset = status.st_ino, 0
         return is_new
+
+
+class Unsent:
+    """Records that were not sent yet. A resume may truncate and extend the file: none is sent twice."""
+
+    def __init__(self, metrics: Path, state: dict[str, Any]) -> None:
+        """`state` holds the newest `round` and `evaluation` sent, and is kept up to date."""
+        self._follower = Follower(metrics)
+        self._state = state
+        self._episodes: list[dict[str, Any]] = []
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Rounds, each after its episodes, and evaluations."""
+        has_more = True
+        while has_more:
+            found, is_new_file, has_more = self._follower.read()
+            if is_new_file:
+                self._episodes.clear()
+            for record in found:
+                kind = record["kind"]
+                if kind == "episode":
+                    self._episodes.append(record)
+                    continue
+                if record[kind] > self._state.get(kind, -1):
+                    self._state[kind] = record[kind]
+                    yield from self._episodes if kind == "round" else ()
+                    yield record
+                if kind == "round":
+                    self._episodes.clear()

@@ -139,15 +139,19 @@ def require_readable(path: Path) -> None:
         open_to_read(path, _FILE_LIMIT).close()
 
 
-def evaluations_in(path: Path) -> set[int]:
+def evaluations_in(path: Path, boundary: int | None = None) -> set[int]:
     """Numbers of the evaluations in a metrics.jsonl; none if it is missing.
+
+    Args:
+        boundary: count only versions up to it, which `cut_metrics` keeps.
 
     Raises:
         FileError: it is no plain file, or too large. OSError: as the system says it.
     """
     if not os.path.lexists(path):
         return set()
-    return {record["evaluation"] for _, record in _lines(path, damaged=True) if record["kind"] == "evaluation"}
+    found = [record for _, record in _lines(path, damaged=True) if record["kind"] == "evaluation"]
+    return {record["evaluation"] for record in found if boundary is None or record["round"] <= boundary}
 
 
 def totals_before(path: Path, boundary: int) -> Totals:

@@ -19,14 +19,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ringside.recording.follow import Follower
+from ringside.recording.follow import Follower, Unsent
 from ringside.recording.metric_names import episode_scalars, evaluation_scalars, round_scalars
+from ringside.recording.own_metrics import own_scalars, parse_own
 from shared.config.settings import CONFIG_FILE, LOGS, METRICS_FILE, SUMMARY_FILE, ResolvedRun, flat_of
 from shared.errors import FileError
 from shared.files.atomic import PRIVATE_UMASK, make_directory, open_to_write, read_bytes, read_object, write_atomic
 from shared.machine.cores import NICENESS
 from shared.machine.subprocesses import die_with, kill_and_reap
-from shared.process.ownership import TRACK_FILE
+from shared.process.ownership import OWN_METRICS_FILE, TRACK_FILE
 from shared.process.signals import enable_stack_dumps, ignore_requests, stack_dumps_held_back
 
 POLL_SECONDS = 2.0
@@ -145,12 +146,15 @@ def main(run_dir: Path) -> None:
     state["address"] = run.url or f"kept in {run_dir / 'wandb'}"
     write_atomic(run_dir / TRACK_FILE, json.dumps(state).encode())
     unsent = Unsent(run_dir / METRICS_FILE, state)
+    own = UnsentOwn(run_dir / OWN_METRICS_FILE, state)
     over = False
     while not over:
         over = bool(select.select([sys.stdin], [], [], POLL_SECONDS)[0])
         before = dict(state)
         for record in unsent.records():
             run.log(_scalars(record) | {"steps": record["steps"]})
+        for record in own.records():
+            run.log(own_scalars(record["values"]) | {"steps": record["steps"]})
         if state != before:
             write_atomic(run_dir / TRACK_FILE, json.dumps(state).encode())
     summary = read_object(run_dir / SUMMARY_FILE)
@@ -158,33 +162,26 @@ def main(run_dir: Path) -> None:
     run.finish()
 
 
-class Unsent:
-    """Records that were not sent yet. A resume may truncate and extend the file: none is sent twice."""
+class UnsentOwn:
+    """The user's own metrics that were not sent yet."""
 
-    def __init__(self, metrics: Path, state: dict[str, Any]) -> None:
-        """`state` holds the newest `round` and `evaluation` sent, and is kept up to date."""
-        self._follower = Follower(metrics)
+    def __init__(self, path: Path, state: dict[str, Any]) -> None:
+        """`state` holds the number of records sent, `own`, and is kept up to date."""
+        self._follower = Follower(path, parse_own)
         self._state = state
-        self._episodes: list[dict[str, Any]] = []
+        self._read = 0
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """Rounds, each after its episodes, and evaluations."""
+        """New records. A resume cuts the file; it plays the same steps again, so only their number counts."""
         has_more = True
         while has_more:
             found, is_new_file, has_more = self._follower.read()
-            if is_new_file:
-                self._episodes.clear()
+            self._read = 0 if is_new_file else self._read
             for record in found:
-                kind = record["kind"]
-                if kind == "episode":
-                    self._episodes.append(record)
-                    continue
-                if record[kind] > self._state.get(kind, -1):
-                    self._state[kind] = record[kind]
-                    yield from self._episodes if kind == "round" else ()
+                self._read += 1
+                if self._read > self._state.get("own", 0):
+                    self._state["own"] = self._read
                     yield record
-                if kind == "round":
-                    self._episodes.clear()
 
 
 def _scalars(record: dict[str, Any]) -> dict[str, Any]:

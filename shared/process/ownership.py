@@ -21,6 +21,9 @@ LOCK_FILE = "lock"
 SUITE_LOCK_FILE = "suite.lock"
 EVENTS = "tensorboard"
 REPORT = "report"
+OWN_EVENTS = f"{EVENTS}/own"
+OWN_METRICS_FILE = "own-metrics.jsonl"
+"""Metrics that callbacks of the user return, and their TensorBoard events."""
 TRACK_FILE = "track.json"
 """State of `--track` in a run directory: the service's id of the run, its address, its sender and the progress."""
 WANDB = "wandb"
@@ -28,11 +31,11 @@ PART = ".part"
 """Suffix of an evaluation that is being written."""
 
 _FILES = (
-    *(CONFIG_FILE, METRICS_FILE, SUMMARY_FILE, LIVE_FILE, LOCK_FILE, SUITE_LOCK_FILE, TRACK_FILE),
+    *(CONFIG_FILE, METRICS_FILE, SUMMARY_FILE, LIVE_FILE, LOCK_FILE, SUITE_LOCK_FILE, TRACK_FILE, OWN_METRICS_FILE),
     *(name for file in JUDGED.values() for name in (file, str(Path(file).with_suffix(PART)))),
     *(f"{CHECKPOINTS}/{name}" for name in (BEST_FILE, FORMER_BEST_FILE)),
 )
-_FOLDERS = (CHECKPOINTS, LOGS, EVENTS, REPORT, WANDB)
+_FOLDERS = (CHECKPOINTS, LOGS, EVENTS, OWN_EVENTS, REPORT, WANDB)
 _OWN_NAMES = {
     CHECKPOINTS: re.compile(r"(checkpoint|segment|boundary|weights)-\d{8,}\.(json|ring|safetensors)"),
     LOGS: re.compile(r".*\.log"),

@@ -9,6 +9,8 @@ from typing import Any
 
 from ringside.recording.follow import Follower
 from ringside.recording.metric_names import displayed, metric_of, metrics_of
+from ringside.recording.own_metrics import parse_own
+from shared.process.ownership import OWN_METRICS_FILE
 
 MOST_POINTS = 1_000
 """Most points of a series; beyond that, every second point is dropped."""
@@ -23,8 +25,10 @@ SERIES: dict[str, tuple[str, ...]] = {
     ),
     "episode": ("return",),
     "evaluation": ("mean_return",),
+    "own": (),
 }
-"""Values drawn of each kind of record, over its `steps`; the method's metrics follow those of a round."""
+"""Values drawn of each kind of record, over its `steps`; the method's metrics follow those of a round. The user's own
+metrics are a kind of their own."""
 MOST_METRICS = 24
 """Metrics that are drawn; a damaged file may name any number."""
 
@@ -59,11 +63,13 @@ class Curves:
     Attributes:
         edition: changes when viewers must get all rows again: thinned, with another metric, or cut back by a resume.
         metrics: names of the method's metrics that the file holds and screens show.
+        own: names of the user's own metrics.
     """
 
     def __init__(self, path: Path, metrics: Sequence[str] = ()) -> None:
         """Read `path`; `metrics` are drawn from the beginning, others from their first record."""
         self._follower = Follower(path)
+        self._own_follower = Follower(path.with_name(OWN_METRICS_FILE), parse_own)
         self._declared = displayed(metrics)
         self.edition = 0
         self._reset()
@@ -71,6 +77,7 @@ class Curves:
     def _reset(self) -> None:
         self.series = {kind: Series() for kind in SERIES}
         self.metrics = list(self._declared)
+        self.own: list[str] = []
         self.edition += 1
 
     def read(self) -> bool:
@@ -80,23 +87,36 @@ class Curves:
             self._reset()
         for record in found.records:
             self._add(record)
+        return self._read_own() or found.has_more
+
+    def _read_own(self) -> bool:
+        """Read the user's own metrics. Returns True if there may be more."""
+        found = self._own_follower.read()
+        if found.is_new_file:
+            self.series["own"], self.own = Series(), []
+            self.edition += 1
+        for record in found.records:
+            values = record["values"]
+            self._add_names(self.own, "own", values)
+            if self.series["own"].add([finite(record["steps"]), *(finite(values.get(name)) for name in self.own)]):
+                self.edition += 1
         return found.has_more
 
     def _add(self, record: dict[str, Any]) -> None:
         names = SERIES[record["kind"]]
         if record["kind"] == "round":
-            self._add_metrics(displayed(metrics_of(record)))
+            self._add_names(self.metrics, "round", displayed(metrics_of(record)))
             names = (*names, *self.metrics)
         row = [finite(record.get(name)) for name in ("steps", *names)]
         if row[0] is not None and self.series[record["kind"]].add(row):
             self.edition += 1
 
-    def _add_metrics(self, names: Iterable[str]) -> None:
+    def _add_names(self, known: list[str], kind: str, names: Iterable[str]) -> None:
         """Draw metrics that no record before has named; the rows so far get None for them."""
-        new = [name for name in names if name not in self.metrics][: MOST_METRICS - len(self.metrics)]
+        new = [name for name in names if name not in known][: MOST_METRICS - len(known)]
         if new:
-            self.metrics += new
-            for row in self.series["round"].rows:
+            known += new
+            for row in self.series[kind].rows:
                 row += [None] * len(new)
             self.edition += 1
 
@@ -108,6 +128,7 @@ class Curves:
             "edition": self.edition,
             "fresh": not same,
             "metrics": [_described(name) for name in self.metrics],
+            "own_metrics": [name.replace("_", " ") for name in self.own],
             **{kind: series.rows[max(0, begin[kind]) :] for kind, series in self.series.items()},
         }
 

@@ -11,8 +11,9 @@ import psutil
 import pytest
 
 from ringside.recording import wandb_track
+from ringside.recording.follow import Unsent
 from ringside.recording.metrics import Episode, MetricsLog, cut_metrics
-from ringside.recording.wandb_track import Tracker, Unsent, tracking
+from ringside.recording.wandb_track import Tracker, tracking
 from shared.config.settings import Config, Run
 from shared.config.validate import settings
 from shared.errors import ConfigError

@@ -32,7 +32,7 @@ def test_what_is_new_is_told_once(tmp_path: Path) -> None:
     assert not curves.read()  # there is no file yet
     add(path, {"kind": "episode", "round": 0, "steps": 7, "return": -3.0}, round_(10, loss=0.5, epsilon=1.0))
     assert not curves.read()
-    told = curves.since(curves.edition, [0, 0, 0])
+    told = curves.since(curves.edition, [0, 0, 0, 0])
     assert (told["episode"], told["evaluation"], told["fresh"]) == ([[7, -3]], [], False)
     row = dict(zip(("steps", *SERIES["round"], *curves.metrics), told["round"][0], strict=True))
     assert (row["steps"], row["loss"], row["epsilon"], row["steps_per_second"]) == (10, 0.5, 1, None)
@@ -49,7 +49,7 @@ def test_half_a_line_waits_for_its_end_and_nonsense_is_left_out(tmp_path: Path) 
     path.write_text("{nonsense\n[]\n" + json.dumps({"kind": "round", "steps": "x"}) + "\n" + line[:9])
     curves = Curves(path)
     curves.read()
-    assert known(curves) == [0, 0, 0]
+    assert known(curves) == [0, 0, 0, 0]
     path.write_text(path.read_text() + line[9:])
     curves.read()
     assert known(curves) == [1, 0, 0]
@@ -77,7 +77,7 @@ def test_a_file_that_was_cut_back_or_replaced_is_told_anew(tmp_path: Path) -> No
     assert [row[0] for row in told["round"]] == [10, 20, 30, 40]
     path.write_text("")
     curves.read()
-    assert known(curves) == [0, 0, 0]
+    assert known(curves) == [0, 0, 0, 0]
 
 
 def test_a_long_run_is_thinned_evenly(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_metric_that_appears_later_gets_a_column_and_former_rows_get_none(tmp_
     edition = curves.edition
     add(path, round_(20, loss=0.25, entropy=1.5))
     curves.read()
-    told = curves.since(edition, [1, 0, 0])
+    told = curves.since(edition, [1, 0, 0, 0])
     assert told["fresh"]
     assert [each["label"] for each in told["metrics"]] == ["loss", "entropy"]
     assert [row[-2:] for row in told["round"]] == [[0.5, None], [0.25, 1.5]]

@@ -19,6 +19,7 @@ export class Curves {
       { name: "actors alone", look: "c2", dash: "5 3" }, { name: "the run", look: "c1", main: true }], { log: true });
     this.box = box;
     this.metrics = [];
+    this.own = [];
     this.epsilon = null;
   }
 
@@ -37,9 +38,19 @@ export class Curves {
     }
   }
 
+  // A chart for each of the user's own metrics, at the end.
+  prepareOwn(names) {
+    for (const name of names.slice(this.own.length)) {
+      const look = LOOKS[this.own.length % LOOKS.length];
+      this.own.push(new Chart(this.box, name[0].toUpperCase() + name.slice(1), [{ name, look, main: true }],
+        { meaning: "A metric of your own, from a callback." }));
+    }
+  }
+
   // rows: records by kind; the state of a living run adds the present moment.
   show({ status, living, evaluates, has_epsilon: hasEpsilon, curves }, rows) {
     this.prepare(curves.metrics, hasEpsilon);
+    this.prepareOwn(curves.own_metrics);
     const last = Math.max(status.steps ?? 0, rows.round.at(-1)?.[0] ?? 0, rows.evaluation.at(-1)?.[0] ?? 0);
     const upToNow = (place, now) => {
       const points = rows.round.map((row) => [row[0], row[place]]);
@@ -54,6 +65,9 @@ export class Curves {
     this.steps.show([alone(INFERENCE), alone(LEARNER), alone(ACTORS), upToNow(SPEED, status.steps_per_second || null)], last);
     curves.metrics.forEach(({ name }, i) => {
       this.metrics[i].show([upToNow(FIRST_METRIC + i, status.metrics.find((each) => each.name === name)?.value)], last);
+    });
+    this.own.forEach((chart, i) => {
+      chart.show([rows.own.filter((row) => row[i + 1] !== null).map((row) => [row[0], row[i + 1]])], last);
     });
     this.epsilon?.show([upToNow(EPSILON, status.epsilon)], last);
     if (!evaluates) say(this.evaluation.empty, "none beside training (--eval-every-steps)");

@@ -10,7 +10,8 @@ const find = (id) => document.getElementById(id);
 
 const view = { env: 0, first: 0, paused: false, theme: null };
 let state = null;
-let rows = { round: [], episode: [], evaluation: [] };
+const NO_ROWS = () => ({ round: [], episode: [], evaluation: [], own: [] });
+let rows = NO_ROWS();
 let edition = 0;
 let failures = 0;
 
@@ -39,7 +40,7 @@ async function watchState() {
   for (;;) {
     let pause = 1;
     try {
-      const known = [rows.round.length, rows.episode.length, rows.evaluation.length].join();
+      const known = Object.values(rows).map((each) => each.length).join();
       const fresh = await (await ask(`state?edition=${edition}&known=${known}`)).json();
       failures = 0;
       update(fresh);
@@ -56,7 +57,7 @@ async function watchState() {
 function update(fresh) {
   const lived = state?.living;
   state = fresh;
-  if (fresh.curves.fresh) rows = { round: [], episode: [], evaluation: [] };
+  if (fresh.curves.fresh) rows = NO_ROWS();
   edition = fresh.curves.edition;
   for (const kind of Object.keys(rows)) rows[kind].push(...fresh.curves[kind]);
   showState();

@@ -1,0 +1,84 @@
+"""Callbacks of `ringside.train`: functions that receive the records of a run, and may return metrics of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ringside.recording.follow import Unsent
+from ringside.recording.own_metrics import OwnMetrics, checked_values
+from shared.config.settings import METRICS_FILE
+from shared.errors import StopTraining
+
+Record = dict[str, Any]
+"""A line of metrics.jsonl (docs/files.md)."""
+Callback = Callable[[Record], Mapping[str, float] | None]
+"""Receives a record; returns metrics to record at its steps, or None."""
+
+
+@dataclass(frozen=True)
+class Callbacks:
+    """Functions that the launcher calls with each new record, in the order of the records.
+
+    What they raise stops the run, which saves its last boundary; then it is raised to the caller of `train`, unless it
+    is `StopTraining`.
+    """
+
+    on_round: Callback | None = None
+    on_episode: Callback | None = None
+    on_evaluation: Callback | None = None
+
+    def of(self, kind: str) -> Callback | None:
+        """The callback for a kind of record."""
+        return {"round": self.on_round, "episode": self.on_episode, "evaluation": self.on_evaluation}[kind]
+
+    @property
+    def any(self) -> bool:
+        """True if there is one."""
+        return any((self.on_round, self.on_episode, self.on_evaluation))
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """Records that existed before a run began or was resumed."""
+
+    rounds: int = 0
+    steps: int = 0
+    evaluations: int = 0
+    """Number of evaluations."""
+
+
+@contextmanager
+def dispatching(
+    callbacks: Callbacks, run_dir: Path, source_dir: Path, beginning: Beginning, note: Callable[[str], None]
+) -> Iterator[Callable[[], None]]:
+    """Call the callbacks with all records that a run adds. Yields the function to call several times a second.
+
+    Args:
+        source_dir: run that is continued; `run_dir` for a new one.
+        beginning: records that exist and are not to be passed on.
+        note: called with a sentence when own metrics cannot be written.
+    """
+    own = OwnMetrics(run_dir, source_dir, beginning.steps, note)
+    state = {"round": beginning.rounds - 1, "evaluation": beginning.evaluations - 1}
+    unsent = Unsent(run_dir / METRICS_FILE, state)
+
+    def poll() -> None:
+        try:
+            for record in unsent.records() if callbacks.any else ():
+                callback = callbacks.of(record["kind"])
+                values = None if callback is None else callback(dict(record))
+                if values:
+                    own.add(record, checked_values(values, f"on_{record['kind']}"))
+        finally:
+            own.flush()
+
+    try:
+        yield poll
+        with suppress(StopTraining):  # the run is over
+            poll()
+    finally:
+        own.close()

@@ -1,0 +1,119 @@
+"""Types of the settings of `ringside.train`, for editors and type checkers.
+
+A test compares them with the sections of `shared.config.settings.Config`, which explain each setting. A plug-in's
+method may have more.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, TypedDict
+
+from shared.config.settings import Initial, Normalize, Precision, ProtocolName, Schedule
+
+
+class TrainSettings(TypedDict, total=False):
+    """Settings by the flat names of the flags. Each has the default of the preset."""
+
+    # play
+    game: str
+    env: str | None
+    protocol: ProtocolName
+    envs: int
+    lane_envs: int
+    # learn
+    total_steps: int
+    schedule: Schedule
+    round_steps: int
+    train_every: int
+    batch_size: int
+    replay_size: int
+    learning_starts: int
+    discount: float
+    clip_rewards: bool
+    optimizer: Literal["rmsprop", "rms", "adam", "radam"]
+    learning_rate: float
+    learning_rate_end: float | None
+    anneal_steps: int
+    optimizer_decay: float
+    optimizer_epsilon: float
+    network: str
+    initial: Initial
+    publish_every_updates: int
+    snapshot_every_steps: int | None
+    # algorithm
+    method: str
+    double: bool
+    dueling: bool
+    noisy: bool
+    noisy_std: float
+    n_step: int
+    prioritized: bool
+    priority_exponent: float
+    importance_start: float
+    importance_end: float
+    importance_steps: int
+    munchausen: bool
+    munchausen_alpha: float
+    munchausen_temperature: float
+    munchausen_floor: float
+    value_rescaling: bool
+    clip_gradient: float | None
+    width: int
+    pooling: bool
+    spectral_norm: bool
+    normalize: Normalize
+    # explore
+    epsilon_start: float
+    epsilon_end: float
+    epsilon_steps: int
+    epsilon_ladder: float
+    # evaluate
+    eval_every_steps: int
+    eval_episodes: int | None
+    eval_epsilon: float | None
+    eval_max_frames: int | None
+    eval_actions: Literal["auto", "sample", "greedy"]
+    eval_envs: int
+    # machine
+    actors: int | None
+    device: str
+    precision: Precision
+    learner_threads: int | None
+    inference_threads: int | None
+    inference_batch: int | None
+    deterministic: Literal["on", "off"]
+    replay_on: Literal["auto", "device", "host"]
+    graph_updates: int
+    mps: Literal["auto", "on", "off"]
+    pin: Literal["auto", "off"]
+    balance: Literal["auto", "off"]
+    # run
+    seed: int
+    run_dir: str | Path | None
+    resume: str | Path | None
+    init_from: str | Path | None
+    stop_at: float | None
+    checkpoint_every_minutes: float
+    checkpoint_replay: bool
+    plugin: str | None
+    plain: bool
+    track: Literal["off", "wandb"]
+    # of single methods
+    epochs: int
+    trace: float
+    value_weight: float
+    entropy_weight: float
+    entropy_weight_end: float | None
+    rho_max: float
+    return_steps: int
+    atoms: int
+    v_min: float
+    v_max: float
+    iqn_samples: int
+    iqn_policy_samples: int
+    clip_ratio: float
+    clip_ratio_end: float | None
+    clip_value: bool
+    normalize_advantage: bool
+    c_max: float
