@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     from ringside.planning import plan as plan
     from ringside.planning import starting_point as starting_point
     from ringside.settings.train_settings import TrainSettings as TrainSettings
+    from ringside.sharing.onnx_export import export_onnx as export_onnx
     from ringside.training import run as run
     from ringside.training import train as train
+    from ringside.tuning.search import StudyResult as StudyResult
+    from ringside.tuning.search import tune as tune
     from shared.config.method_declaration import MethodDeclaration as MethodDeclaration
     from shared.config.method_declaration import MethodSettings as MethodSettings
     from shared.config.presets import PRESETS as PRESETS
@@ -65,8 +68,10 @@ _HOMES = {
     "ringside.callbacks": ("Callback", "Callbacks"),
     "ringside.evaluating": ("evaluate",),
     "ringside.planning": ("plan", "starting_point"),
+    "ringside.sharing.onnx_export": ("export_onnx",),
     "ringside.settings.train_settings": ("TrainSettings",),
     "ringside.training": ("run", "train"),
+    "ringside.tuning.search": ("StudyResult", "tune"),
     "shared.config.method_declaration": ("MethodDeclaration", "MethodSettings"),
     "shared.config.trust": ("register_method",),
     "shared.config.presets": ("PRESETS", "register_preset"),
@@ -89,8 +94,10 @@ __all__ = [
     "MethodSettings",
     "RunFailed",
     "StopTraining",
+    "StudyResult",
     "TrainSettings",
     "evaluate",
+    "export_onnx",
     "load_agent",
     "plan",
     "register_method",
@@ -99,6 +106,7 @@ __all__ = [
     "run",
     "starting_point",
     "train",
+    "tune",
 ]
 
 

@@ -20,7 +20,7 @@ from shared.config.field_checks import check_ranges
 from shared.config.method_declaration import MethodDeclaration, method_declaration, method_names
 from shared.config.protocols import EvalRules, eval_rules
 from shared.config.resolve import device_of, precision_of
-from shared.config.settings import FRAME_SIDE, STACK, Config, EvalActions, Play
+from shared.config.settings import FRAME_SIDE, STACK, Config, EvalActions, Play, Precision
 from shared.config.trust import compare_env, load_plugin, require_env, require_plugin
 from shared.errors import CheckpointError, ConfigError
 from shared.machine import facts
@@ -161,16 +161,26 @@ class EvaluationPolicy:
 
 
 def make_evaluation_policy(
-    weights: StoredWeights, device: str, rows: int = ROWS, *, captured: bool = True
+    weights: StoredWeights,
+    device: str,
+    rows: int = ROWS,
+    *,
+    captured: bool = True,
+    wanted: Precision = "auto",
 ) -> EvaluationPolicy:
-    """Network for batches of `rows` stacks. Configures torch for this process. `captured`: see `Policy`."""
+    """Network for batches of `rows` stacks. Configures torch for this process.
+
+    Args:
+        captured: see `Policy`.
+        wanted: precision, as --precision.
+    """
     import torch
 
     from learner.engine.device import prepare_torch
     from learner.networks.policy import Policy
 
     name = device_of(device)
-    precision = precision_of("auto", name)
+    precision = precision_of(wanted, name)
     threads = 1  # a batch of eight is too small for several threads: they were four times slower
     choose_workspace()
     prepare_torch(torch.device(name), precision, threads)

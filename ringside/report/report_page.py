@@ -49,8 +49,11 @@ _RUN_ONLY = frozenset({"run_dir", "resume", "init_from", "plain", "seed", "game"
 """Settings that are shown for each run, or carry no information."""
 
 
-def write(comparison: Comparison, directory: Path, title: str) -> Path:
+def write(comparison: Comparison, directory: Path, title: str, study: Sequence[Picture] = ()) -> Path:
     """Write the report into a directory and return the page's path.
+
+    Args:
+        study: plots of a search for settings, drawn already.
 
     Raises:
         OSError: as the system says it.
@@ -74,6 +77,7 @@ def write(comparison: Comparison, directory: Path, title: str) -> Path:
             arms=[(arm, color_of(i)) for i, arm in enumerate(comparison.arms)],
             aggregates=[(arm.label, comparison.aggregates(arm)) for arm in comparison.arms],
             aggregated_games=comparison.aggregated_games,
+            study=study,
             overview=overview,
             curves=curves,
             metrics=metrics,

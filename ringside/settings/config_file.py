@@ -16,7 +16,7 @@ from shared.config import validate
 from shared.config.combinations import require_used
 from shared.config.renamed_settings import current_settings
 from shared.config.settings import CONFIG_FILE, Config, Run
-from shared.config.trust import require_env, require_plugin
+from shared.config.trust import NEVER_FROM_A_FILE, require_env, require_plugin
 from shared.errors import ConfigError, FileError
 from shared.files.atomic import read_bytes, read_json
 from shared.text import UNSET, flag_of, nearest
@@ -24,8 +24,6 @@ from shared.text import UNSET, flag_of, nearest
 TUNED = Path(__file__).with_name("tuned.toml")
 """Tuned settings, a table for each game."""
 MOST_BYTES = 1 << 20
-NEVER_FROM_A_FILE = frozenset({"resume", "run_dir", "init_from", "plain", "track"})
-"""Settings that only the user gives: where a run begins, is written, shown and sent."""
 _SECTIONS = frozenset({item.name for item in fields(Config)} | {"settings"})
 """Tables that a TOML file may have, for its reader's sake."""
 

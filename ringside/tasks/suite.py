@@ -23,8 +23,8 @@ from actors.envs.atari import game_name
 from ringside import planning
 from ringside.cluster.hosts import NodeLost
 from ringside.recording.scores import REFERENCE
+from ringside.report.writing import write_report
 from ringside.tasks.arguments import LAUNCHER, Choices, config_of, parse_choices
-from ringside.tasks.report import write_report
 from shared.checkpoint.finding import find_checkpoint
 from shared.checkpoint.manifest import BEST_FILE, CHECKPOINTS, plain_field
 from shared.checkpoint.weights_file import read_weights_metadata

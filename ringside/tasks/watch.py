@@ -14,12 +14,18 @@ from threading import Thread
 
 from ringside.options.option import Positional
 from ringside.tasks.arguments import parse
-from ringside.watch.attach import newest_run
-from ringside.watch.page.server import listen, serve
+from ringside.watch.attach import RUNS, runs_below
+from ringside.watch.page.all_runs import AllRuns
+from ringside.watch.page.budget import Budget
+from ringside.watch.page.keyed_app import KeyedApp
+from ringside.watch.page.overview import Overview
+from ringside.watch.page.server import Page, listen, serve
 from ringside.watch.page.source import Source
 from shared.config.trust import load_plugin
+from shared.errors import ConfigError
+from shared.machine.facts import usable_cores
 from shared.process.signals import handle_stop_signals, ignore_requests
-from shared.text import PROGRAM, printable
+from shared.text import PROGRAM, count, printable
 
 LEAST_URGENT = 19
 """Nice value of the page's process, below all processes of a run in priority."""
@@ -30,7 +36,7 @@ class Watching:
     """The options of `watch`."""
 
     run: Positional[Path | None] = None
-    """Directory of the run; default: the newest that goes on under runs/, else the newest of all."""
+    """Directory of the run; default: a page of all runs under runs/."""
     plugin: str | None = None
     """The plug-in of the run (docs/extending.md); no file chooses code."""
     port: int = 0
@@ -48,29 +54,41 @@ def main(arguments: Sequence[str]) -> int:
         Watching,
         arguments,
         f"{PROGRAM} watch",
-        "A page in the browser that shows a run as it plays: its envs, curves and roles. It only looks on: open or "
-        "closed, it changes nothing in the run.",
+        "A page in the browser that shows a run as it plays: its envs, curves and roles; without a run, all runs under "
+        "runs/. It only reads: open or closed, it changes nothing in a run.",
     )
 
     load_plugin(options.plugin)
     listening = listen(options.port)
-    source = Source(options.run or newest_run())
+    page, told = _page(options.run)
     addresses: SimpleQueue[str] = SimpleQueue()
     with suppress(KeyboardInterrupt), handle_stop_signals(_stop), ExitStack() as stack:
         if options.open:  # a thread started before `nice`: the browser inherits its priority
-            page = Path(stack.enter_context(TemporaryDirectory(prefix="ringside-watch-"))) / "page.html"
-            Thread(target=_open_page, args=(addresses, page), daemon=True).start()
+            redirect = Path(stack.enter_context(TemporaryDirectory(prefix="ringside-watch-"))) / "page.html"
+            Thread(target=_open_page, args=(addresses, redirect), daemon=True).start()
         stack.callback(ignore_requests)  # so that no signal interrupts the removal of the directory
         os.nice(LEAST_URGENT)
 
         def ready(address: str) -> None:
-            goes_on = "" if source.lives else ", which has ended: what its files tell"
-            words = f"{source.run_dir}{goes_on}\n  {address}\nCtrl-C ends the page; the run goes on without it."
+            words = f"{told}\n  {address}\nCtrl-C ends the page; runs continue without it."
             print(printable(words), flush=True)
             addresses.put(address)
 
-        serve(source, listening, ready)
+        serve(page, listening, ready)
     return 0
+
+
+def _page(run: Path | None) -> tuple[KeyedApp, str]:
+    """The page of a run, or of all runs under runs/, and what it shows. Raises `ConfigError` if there is none."""
+    budget = Budget(usable_cores())
+    if run is not None:
+        source = Source(run)
+        goes_on = "" if source.lives else ", which has ended: what its files tell"
+        return Page(source, budget), f"{source.run_dir}{goes_on}"
+    number = len(runs_below(RUNS))
+    if not number:
+        raise ConfigError(f"There is no run under {RUNS.absolute()}: name the directory of one.")
+    return Overview(AllRuns(RUNS), budget), f"{count(number, 'run')} under {RUNS}"
 
 
 def _stop(number: int) -> None:

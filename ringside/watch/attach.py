@@ -28,29 +28,20 @@ RUNS = Path("runs")
 _REGION = "/memfd:ringside"
 
 
-def newest_run(runs: Path = RUNS) -> Path:
-    """The newest living run under `runs`; without one, the newest run.
+def runs_below(runs: Path) -> list[tuple[float, Path]]:
+    """Runs under `runs` and in suites there, each with the moment of its configuration, in seconds since 1970.
 
-    Raises `ConfigError` when there is no run.
+    Raises `ConfigError` when the directory belongs to another user.
     """
     found = []
     try:
         for pattern in (f"*/{CONFIG_FILE}", f"*/*/{CONFIG_FILE}"):  # the second pattern: runs of a suite
             for config in runs.glob(pattern):
                 if not config.is_symlink():
-                    found.append((_goes_on(config.parent), config.lstat().st_mtime, config.parent))
+                    found.append((config.lstat().st_mtime, config.parent))
     except PermissionError as error:
         raise ConfigError(_not_yours(runs)) from error
-    if not found:
-        raise ConfigError(f"There is no run under {runs.absolute()}: name the directory of one.")
-    return max(found)[2]
-
-
-def _goes_on(run_dir: Path) -> bool:
-    try:
-        return Live.read(run_dir) is not None
-    except (LiveError, OSError):
-        return False
+    return found
 
 
 def read_config(run_dir: Path) -> Config:

@@ -19,6 +19,8 @@ from shared.config.settings import Config, Play
 from shared.errors import ConfigError
 from shared.text import flag_of, words_of
 
+NEVER_FROM_A_FILE = frozenset({"resume", "run_dir", "init_from", "plain", "track"})
+"""Settings that only the user gives: where a run begins, is written, shown and sent."""
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _SAFE_TO_TYPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./:-]{0,199}")
 """Names that a sentence may offer for a command line: no shell and no terminal takes them for anything else."""
@@ -112,9 +114,10 @@ def require_loaded_plugin(recorded: object, *, what: str) -> None:
 TASK_OPTIONS = frozenset(
     {"preset", "config", "cgroup", "cpus", "memory", "games", "seeds", "out", "final_episodes", "json"}
     | {"ray", "ray_insecure", "nodes", "cpus_per_run", "gpus_per_run"}
+    | {"trials", "space", "prune"}
 )
-"""Options of the tasks that take settings of runs, too (train, suite, doctor); no setting of a method may be called so,
-since it would have the same flag."""
+"""Options of the tasks that take settings of runs, too (train, suite, tune, doctor); no setting of a method may
+be called so, since it would have the same flag."""
 
 
 def register_method(declaration: MethodDeclaration) -> None:

@@ -18,8 +18,8 @@ TOP = ("actors", "learner", "shared", "ringside", "workers")
 EXAMPLES = "examples"
 FILES = 12
 """Most files of a folder, `__init__` not counted."""
-LARGER = {"shared/memory": 15}
-"""Folders that may hold more, and how many: one file for each part of the shared region."""
+LARGER = {"shared/memory": 15, "ringside/tasks": 16}
+"""Folders that may hold more, and how many: a file for each part of the shared region, and for each task."""
 
 SHARED_MAY = {"msgspec", "numpy", "safetensors", "zstandard", "setproctitle"}
 """Packages that shared/ may load beside the standard library; setproctitle names a process and imports nothing."""
@@ -55,9 +55,12 @@ MAY_IMPORT = {
     "ringside.agents": _ALL_SHARED | {"actors", "learner", "ringside.recording", "ringside.zoo"},
     "ringside": _NO_TORCH
     | {"actors", "learner.networks"}
-    | {"ringside.agents", "ringside.doctor", "ringside.settings", "ringside.zoo"},
+    | {"ringside.agents", "ringside.doctor", "ringside.settings", "ringside.sharing", "ringside.tuning"}
+    | {"ringside.zoo"},
     "ringside.doctor": _ALL_SHARED | {"actors", "ringside.planning"},
     "ringside.bench": {"shared", "actors", "learner", "ringside"},
+    "ringside.tuning": _ALL_SHARED | {"ringside"},
+    "ringside.sharing": _ALL_SHARED | {"actors", "ringside"},
     "ringside.tasks": {"shared", "actors", "ringside"},
     "launch": _ALL_SHARED | {"ringside.tasks"},
     EXAMPLES: {"ringside"},

@@ -261,10 +261,12 @@ def read_metrics_file(workspace: Workspace, whole: str) -> list[str]:
 
 def watch(workspace: Workspace, whole: str) -> list[str]:
     """The page of a run that this process pretends to play."""
-    from ringside.watch.attach import newest_run
+    from ringside.watch.attach import runs_below
     from ringside.watch.page.source import Source
 
-    assert newest_run(workspace.case).is_relative_to(workspace.run)  # a link back is a run in there, too
+    found = [run_dir for _, run_dir in runs_below(workspace.case)]
+    assert found
+    assert all(run_dir.is_relative_to(workspace.run) for run_dir in found)  # a link back is a run in there, too
     source = Source(workspace.run)
     lives = source.lives
     for _ in range(2):

@@ -55,6 +55,11 @@ class Source:
         self._attach()
 
     @property
+    def config(self) -> Config:
+        """Configuration of the run."""
+        return self._config
+
+    @property
     def lives(self) -> bool:
         """True while the run lives."""
         return self._memory is not None
@@ -128,6 +133,13 @@ class Source:
         """Rows that a viewer lacks (`Curves.since`), and `more` if the file has unread ones."""
         more = self._curves.read()
         return {**self._curves.since(edition, known), "more": more}
+
+    def outline(self) -> tuple[list[list[float | None]], list[list[float | None]]]:
+        """Rows [steps, value, ...] of the mean of returns, and of evaluations, as far as they were read."""
+        series = self._curves.series
+        newest = series["round"].newest
+        rounds = series["round"].rows
+        return (rounds if newest is None else [*rounds, newest]), series["evaluation"].rows
 
     def pictures(self, first: int, count: int, env: int) -> tuple[dict[str, Any], list[NDArray[np.uint8]]] | None:
         """Mosaic from env `first`, and one env with its stack; None: the run has ended.

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 import ringside
-from ringside.settings.config_file import NEVER_FROM_A_FILE, tuned_games
+from ringside.settings.config_file import tuned_games
 from ringside.tasks.train import configuration
 from shared.config.presets import PRESETS
 from shared.config.settings import Config
+from shared.config.trust import NEVER_FROM_A_FILE
 from shared.errors import ConfigError
 from tests.conftest import Refused
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ringside.watch.attach import attach, newest_run, read_config
+from ringside.watch.attach import attach, read_config, runs_below
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from tests.support.watched import NAMES, Pretended
@@ -125,16 +125,12 @@ def test_another_users_run_is_refused_with_a_sentence(run: Pretended, tmp_path: 
             attach(run.run_dir, config)
 
 
-def test_the_newest_run_that_goes_on_comes_before_newer_ones_that_have_ended(tmp_path: Path) -> None:
+def test_runs_and_those_of_suites_are_found_with_their_moments(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
-    with pytest.raises(ConfigError, match="There is no run under"):
-        newest_run(runs)
-    runs.mkdir()
-    pretended = [Pretended(runs / name) for name in ("first", "suite/second", "ended")]
-    for age, each in enumerate(pretended):
-        os.utime(each.run_dir / "config.json", (1_000 + age, 1_000 + age))
-    (pretended[2].run_dir / "live.json").unlink()
-    assert newest_run(runs).name == "second"
-    for each in pretended:
-        each.end()
-    assert newest_run(runs).name == "ended"
+    assert runs_below(runs) == []
+    for age, name in enumerate(("first", "suite/second")):
+        config = runs / name / "config.json"
+        config.parent.mkdir(parents=True)
+        config.touch()
+        os.utime(config, (1_000 + age, 1_000 + age))
+    assert sorted(runs_below(runs)) == [(1_000, runs / "first"), (1_001, runs / "suite" / "second")]

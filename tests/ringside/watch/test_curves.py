@@ -52,7 +52,7 @@ def test_half_a_line_waits_for_its_end_and_nonsense_is_left_out(tmp_path: Path) 
     assert known(curves) == [0, 0, 0, 0]
     path.write_text(path.read_text() + line[9:])
     curves.read()
-    assert known(curves) == [1, 0, 0]
+    assert known(curves) == [1, 0, 0, 0]
 
 
 def test_numbers_that_are_none_are_told_as_unknown(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from werkzeug.test import Client, TestResponse
 
 from ringside.watch.page import source as module
 from ringside.watch.page.budget import LEAST_SECONDS, MOST_SECONDS, SHARE, Budget
-from ringside.watch.page.server import HEADERS, STATIC, Page, listen
+from ringside.watch.page.keyed_app import HEADERS, STATIC
+from ringside.watch.page.server import Page, listen
 from ringside.watch.page.source import Source
 from shared.errors import ConfigError
 from tests.support.watched import NAMES, Pretended

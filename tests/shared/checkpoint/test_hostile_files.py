@@ -29,7 +29,7 @@ from ringside.report.comparison import compare
 from ringside.report.notes import notes
 from ringside.report.records import RecordsError, load
 from ringside.tasks import report, suite
-from ringside.watch.attach import newest_run, read_config
+from ringside.watch.attach import read_config, runs_below
 from ringside.watch.page.live_curves import Curves
 from ringside.zoo.catalogue import find
 from shared.checkpoint.best_weights import BestWeights
@@ -463,7 +463,7 @@ def test_runs_whose_configuration_is_a_link_are_not_looked_for(tmp_path: Path) -
         (tmp_path / "runs" / name).mkdir()
     link_to_itself(tmp_path / "runs" / "loop" / "config.json")
     (tmp_path / "runs" / "other" / "config.json").symlink_to(run / "config.json")
-    assert newest_run(tmp_path / "runs") == run
+    assert [found for _, found in runs_below(tmp_path / "runs")] == [run]
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,7 @@ def test_a_report_imports_no_env(mark: Path, tmp_path: Path, refused: Refused, m
         "report", str(run), "--env", "other:factory"
     )
     assert f"{other} was trained on the game pong" in refused("report", str(run), str(other), "--env", "marker:factory")
-    monkeypatch.setattr("ringside.report.report_page.write", lambda comparison, out, title: out)
+    monkeypatch.setattr("ringside.report.report_page.write", lambda comparison, out, title, study: out)
     for env in (None, "marker:factory"):
         assert report.write_report([run], tmp_path / "out", env=env) == (tmp_path / "out", ())
     assert not mark.exists()

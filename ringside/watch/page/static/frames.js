@@ -9,7 +9,7 @@ const CAPTION = 17;
 const LARGEST = 252;
 
 // Draw one frame of a buffer of gray bytes.
-function draw(canvas, bytes, offset) {
+export function drawFrame(canvas, bytes, offset) {
   const context = canvas.getContext("2d");
   canvas.image ??= context.createImageData(SIDE, SIDE);
   const colors = (canvas.words ??= new Uint32Array(canvas.image.data.buffer));
@@ -60,7 +60,7 @@ export class Mosaic {
   show(fields, bytes, chosen) {
     this.prepare(fields.first, fields.envs);
     this.cells.forEach((cell, i) => {
-      draw(cell.canvas, bytes, i * PIXELS);
+      drawFrame(cell.canvas, bytes, i * PIXELS);
       say(cell.caption, score(fields.returns[i]));
       const env = fields.first + i;
       cell.button.setAttribute("aria-pressed", String(env === chosen));
@@ -91,8 +91,8 @@ export class One {
   }
 
   show(fields, bytes, offset, names) {
-    this.stack.forEach((canvas, i) => draw(canvas, bytes, offset + i * PIXELS));
-    draw(this.large, bytes, offset + 3 * PIXELS);
+    this.stack.forEach((canvas, i) => drawFrame(canvas, bytes, offset + i * PIXELS));
+    drawFrame(this.large, bytes, offset + 3 * PIXELS);
     say(this.title, `Env ${fields.env}`);
     const steps = fields.steps === 1 ? "1 step" : `${fields.steps.toLocaleString("en")} steps`;
     say(this.facts, `lane ${fields.lane}, actor ${fields.actor} · ${steps} into its episode`);

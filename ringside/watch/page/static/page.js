@@ -2,13 +2,14 @@
 
 import { Curves } from "./curves.js";
 import { Mosaic, One, SIDE } from "./frames.js";
+import { prepareTheme, repaint } from "./theme.js";
 import { count, duration, element, figure, percent, say, score, title } from "./words.js";
 
 const PER_PAGE = 96;
 const HIDDEN_SECONDS = 5;
 const find = (id) => document.getElementById(id);
 
-const view = { env: 0, first: 0, paused: false, theme: null };
+const view = { env: 0, first: 0, paused: false };
 let state = null;
 const NO_ROWS = () => ({ round: [], episode: [], evaluation: [], own: [] });
 let rows = NO_ROWS();
@@ -243,25 +244,6 @@ function faster(by) {
   pictures.wake();
 }
 
-// A browser may refuse local storage; then the page follows the system.
-function remember(theme) {
-  try {
-    if (theme) localStorage.setItem("theme", theme);
-    return localStorage.getItem("theme");
-  } catch {
-    return theme;
-  }
-}
-
-function paint(theme) {
-  view.theme = theme;
-  document.documentElement.dataset.theme = theme;
-  say(find("theme"), theme === "dark" ? "Light" : "Dark");
-}
-
-const other = () => (view.theme === "dark" ? "light" : "dark");
-const repaint = () => paint(remember(other()) ?? other());
-
 function help() {
   const keys = find("keys");
   if (keys.open) keys.close();
@@ -280,8 +262,8 @@ const KEYS = {
   " ": hold,
   "+": () => faster(1),
   "-": () => faster(-1),
-  t: repaint,
-  T: repaint,
+  t: () => repaint(find("theme")),
+  T: () => repaint(find("theme")),
   "?": help,
 };
 
@@ -295,13 +277,12 @@ document.addEventListener("keydown", (event) => {
   act();
 });
 find("pause").addEventListener("click", hold);
-find("theme").addEventListener("click", repaint);
 find("help").addEventListener("click", help);
 find("before").addEventListener("click", () => changePage(-1));
 find("after").addEventListener("click", () => changePage(1));
 find("speed").addEventListener("change", () => faster(0));
 document.addEventListener("visibilitychange", () => { states.wake(); pictures.wake(); });
 
-paint(remember() ?? (matchMedia("(prefers-color-scheme: light)").matches ? "light" : "dark"));
+prepareTheme(find("theme"));
 watchState();
 watchPictures();

@@ -1,0 +1,76 @@
+"""Writing of a report from run directories: which runs can be read, and the page about them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ringside.report.comparison import compare
+from ringside.report.records import Records, RecordsError, load
+from shared.config.settings import Play
+from shared.config.trust import compare_env, require_plugin
+from shared.errors import ConfigError
+from shared.text import headline
+
+if TYPE_CHECKING:
+    from ringside.report.plots import Picture
+
+
+def write_report(
+    runs: Sequence[Path],
+    out: Path,
+    title: str | None = None,
+    env: str | None = None,
+    plugin: str | None = None,
+    study: Sequence[Picture] = (),
+) -> tuple[Path, tuple[str, ...]]:
+    """Write a report into a directory; unreadable runs are left out if at least one is readable.
+
+    Args:
+        runs: their directories.
+        out: the directory of the report.
+        title: the headline; None: the games.
+        env: what the user says that all runs were trained on; None: not compared.
+        plugin: what the user says that all runs were trained with; None: not compared.
+        study: plots of the search for settings to which the runs belong.
+
+    Returns:
+        Path of the page, and sentences about omitted runs.
+
+    Raises:
+        ConfigError: no run can be read, one is of another env, their scores cannot be compared, or the report cannot
+            be drawn or written.
+    """
+    if find_spec("matplotlib") is None:
+        raise ConfigError("A report needs the package matplotlib, which is not installed: say make install.")
+    from ringside.report import report_page
+
+    found: list[Records] = []
+    refused = []
+    for path in runs:
+        try:
+            found.append(load(path))
+        except RecordsError as error:
+            refused.append(str(error))
+        except OSError as error:
+            refused.append(f"{path} cannot be read: {error.strerror}.")
+    for records in found:
+        compare_env(Play(game=records.game, env=records.env), env, what=f"The run {records.path}")
+        if plugin is not None:
+            require_plugin(records.settings.get("plugin"), plugin, what=f"The run {records.path}")
+    try:
+        comparison = compare(found, refused)
+    except RecordsError as error:
+        raise ConfigError(str(error)) from error
+    try:
+        page = report_page.write(comparison, out, title or f"Ringside on {_named(comparison.games)}", study)
+    except OSError as error:
+        raise ConfigError(f"--out {out} cannot be written: {error.strerror}.") from error
+    return page, comparison.left_out
+
+
+def _named(games: Sequence[str]) -> str:
+    """Text of a list in a headline."""
+    return ", ".join(map(headline, games)) if len(games) <= 5 else f"{len(games)} games"

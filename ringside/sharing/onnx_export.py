@@ -1,0 +1,133 @@
+"""Export of an agent as an ONNX file, checked against the agent itself on frames that it has played."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from actors.evaluation import Evaluation
+from actors.make_env import action_names
+from ringside.agents.agent import make_evaluation_policy, play_of, require_actions, rules_of, weights_at
+from shared.config.settings import FRAME_SIDE, STACK
+from shared.errors import ConfigError
+
+CHECKED_FRAMES = 256
+"""Observations on which the two are compared."""
+BATCH = 8
+TOLERANCE = 1e-3
+"""Greatest difference that rounding explains, relative to the greatest number."""
+
+
+Values = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class Exported:
+    """An ONNX file, and its check."""
+
+    path: Path
+    bytes: int
+    frames: int
+    """Observations that were compared."""
+    difference: float
+    """Greatest difference of an output."""
+    greatest: float
+    """Greatest output."""
+    same_actions: float
+    """Share of observations with the same best action."""
+
+
+def export_onnx(
+    load: str | Path,
+    onnx: str | Path,
+    *,
+    env: str | None = None,
+    plugin: str | None = None,
+    frames: int = CHECKED_FRAMES,
+    seed: int = 1,
+) -> Exported:
+    """Write an agent as an ONNX file, after onnxruntime has given the agent's numbers on frames of its env.
+
+    Args:
+        load: a run directory, a checkpoint, a file of weights or the name of an agent in the zoo.
+        onnx: file to write.
+        env, plugin: as for `ringside.evaluate`.
+        frames: observations to compare, which the agent plays.
+
+    Raises:
+        ConfigError: a package is missing, there is no such agent, or the numbers differ.
+    """
+    for package in ("onnx", "onnxruntime"):
+        if find_spec(package) is None:
+            raise ConfigError(
+                f'export needs the package {package}, which is not installed: say pip install "ringside[export]".'
+            )
+    if frames < 1:
+        raise ConfigError(f"--frames {frames} must be at least 1.")
+    from ringside.sharing.onnx_graph import make_onnx, run_onnx
+
+    weights = weights_at(load, env, plugin)
+    play = play_of(weights)
+    require_actions(weights, play)
+    about = {
+        "game": weights.game,
+        "protocol": weights.protocol,
+        "method": weights.network.method,
+        "actions": json.dumps(action_names(play)),
+        "observation": f"uint8[n, {STACK}, {FRAME_SIDE}, {FRAME_SIDE}]: the last {STACK} gray frames, oldest first",
+    }
+    model = make_onnx(weights, about)
+    network = make_evaluation_policy(weights, "cpu", BATCH, captured=False, wanted="fp32")
+    stacks = _played(
+        Evaluation(play, rules_of(weights, play), seed, 0), network.policy.values, -(-frames // BATCH) * BATCH
+    )
+    path = Path(onnx)
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_bytes(model.SerializeToString())
+        ours = np.concatenate([network.policy.values(rows) for rows in np.split(stacks, len(stacks) // BATCH)])
+        theirs = run_onnx(str(part), stacks)[0]
+        found = _compared(path, part.stat().st_size, ours, theirs)
+        os.replace(part, path)
+    except OSError as error:
+        raise ConfigError(f"--onnx {path} cannot be written: {error.strerror}.") from error
+    finally:
+        part.unlink(missing_ok=True)
+    return found
+
+
+def _compared(path: Path, size: int, ours: NDArray[np.float32], theirs: NDArray[np.float32]) -> Exported:
+    """Outputs of the agent and of onnxruntime side by side. Raises `ConfigError` if rounding does not explain it."""
+    difference, greatest = float(np.abs(ours - theirs).max()), float(np.abs(ours).max())
+    if not difference <= TOLERANCE * max(1.0, greatest):
+        raise ConfigError(
+            f"onnxruntime gives other numbers than the agent, by {difference:.3g} of {greatest:.3g}: {path} was not "
+            "written."
+        )
+    same = float((ours.argmax(1) == theirs.argmax(1)).mean())
+    return Exported(path, size, len(ours), difference, greatest, same)
+
+
+def _played(evaluation: Evaluation, values: Values, steps: int) -> NDArray[np.uint8]:
+    """Observations uint8[steps, 4, 84, 84] of whole episodes that the agent plays with its best actions."""
+    stacks = np.zeros((BATCH, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
+    seen: list[NDArray[np.uint8]] = []
+    env = evaluation.env()
+    try:
+        number = 0
+        while len(seen) < steps:
+            episode = evaluation.open(env, number, stacks[0])
+            while not episode.over and len(seen) < steps:
+                seen.append(stacks[0].copy())
+                episode.step(int(values(stacks)[0].argmax()))
+            number += 1
+    finally:
+        env.close()
+    return np.stack(seen)

@@ -1,0 +1,57 @@
+"""The task `export`: a trained agent as an ONNX file, for programs without Ringside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ringside.sharing.onnx_export import CHECKED_FRAMES, export_onnx
+from ringside.tasks.arguments import parse
+from shared.errors import ConfigError
+from shared.text import PROGRAM, printable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    """The options of `export`."""
+
+    load: Path | None = None
+    """Run directory, checkpoint, file of weights, or an agent of the zoo by its name: pong."""
+    onnx: Path | None = None
+    """File to write."""
+    env: str | None = None
+    """The env that the agent was trained on, where that is module:factory or module:Id-v0; no file chooses code."""
+    plugin: str | None = None
+    """The plug-in that the agent was trained with (docs/extending.md); no file chooses code."""
+    frames: int = CHECKED_FRAMES
+    """Observations on which onnxruntime must give the agent's numbers; the agent plays them."""
+    seed: int = 1
+    """Seed of that play."""
+
+
+OPTIONS = Export
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Export an agent."""
+    options = parse(
+        Export,
+        arguments,
+        f"{PROGRAM} export",
+        "Write a trained agent as an ONNX file, for programs without Ringside. Before that, onnxruntime must give the "
+        "agent's numbers on frames that the agent plays.",
+    )
+    if options.load is None or options.onnx is None:
+        raise ConfigError(f"Say which agent and which file: {PROGRAM} export --load pong --onnx pong.onnx")
+    done = export_onnx(
+        options.load, options.onnx, env=options.env, plugin=options.plugin, frames=options.frames, seed=options.seed
+    )
+    print(
+        printable(
+            f"{done.path}: {done.bytes / 1e6:.1f} MB. On {done.frames} observations onnxruntime differs by "
+            f"{done.difference:.1e} at most, of numbers up to {done.greatest:.3g}, and chooses the same action in "
+            f"{100 * done.same_actions:.4g}%."
+        )
+    )
+    return 0

@@ -1,0 +1,67 @@
+"""The task `tune`: a search for settings with Optuna, one training after another."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ringside.tasks.arguments import LAUNCHER, Choices, config_of, parse_choices
+from ringside.tuning.search import DEFAULT_TRIALS, run_study
+from shared.errors import ConfigError
+from shared.text import PROGRAM, command, flag_in, printable
+
+NOT_HERE = {"--run-dir": "--out", "--resume": "--out"}
+"""Training options that a study sets itself, with the option to use instead."""
+
+
+@dataclass(frozen=True)
+class Tune(Choices):
+    """The options of `tune`: those of training except `NOT_HERE`, and these."""
+
+    trials: int = DEFAULT_TRIALS
+    """Trainings of the study, those of earlier calls included."""
+    space: Path | None = None
+    """TOML file with a table for each setting to search (docs/tuning.md); default: what matters most."""
+    out: Path | None = None
+    """Directory of the study, its runs and its report; default: runs/tune-GAME. The same directory continues it."""
+    prune: bool = True
+    """Stop a trial whose evaluation is below the median of the trials before."""
+
+
+OPTIONS = Tune
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the study. Return 1 if it was stopped, or no trial is complete."""
+    for word in arguments:
+        if flag_in(word) in NOT_HERE:
+            raise ConfigError(
+                f"A study says itself what {flag_in(word)} is: omit it and use {NOT_HERE[flag_in(word)]}."
+            )
+    options = parse_choices(
+        Tune,
+        arguments,
+        f"{PROGRAM} tune",
+        "Search for settings with Optuna: one training after another, judged and pruned by their evaluations. The same "
+        "command continues where it was stopped.",
+    )
+    result = run_study(
+        config_of(options),
+        options.preset,
+        trials=options.trials,
+        space=options.space,
+        out=options.out,
+        prune=options.prune,
+        note=lambda sentence: print(printable(sentence), flush=True),
+        launcher=[sys.executable, str(LAUNCHER)],
+    )
+    if result.stopped:
+        print("Stopped. The same command continues where it was.")
+    if result.best is not None:
+        best = result.best
+        print(printable(f"The best is trial {best.number}, mean return {best.value:.2f}: {result.best_config}"))
+        print(printable(f"The report is in {result.report}."))
+        print(printable(f"Train with these settings: {command('--config', str(result.best_config))}"))
+    return 1 if result.stopped or result.best is None else 0

@@ -1,0 +1,146 @@
+"""The search for settings from Python: `ringside.tune`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Unpack
+
+from ringside import planning
+from ringside.report.writing import write_report
+from ringside.settings.train_settings import TrainSettings
+from ringside.tuning.space import Space, check_space, default_space, make_space, read_space
+from ringside.tuning.study import BEST_FILE, Task, TrialResult, Tuner, default_launcher, own_study, require_optuna
+from shared.config.combinations import require_used
+from shared.config.settings import Config
+from shared.errors import ConfigError
+from shared.process.ownership import REPORT
+
+DEFAULT_TRIALS = 20
+EVALUATIONS = 5
+"""Evaluations of a trial where --eval-every-steps says nothing."""
+MOST_REPORTED = 6
+"""Runs in the report, the best trials."""
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """A study after its last trial, or after a signal has stopped it."""
+
+    best: TrialResult | None
+    """None: no trial is complete."""
+    trials: tuple[TrialResult, ...]
+    report: Path | None
+    """Page with the plots of the study; None: no trial is complete."""
+    best_config: Path | None
+    """Settings of the best trial, for --config and `ringside.train(config=...)`."""
+    stopped: bool
+    """True if a signal stopped it; the same call continues."""
+
+
+def tune(
+    *,
+    trials: int = DEFAULT_TRIALS,
+    space: str | Path | Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+    prune: bool = True,
+    preset: str | None = None,
+    config: str | Path | None = None,
+    note: Callable[[str], None] = print,
+    **settings: Unpack[TrainSettings],
+) -> StudyResult:
+    """Search for settings by training one trial after another; the same call continues a study.
+
+    Args:
+        trials: number of trials, those of earlier calls included.
+        space: a TOML file, or the same as a mapping: {"learning_rate": {"low": 1e-5, "high": 1e-3, "log": True}};
+            default: what matters most with the method.
+        out: directory of the study; default: runs/tune-GAME.
+        prune: stop trials whose evaluations are below the median of those before.
+        preset, config, settings: as for `ringside.train`.
+        note: called with a sentence about each trial.
+
+    Raises:
+        ConfigError: Optuna is not installed, a setting or the space is wrong, or `out` holds another study.
+    """
+    start = planning.starting_point(preset, None, settings.get("env"), settings.get("plugin"), config)
+    chosen = start.with_settings(**settings)
+    require_used(settings, chosen.algorithm.method)
+    return run_study(
+        chosen,
+        preset or planning.DEFAULT_PRESET,
+        trials=trials,
+        space=space,
+        out=None if out is None else Path(out),
+        prune=prune,
+        note=note,
+    )
+
+
+def run_study(
+    config: Config,
+    preset: str,
+    *,
+    trials: int,
+    space: str | Path | Mapping[str, Any] | None,
+    out: Path | None,
+    prune: bool,
+    note: Callable[[str], None],
+    launcher: Sequence[str] | None = None,
+) -> StudyResult:
+    """As `tune`, with a configuration. `launcher`: command that trains, without its options."""
+    require_optuna()
+    if trials < 1:
+        raise ConfigError(f"--trials {trials} must be at least 1.")
+    for name, flag in (("resume", "--resume"), ("run_dir", "--run-dir")):
+        if getattr(config.run, name) is not None:
+            raise ConfigError(f"A study says itself what {flag} is: omit it and use --out.")
+    if not config.evaluate.eval_every_steps:
+        config = config.with_settings(eval_every_steps=max(1, config.learn.total_steps // EVALUATIONS))
+    wanted = _space(space, config)
+    check_space(wanted, config)
+    planning.check(config)
+    task = Task(
+        config=config,
+        preset=preset,
+        defaults=_defaults(preset, config),
+        space=wanted,
+        out=out or Path("runs") / f"tune-{(config.play.env or config.play.game).replace(':', '-').replace('/', '-')}",
+        trials=trials,
+        prune=prune,
+        launcher=launcher or default_launcher(),
+    )
+    with own_study(task.out):
+        note(f"Trials are judged by evaluations every {config.evaluate.eval_every_steps:_} steps (--eval-every-steps).")
+        tuner = Tuner(task, note)
+        tuner.run()
+        best, results = tuner.best(), tuple(tuner.results())
+        report = None if best is None else _report(task, tuner, results)
+    best_config = None if best is None else task.out / BEST_FILE
+    return StudyResult(best, results, report, best_config, tuner.stopped)
+
+
+def _space(space: str | Path | Mapping[str, Any] | None, config: Config) -> Space:
+    if space is None:
+        return default_space(config)
+    return make_space(space) if isinstance(space, Mapping) else read_space(Path(space))
+
+
+def _defaults(preset: str, config: Config) -> dict[str, Any]:
+    """Settings of the command of a trial, as far as --preset and --method decide them."""
+    start = planning.starting_point(preset, None)
+    method = config.algorithm.method
+    return start.with_settings(method=method).to_flat() | {"method": start.algorithm.method}
+
+
+def _report(task: Task, tuner: Tuner, results: Sequence[TrialResult]) -> Path:
+    """Write the report: the plots of the study, and the runs of the best trials."""
+    from ringside.tuning.study_plots import study_pictures  # which loads matplotlib
+
+    directory = task.out / REPORT
+    complete = sorted((trial for trial in results if trial.value is not None), key=lambda trial: -(trial.value or 0.0))
+    pictures = study_pictures(results, task.space, tuner.importances(), directory)
+    runs = [trial.run_dir for trial in complete[:MOST_REPORTED]]
+    title = f"Settings for {task.config.play.env or task.config.play.game}"
+    return write_report(runs, directory, title, task.config.play.env, task.config.run.plugin, pictures)[0]

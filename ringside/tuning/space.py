@@ -1,0 +1,133 @@
+"""Search spaces: ranges and choices of settings, from a TOML file or by default."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shared.config.method_declaration import method_declaration
+from shared.config.settings import Config
+from shared.config.trust import NEVER_FROM_A_FILE
+from shared.errors import ConfigError, FileError
+from shared.files.atomic import read_bytes
+
+if TYPE_CHECKING:
+    import optuna
+
+MOST_BYTES = 1 << 20
+_EXCLUDED = NEVER_FROM_A_FILE | {"env", "plugin", "game", "seed"}
+"""Settings that are the same in all trials."""
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """Values that one setting may have: a range of numbers, or choices."""
+
+    low: float | int | None = None
+    high: float | int | None = None
+    log: bool = False
+    """Search evenly over the logarithm."""
+    step: float | int | None = None
+    choices: tuple[Any, ...] = ()
+
+    def suggest(self, trial: optuna.Trial, name: str) -> Any:
+        """The value of a trial."""
+        if self.choices:
+            return trial.suggest_categorical(name, self.choices)
+        assert self.low is not None, "a range has two ends"
+        assert self.high is not None, "a range has two ends"
+        if isinstance(self.low, int) and isinstance(self.high, int):
+            return trial.suggest_int(name, self.low, self.high, log=self.log, step=int(self.step or 1))
+        return trial.suggest_float(name, self.low, self.high, log=self.log, step=self.step)
+
+    @property
+    def examples(self) -> tuple[Any, ...]:
+        """Values that must be valid for all of them to be: the ends, or all choices."""
+        return self.choices or (self.low, self.high)
+
+
+Space = dict[str, Dimension]
+
+
+def default_space(config: Config) -> Space:
+    """Settings that matter most with a method, over ranges that contain the published values."""
+    space: Space = {"learning_rate": Dimension(1e-5, 1e-3, log=True)}
+    settings = config.algorithm.settings
+    if method_declaration(config.algorithm.method).on_policy:
+        if hasattr(settings, "entropy_weight"):
+            space["entropy_weight"] = Dimension(1e-4, 0.05, log=True)
+        if hasattr(settings, "clip_ratio"):
+            space["clip_ratio"] = Dimension(0.05, 0.3)
+        if hasattr(settings, "trace"):
+            space["trace"] = Dimension(0.8, 1.0)
+    else:
+        space["optimizer_epsilon"] = Dimension(1e-8, 1e-2, log=True)
+        space["n_step"] = Dimension(1, 5)
+        space["epsilon_end"] = Dimension(0.01, 0.1, log=True)
+    return space
+
+
+def read_space(path: Path) -> Space:
+    """Space of a TOML file with a table for each setting. Raises `ConfigError`."""
+    try:
+        tables = tomllib.loads(read_bytes(path, MOST_BYTES, follow=True).decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"--space {path} is not TOML: {str(error).rstrip('.'):.200}.") from error
+    except OSError as error:
+        raise ConfigError(f"--space {path} cannot be read: {error.strerror}.") from error
+    except FileError as error:
+        raise ConfigError(f"--space cannot be read: {error}") from error
+    return make_space(tables)
+
+
+def make_space(tables: Mapping[str, Any]) -> Space:
+    """Space of plain values: {"learning_rate": {"low": 1e-5, "high": 1e-3, "log": True}}. Raises `ConfigError`."""
+    space = {}
+    for key, table in tables.items():
+        name = key.replace("-", "_")
+        space[name] = table if isinstance(table, Dimension) else _dimension(name, table)
+    if not space:
+        raise ConfigError("The space names no setting: it needs a table for each, such as [learning_rate].")
+    return space
+
+
+def check_space(space: Space, config: Config) -> None:
+    """Raise `ConfigError` unless the ends of every range, and all choices, are values of the setting."""
+    for name, dimension in space.items():
+        if name in _EXCLUDED:
+            raise ConfigError(f"The space names {name}, which is the same in all trials: omit it.")
+        for value in dimension.examples:
+            try:
+                config.with_settings(**{name: value})
+            except ConfigError as error:
+                raise ConfigError(f"The space cannot be used: {error}") from error
+
+
+def space_to_json(space: Space) -> dict[str, dict[str, Any]]:
+    """The space as plain values, which tell studies apart."""
+    return {name: asdict(each) | {"choices": list(each.choices)} for name, each in space.items()}
+
+
+def _dimension(name: str, table: Any) -> Dimension:
+    sentence = (
+        f"The space of {name} is {table!r:.120}; write low and high, with log = true or a step, or choices = [...]."
+    )
+    if not isinstance(table, Mapping) or not set(table) <= {"low", "high", "log", "step", "choices"}:
+        raise ConfigError(sentence)
+    choices, low, high = table.get("choices"), table.get("low"), table.get("high")
+    if choices is not None:
+        if not isinstance(choices, list | tuple) or not choices or set(table) != {"choices"}:
+            raise ConfigError(sentence)
+        if not all(isinstance(value, bool | int | float | str) for value in choices):
+            raise ConfigError(sentence)
+        return Dimension(choices=tuple(choices))
+    log, step = table.get("log", False), table.get("step")
+    numbers = [value for value in (low, high, step) if value is not None]
+    if not isinstance(log, bool) or not all(type(value) in (int, float) for value in numbers):
+        raise ConfigError(sentence)
+    if low is None or high is None or low > high or (log and (low <= 0 or step is not None)):
+        raise ConfigError(sentence)
+    return Dimension(low, high, log, step)

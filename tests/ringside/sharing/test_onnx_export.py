@@ -1,0 +1,80 @@
+"""`export`: every network in ONNX gives the agent's numbers; a file that does not is not written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ringside
+from ringside.agents.agent import make_evaluation_policy, weights_at
+from shared.errors import ConfigError
+from tests.conftest import Launch, Refused
+from tests.support.checkpoints import random_weights
+
+onnx = pytest.importorskip("onnx", reason='there is no onnx here: pip install "ringside[export]"')
+pytest.importorskip("onnxruntime", reason='there is no onnxruntime here: pip install "ringside[export]"')
+
+from ringside.sharing.onnx_graph import make_onnx, run_onnx  # noqa: E402  (after the packages that it needs)
+
+STACKS = np.random.default_rng(2).integers(0, 256, (8, 4, 84, 84), np.uint8)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"method": "c51"},
+        {"method": "qr-dqn", "dueling": True},
+        {"method": "iqn", "iqn_policy_samples": 8},
+        {"dueling": True, "noisy": True},
+        {"value_rescaling": True, "normalize": "all"},
+        {"network": "impala", "spectral_norm": True, "pooling": True, "normalize": "last"},
+        {"method": "ppo", "network": "small"},
+    ],
+    ids=lambda settings: "-".join(str(value) for value in settings.values()) or "dqn",
+)
+def test_every_network_gives_the_numbers_of_the_agent(tmp_path: Path, settings: dict[str, Any]) -> None:
+    weights = weights_at(random_weights(tmp_path, **settings))
+    path = tmp_path / "agent.onnx"
+    onnx.save(make_onnx(weights, {"game": weights.game}), str(path))
+    policy = make_evaluation_policy(weights, "cpu", 8, captured=False, wanted="fp32").policy
+    ours = policy.values(STACKS)
+    theirs = run_onnx(str(path), STACKS)
+    scale = float(np.abs(ours).max())
+    np.testing.assert_allclose(theirs[0], ours, atol=1e-4 * max(1.0, scale))
+    assert np.ptp(ours, axis=0).max() > 1e-4, "the outputs depend on the observation"
+    if weights.network.value_output:
+        np.testing.assert_allclose(theirs[1], policy.state_values, atol=1e-4)
+    np.testing.assert_allclose(run_onnx(str(path), STACKS[:3])[0], ours[:3], atol=1e-4 * max(1.0, scale))
+
+
+def test_the_agent_of_the_zoo_is_exported_and_checked_on_frames_that_it_plays(tmp_path: Path, launch: Launch) -> None:
+    done = launch("export", "--load", "pong", "--onnx", "pong.onnx", "--frames", "60")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "On 64 observations onnxruntime differs by" in done.stdout
+    model = onnx.load(str(tmp_path / "pong.onnx"))
+    about = {prop.key: prop.value for prop in model.metadata_props}
+    assert about["game"] == "pong"
+    assert json.loads(about["actions"])[:2] == ["NOOP", "FIRE"]
+    (values,) = run_onnx(str(tmp_path / "pong.onnx"), STACKS)
+    agent = ringside.load_agent("pong", device="cpu")
+    np.testing.assert_allclose(values, agent.q_values(STACKS), rtol=1e-3, atol=1e-3)
+
+
+def test_numbers_that_differ_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ringside.sharing.onnx_graph.run_onnx", lambda path, stacks: [np.zeros((len(stacks), 6))])
+    with pytest.raises(ConfigError, match="gives other numbers than the agent"):
+        ringside.export_onnx("pong", tmp_path / "pong.onnx", frames=8)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_mistakes_are_told_in_a_sentence(refused: Refused) -> None:
+    assert "Say which agent and which file" in refused("export", "--load", "pong")
+    assert "--load nowhere does not exist" in refused("export", "--load", "nowhere", "--onnx", "x.onnx")
+    assert "--onnx nowhere/x.onnx cannot be written" in refused(
+        "export", "--load", "pong", "--onnx", "nowhere/x.onnx", "--frames", "8"
+    )

@@ -1,0 +1,181 @@
+"""`tune` over a program that trains nothing: what is tried, pruned, resumed and reported."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ringside
+from ringside.tuning.search import StudyResult, run_study
+from ringside.tuning.space import Dimension, check_space, default_space, make_space, read_space
+from shared.config.settings import Config
+from shared.errors import ConfigError
+from tests.conftest import Refused
+
+pytest.importorskip("optuna", reason='there is no Optuna here: pip install "ringside[tune]"')
+
+FAKE = """
+import json, os, shutil, sys, time
+from pathlib import Path
+sys.path[:0] = [os.environ["FAKE_ROOT"]]
+from ringside.recording.metrics import MetricsLog
+from tests.support.written_runs import write_run
+words = sys.argv[1:-1]
+with open(os.environ["FAKE_LOG"], "a") as log: log.write(json.dumps(words) + "\\n")
+flags = dict(zip(words[::2], words[1::2]))
+path = Path(flags.get("--run-dir") or flags["--resume"])
+number = int(path.name[-4:])
+if number == int(os.environ.get("FAKE_FAILS", -1)): sys.exit("it failed")
+if "--resume" in flags: shutil.rmtree(path)
+if number == int(os.environ.get("FAKE_BAD", -1)):
+    path.mkdir(parents=True)
+    with MetricsLog(path / "metrics.jsonl") as log:
+        for i in range(2): log.log_evaluation(i, i, 100 * i, {"mean_return": -100.0})
+    time.sleep(60)
+rate = float(flags.get("--learning-rate", 1e-4))
+write_run(path, "pong", returns=[1.0, 2.0], evaluations=[1.0, 5.0, 1e4 * rate], learning_rate=rate, learning_starts=100)
+"""
+SPACE = {"learning_rate": {"low": 1e-4, "high": 1e-3, "log": True}}
+TUNED: dict[str, Any] = {"trials": 2, "space": SPACE, "prune": True}
+
+
+class Program:
+    """A study with the fake under it."""
+
+    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.out = tmp_path / "study"
+        self._log = tmp_path / "told.jsonl"
+        self.notes: list[str] = []
+        (tmp_path / "fake.py").write_text(FAKE)
+        self._launcher = [sys.executable, str(tmp_path / "fake.py")]
+        monkeypatch.setenv("FAKE_LOG", str(self._log))
+        monkeypatch.setenv("FAKE_ROOT", str(Path(__file__).parents[3]))
+        monkeypatch.setattr("ringside.tuning.study.POLL_SECONDS", 0.02)
+        monkeypatch.setattr("ringside.tuning.search._report", lambda task, tuner, results: task.out / "report.html")
+
+    def __call__(self, **changes: Any) -> StudyResult:
+        config = Config().with_settings(game="pong", total_steps=100_000, eval_every_steps=20_000, device="cpu")
+        words = {"out": self.out, "note": self.notes.append, "launcher": self._launcher, **TUNED, **changes}
+        return run_study(words.pop("config", config), "nature", **words)
+
+    @property
+    def calls(self) -> list[list[str]]:
+        """Words with which the fake was called."""
+        return [json.loads(line) for line in self._log.read_text().splitlines()]
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
+    return Program(tmp_path, monkeypatch)
+
+
+def test_trials_are_runs_with_settings_of_the_space_and_the_best_is_kept(program: Program) -> None:
+    result = program()
+    assert [trial.state for trial in result.trials] == ["complete", "complete"]
+    rates = [trial.settings["learning_rate"] for trial in result.trials]
+    assert len(set(rates)) == 2
+    assert [trial.value for trial in result.trials] == pytest.approx([1e4 * rate for rate in rates])
+    assert result.best is not None
+    assert result.best.settings["learning_rate"] == max(rates)
+    for words, rate, trial in zip(program.calls, rates, result.trials, strict=True):
+        flags = dict(zip(words[::2], words[1::2], strict=True))
+        assert (flags["--preset"], flags["--game"], float(flags["--learning-rate"])) == ("nature", "pong", rate)
+        assert flags["--run-dir"] == str(trial.run_dir)
+    assert result.best_config is not None
+    assert ringside.starting_point(None, None, config=result.best_config).learn.learning_rate == max(rates)
+
+
+def test_the_same_call_continues_and_adds_trials(program: Program) -> None:
+    first = program()
+    assert len(program.calls) == 2
+    program(trials=2)
+    assert len(program.calls) == 2, "all are done"
+    later = program(trials=3)
+    assert later.trials[:2] == first.trials
+    assert len({trial.settings["learning_rate"] for trial in later.trials}) == 3
+    with pytest.raises(ConfigError, match="holds a study with another space"):
+        program(space={"n_step": {"choices": [1, 3]}})
+    with pytest.raises(ConfigError, match="holds a study with another settings"):
+        program(config=Config().with_settings(game="pong", batch_size=64, eval_every_steps=20_000, device="cpu"))
+
+
+def test_a_trial_that_was_interrupted_is_resumed(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    import optuna
+
+    program(trials=1)
+    study = optuna.load_study(study_name="ringside", storage=f"sqlite:///{program.out / 'study.db'}")
+    trial = study.ask()
+    rate = trial.suggest_float("learning_rate", 1e-4, 1e-3, log=True)
+    checkpoints = program.out / "trial-0001" / "checkpoints"
+    checkpoints.mkdir(parents=True)
+    (checkpoints / "checkpoint-00000001.json").touch()
+    result = program(trials=2)
+    assert program.calls[-1] == ["--resume", str(program.out / "trial-0001")]
+    assert (result.trials[1].state, result.trials[1].settings["learning_rate"]) == ("complete", rate)
+
+
+def test_a_trial_below_the_median_is_pruned(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ringside.tuning.study.FIRST_TRIALS", 1)
+    monkeypatch.setenv("FAKE_BAD", "1")
+    result = program()
+    assert [trial.state for trial in result.trials] == ["complete", "pruned"]
+    assert result.trials[1].evaluations == [(0, -100.0), (1, -100.0)]
+    assert any("trial 1: pruned after -100.00" in note for note in program.notes)
+
+
+def test_a_trial_that_fails_ends_no_study(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_FAILS", "0")
+    result = program()
+    assert [trial.state for trial in result.trials] == ["failed", "complete"]
+
+
+def test_the_plots_of_a_study_are_in_its_report(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    monkeypatch.setenv("FAKE_LOG", str(program.out.parent / "told.jsonl"))
+    monkeypatch.setenv("FAKE_ROOT", str(Path(__file__).parents[3]))
+    result = program()
+    assert result.report is not None
+    page = result.report.read_text()
+    assert "Search for settings" in page
+    for name in ("study-history", "study-evaluations", "study-settings"):
+        assert (result.report.parent / f"{name}.png").stat().st_size > 1_000
+
+
+def test_spaces_are_read_and_checked(tmp_path: Path) -> None:
+    file = tmp_path / "space.toml"
+    file.write_text("[learning-rate]\nlow = 1e-5\nhigh = 1e-3\nlog = true\n[n_step]\nchoices = [1, 3]\n")
+    space = read_space(file)
+    assert space == {"learning_rate": Dimension(1e-5, 1e-3, log=True), "n_step": Dimension(choices=(1, 3))}
+    check_space(space, Config())
+    for method in ("dqn", "ppo", "c51", "pqn"):
+        config = Config().with_settings(method=method)
+        check_space(default_space(config), config)
+
+
+@pytest.mark.parametrize(
+    ("tables", "says"),
+    [
+        ({}, "names no setting"),
+        ({"n_step": 3}, "write low and high"),
+        ({"n_step": {"low": 3}}, "write low and high"),
+        ({"n_step": {"low": 3, "high": 1}}, "write low and high"),
+        ({"learning_rate": {"low": 0.0, "high": 1.0, "log": True}}, "write low and high"),
+        ({"n_step": {"choices": []}}, "write low and high"),
+        ({"n_stp": {"choices": [1]}}, "no setting 'n_stp'; did you mean n_step"),
+        ({"n_step": {"choices": ["many"]}}, "n_step 'many' is not a whole number"),
+        ({"seed": {"choices": [1, 2]}}, "the same in all trials"),
+    ],
+)
+def test_a_wrong_space_is_refused(tables: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        check_space(make_space(tables), Config())
+
+
+def test_the_command_refuses_what_a_study_decides(refused: Refused, tmp_path: Path) -> None:
+    assert "omit it and use --out" in refused("tune", "--run-dir", "x")
+    assert "--trials 0 must be at least 1" in refused("tune", "--trials", "0")
+    assert "--space nowhere.toml cannot be read" in refused("tune", "--space", "nowhere.toml")
