@@ -28,6 +28,7 @@ BENCHMARKS = {
     "watch": "a run with one viewer of its page against the same run without",
     "gpu": "a GPU's learner by setting, and inference beside a busy learner, in turns and under MPS",
     "ladder": "concurrent or not, synchronized or not, one env or many, parallel or not: the classical tables",
+    "ancestors": "the jobs of the four systems that Ringside comes from, beside their published figures",
     "peers": "other systems on the same game at the same ratio",
 }
 """Descriptions by name. Each benchmark is the module of its name, or of `MODULES`, with `Options` and `measure`."""

@@ -129,11 +129,12 @@ def _told(what: str) -> Iterator[None]:
     """Turn errors of the Hub, of the network and of files into a sentence."""
     from huggingface_hub.errors import HfHubHTTPError
 
+    # The base of HfHubHTTPError is the error of its HTTP client, whichever that is.
+    client_error: type[Exception] = HfHubHTTPError.__bases__[0]
     try:
         yield
     except ConfigError:
         raise
-    # The base of HfHubHTTPError is the error of its HTTP client, whichever that is.
-    except (OSError, ValueError, HfHubHTTPError.__bases__[0]) as error:
+    except (OSError, ValueError, client_error) as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise ConfigError(f"{what}: {' '.join(lines)[:300].rstrip('.') or type(error).__name__}.") from error

@@ -70,7 +70,7 @@ class _Graph:
         self.nodes.append(helper.make_node(kind, list(inputs), [name], **attributes))
         return name
 
-    def constant(self, values: NDArray[Any], name: str = "") -> str:
+    def constant(self, values: Any, name: str = "") -> str:
         """Add a constant, whose name is returned."""
         name = name or f"constant_{len(self.constants)}"
         self.constants.append(numpy_helper.from_array(np.ascontiguousarray(values), name))

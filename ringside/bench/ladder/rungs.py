@@ -163,7 +163,7 @@ def measure(options: Options, report: Report) -> None:
     names = names_in_list(options.only, [rung.name for rung in known], "--only")
     wanted = [rung for rung in known if rung.name in names]
     game = game_name(options.game)
-    contenders = [Contender(rung.name, partial(_speed, rung, options, game)) for rung in wanted]
+    contenders = [Contender(rung.name, partial(speed, rung, options, game)) for rung in wanted]
     reached = measure_interleaved(report, contenders, options.repeats)
     for table in (LAPAN, FAST_DQN, ASYNC):
         there = [rung.name for rung in wanted if rung.table == table and rung.name in reached]
@@ -176,7 +176,7 @@ def measure(options: Options, report: Report) -> None:
         _solve_all(wanted, options, game, report)
 
 
-def _speed(rung: Rung, options: Options, game: str) -> float:
+def speed(rung: Rung, options: Options, game: str) -> float:
     """Steps/s of a rung."""
     if rung.table == ASYNC:
         words = _words(rung, options, game)

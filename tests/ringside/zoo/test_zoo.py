@@ -127,9 +127,9 @@ def test_an_entry_is_made_of_a_run(empty_zoo: Path, tmp_path: Path, capsys: pyte
         (["--add", "{run}", "--env", "{env}", "--name", "../pong"], "must be of small letters"),
         (["--add", "{run}", "--env", "{env}"], "must be of small letters"),
         (["--add", "{alone}", "--env", "{env}"], "is in no run directory"),
-        (["--name", "pong"], "say --add RUN"),
-        (["--env", CATCH], "say --add RUN"),
-        (["--plugin", "theirs"], "--plugin is about what --add adds: say --add RUN"),
+        (["--name", "pong"], "say one of them, too"),
+        (["--env", CATCH], "say one of them, too"),
+        (["--plugin", "theirs"], "--plugin is for --add and --push"),
     ],
 )
 def test_what_cannot_be_added(

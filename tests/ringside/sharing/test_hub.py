@@ -1,0 +1,91 @@
+"""`zoo push` and `zoo pull` against a local stand-in of the Hub."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ringside.sharing.hub import ENDPOINT
+from ringside.zoo import catalogue
+from tests.conftest import Launch, Refused
+from tests.support.fake_hub import COMMIT, FakeHub, fake_hub
+
+pytest.importorskip("huggingface_hub", reason='there is no huggingface_hub here: pip install "ringside[hub]"')
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
+    """The stand-in, and a zoo of its own with the agent of Pong."""
+    shutil.copytree(catalogue.ZOO / "pong", tmp_path / "zoo" / "pong")
+    monkeypatch.setattr(catalogue, "ZOO", tmp_path / "zoo")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    with fake_hub() as served:
+        monkeypatch.setenv(ENDPOINT, served.endpoint)
+        yield served
+
+
+def test_an_agent_is_pushed_with_a_model_card_and_pulled_again(hub: FakeHub, launch: Launch) -> None:
+    done = launch("zoo", "push", "pong", "--repo", "someone/pong-dqn", "--private")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"pong is at {hub.endpoint}/someone/pong-dqn/commit/{COMMIT}.\n"
+    assert hub.private == {"someone/pong-dqn"}
+    files = hub.files["someone/pong-dqn"]
+    assert files["weights.safetensors"] == (catalogue.ZOO / "pong" / "weights.safetensors").read_bytes()
+    card = files["README.md"].decode()
+    _, head, text = card.split("---\n", 2)
+    assert "library_name: ringside" in head
+    assert '- "pong"' in head
+    assert 'value: "14.83 +/- 3.72"' in head
+    assert "python launch.py zoo pull someone/pong-dqn" in text
+
+    pulled = launch("zoo", "pull", "someone/pong-dqn")
+    assert (pulled.returncode, pulled.stderr) == (0, "")
+    assert pulled.stdout.startswith("pong_dqn: pong, protocol nature, mean 14.83")
+    assert catalogue.names() == ("pong", "pong_dqn")
+    ours, theirs = (catalogue.ZOO / name / "weights.safetensors" for name in ("pong", "pong_dqn"))
+    assert ours.read_bytes() == theirs.read_bytes()
+
+
+def test_what_is_no_agent_is_not_kept(hub: FakeHub, refused: Refused, launch: Launch) -> None:
+    launch("zoo", "push", "pong", "--repo", "someone/pong")
+    files = hub.files["someone/pong"]
+    whole = dict(files)
+
+    def pulled() -> str:
+        return refused("zoo", "pull", "someone/pong", "--name", "other")
+
+    files["weights.safetensors"] = b"nonsense" * 100
+    assert "is not an agent of Ringside" in pulled()
+    files.update(whole)
+    for change, says in (
+        ({"mean": "much"}, "evaluation.json has mean 'much'"),
+        ({"game": "breakout"}, "its evaluation is of breakout, not of pong"),
+        ({"game": "\x1b[2J"}, "names no game and protocol"),
+    ):
+        files["evaluation.json"] = json.dumps(json.loads(whole["evaluation.json"]) | change).encode()
+        assert says in pulled()
+    files.update(whole)
+    files["README.md"] = b"x" * (1 << 21)
+    assert "README.md has 2,097,152 bytes; at most 1,048,576 are allowed" in pulled()
+    del files["summary.json"]
+    files["README.md"] = whole["README.md"]
+    assert "someone/pong cannot be pulled" in pulled()
+    assert catalogue.names() == ("pong",)
+
+
+def test_a_hub_that_refuses_is_told_in_a_sentence(hub: FakeHub, refused: Refused) -> None:
+    hub.refuse = 403
+    assert "someone/pong cannot be pushed: " in refused("zoo", "push", "pong", "--repo", "someone/pong")
+    assert "someone/pong cannot be pulled: " in refused("zoo", "pull", "someone/pong", "--name", "other")
+
+
+def test_mistakes_are_told_in_a_sentence(hub: FakeHub, refused: Refused) -> None:
+    assert "Say where to: --repo USER/NAME" in refused("zoo", "push", "pong")
+    assert "'pong' is no repository of the Hub" in refused("zoo", "pull", "pong", "--name", "other")
+    assert "The zoo has a pong already" in refused("zoo", "pull", "someone/pong")
+    assert "--repo is for --push" in refused("zoo", "--repo", "someone/pong")
+    assert "are two things" in refused("zoo", "push", "pong", "--pull", "someone/pong")
