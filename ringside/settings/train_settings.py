@@ -21,10 +21,13 @@ class TrainSettings(TypedDict, total=False):
     protocol: ProtocolName
     envs: int
     lane_envs: int
+    workers: int
     # learn
     total_steps: int
     schedule: Schedule
     round_steps: int
+    t_max: int
+    local_replay: int
     train_every: int
     batch_size: int
     replay_size: int
@@ -67,6 +70,7 @@ class TrainSettings(TypedDict, total=False):
     epsilon_start: float
     epsilon_end: float
     epsilon_steps: int
+    epsilon_by_worker: bool
     epsilon_ladder: float
     # evaluate
     eval_every_steps: int
@@ -80,6 +84,7 @@ class TrainSettings(TypedDict, total=False):
     device: str
     precision: Precision
     learner_threads: int | None
+    learner_shards: int | None
     inference_threads: int | None
     inference_batch: int | None
     deterministic: Literal["on", "off"]
