@@ -138,12 +138,7 @@ def test_a_suite_passes_on_nothing_that_a_file_in_its_directory_names(mark: Path
     write_run(job.directory, 1, CONFIG.with_settings(env="marker:factory", track="wandb"))
     (job.directory / CONFIG_FILE).write_text(json.dumps(job.config.to_json()))
     jobs = suite.jobs_of(options, ["pong"], tmp_path / "out")
-<<<<<<< HEAD
     told = suite._SuiteRunner(options, jobs, tmp_path / "out", suite._LocalPrograms())._training(job)
-=======
-    with suite._programs(options, tmp_path / "out") as programs:
-        told = suite._SuiteRunner(options, jobs, tmp_path / "out", programs)._training(job)
->>>>>>> 5d1d716 (The types of settings follow the cluster's; a test of trust makes a suite as it is made now)
     assert told[0] == "--resume"
     assert not {"--env", "--track"} & {*told}
     with pytest.raises(ConfigError, match=asks_for("marker:factory")):
