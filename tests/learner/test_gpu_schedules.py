@@ -56,7 +56,7 @@ def _compare(work: Work, seeds: range, rounds: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "work", [Work("nature"), Work("rainbow", "bf16", 0, "host"), Work("impala", graph_updates=2)], ids=str
+    "work", [Work("nature"), Work("rainbow", "bf16", 0, "host"), Work("pqn", graph_updates=2)], ids=str
 )
 def test_bits_do_not_depend_on_the_schedule_and_agree_with_a_cpu(work: Work) -> None:
     _compare(work, range(2), rounds=2)

@@ -46,7 +46,13 @@ class Work(NamedTuple):
         """The preset with the smallest network and rounds of a few updates."""
         preset = PRESETS[self.preset]
         small: dict[str, Any] = {"envs": 4, "total_steps": 4_096, "round_steps": 64, "batch_size": 8}
-        small |= {"snapshot_every_steps": 64, "learning_starts": 64, "replay_size": 256, "anneal_steps": 4_096}
+        small |= {
+            "initial": "torch",
+            "snapshot_every_steps": 64,
+            "learning_starts": 64,
+            "replay_size": 256,
+            "anneal_steps": 4_096,
+        }
         network = "small" if preset.learn.network in ("nature", "a3c") else preset.learn.network
         return preset.with_settings(game="pong", seed=1, network=network, precision=self.precision, **small)
 
@@ -140,7 +146,7 @@ def differences(numbers: Numbers, others: Numbers) -> list[str]:
 
 @cache
 def _parameters(network: Network, seed: int) -> NDArray[np.float32]:
-    return initial_parameters(network, seed)
+    return initial_parameters(network, seed, "torch")
 
 
 def _published(engine: Engine, network: Network) -> NDArray[np.float32]:
