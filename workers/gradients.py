@@ -65,6 +65,11 @@ class Gradients:
         """Prepare what all gradients of a round share."""
         self._source.begin_round(round_)
 
+    def resume(self, worker: int, number: int) -> None:
+        """Count the gradients of a worker before `number`, which are in the parameters that the run begins with."""
+        if self._shared.computed.values[worker] < number:
+            self._shared.computed.publish(worker, number)
+
     @torch.inference_mode()
     def compute(self, worker: int, number: int) -> bool:
         """Compute and publish gradient `number` of a worker, whose steps are played, unless a former life did.

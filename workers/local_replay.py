@@ -24,6 +24,7 @@ class LocalReplay:
         config, run_schedule = memory.plan.config, memory.run_schedule
         self._run_schedule, self._model = run_schedule, model
         self._batch, self._seed = config.learn.batch_size, config.run.seed
+        self._valid = memory.ring.field["valid"]
         self._frames = HostFrames(memory.ring)
         self._replay = Replay(memory.ring, self._frames, config.learn, self._seed)
         self._learning = TDLearning(model, target, method)
@@ -38,11 +39,10 @@ class LocalReplay:
         """Return a forward pass of the batch of gradient `number`, the gradient by its outputs, and metrics."""
         first, end = self._replay.samplable((number + 1) * self._run_schedule.gradient_ticks)
         envs = self._run_schedule.lane_envs
-        lane = slice(worker * envs, (worker + 1) * envs)
-        starts = np.flatnonzero(self._replay.acted(first, end)[:, lane])
+        starts = np.flatnonzero(self._valid[worker, np.arange(first, end) % self._run_schedule.capacity])
         generator = np.random.Generator(np.random.Philox(key=[bits(self._seed, Stream.REPLAY, worker), number]))
         tick, env = np.divmod(starts[generator.integers(0, len(starts), self._batch)], envs)
-        batch = self._replay.transitions(first + tick, lane.start + env)
+        batch = self._replay.transitions(first + tick, worker * envs + env)
         self._frames.select(batch, self._chunk.blocks)
         self._chunk.write_transitions(batch, self._actions)
         self._chunk.draw_random_inputs(self._seed, number, worker)

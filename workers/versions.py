@@ -65,6 +65,9 @@ class Parameters(ABC):
         if self._target is not None:
             name = "target" if "target" in state else "online"
             self._shared.target[self._shard] = self._packed(state, name)[self._shard]
+            self._shared.target_changes[0] = (
+                boundary * self._run_schedule.round_steps // self._run_schedule.target_steps
+            )
         self._applied.publish(boundary)
 
     def _packed(self, state: Mapping[str, NDArray[np.float32]], name: str) -> NDArray[np.float32]:

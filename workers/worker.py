@@ -103,6 +103,9 @@ class WorkerProcess:
         self._waiter.wait(lambda: bool(self._board.prepared[0]))
         while self._lanes.adopt():
             self._waiter.heartbeat()
+        first = max(0, self._board.committed) * self._run_schedule.round_gradients
+        for lane in self._lanes.played:
+            self._gradients.resume(lane.index, first)
         self._parameters.fill()
         self._ring_others()
         self._waiter.wait(lambda: bool(self._shared.applied.values.min() >= 0))

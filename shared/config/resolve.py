@@ -32,6 +32,7 @@ def resolve(config: Config) -> ResolvedConfig:
     Raises `ConfigError` when the device is not there.
     """
     workers, asked = config.play.workers, config.machine.precision
+    few_rows = workers > 0 and config.learn.local_replay == 0  # passes over t_max steps are no faster in bfloat16
     device = "cpu" if workers else device_of(config.machine.device)
     cores = facts.usable_cores()
     on_cpu = device == "cpu"
@@ -46,7 +47,7 @@ def resolve(config: Config) -> ResolvedConfig:
         "eval_max_frames": rules.max_frames,
         "eval_actions": rules.actions,
         "device": device,
-        "precision": precision_of("fp32" if workers and asked == "auto" else asked, device),
+        "precision": precision_of("fp32" if few_rows and asked == "auto" else asked, device),
         "learner_threads": learner_threads,
         "learner_shards": learner_shards,
         "inference_threads": inference_threads,

@@ -28,6 +28,8 @@ STOP_SECONDS = 6.0
 """Longest time from Ctrl-C to the end of the workers, on a machine under load; half of it is promised."""
 
 
+@pytest.mark.stress
+@pytest.mark.timeout(300)
 def test_a_run_survives_kills_stops_when_told_and_continues(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     process = start(run_dir, total_steps="4_000", **WORKERS)
@@ -46,7 +48,7 @@ def test_a_run_survives_kills_stops_when_told_and_continues(tmp_path: Path) -> N
     assert (last["finished"], last["exact"], last["restarts"]) == (False, False, 2)
     checkpoint = find_checkpoint(run_dir)
     assert np.isfinite(load_boundary(checkpoint)["online"]).all()
-    process = start(run_dir, "--resume", str(run_dir), total_steps="2_800")
+    process = start(run_dir, "--resume", str(run_dir), env=WORKERS["env"], total_steps="2_800")
     finish(process)
     assert gone(process)
     last = summary(run_dir)

@@ -13,7 +13,7 @@ from shared.memory.process_table import Role
 from shared.process.child import ChildSpec
 from workers import versions, worker
 
-DEATHS = {(0, 0): 3, (1, 0): 17, (0, 1): 24}
+DEATHS = {(0, 0): 3, (1, 0): 17}
 """Round in which the process of that number and incarnation dies."""
 
 

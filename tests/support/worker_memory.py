@@ -21,12 +21,12 @@ def worker_config(**settings: object) -> ResolvedConfig:
     return resolve(Config().with_settings(**(sizes | fixed | {"run_dir": Path()} | settings)))
 
 
-def worker_memory(config: ResolvedConfig) -> Memory:
-    """A region whose rings hold four rounds of random episodes."""
+def worker_memory(config: ResolvedConfig) -> tuple[Memory, PlayedRing]:
+    """A region whose rings hold four rounds of random episodes, and what was played."""
     memory = Memory.create(Plan(config, ACTIONS))
     played = PlayedRing(config, both=True)
     played.play(4 * T_MAX)
     if "log_prob" in played.ring.field:
         played.ring.field["log_prob"][:] = -np.random.default_rng(5).random(played.ring.field["log_prob"].shape)
     memory.ring = played.ring
-    return memory
+    return memory, played

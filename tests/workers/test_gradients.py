@@ -65,7 +65,7 @@ def _expected(memory: Memory, flat: np.ndarray) -> np.ndarray:
 
 
 def test_a_gradient_is_the_sum_over_the_steps_of_one_worker() -> None:
-    memory = worker_memory(worker_config())
+    memory, _ = worker_memory(worker_config())
     gradients, shared, flat = _gradients(memory)
     gradients.begin_round(ROUND)
     gradients.compute(WORKER, ROUND)
@@ -79,14 +79,14 @@ def test_a_gradient_is_the_sum_over_the_steps_of_one_worker() -> None:
 
 def test_a_clipped_gradient_has_the_bound_as_its_norm() -> None:
     """The bound is of the mean over the steps, as with every method."""
-    memory = worker_memory(worker_config(clip_gradient=1e-3))
+    memory, _ = worker_memory(worker_config(clip_gradient=1e-3))
     gradients, shared, _ = _gradients(memory)
     gradients.compute(WORKER, ROUND)
     assert np.linalg.norm(shared.gradient[WORKER]) == pytest.approx(1e-3 * T_MAX * LANE_ENVS, rel=1e-2)
 
 
 def test_metrics_are_summed_over_a_span_and_a_repeated_part_counts_once() -> None:
-    memory = worker_memory(worker_config())
+    memory, _ = worker_memory(worker_config())
     gradients, shared, _ = _gradients(memory)
     of_rounds = []
     for round_ in (0, 1):
@@ -105,7 +105,7 @@ def test_metrics_are_summed_over_a_span_and_a_repeated_part_counts_once() -> Non
 
 
 def test_a_gradient_that_is_not_finite_is_not_published() -> None:
-    memory = worker_memory(worker_config())
+    memory, _ = worker_memory(worker_config())
     gradients, shared, _ = _gradients(memory, scale=1e30)
     with pytest.raises(FatalError, match=f"Gradient {ROUND} of worker {WORKER} is not finite"):
         gradients.compute(WORKER, ROUND)

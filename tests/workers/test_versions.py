@@ -13,9 +13,9 @@ from learner.engine.optimizer import Optimizer
 from learner.engine.side_stream import SideStream
 from learner.networks.models import make_model
 from shared.memory.run_memory import Memory
-from tests.support.worker_memory import WORKERS, worker_config, worker_memory
+from tests.support.worker_memory import LANE_ENVS, T_MAX, WORKERS, worker_config, worker_memory
 from workers import versions
-from workers.versions import Versions
+from workers.versions import Hogwild, Versions
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 CPU = torch.device("cpu")
@@ -24,7 +24,7 @@ OPTIMIZERS = ("rms", "rmsprop", "adam", "radam")
 
 
 def _memory(**settings: Any) -> Memory:
-    memory = worker_memory(worker_config(**settings))
+    memory, _ = worker_memory(worker_config(**settings))
     assert memory.shared_parameters is not None
     return memory
 
@@ -123,3 +123,28 @@ def test_the_first_version_comes_from_the_newest_snapshot() -> None:
     loaded = np.zeros(count, np.float32)
     shards[1]._model.unpack(shards[1]._model.params, loaded)
     np.testing.assert_array_equal(loaded, state["online"])
+
+
+def test_gradients_without_order_are_steps_in_place_and_the_target_follows_all_steps() -> None:
+    memory = _memory(schedule="async", method="n-step-q", round_steps=2 * T_MAX * LANE_ENVS)
+    plan, shared = memory.plan, memory.shared_parameters
+    assert shared is not None
+    models = [make_model(plan.network, CPU, "fp32") for _ in range(2)]
+    hogwild = Hogwild(memory, *models, 0)
+    hogwild.fill()
+    engine = make_model(plan.network, CPU, "fp32")
+    engine.pack(initial_parameters(plan.network, 1), engine.params)
+    optimizer = Optimizer(engine, plan.config.learn, mean_gradient=True)
+    changed = []
+    for number, gradient in enumerate(_gradients(memory, 0)):
+        shared.gradient[number] = gradient
+        shared.computed.publish(number, 1)
+        before = shared.target.copy()
+        hogwild.apply(number, 0)
+        optimizer.gradient.copy_(torch.from_numpy(gradient))
+        optimizer.step(SideStream())
+        np.testing.assert_array_equal(shared.params[0], engine.params.numpy())
+        changed.append(not np.array_equal(before, shared.target))
+    assert changed == [False, True, False]
+    hogwild.load(0)
+    np.testing.assert_array_equal(models[1].params.numpy(), shared.target)

@@ -147,6 +147,20 @@ def test_roles_that_have_not_counted_anything_yet_do_not_matter() -> None:
     assert (found.kind, found.share, found.steps_per_second) == ("none", 0.0, None)
 
 
+def test_workers_limit_a_run_that_has_neither_learner_nor_inference() -> None:
+    who = (
+        RoleStatus("scribe", "waiting", 0.02),
+        *(RoleStatus(f"worker {i}", "working", 0.9, cores=0.9) for i in (0, 1)),
+    )
+    found = judged(who)
+    assert (found.kind, found.role, found.share) == ("workers", "workers", pytest.approx(0.9))
+    assert found.sentence == (
+        "The workers limit the run: their processes are busy 90%, and wait for each other in the other time; 450 of "
+        "about 500 steps/s that the workers would allow (90%)."
+    )
+    assert [role.is_player for role in who] == [False, True, True]
+
+
 def test_when_all_cores_are_in_use_they_are_the_limit() -> None:
     who = roles(0.97, 0.4, 0.9, learner_cores=0.6, actor_cores=0.3)
     found = judged(who, usable_cores=2)

@@ -23,7 +23,7 @@ def test_fields_of_every_run_are_no_metrics_of_the_method() -> None:
 
 
 def test_no_metric_may_have_the_name_of_a_field_of_a_record(tmp_path: Path) -> None:
-    """All fields that a record of any method has are reserved, also those of c51 alone."""
+    """All fields that a record of any method has are reserved, also those of c51 alone, and of workers."""
     settings = {"envs": 4, "round_steps": 40, "replay_size": 100, "learning_starts": 80, "network": "small"}
     config = Config().with_settings(method="c51", actors=1, device="cpu", total_steps=400, **settings)
     memory = Memory.create(Plan(config, actions=6))
@@ -34,7 +34,7 @@ def test_no_metric_may_have_the_name_of_a_field_of_a_record(tmp_path: Path) -> N
         log.log_round(0, 40, values, [], envs=4)
     memory.arena.close()
     (record,) = read_metrics(tmp_path / "metrics.jsonl")
-    assert record.keys() - set(DQN.metrics) | set(SPAN_METRICS) == RECORD_FIELDS
+    assert record.keys() - set(DQN.metrics) | {*SPAN_METRICS, "workers_busy"} == RECORD_FIELDS
 
 
 def test_metrics_of_built_in_methods_are_explained() -> None:

@@ -12,6 +12,7 @@ from shared.config.resolve import resolve
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import STACK, Config
 from shared.errors import ConfigError
+from shared.machine import facts
 
 WORKERS: dict[str, Any] = {"schedule": "ordered", "workers": 4, "lane_envs": 2, "method": "a2c", "network": "a3c"}
 REPLAY: dict[str, Any] = WORKERS | {"method": "dqn", "local_replay": 1_000}
@@ -66,6 +67,12 @@ def test_sizes_of_processes_of_workers(settings: dict[str, Any], sentence: str) 
     with pytest.raises(ConfigError) as refused:
         validate.resolved(resolve(Config().with_settings(**WORKERS | settings)))
     assert sentence in str(refused.value)
+
+
+def test_only_batches_of_a_local_replay_are_worth_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts, "bf16_flags", lambda: ["avx512_bf16"])
+    resolved = [resolve(PRESETS[preset]).machine.precision for preset in ("a3c-async", "nq-async", "dqn-async")]
+    assert resolved == ["fp32", "fp32", "bf16"]
 
 
 @pytest.mark.parametrize("preset", ["a3c-async", "q-async", "nq-async", "dqn-async"])
