@@ -63,18 +63,20 @@ the fire button is not started by the environment."""
 
 PPO_QUICK = replace(
     PPO,
-    play=Play(envs=16, lane_envs=2),
+    play=Play(envs=32, lane_envs=2),
     learn=replace(
         PPO.learn,
         total_steps=3_000_000,
+        batch_size=128,
         # The products of a pass cost half of those of `nature`.
         network="a3c",
-        learning_rate=7e-4,
+        learning_rate=1e-3,
         anneal_steps=3_000_000,
     ),
-    algorithm=replace(PPO.algorithm, settings=PPOSettings(epochs=3)),
+    algorithm=replace(PPO.algorithm, settings=PPOSettings(epochs=3, clip_ratio=0.2, clip_value=False)),
 )
-"""PPO for a short run on few cores: rounds of 16 envs x 64 steps, the small network, three passes."""
+"""PPO for a short run on few cores: rounds of 32 envs x 32 steps, the small network, three passes in minibatches of 128,
+wider clipping and none of the value. Pong decided (docs/lab/2026-11-on-policy.md)."""
 
 A2C = Config(
     play=Play(envs=16, lane_envs=2),
