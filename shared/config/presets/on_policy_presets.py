@@ -75,8 +75,8 @@ PPO_QUICK = replace(
     ),
     algorithm=replace(PPO.algorithm, settings=PPOSettings(epochs=3, clip_ratio=0.2, clip_value=False)),
 )
-"""PPO for a short run on few cores: rounds of 32 envs x 32 steps, the small network, three passes in minibatches of 128,
-wider clipping and none of the value. Pong decided (docs/lab/2026-11-on-policy.md)."""
+"""PPO for a short run on few cores: rounds of 32 envs x 32 steps, the small network, three passes in minibatches of
+128, wider clipping and none of the value. Pong decided (docs/lab/2026-11-on-policy.md)."""
 
 A2C = Config(
     play=Play(envs=16, lane_envs=2),
