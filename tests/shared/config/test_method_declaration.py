@@ -12,7 +12,7 @@ import pytest
 
 from learner.losses.method import Method
 from learner.rollout.on_policy_method import OnPolicyMethod
-from ringside.tasks import arguments, doctor, suite, train
+from ringside.tasks import arguments, doctor, suite, train, tune
 from shared.config import method_declaration as declarations
 from shared.config import trust
 from shared.config.method_declaration import MethodDeclaration, MethodSettings, register_method
@@ -133,7 +133,7 @@ def test_a_setting_with_the_flag_of_another_option_is_refused() -> None:
 
 def test_every_option_beside_settings_is_known_to_be_taken() -> None:
     own = {item.name for item in dataclasses.fields(Config)}
-    tasks = (arguments.Choices, suite.Suite, train.Training, train.Limits, train.Nodes, doctor.Diagnosis)
+    tasks = (arguments.Choices, suite.Suite, tune.Tune, train.Training, train.Limits, train.Nodes, doctor.Diagnosis)
     names = {item.name for kind in tasks for item in dataclasses.fields(kind)}
     assert names - own - {"limits", "cluster"} == trust.TASK_OPTIONS
 
