@@ -83,7 +83,7 @@ def main(arguments: Sequence[str]) -> int:
     result = {**judged, "lengths": steps, "videos": videos}
     write_result("--out", options.out / RETURNS, result)
     print(
-        f"{weights.game}, protocol {weights.protocol}: mean {result['mean']:.2f} of {episodes} episodes; "
+        f"{weights.game}, protocol {weights.protocol}: mean {result['mean']:.2f} of {count(episodes, 'episode')}; "
         f"{count(len(videos), 'video')} and {RETURNS} are in {options.out}"
     )
     if cut:

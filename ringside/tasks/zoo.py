@@ -25,7 +25,7 @@ from shared.config.protocols import acting_in_words
 from shared.config.settings import CONFIG_FILE, FRAME_SKIP, Config
 from shared.errors import ConfigError
 from shared.files.atomic import read_json, read_object
-from shared.text import PROGRAM, command, flag_of, words_of
+from shared.text import PROGRAM, command, count, flag_of, words_of
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def _line(name: str) -> str:
     steps = _steps(found["version"], read_json(catalogue.ZOO / name / SUMMARY))
     return (
         f"{name}: {found['game']}, protocol {found['protocol']}, mean {found['mean']:.2f} +- {found['sd']:.2f} of "
-        f"{found['episodes']} episodes, trained for {steps:,} steps"
+        f"{count(found['episodes'], 'episode')}, trained for {steps:,} steps"
     )
 
 
@@ -239,7 +239,7 @@ for {steps:,} steps ({FRAME_SKIP * steps:,} frames) with
     {command}
 
 The run played {summary["steps"]:,} steps in {hours:.1f} hours (`summary.json`). By the rules of the run, with
-{acting}, the agent returns {mean:.2f} +- {sd:.2f} in {episodes} episodes (`evaluation.json`):
+{acting}, the agent returns {mean:.2f} +- {sd:.2f} in {count(episodes, "episode")} (`evaluation.json`):
 
     python launch.py eval --load zoo/{name}{named} --seed {evaluation["seed"]}
 

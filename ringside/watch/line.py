@@ -21,7 +21,7 @@ def clock(seconds: float | None) -> str:
 
 def number(value: float | None, digits: int = 1) -> str:
     """A number with separators and a fixed count of decimals: 1,234,567.5."""
-    return UNKNOWN if value is None else f"{value:,.{digits}f}"
+    return UNKNOWN if value is None else f"{round(value, digits) + 0.0:,.{digits}f}"  # no -0.0
 
 
 def figure(value: float | None) -> str:

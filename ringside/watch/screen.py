@@ -59,9 +59,9 @@ def render(status: Status, width: int, height: int = 100) -> RenderableType:
     for warning in status.warnings:
         picture.add_row(Text(f"Warning: {warning}", style="bold yellow"))
     picture.add_row(Text(f"{status.run_dir}", style="dim", overflow="fold"))
-    picture.add_row(
-        Text("Ctrl-C saves and stops" if status.can_be_saved else "Ctrl-C stops; nothing is saved yet", style="dim")
-    )
+    if not status.roles or any(role.state != "done" for role in status.roles):
+        ends = "Ctrl-C saves and stops" if status.can_be_saved else "Ctrl-C stops; nothing is saved yet"
+        picture.add_row(Text(ends, style="dim"))
     return picture
 
 

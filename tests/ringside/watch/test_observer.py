@@ -14,7 +14,7 @@ from ringside.load.board_samples import NEWEST, Sample
 from ringside.recording.span_values import span_values
 from ringside.recording.totals import EvaluationStatus, Totals
 from ringside.watch import observer
-from ringside.watch.line import line
+from ringside.watch.line import line, number
 from ringside.watch.observer import Observer, Restored
 from ringside.watch.screen import render
 from ringside.watch.status import Status
@@ -91,6 +91,18 @@ def test_the_title_names_the_nearest_preset(clock: Clock) -> None:
     memory = Memory.create(Plan(CONFIG, actions=6))
     assert "pong  nature with 4 changes  nature, concurrent" in rendered(Observer(memory).observe())
     memory.arena.close()
+
+
+def test_a_screen_of_a_run_that_is_over_offers_no_end(clock: Clock) -> None:
+    memory = Memory.create(Plan(CONFIG, actions=6))
+    assert "Ctrl-C" in rendered(Observer(memory).observe())
+    memory.board.phase[:] = Phase.DONE
+    assert "Ctrl-C" not in rendered(Observer(memory).observe())
+    memory.arena.close()
+
+
+def test_no_number_is_a_negative_zero() -> None:
+    assert [number(value) for value in (-0.04, -0.06, 0.0, -1234.56, None)] == ["0.0", "-0.1", "0.0", "-1,234.6", "–"]
 
 
 def rendered(status: Status) -> str:
