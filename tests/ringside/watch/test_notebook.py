@@ -74,7 +74,7 @@ def test_training_in_a_cell_shows_the_run(cell: Handle, monkeypatch: pytest.Monk
 
     seen: list[Status] = []
 
-    def run(ready: object, on_status: Any, note: Any) -> dict[str, Any]:
+    def run(ready: object, on_status: Any, note: Any, *more: object) -> dict[str, Any]:
         note("Learning begins")
         on_status(STATUS)
         return {}
