@@ -57,8 +57,15 @@ def test_a_stop_and_a_resume_change_nothing(
     assert result_of(tmp_path / "run") == undisturbed
 
 
-@pytest.mark.parametrize("role", ["learner", "inference"])
-@pytest.mark.parametrize(("fault", "at"), [("memory", 5), ("memory", 400), ("lost", 5), ("lost", 2_000)])
+@pytest.mark.parametrize(
+    ("role", "fault", "at"),
+    [
+        (role, fault, at)
+        for role in ("learner", "inference")
+        for fault, at in (("memory", 5), ("lost", 5), ("lost", 2_000))
+    ]
+    + [("learner", "memory", 400)],  # the inference server, which answers by graphs, allocates little after its start
+)
 def test_a_fault_that_does_not_come_again_changes_nothing(
     undisturbed: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: str, fault: str, at: int
 ) -> None:

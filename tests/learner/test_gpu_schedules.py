@@ -12,7 +12,7 @@ from tests.support.device_work import Numbers, Work, answer, differences, distan
 from tests.support.simulated_gpu import DEVICE, simulated_gpu
 
 CPU = torch.device("cpu")
-FIRST, LATER = {"fp32": 1e-4, "bf16": 0.05}, {"fp32": 0.1, "bf16": 0.2}
+FIRST, LATER = {"fp32": 1e-4, "bf16": 0.1}, {"fp32": 0.1, "bf16": 0.2}
 """Distance from a CPU, in the first round and in those that follow, which start from different last digits."""
 SEEDS = 200
 EVERY = 8
@@ -22,7 +22,9 @@ PATTERNS = (
     [("fp32", 8, "device"), ("bf16", 0, "host")],
     [("bf16", 2, "device"), ("fp32", 0, "host")],
 )
-COVERING = [Work(preset, *each) for number, preset in enumerate(PRESETS) for each in PATTERNS[number % 2]]
+ON_A_GPU = [name for name, preset in PRESETS.items() if preset.learn.schedule in ("concurrent", "alternate")]
+"""Presets whose learner has a device; those of actor-learners learn on CPUs."""
+COVERING = [Work(preset, *each) for number, preset in enumerate(ON_A_GPU) for each in PATTERNS[number % 2]]
 COVERING += [
     Work(preset, *each) for preset in ("nature", "rainbow") for each in (("bf16", 8, "host"), ("fp32", 0, "device"))
 ]
@@ -49,7 +51,9 @@ def _compare(work: Work, seeds: range, rounds: int) -> None:
         first = found if first is None else first
         assert not differences(first, found), f"{work} depends on the schedule: seeds {seeds[0]} and {seed}"
     assert first is not None
-    for name in wanted.keys() - {"first", "last, gradient"}:  # a single gradient is small among those of its batch
+    for name in wanted:
+        if name == "first" or name.startswith("last, "):  # the data of one update, from networks that differ by now
+            continue
         first_round = name in ("published within 1", "published 1", "metrics 1") or name.startswith("of ")
         allowed = (FIRST if first_round else LATER)[work.precision]
         assert distance(wanted, first, name) < allowed, name
@@ -66,7 +70,7 @@ def test_every_pair_is_tried() -> None:
     tried = {frozenset(pair) for work in COVERING for pair in _pairs(work)}
     graphs = [("graph_updates", n) for n in (0, 8)]
     frames, precisions = [("replay_on", at) for at in ("device", "host")], [("precision", p) for p in FIRST]
-    presets = [("preset", name) for name in PRESETS]
+    presets = [("preset", name) for name in ON_A_GPU]
     for these, those in ((graphs, frames), (graphs, precisions), (frames, precisions)):
         assert {frozenset((a, b)) for a in these for b in those} <= tried
     assert {frozenset((a, b)) for a in presets for b in [*frames, *precisions]} <= tried
