@@ -169,7 +169,10 @@ def _check_workers(config: Config) -> None:
             "--noisy, --normalize and --method iqn."
         )
     if isinstance(algorithm.settings, OnPolicySettings) and algorithm.settings.epochs > 1:
-        raise ConfigError(f"--epochs {algorithm.settings.epochs} has no effect with {schedule}: a step is used once.")
+        raise ConfigError(
+            f"--epochs {algorithm.settings.epochs} has no effect with {schedule}, where a step is used once: say "
+            "--epochs 1."
+        )
     if not declaration.on_policy:
         _check_local_replay(config)
     usual = Config().to_flat()
