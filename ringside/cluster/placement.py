@@ -6,7 +6,8 @@ import os
 from dataclasses import replace
 
 from ringside.cluster.connection import connect, disconnect, node_cpus
-from ringside.cluster.groups.gateway import CLUSTER, CORES
+from ringside.cluster.groups.gateway import CLUSTER, CORES, NUMERICS
+from ringside.cluster.numerics import numerics
 from shared.errors import ConfigError
 from shared.memory.run_memory import Plan
 from shared.text import count, flag_of
@@ -21,7 +22,8 @@ def with_gateways(plan: Plan, address: str, nodes: int | None, *, insecure: bool
         insecure: accept a cluster without a token.
 
     Raises:
-        ConfigError: the cluster is refused, or the run cannot be played on it.
+        ConfigError: the cluster is refused, or the run cannot be played on it. RunFailed: this machine cannot compute
+            the network.
     """
     schedule = plan.config.learn.schedule
     if schedule != "concurrent":
@@ -38,7 +40,7 @@ def with_gateways(plan: Plan, address: str, nodes: int | None, *, insecure: bool
         raise ConfigError(f"--nodes {nodes} must be at least 1.")
     placed = replace(plan, gateways=gateways)
     _require_cells(placed)
-    os.environ |= {CLUSTER: found, CORES: str(min(cpus))}
+    os.environ |= {CLUSTER: found, CORES: str(min(cpus)), NUMERICS: numerics(plan)}
     return placed
 
 

@@ -48,6 +48,8 @@ class Node(NamedTuple):
     name: str
     software: dict[str, str]
     """As from `fingerprint`."""
+    numerics: str = ""
+    """As from `ringside.cluster.numerics`; empty: not computed."""
 
 
 def describe_node() -> Node:

@@ -30,6 +30,7 @@ from tests.support.counting_env import Counting
 
 ENVS, LANE_ENVS, ROUND_TICKS, ROUNDS = 8, 2, 17, 6
 SECONDS = 60.0
+NUMERICS = "bits"
 
 
 def make_plan(gateways: int, span: int = 1, method: str = "dqn") -> Plan:
@@ -155,6 +156,7 @@ class RemoteWorld:
                 Waiter(self.memory.board, index, self.doorbells[index]),
                 self._hosts,
                 2,
+                numerics=NUMERICS,
                 learner=self.doorbells[Role.LEARNER],
                 actors=self._actor_bells,
                 note=self.notes.append,

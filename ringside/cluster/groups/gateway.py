@@ -18,6 +18,8 @@ CLUSTER = "RINGSIDE_CLUSTER"
 """Variable with the address of the cluster, set by the launcher."""
 CORES = "RINGSIDE_CLUSTER_CORES"
 """Variable with the number of CPUs of a group."""
+NUMERICS = "RINGSIDE_CLUSTER_NUMERICS"
+"""Variable with the hash of what the head computes."""
 
 
 def main(child_spec: ChildSpec) -> None:
@@ -34,6 +36,7 @@ def main(child_spec: ChildSpec) -> None:
                 waiter,
                 hosts,
                 cores,
+                numerics=os.environ[NUMERICS],
                 learner=child_spec.doorbells[Role.LEARNER],
                 actors=child_spec.doorbells.actors,
                 note=_note,

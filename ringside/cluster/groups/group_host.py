@@ -28,8 +28,9 @@ from ringside.cluster.fingerprint import ROOT
 from ringside.cluster.groups.lane_state import LaneState, restore_lane
 from ringside.cluster.groups.parcel import pack
 from ringside.cluster.lease import LEASE_SECONDS, Lease
+from ringside.cluster.numerics import numerics
 from ringside.cluster.program_host import Node, describe_node, plain_environment
-from shared.errors import RingsideError
+from shared.errors import RingsideError, RunFailed
 from shared.machine.subprocesses import REAP_SECONDS, die_with, kill_and_reap
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory, Plan
@@ -81,9 +82,12 @@ class GroupHost:
         self._lease = Lease(lease_seconds, self._expire)
 
     def describe(self) -> Node:
-        """Name and software of this machine."""
+        """Name, software and numerics of this machine. Raises `GroupError` if it cannot compute the network."""
         self._lease.renew()
-        return describe_node()
+        try:
+            return describe_node()._replace(numerics=numerics(self._plan))
+        except RunFailed as error:
+            raise GroupError(str(error)) from error
 
     def begin(self, session: str, states: Sequence[LaneState]) -> None:
         """Have these lanes played from now on, and no others.

@@ -33,6 +33,8 @@ ANSWER_SECONDS = 0.25
 """Longest wait of a node for ticks before it answers that there are none."""
 BEGIN_SECONDS = 60.0
 """The same for the first answers of a group, which reserves memory and starts a program."""
+DESCRIBE_SECONDS = 180.0
+"""The same for its description, for which it computes a while (ringside/cluster/numerics.py)."""
 KEEP_SECONDS = 2.0
 """Between two calls to a group that has nothing to do."""
 PLACE_SECONDS = 10.0
@@ -54,6 +56,7 @@ class RemoteLanes:
         hosts: Hosts,
         cores: int,
         *,
+        numerics: str,
         learner: Doorbell,
         actors: Sequence[Doorbell],
         note: Callable[[str], None],
@@ -64,12 +67,13 @@ class RemoteLanes:
             actor: number of the gateway among the actors.
             hosts: the cluster.
             cores: CPUs for the group.
+            numerics: hash of what this machine computes.
             learner: its doorbell.
             actors: doorbells of all actors.
             note: writes a sentence about an event into the log.
         """
         self._memory, self._actor, self._waiter = memory, actor, waiter
-        self._hosts, self._cores = hosts, cores
+        self._hosts, self._cores, self._numerics = hosts, cores, numerics
         self._learner, self._actors, self._note = learner, actors, note
         self._board, self._run_schedule = memory.board, memory.run_schedule
         self._process = waiter.process
@@ -139,9 +143,14 @@ class RemoteLanes:
                 self._note("There is no free node; other actors take the lanes over.")
                 self._board.vacant[self._process] = 1
             return False
-        node: Node = self._call(self._host, "describe", seconds=BEGIN_SECONDS)
+        node: Node = self._call(self._host, "describe", seconds=DESCRIBE_SECONDS)
         if sentence := difference(node.name, node.software, fingerprint()):
             raise FatalError(sentence)
+        if node.numerics != self._numerics:
+            raise FatalError(
+                f"Node {node.name} computes other last bits than this machine, so the weights would not be those of "
+                "one machine. Leave it out of the cluster: all nodes must have the same type of processor."
+            )
         self._name, self._placed = node.name, True
         self._board.vacant[self._process] = 0
         self._note(f"Lanes are played on node {node.name}.")

@@ -16,7 +16,7 @@ from ringside.cluster.program_host import Node
 from shared.errors import FatalError
 from shared.memory.board import Stop
 from tests.support.cluster_of_objects import Fault, ObjectCluster, ObjectHost
-from tests.support.remote_world import ROUNDS, PlayedGroup, RemoteWorld
+from tests.support.remote_world import NUMERICS, ROUNDS, PlayedGroup, RemoteWorld
 
 
 @functools.cache
@@ -31,7 +31,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     software = fingerprint()
     monkeypatch.setattr(remote_lanes, "ANSWER_SECONDS", 0.02)
     monkeypatch.setattr(remote_lanes, "fingerprint", lambda: software)
-    monkeypatch.setattr(PlayedGroup, "describe", lambda self: Node("n7", software))
+    monkeypatch.setattr(PlayedGroup, "describe", lambda self: Node("n7", software, NUMERICS))
 
 
 def fails(method: str, *calls: int) -> Fault:
@@ -143,8 +143,14 @@ def test_a_group_that_does_not_repeat_a_tick_ends_the_run(monkeypatch: pytest.Mo
 
 def test_a_node_with_other_software_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     other = fingerprint() | {"numpy": "1.0"}
-    monkeypatch.setattr(PlayedGroup, "describe", lambda self: Node("n7", other))
+    monkeypatch.setattr(PlayedGroup, "describe", lambda self: Node("n7", other, NUMERICS))
     with pytest.raises(FatalError, match=r"Node n7 has numpy 1\.0, this machine"):
+        RemoteWorld(1, ObjectCluster(PlayedGroup)).run()
+
+
+def test_a_node_that_computes_other_bits_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PlayedGroup, "describe", lambda self: Node("n7", fingerprint(), "other bits"))
+    with pytest.raises(FatalError, match="Node n7 computes other last bits than this machine"):
         RemoteWorld(1, ObjectCluster(PlayedGroup)).run()
 
 

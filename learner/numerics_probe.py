@@ -1,0 +1,62 @@
+"""A hash of what this machine computes: two machines with the same hash act alike.
+
+Models of processors round differently, and names of models do not say which do. So the network answers fixed batches,
+with the shape, threads, device and precision of the run, and the bits of its answers are hashed.
+
+    python -m learner.numerics_probe < pickled_plan
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import sys
+
+import numpy as np
+import torch
+
+from learner.engine.device import prepare_torch
+from learner.losses.method import make_method
+from learner.networks.policy import Policy
+from shared.config.settings import FRAME_SIDE, STACK
+from shared.memory.run_memory import Plan
+
+BATCHES = 64
+SCALES = (0.1, 0.02)
+"""Widths of the ranges from which parameters are drawn, one set for each."""
+
+
+def probe(plan: Plan) -> str:
+    """SHA-256 (hex) of the answers to fixed batches by two sets of parameters."""
+    config, machine = plan.config, plan.config.machine
+    device = torch.device(machine.device)
+    method = make_method(plan.network, config.algorithm, device, plan.method)
+    captured = machine.graph_updates > 0
+    policy = Policy(plan.network, device, machine.precision, machine.inference_batch, captured=captured, method=method)
+    total = hashlib.sha256()
+    for number, scale in enumerate(SCALES):
+        # Raw numbers of a counter-based generator: its other draws use functions that libraries compute differently.
+        random = np.random.Generator(np.random.Philox(key=number))
+        flat = (random.random(plan.parameters.count, np.float32) - np.float32(0.5)) * np.float32(scale)
+        policy.load(flat)
+        for _ in range(BATCHES // len(SCALES)):
+            shape = (machine.inference_batch, STACK, FRAME_SIDE, FRAME_SIDE)
+            stacks = np.frombuffer(random.bytes(int(np.prod(shape))), np.uint8).reshape(shape)
+            total.update(policy.values(stacks).tobytes())
+    return total.hexdigest()
+
+
+def main() -> int:
+    """Print the hash for the plan that comes through standard input."""
+    plan: Plan = pickle.load(sys.stdin.buffer)
+    machine = plan.config.machine
+    deterministic = machine.deterministic == "on"
+    prepare_torch(
+        torch.device(machine.device), machine.precision, machine.inference_threads, deterministic=deterministic
+    )
+    print(probe(plan))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+"""The hash of what a machine computes, from a program of its own: this room never loads torch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from functools import partial
+
+from multiprocess.reduction import ForkingPickler
+
+from ringside.cluster.fingerprint import ROOT
+from ringside.cluster.program_host import plain_environment
+from shared.errors import RunFailed
+from shared.machine.subprocesses import die_with, kill_and_reap
+from shared.memory.run_memory import Plan
+from shared.process.library_env import choose_workspace, pinned_thread_env
+
+PROBE = "learner.numerics_probe"
+SECONDS = 120.0
+"""Longest time of the probe; it takes a second and the start of torch."""
+
+
+def numerics(plan: Plan) -> str:
+    """Hash of the network's answers on this machine. Raises `RunFailed` if it cannot be computed here."""
+    choose_workspace()
+    with pinned_thread_env():
+        environment = plain_environment()
+        path = os.pathsep.join([str(ROOT), *filter(None, [environment.get("PYTHONPATH")])])
+        process = subprocess.Popen(
+            [sys.executable, "-m", PROBE],
+            env=environment | {"PYTHONPATH": path},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            preexec_fn=partial(die_with, os.getpid()),
+        )
+    try:
+        output, errors = process.communicate(bytes(ForkingPickler.dumps(plan)), SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise RunFailed(f"Node {os.uname().nodename} did not answer {PROBE} in {SECONDS:.0f} s.") from error
+    finally:
+        kill_and_reap(process)
+    if process.returncode:
+        last = (errors.decode(errors="replace").strip().splitlines() or [f"exit code {process.returncode}"])[-1]
+        raise RunFailed(f"Node {os.uname().nodename} cannot compute the network: {last}")
+    return output.decode().strip()

@@ -1,0 +1,56 @@
+"""The hash of what a machine computes: the same in every process, another with other kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from learner.numerics_probe import probe
+from ringside.cluster.numerics import numerics
+from shared.config.resolve import resolve
+from shared.config.settings import Config
+from shared.errors import RunFailed
+from shared.memory.run_memory import Plan
+
+
+def small(**changes: object) -> Plan:
+    """A plan with a small network."""
+    settings = {"network": "small", "device": "cpu", "precision": "fp32", "inference_batch": 4, "envs": 8}
+    return Plan(resolve(Config().with_settings(run_dir=Path("."), **(settings | changes))), 4)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_it_depends_on_the_network_and_the_arithmetic_alone() -> None:
+    first = probe(small())
+    assert probe(small(seed=7, actors=3)) == first
+    assert probe(small(precision="bf16")) != first
+    assert probe(small(inference_batch=8)) != first
+    assert probe(small(method="c51")) != first
+
+
+@pytest.mark.stress
+@pytest.mark.usefixtures("one_thread")
+def test_another_process_answers_alike() -> None:
+    assert numerics(small()) == probe(small())
+
+
+def test_a_machine_that_cannot_answer_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ringside.cluster.numerics.PROBE", "learner.no_such_probe")
+    with pytest.raises(RunFailed, match=r"cannot compute the network: .*no_such_probe"):
+        numerics(small())
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize(
+    ("precision", "variable", "value"),
+    [("fp32", "MKL_CBWR", "COMPATIBLE"), ("bf16", "ONEDNN_MAX_CPU_ISA", "AVX2")],
+)
+def test_another_type_of_processor_is_told_apart(
+    precision: str, variable: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Libraries compute as on an older processor."""
+    plan = small(network="nature", inference_batch=8, precision=precision)
+    first = numerics(plan)
+    monkeypatch.setenv(variable, value)
+    assert numerics(plan) != first
