@@ -13,7 +13,7 @@ import re
 import signal
 import socket
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from shared.errors import ConfigError
 
@@ -69,12 +69,24 @@ def join(address: str) -> None:
         signal.signal(signal.SIGTERM, former)  # Ray puts its own in its place
 
 
-def node_cpus() -> list[int]:
-    """Numbers of CPUs of the nodes that have some."""
+class ClusterNode(NamedTuple):
+    """A node of the cluster."""
+
+    identity: str
+    address: str
+    cpus: int
+
+
+def nodes_with_cpus() -> list[ClusterNode]:
+    """The living nodes that have CPUs, by address."""
     import ray
 
-    cpus = [int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]]
-    return sorted(number for number in cpus if number)
+    found = [
+        ClusterNode(node["NodeID"], node["NodeManagerAddress"], int(node["Resources"].get("CPU", 0)))
+        for node in ray.nodes()
+        if node["Alive"]
+    ]
+    return sorted((node for node in found if node.cpus), key=lambda node: (node.address, node.identity))
 
 
 def disconnect() -> None:

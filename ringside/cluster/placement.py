@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from ringside.cluster.connection import connect, disconnect, node_cpus
+from ringside.cluster.connection import connect, disconnect, nodes_with_cpus
 from ringside.cluster.groups.gateway import CLUSTER, CORES, NUMERICS
 from ringside.cluster.numerics import numerics
 from shared.errors import ConfigError
@@ -30,7 +30,7 @@ def with_gateways(plan: Plan, address: str, nodes: int | None, *, insecure: bool
         raise ConfigError(f"--schedule {schedule} cannot be played on other nodes: omit --ray.")
     found = connect(address, insecure=insecure)
     try:
-        cpus = node_cpus()
+        cpus = [node.cpus for node in nodes_with_cpus()]
     finally:
         disconnect()
     if not cpus:

@@ -17,6 +17,7 @@ from ray.exceptions import (
     RaySystemError,
     RayTaskError,
 )
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ringside.cluster.hosts import NodeLost
 
@@ -29,9 +30,11 @@ _FETCH_SECONDS = 30.0
 class RayHosts:
     """A cluster that this process is connected to."""
 
-    def __init__(self, cores: float, gpus: float) -> None:
-        """Each object asks for so many CPUs and GPUs."""
-        self._options = {"num_cpus": cores, "num_gpus": gpus, "max_restarts": 0, "max_task_retries": 0}
+    def __init__(self, cores: float, gpus: float, node: str | None = None) -> None:
+        """Each object asks for so many CPUs and GPUs, of the node of that identity if one is given."""
+        self._options: dict[str, Any] = {"num_cpus": cores, "num_gpus": gpus, "max_restarts": 0, "max_task_retries": 0}
+        if node is not None:
+            self._options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, soft=False)
 
     def place(self, kind: type, *arguments: Any) -> RayHost:
         """Ask for a new actor `kind(*arguments)`; does not wait."""

@@ -14,7 +14,7 @@ import platform
 import re
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -48,27 +48,32 @@ _IDLE_SECONDS = 1.0
 _COLORS = ("green", "yellow", "red")
 
 
-def examine(config: Config, words: Sequence[str], json_path: Path | None) -> int:
+def examine(
+    config: Config, words: Sequence[str], json_path: Path | None, more: Callable[[Plan], list[Check]] = lambda plan: []
+) -> int:
     """Run the checks, show them, write them to `json_path` if given. Returns the exit code: 1 if a check is red.
 
     Args:
         config: of the options.
         words: options as typed, for the suggested command line.
         json_path: file to write.
+        more: makes further checks for the plan of the run.
 
     Raises:
         ConfigError: the options contradict each other, or the file cannot be written.
     """
     if json_path is not None:
         require_writable("--json", json_path)
-    answers, suggested = diagnose(config, words)
+    answers, suggested = diagnose(config, words, more)
     show(answers, suggested)
     if json_path is not None:
         write_result("--json", json_path, to_json(answers, suggested))
     return 1 if worst(answers) == "red" else 0
 
 
-def diagnose(config: Config, words: Sequence[str]) -> tuple[list[Check], str]:
+def diagnose(
+    config: Config, words: Sequence[str], more: Callable[[Plan], list[Check]] = lambda plan: []
+) -> tuple[list[Check], str]:
     """All checks, and the suggested command line for this machine.
 
     Raises `ConfigError` when the options contradict each other.
@@ -100,6 +105,8 @@ def diagnose(config: Config, words: Sequence[str]) -> tuple[list[Check], str]:
         answers.append(_disk_speed(nearest_directory(run_dir)))
     with _working("self-test: a small run"):
         answers += selftest.check(plan)
+    with _working("nodes"):
+        answers += more(plan)
     return answers, suggestion(plan, words)
 
 

@@ -7,21 +7,25 @@ this machine play. Nodes join and leave at boundaries, and no result depends on 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from ringside.supervisor.lane_balance import Move
 from shared.memory.board import Board
-from shared.memory.process_table import Role
+from shared.memory.process_table import Role, process_name
 from shared.memory.run_memory import Plan
 
 
 class GatewayBalancer:
     """Writes the wanted owner of each lane to the board."""
 
-    def __init__(self, board: Board, plan: Plan) -> None:
-        self._board, self._plan = board, plan
+    def __init__(self, board: Board, plan: Plan, note: Callable[[str], None]) -> None:
+        """`note` is called with a sentence when a gateway loses its node for longer, and when it has one again."""
+        self._board, self._plan, self._note = board, plan, note
         self._actors = plan.processes.slice_of(Role.ACTOR)
         self._owners = board.lane_owner.copy()
+        self._vacant = board.vacant[self._actors].copy()
 
     def measure(self) -> list[Move]:
         """Look which gateways have a node; return the moves that are wanted from now on."""
@@ -29,7 +33,15 @@ class GatewayBalancer:
         owners = board.lane_owner.copy()
         board.moves[0] += np.count_nonzero(owners != self._owners)
         self._owners = owners
-        vacant = board.vacant[self._actors]
+        vacant = board.vacant[self._actors].copy()
+        for actor in np.flatnonzero(vacant != self._vacant):
+            name = process_name(Role.ACTOR, int(actor))
+            self._note(
+                f"There is no free node for {name}: its lanes are played elsewhere until one joins."
+                if vacant[actor]
+                else f"There is a node for {name} again: it gets lanes at the next boundary."
+            )
+        self._vacant = vacant
         local = range(self._plan.config.machine.actors)
         active = [actor for actor in range(len(vacant)) if self._plan.is_gateway(actor) and not vacant[actor]]
         wanted = np.array(self._plan.divide(active or local))

@@ -79,7 +79,7 @@ class Supervisor:
         self._oom_kills = OomKills()
         self._memory = Memory.create(plan) if region is None else region[0]
         self._board = self._memory.board
-        self._balancer = _make_balancer(plan, self._board)
+        self._balancer = _make_balancer(plan, self._board, note)
         self._processes = plan.processes
         self._doorbells = [Doorbell.create() for _ in range(len(self._processes))] if region is None else region[1]
         self._wakeup = Doorbell.create()
@@ -362,10 +362,10 @@ class Supervisor:
             self._maker.close()
 
 
-def _make_balancer(plan: Plan, board: Board) -> Balancer | GatewayBalancer | None:
+def _make_balancer(plan: Plan, board: Board, note: Callable[[str], None]) -> Balancer | GatewayBalancer | None:
     """The object that moves lanes; None if they stay where they are."""
     if plan.gateways:
-        return GatewayBalancer(board, plan)
+        return GatewayBalancer(board, plan, note)
     balances = plan.config.machine.balance == "auto" and plan.player is Role.ACTOR
     return Balancer(board, plan.processes) if balances else None
 

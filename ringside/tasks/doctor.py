@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ringside.doctor import examination
+from ringside.doctor.checks import Check
 from ringside.tasks.arguments import Choices, config_of, parse_choices
+from shared.memory.run_memory import Plan
 from shared.text import PROGRAM
 
 
@@ -17,6 +20,10 @@ class Diagnosis(Choices):
 
     json: Path | None = None
     """Write the findings to this file, too."""
+    ray: str | None = None
+    """auto or HOST:PORT: examine the nodes of this Ray cluster, too (docs/clusters.md)."""
+    ray_insecure: bool = False
+    """With --ray: accept a cluster without a token, on which any program that reaches it can run code."""
 
 
 OPTIONS = Diagnosis
@@ -30,4 +37,16 @@ def main(arguments: Sequence[str]) -> int:
         f"{PROGRAM} doctor",
         "Examine whether this machine can do a run: the one that these options of training say.",
     )
-    return examination.examine(config_of(options), arguments, options.json)
+    return examination.examine(config_of(options), arguments, options.json, partial(_nodes, options))
+
+
+def _nodes(options: Diagnosis, plan: Plan) -> list[Check]:
+    """Checks of the nodes of a cluster, where one was named."""
+    if options.ray is None:
+        return []
+    from ringside.cluster.survey import survey
+
+    findings = survey(plan, options.ray, insecure=options.ray_insecure)
+    if not findings:
+        return [Check("nodes", "red", "No node of the cluster has CPUs.", "Join one with `ray start --address`.")]
+    return [Check(f"node {each.node}", "green" if each.suits else "red", each.found) for each in findings]

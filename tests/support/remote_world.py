@@ -138,7 +138,7 @@ class RemoteWorld:
         self.doorbells = [Doorbell.create() for _ in range(len(self.plan.processes))]
         self._actor_bells = self.doorbells[self.plan.processes.slice_of(Role.ACTOR)]
         self._local = Player(self.memory, 1, self._actor_bells)
-        self._balancer = GatewayBalancer(self.memory.board, self.plan)
+        self._balancer = GatewayBalancer(self.memory.board, self.plan, self.notes.append)
         self._threads: list[threading.Thread] = []
         self.memory.weights.publish(0, lambda out: out.fill(1))
         self.memory.board.commits.publish(0)

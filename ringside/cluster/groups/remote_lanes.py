@@ -147,10 +147,7 @@ class RemoteLanes:
         if sentence := difference(node.name, node.software, fingerprint()):
             raise FatalError(sentence)
         if node.numerics != self._numerics:
-            raise FatalError(
-                f"Node {node.name} computes other last bits than this machine, so the weights would not be those of "
-                "one machine. Leave it out of the cluster: all nodes must have the same type of processor."
-            )
+            raise FatalError(other_bits(node.name))
         self._name, self._placed = node.name, True
         self._board.vacant[self._process] = 0
         self._note(f"Lanes are played on node {node.name}.")
@@ -304,3 +301,11 @@ class RemoteLanes:
 
     def _is_over(self, ready: Callable[[], bool], deadline: float) -> bool:
         return ready() or self._board.finished or time.monotonic() > deadline
+
+
+def other_bits(node: str) -> str:
+    """Sentence about a node that rounds differently."""
+    return (
+        f"Node {node} computes other last bits than this machine, so the weights would not be those of one machine. "
+        "Leave it out of the cluster: all nodes must have the same type of processor."
+    )

@@ -62,19 +62,25 @@ def group_children(role: str) -> list[psutil.Process]:
     return [each for each in titled(f"ringside {role}") if each.ppid() in programs]
 
 
+def workers() -> list[psutil.Process]:
+    """Ray's processes that have a group; their titles change with what they do."""
+    return [parent for program in titled(NODE_PROGRAM) if (parent := program.parent()) is not None]
+
+
 def kill_first(find: Callable[[], list[psutil.Process]]) -> Callable[..., None]:
     """Disturbance: SIGKILL of the first process that is found."""
 
     def disturb(*_: object) -> None:
-        until(find)
-        find()[0].kill()
+        found: list[psutil.Process] = []
+        until(lambda: found.extend(find()) or found)
+        found[0].kill()
 
     return disturb
 
 
 DISTURBANCES: dict[str, Callable[..., None]] = {
     "node": lambda process, cluster: cluster.kill_node(cluster.node_of(titled(NODE_PROGRAM)[0].parents())),
-    "worker": kill_first(lambda: titled("ray::GroupHost")),
+    "worker": kill_first(workers),
     "program": kill_first(lambda: titled(NODE_PROGRAM)),
     "inference": kill_first(lambda: group_children("inference")),
     "actor": kill_first(lambda: group_children("actor 0")),
@@ -100,7 +106,7 @@ def test_a_silent_node_changes_nothing(cluster: RayCluster, tmp_path: Path) -> N
     process = start(tmp_path / "run", "--ray", cluster.address, "--nodes", "2", actors="1")
     memory = memory_of(process, tmp_path / "run", gateways=2)
     wait_until(process, lambda: memory.board.committed >= 2 and bool(titled(NODE_PROGRAM)), SECONDS)
-    (worker, *_) = titled("ray::GroupHost")
+    (worker, *_) = workers()
     raylet = worker.parent()
     assert raylet is not None
     stopped = [raylet, worker, *worker.children(recursive=True)]

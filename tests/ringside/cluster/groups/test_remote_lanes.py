@@ -110,6 +110,8 @@ def test_without_a_free_node_this_machine_plays_and_nodes_join_and_leave(monkeyp
     assert world.played() == alone()
     assert [0] in owners  # this machine played all
     assert len(owners) == ROUNDS
+    for said in ("no free node for actor 1", "node for actor 2 again"):
+        assert any(said in note for note in world.notes)
 
 
 def test_a_gateway_that_dies_leaves_the_lanes_to_its_next_life() -> None:

@@ -1,0 +1,101 @@
+"""Survey of a cluster for a run, for `doctor --ray`: each node's software, arithmetic and link to this machine."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from ringside.cluster.fingerprint import difference, fingerprint
+from ringside.cluster.groups.group_host import GroupError, GroupHost
+from ringside.cluster.groups.remote_lanes import DESCRIBE_SECONDS, SILENT_SECONDS, other_bits
+from ringside.cluster.hosts import Host, NodeLost
+from ringside.cluster.numerics import numerics
+from ringside.cluster.program_host import Node
+from shared.memory.run_memory import Plan
+from shared.text import count
+
+PLACE_SECONDS = 60.0
+"""Longest start of a process on a node."""
+_CALLS, _TRANSFERS = 20, 5
+
+
+class Finding(NamedTuple):
+    """Result for one node."""
+
+    node: str
+    """Its address."""
+    suits: bool
+    """True if the run can be played there."""
+    found: str
+    """A sentence."""
+
+
+def survey(plan: Plan, address: str, *, insecure: bool) -> list[Finding]:
+    """Findings of all nodes with CPUs of a cluster.
+
+    Raises:
+        ConfigError: the cluster is refused. RunFailed: this machine cannot compute the network.
+    """
+    from ringside.cluster.connection import connect, disconnect, nodes_with_cpus
+
+    connect(address, insecure=insecure)
+    try:
+        from ringside.cluster.ray_hosts import RayHosts
+
+        own = numerics(plan)
+        findings = []
+        for node in nodes_with_cpus():
+            host = RayHosts(0, 0, node.identity).place(GroupHost, plan, node.cpus)
+            findings.append(examine_node(node.address, node.cpus, host, plan, own))
+        return findings
+    finally:
+        disconnect()
+
+
+def examine_node(address: str, cpus: int, host: Host, plan: Plan, own: str) -> Finding:
+    """Finding of one node.
+
+    Args:
+        address: of the node.
+        cpus: number of its CPUs.
+        host: a group there.
+        plan: of the run.
+        own: hash of what this machine computes.
+    """
+    try:
+        if not host.ready(PLACE_SECONDS):
+            return Finding(address, False, f"Node {address} starts no process within {PLACE_SECONDS:.0f} s.")
+        node: Node = host.call("describe", seconds=DESCRIBE_SECONDS)
+        if sentence := difference(node.name, node.software, fingerprint()):
+            return Finding(address, False, sentence)
+        if node.numerics != own:
+            return Finding(address, False, other_bits(node.name))
+        parameters = np.zeros(plan.parameters.count, np.float32)
+        trip = _median(_CALLS, lambda: host.call("keep", seconds=SILENT_SECONDS))
+        transfer = _median(_TRANSFERS, lambda: host.call("receive", parameters, seconds=SILENT_SECONDS))
+        return Finding(
+            address,
+            True,
+            f"{node.name}: {count(cpus, 'CPU')}, the same software and arithmetic. A call takes {1e3 * trip:.1f} ms, "
+            f"the parameters ({parameters.nbytes / 1e6:.1f} MB, once a round) {1e3 * transfer:.0f} ms.",
+        )
+    except NodeLost as lost:
+        return Finding(address, False, f"Node {address} {lost}.")
+    except GroupError as error:
+        return Finding(address, False, str(error))
+    finally:
+        host.release(gently=True)
+
+
+def _median(times: int, call: Callable[[], object]) -> float:
+    """Median of the seconds that a call takes."""
+    seconds = []
+    for _ in range(times):
+        begun = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - begun)
+    return statistics.median(seconds)

@@ -1,0 +1,43 @@
+"""The survey of a cluster: one sentence a node."""
+
+from __future__ import annotations
+
+import pytest
+
+from ringside.cluster.fingerprint import fingerprint
+from ringside.cluster.program_host import Node
+from ringside.cluster.survey import Finding, examine_node
+from tests.support.cluster_of_objects import Fault, ObjectHost, no_fault
+from tests.support.remote_world import PlayedGroup, make_plan
+
+BITS = "bits"
+
+
+def examined(node: Node, monkeypatch: pytest.MonkeyPatch, fault: Fault = no_fault) -> Finding:
+    """Finding about a node that describes itself so."""
+    monkeypatch.setattr(PlayedGroup, "describe", lambda self: node)
+    plan = make_plan(1)
+    host = ObjectHost(lambda: PlayedGroup(plan, 2), fault)
+    finding = examine_node("10.0.0.7", 2, host, plan, BITS)
+    assert host.released
+    return finding
+
+
+def test_a_node_that_suits(monkeypatch: pytest.MonkeyPatch) -> None:
+    finding = examined(Node("n7", fingerprint(), BITS), monkeypatch)
+    assert finding.suits
+    assert finding.found.startswith("n7: 2 CPUs, the same software and arithmetic. A call takes 0.")
+    assert "MB, once a round)" in finding.found
+
+
+def test_nodes_that_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    software = fingerprint()
+    for node, said in (
+        (Node("n7", software | {"torch": "2.12.0"}, BITS), "Node n7 has torch 2.12.0"),
+        (Node("n7", software, "other"), "Node n7 computes other last bits"),
+    ):
+        finding = examined(node, monkeypatch)
+        assert not finding.suits
+        assert finding.found.startswith(said)
+    lost = examined(Node("n7", software, BITS), monkeypatch, lambda method, call: "died" if method == "keep" else None)
+    assert lost == Finding("10.0.0.7", False, "Node 10.0.0.7 died.")
