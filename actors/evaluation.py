@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from actors.env import Env
+from actors.filming import FilmedEpisode
 from actors.make_env import make_env
 from shared.config.protocols import EvalRules
 from shared.config.settings import STACK, Play
@@ -104,16 +106,18 @@ def play_episodes(
     stacks: NDArray[np.uint8],
     ask: Ask,
     on_episode: OnEpisode = lambda episode: None,
+    video: Path | None = None,
 ) -> Returns:
     """Play `episodes` episodes of evaluation `number`, `len(stacks)` at a time; row j plays j, j + len(stacks), ...
 
     Args:
         stacks: uint8[envs, 4, 84, 84], written here; row j belongs to env j.
         ask: returns the actions for the stacks as they are.
+        video: file for a video of the first episode; None: none.
     """
     evaluation = Evaluation(play, rules, seed, number)
     rows = min(episodes, len(stacks))
-    started = _play(evaluation, stacks, rows, ask, lambda number, started: number < episodes, on_episode)
+    started = _play(evaluation, stacks, rows, ask, lambda number, started: number < episodes, on_episode, video)
     return _returns([started[number] for number in range(episodes)])
 
 
@@ -157,6 +161,7 @@ def _play(
     ask: Ask,
     wanted: Callable[[int, Mapping[int, Episode]], bool],
     on_episode: OnEpisode,
+    video: Path | None = None,
 ) -> dict[int, Episode]:
     """Play the episodes for which `wanted` is true, given their number and all that have started, and return them.
 
@@ -164,7 +169,9 @@ def _play(
     """
     started: dict[int, Episode] = {}
     with ExitStack() as held:
-        envs = [held.enter_context(closing(evaluation.env())) for _ in range(rows)]
+        made = (evaluation.env() for _ in range(rows))
+        filmed = (env if video is None or row else FilmedEpisode(env, video) for row, env in enumerate(made))
+        envs = [held.enter_context(closing(env)) for env in filmed]
 
         def start(row: int, number: int) -> Episode | None:
             if not wanted(number, started):

@@ -11,6 +11,7 @@ from shared.memory.board import Phase
 from shared.memory.process_table import Role
 from shared.memory.wait import Stopped
 from shared.process.child import ChildSpec, enter
+from shared.process.ownership import evaluation_video
 
 
 def main(child_spec: ChildSpec) -> None:
@@ -40,7 +41,14 @@ def main(child_spec: ChildSpec) -> None:
             if number == queue.queued.read():
                 break
             played = play_episodes(
-                config.play, rules, config.run.seed, number, memory.plan.evaluation_episodes, queue.stacks, ask
+                config.play,
+                rules,
+                config.run.seed,
+                number,
+                memory.plan.evaluation_episodes,
+                queue.stacks,
+                ask,
+                video=evaluation_video(config.run.run_dir, number) if config.evaluate.eval_video else None,
             )
             place = number % len(queue.returns)
             queue.returns[place] = played.returns

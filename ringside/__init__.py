@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from shared.config.presets import register_preset as register_preset
     from shared.config.settings import Config as Config
     from shared.config.trust import register_method as register_method
+    from shared.env_name import env_name as env_name
     from shared.errors import ConfigError as ConfigError
     from shared.errors import RunFailed as RunFailed
     from shared.errors import StopTraining as StopTraining
@@ -76,6 +77,7 @@ _HOMES = {
     "shared.config.trust": ("register_method",),
     "shared.config.presets": ("PRESETS", "register_preset"),
     "shared.config.settings": ("Config",),
+    "shared.env_name": ("env_name",),
     "shared.errors": ("ConfigError", "RunFailed", "StopTraining"),
     "shared.memory.region.arena": ("ArenaError",),
     "shared.network_spec": ("register_network",),
@@ -96,6 +98,7 @@ __all__ = [
     "StopTraining",
     "StudyResult",
     "TrainSettings",
+    "env_name",
     "evaluate",
     "export_onnx",
     "load_agent",

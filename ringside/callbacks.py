@@ -11,7 +11,8 @@ from typing import Any
 from ringside.recording.follow import Unsent
 from ringside.recording.own_metrics import OwnMetrics, checked_values
 from shared.config.settings import METRICS_FILE
-from shared.errors import StopTraining
+from shared.errors import ConfigError, StopTraining
+from shared.process.ownership import OWN_METRICS_FILE
 
 Record = dict[str, Any]
 """A line of metrics.jsonl (docs/files.md)."""
@@ -61,8 +62,14 @@ def dispatching(
         source_dir: run that is continued; `run_dir` for a new one.
         beginning: records that exist and are not to be passed on.
         note: called with a sentence when own metrics cannot be written.
+
+    Raises:
+        ConfigError: own metrics of former steps cannot be cut.
     """
-    own = OwnMetrics(run_dir, source_dir, beginning.steps, note)
+    try:
+        own = OwnMetrics(run_dir, source_dir, beginning.steps, note)
+    except OSError as error:
+        raise ConfigError(f"{run_dir / OWN_METRICS_FILE} cannot be written: {error.strerror}.") from error
     state = {"round": beginning.rounds - 1, "evaluation": beginning.evaluations - 1}
     unsent = Unsent(run_dir / METRICS_FILE, state)
 

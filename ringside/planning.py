@@ -20,8 +20,8 @@ from shared.config.method_declaration import method_declaration
 from shared.config.presets import PRESETS
 from shared.config.protocols import PROTOCOLS, eval_rules
 from shared.config.resolve import resolve
-from shared.config.settings import MAY_CHANGE_ON_RESUME, METRICS_FILE, SUMMARY_FILE, Config, Evaluate
-from shared.config.trust import load_plugin, require_env, require_plugin
+from shared.config.settings import MAY_CHANGE_ON_RESUME, METRICS_FILE, SUMMARY_FILE, Config, Evaluate, Run
+from shared.config.trust import NEVER_FROM_A_FILE, load_plugin, require_env, require_plugin
 from shared.errors import CheckpointError, ConfigError, FileError
 from shared.files.atomic import read_object
 from shared.memory.run_memory import Plan
@@ -70,9 +70,8 @@ def starting_point(
     require_env(saved.play, env, what="This run", is_registered=is_registered)
     in_run = checkpoint.directory.absolute().name == CHECKPOINTS
     run_dir = checkpoint.run_dir if in_run else None  # nothing is written next to a checkpoint outside a run
-    run = replace(
-        saved.run, run_dir=run_dir, resume=Path(resume), init_from=None, plain=False, track="off", stop_at=None
-    )
+    dropped = {name: getattr(Run(), name) for name in NEVER_FROM_A_FILE} | {"stop_at": None}
+    run = replace(saved.run, **dropped | {"run_dir": run_dir, "resume": Path(resume)})
     return replace(saved, run=run)
 
 

@@ -14,8 +14,9 @@ import importlib
 import math
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 import gymnasium
@@ -28,6 +29,7 @@ from actors.envs.action_log import ActionLog, replay
 from actors.envs.film import Shot, in_color
 from actors.pixels.frames import shrink_area
 from shared.config.protocols import LONGEST_EPISODE_STEPS
+from shared.env_name import parse_env_name
 from shared.prng import Stream, bits
 
 MOST_ACTIONS = 256
@@ -49,19 +51,54 @@ def register_games() -> None:
 
 
 def _make(name: str) -> gymnasium.Env[Any, Any]:
+    """The environment of a name, with its arguments and wrappers. Raises `EnvError` with a sentence."""
+    parsed = parse_env_name(name)
+    env = _make_base(parsed.base, parsed.arguments)
+    for wrapper in parsed.wrappers:
+        module_name, _, class_name = wrapper.partition(":")
+        make = getattr(_imported(module_name, name), class_name, None)
+        if not callable(make):
+            raise EnvError(f"The module {module_name!r} has no wrapper {class_name!r} for --env {name!r}.")
+        try:
+            env = make(env)
+        except Exception as error:  # the user's wrapper, which may raise anything
+            raise EnvError(f"{wrapper} could not wrap the environment: {_told(error)}") from error
+        if not isinstance(env, gymnasium.Env):
+            raise EnvError(f"{wrapper} returned a {type(env).__name__}; it must return a gymnasium.Env.")
+    return env
+
+
+def _make_base(name: str, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     """The environment of a Gymnasium id, which may be registered by a module that is named before it (`module:Env-v0`),
     or what `module:factory` returns. Raises `EnvError` with a sentence."""
     module_name, colon, factory_name = name.partition(":")
     if not colon:
         register_games()
         try:
-            return gymnasium.make(name, disable_env_checker=True)
+            return gymnasium.make(name, disable_env_checker=True, **arguments)
         except Exception as error:  # the code of the environment, which may raise anything
             raise EnvError(f"Gymnasium cannot make the environment {name!r}: {_told(error)}") from error
+    module = _imported(module_name, name)
+    if factory_name in gymnasium.registry:  # `module:Env-v0`, as Gymnasium itself takes it
+        return _make_base(factory_name, arguments)
+    factory = getattr(module, factory_name, None)
+    if not callable(factory):
+        raise EnvError(f"The module {module_name!r} has no function {factory_name!r} that makes an environment.")
+    try:
+        env = factory(**arguments)
+    except Exception as error:  # the user's factory, which may raise anything
+        raise EnvError(f"{name} could not make an environment: {_told(error)}") from error
+    if not isinstance(env, gymnasium.Env):
+        raise EnvError(f"{name} returned a {type(env).__name__}; it must return a gymnasium.Env.")
+    return env
+
+
+def _imported(module_name: str, name: str) -> ModuleType:
+    """A module that an env names. Raises `EnvError` with a sentence."""
     if not module_name or module_name.startswith("."):
         raise EnvError(f"--env {name!r} names no module: it is `module:factory`, or an id of Gymnasium.")
     try:
-        module = importlib.import_module(module_name)
+        return importlib.import_module(module_name)
     except Exception as error:  # foreign code runs while it is imported
         if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}."):
             raise EnvError(
@@ -69,18 +106,6 @@ def _make(name: str) -> gymnasium.Env[Any, Any]:
                 "put its folder into PYTHONPATH."
             ) from error
         raise EnvError(f"The module of --env {name!r} cannot be imported: {_told(error)}.") from error
-    if factory_name in gymnasium.registry:  # `module:Env-v0`, as Gymnasium itself takes it
-        return _make(factory_name)
-    factory = getattr(module, factory_name, None)
-    if not callable(factory):
-        raise EnvError(f"The module {module_name!r} has no function {factory_name!r} that makes an environment.")
-    try:
-        env = factory()
-    except Exception as error:  # the user's factory, which may raise anything
-        raise EnvError(f"{name} could not make an environment: {_told(error)}") from error
-    if not isinstance(env, gymnasium.Env):
-        raise EnvError(f"{name} returned a {type(env).__name__}; it must return a gymnasium.Env.")
-    return env
 
 
 def _told(error: Exception) -> str:

@@ -27,7 +27,7 @@ from shared.errors import FileError
 from shared.files.atomic import PRIVATE_UMASK, make_directory, open_to_write, read_bytes, read_object, write_atomic
 from shared.machine.cores import NICENESS
 from shared.machine.subprocesses import die_with, kill_and_reap
-from shared.process.ownership import OWN_METRICS_FILE, TRACK_FILE
+from shared.process.ownership import OWN_METRICS_FILE, TRACK_FILE, evaluation_video
 from shared.process.signals import enable_stack_dumps, ignore_requests, stack_dumps_held_back
 
 POLL_SECONDS = 2.0
@@ -132,13 +132,17 @@ def main(run_dir: Path) -> None:
     import wandb
 
     state = read_object(run_dir / TRACK_FILE)
+    config = flat_of(read_object(run_dir / CONFIG_FILE))
     run = wandb.init(
         project=os.environ.get("WANDB_PROJECT", "ringside"),
         dir=str(run_dir),
         id=state.setdefault("id", secrets.token_hex(4)),
         name=run_dir.name,
         resume="allow",
-        config=flat_of(read_object(run_dir / CONFIG_FILE)),
+        config=config,
+        entity=config.get("wandb_entity"),
+        group=config.get("wandb_group"),
+        tags=[tag.strip() for tag in (config.get("wandb_tags") or "").split(",") if tag.strip()],
     )
     run.define_metric("steps")
     run.define_metric("*", step_metric="steps")
@@ -153,6 +157,9 @@ def main(run_dir: Path) -> None:
         before = dict(state)
         for record in unsent.records():
             run.log(_scalars(record) | {"steps": record["steps"]})
+            video = evaluation_video(run_dir, record["evaluation"]) if record["kind"] == "evaluation" else None
+            if video is not None and video.is_file():
+                run.log({"eval/video": wandb.Video(str(video), format="mp4"), "steps": record["steps"]})
         for record in own.records():
             run.log(own_scalars(record["values"]) | {"steps": record["steps"]})
         if state != before:

@@ -79,6 +79,7 @@ class TrainSettings(TypedDict, total=False):
     eval_max_frames: int | None
     eval_actions: Literal["auto", "sample", "greedy"]
     eval_envs: int
+    eval_video: bool
     # machine
     actors: int | None
     device: str
@@ -104,6 +105,9 @@ class TrainSettings(TypedDict, total=False):
     plugin: str | None
     plain: bool
     track: Literal["off", "wandb"]
+    wandb_entity: str | None
+    wandb_group: str | None
+    wandb_tags: str | None
     # of single methods
     epochs: int
     trace: float

@@ -10,7 +10,7 @@ from pathlib import Path
 from ringside.tasks.arguments import LAUNCHER, Choices, config_of, parse_choices
 from ringside.tuning.search import DEFAULT_TRIALS, run_study
 from shared.errors import ConfigError
-from shared.text import PROGRAM, command, flag_in, printable
+from shared.text import PROGRAM, command, flag_in, printable, words_of
 
 NOT_HERE = {"--run-dir": "--out", "--resume": "--out"}
 """Training options that a study sets itself, with the option to use instead."""
@@ -47,8 +47,9 @@ def main(arguments: Sequence[str]) -> int:
         "Search for settings with Optuna: one training after another, judged and pruned by their evaluations. The same "
         "command continues where it was stopped.",
     )
+    config = config_of(options)
     result = run_study(
-        config_of(options),
+        config,
         options.preset,
         trials=options.trials,
         space=options.space,
@@ -62,6 +63,7 @@ def main(arguments: Sequence[str]) -> int:
     if result.best is not None:
         best = result.best
         print(printable(f"The best is trial {best.number}, mean return {best.value:.2f}: {result.best_config}"))
+        named = words_of(env=config.play.env, plugin=config.run.plugin)  # which no file decides
         print(printable(f"The report is in {result.report}."))
-        print(printable(f"Train with these settings: {command('--config', str(result.best_config))}"))
+        print(printable(f"Train with these settings: {command('--config', str(result.best_config), *named)}"))
     return 1 if result.stopped or result.best is None else 0

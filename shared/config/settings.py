@@ -77,7 +77,8 @@ class Play:
     game: str = "breakout"
     """Atari game, as in ale-py: breakout, space_invaders or SpaceInvaders."""
     env: str | None = None
-    """Instead of a game: a Gymnasium id with image observations; module:Id-v0 or module:factory, also to --resume."""
+    """Instead of a game: a Gymnasium id with image observations, module:Id-v0 or module:factory, also with arguments
+    and wrappers: ID@size=5+module:Wrapper (docs/protocols.md). Pass it to --resume, too."""
     protocol: ProtocolName = "nature"
     """Rules of preprocessing and episodes (docs/protocols.md)."""
     envs: Count = 96
@@ -249,6 +250,8 @@ class Evaluate:
     it plays in training, and greedy with action values."""
     eval_envs: Count = 8
     """Emulators of the evaluation actor."""
+    eval_video: bool = False
+    """Write a video of the first episode of each evaluation to RUN/videos."""
 
 
 @dataclass(frozen=True)
@@ -311,6 +314,12 @@ class Run:
     """Print a line every few seconds instead of the live display."""
     track: Literal["off", "wandb"] = "off"
     """wandb: send the records also to Weights & Biases (docs/watching.md)."""
+    wandb_entity: str | None = None
+    """With --track wandb: user or team that the run belongs to; default: that of the login."""
+    wandb_group: str | None = None
+    """With --track wandb: group of runs, such as a suite."""
+    wandb_tags: str | None = None
+    """With --track wandb: tags, separated by commas."""
 
 
 @dataclass(frozen=True)
@@ -511,6 +520,7 @@ MAY_CHANGE_ON_RESUME = frozenset(
         "total_steps",
         "eval_every_steps",
         "eval_episodes",
+        "eval_video",
         "pin",
         "balance",
         "replay_on",
@@ -525,6 +535,9 @@ MAY_CHANGE_ON_RESUME = frozenset(
         "plugin",
         "plain",
         "track",
+        "wandb_entity",
+        "wandb_group",
+        "wandb_tags",
     }
 )
 """Settings that do not touch the numbers of the steps already planned. `init_from` acts only at step 0."""

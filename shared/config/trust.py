@@ -19,10 +19,11 @@ from shared.config.settings import Config, Play
 from shared.errors import ConfigError
 from shared.text import flag_of, words_of
 
-NEVER_FROM_A_FILE = frozenset({"resume", "run_dir", "init_from", "plain", "track"})
+WANDB_SETTINGS = ("wandb_entity", "wandb_group", "wandb_tags")
+NEVER_FROM_A_FILE = frozenset({"resume", "run_dir", "init_from", "plain", "track", *WANDB_SETTINGS})
 """Settings that only the user gives: where a run begins, is written, shown and sent."""
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-_SAFE_TO_TYPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./:-]{0,199}")
+_SAFE_TO_TYPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./:@=,+-]{0,199}")
 """Names that a sentence may offer for a command line: no shell and no terminal takes them for anything else."""
 
 
@@ -61,7 +62,8 @@ def resume_words(config: Config) -> list[str]:
     """Words of a command that continues a run; they repeat what --resume takes from no file."""
     run = config.run
     track = None if run.track == "off" else run.track
-    return ["--resume", str(run.run_dir), *words_of(env=config.play.env, plugin=run.plugin, track=track)]
+    sent = {name: getattr(run, name) for name in WANDB_SETTINGS} if track else {}
+    return ["--resume", str(run.run_dir), *words_of(env=config.play.env, plugin=run.plugin, track=track, **sent)]
 
 
 def _quoted(name: str) -> str:

@@ -9,20 +9,25 @@ from __future__ import annotations
 import importlib.util
 import os
 from dataclasses import fields, replace
+from typing import Any
 
 from shared.config import combinations
 from shared.config.field_checks import check_ranges
 from shared.config.method_declaration import method_declaration
 from shared.config.run_schedule import MOST_PRIORITIES, make_run_schedule
 from shared.config.settings import STACK, Config, ResolvedConfig
+from shared.config.trust import WANDB_SETTINGS
+from shared.env_name import parse_env_name
 from shared.errors import ConfigError
 from shared.network_spec import network_names
 from shared.text import PLAIN_NAME, count, flag_of, require_name
 
+_DROPPED: Any = dict.fromkeys(("resume", "init_from", *WANDB_SETTINGS))
+
 
 def recorded(config: Config) -> None:
     """Check a configuration from a file as `settings` does; what it began with may be gone by now."""
-    settings(replace(config, run=replace(config.run, resume=None, init_from=None, track="off")))
+    settings(replace(config, run=replace(config.run, track="off", **_DROPPED)))
 
 
 def settings(config: Config) -> None:
@@ -47,6 +52,12 @@ def settings(config: Config) -> None:
         )
     if run.resume is not None and run.init_from is not None:
         raise ConfigError("--resume continues a run and --init-from begins a new one: give one of them.")
+    if run.track == "off":
+        for name in WANDB_SETTINGS:
+            if getattr(run, name) is not None:
+                raise ConfigError(f"{flag_of(name)} is for --track wandb: pass that, too.")
+    if config.evaluate.eval_video and not config.evaluate.eval_every_steps:
+        raise ConfigError("--eval-video films evaluations beside training: pass --eval-every-steps N, too.")
     if run.track == "wandb" and importlib.util.find_spec("wandb") is None:
         raise ConfigError("--track wandb needs the package wandb, which is not installed: say pip install wandb.")
     if run.resume is not None and not os.path.exists(run.resume):  # which raises for no path
@@ -150,10 +161,12 @@ def _check_texts(config: Config) -> None:
                 str(value).encode()
             except UnicodeEncodeError:
                 raise ConfigError(f"{flag_of(name)} {str(value)!a} is not UTF-8: name another.") from None
+    if config.play.env is not None:
+        parse_env_name(config.play.env)
     for name in ("env", "game"):
         value = getattr(config.play, name)
         if value is not None and not PLAIN_NAME.fullmatch(value):
             raise ConfigError(
-                f"{flag_of(name)} {value!r} cannot be the name of an env or a game: letters, digits and . _ : / - may "
-                "be in it."
+                f"{flag_of(name)} {value!r} cannot be the name of an env or a game: letters, digits and "
+                ". _ : / @ = , + - may be in it."
             )

@@ -27,6 +27,8 @@ OWN_METRICS_FILE = "own-metrics.jsonl"
 TRACK_FILE = "track.json"
 """State of `--track` in a run directory: the service's id of the run, its address, its sender and the progress."""
 WANDB = "wandb"
+VIDEOS = "videos"
+"""Videos of evaluations (--eval-video)."""
 PART = ".part"
 """Suffix of an evaluation that is being written."""
 
@@ -35,12 +37,17 @@ _FILES = (
     *(name for file in JUDGED.values() for name in (file, str(Path(file).with_suffix(PART)))),
     *(f"{CHECKPOINTS}/{name}" for name in (BEST_FILE, FORMER_BEST_FILE)),
 )
-_FOLDERS = (CHECKPOINTS, LOGS, EVENTS, OWN_EVENTS, REPORT, WANDB)
+_FOLDERS = (CHECKPOINTS, LOGS, EVENTS, OWN_EVENTS, REPORT, WANDB, VIDEOS)
 _OWN_NAMES = {
     CHECKPOINTS: re.compile(r"(checkpoint|segment|boundary|weights)-\d{8,}\.(json|ring|safetensors)"),
     LOGS: re.compile(r".*\.log"),
 }
 """By folder: files in it that a run appends to, replaces or removes."""
+
+
+def evaluation_video(run_dir: Path, number: int) -> Path:
+    """Path of the video of an evaluation."""
+    return run_dir / VIDEOS / f"evaluation-{number:05}.mp4"
 
 
 def require_writable_run(path: Path, flag: str) -> None:

@@ -15,8 +15,10 @@ from ringside.recording.follow import Unsent
 from ringside.recording.metrics import Episode, MetricsLog, cut_metrics
 from ringside.recording.wandb_track import Tracker, tracking
 from shared.config.settings import Config, Run
+from shared.config.trust import resume_words
 from shared.config.validate import settings
 from shared.errors import ConfigError
+from shared.process.ownership import evaluation_video
 from tests.support.waiting import until
 from tests.support.written_runs import write_run
 
@@ -26,11 +28,14 @@ class _Run:
     url = os.environ.get("FAKE_URL")
     def __init__(self, told): self.summary = self; self.say("init", told)
     def say(self, *words):
-        with open(os.environ["FAKE_LOG"], "a") as log: log.write(json.dumps(words) + "\\n")
+        with open(os.environ["FAKE_LOG"], "a") as log: log.write(json.dumps(words, default=str) + "\\n")
     def define_metric(self, *words, **more): self.say("define", words, more)
     def log(self, values): self.say("log", values)
     def update(self, values): self.say("summary", values)
     def finish(self): self.say("finish"); time.sleep(float(os.environ.get("FAKE_SECONDS", 0)))
+class Video:
+    def __init__(self, path, format): self.path, self.format = path, format
+    def __str__(self): return "video " + os.path.basename(self.path) + " " + self.format
 def init(**told):
     if os.environ.get("FAKE_ERROR"): raise RuntimeError("no key: log in first")
     return _Run(told)
@@ -79,6 +84,26 @@ def test_records_are_sent_under_the_names_of_the_dashboards(
     assert logged[4] == {"eval/mean_return": 5.0, "eval/episodes": 30, "steps": 2_000}
     assert of("summary", sent())[0]["weights_sha256"] == "0123456789abcdef"
     assert sent()[-1] == ["finish"]
+
+
+def test_entity_group_tags_and_videos_are_sent(tmp_path: Path, sent: Callable[[], list[list[Any]]]) -> None:
+    told = {"wandb_entity": "team", "wandb_group": "atari5", "wandb_tags": "first, quick,"}
+    path = write_run(tmp_path / "run", returns=[3.0, 4.0], evaluations=[5.0], track="wandb", **told)
+    video = evaluation_video(path, 0)
+    video.parent.mkdir()
+    video.touch()
+    Tracker(path, print).finish()
+    (init,) = of("init", sent())
+    assert (init["entity"], init["group"], init["tags"]) == ("team", "atari5", ["first", "quick"])
+    assert {"eval/video": "video evaluation-00000.mp4 mp4", "steps": 2_000} in of("log", sent())
+
+
+@pytest.mark.parametrize("name", ["wandb_entity", "wandb_group", "wandb_tags"])
+def test_settings_of_the_service_need_it_and_come_from_no_run(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"--{name.replace('_', '-')} is for --track wandb"):
+        settings(Config().with_settings(**{name: "x"}))
+    config = Config().with_settings(run_dir="runs/x", track="wandb", **{name: "x"})
+    assert resume_words(config)[2:] == ["--track", "wandb", f"--{name.replace('_', '-')}", "x"]
 
 
 def round_of(log: MetricsLog, number: int) -> None:

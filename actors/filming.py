@@ -1,0 +1,136 @@
+"""Videos of evaluations: the first episode of each, written beside training by the evaluation actor.
+
+A video is for people. It changes no return, and a disk that refuses it disturbs no evaluation.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from actors.env import Env, Frame, Outcome
+from actors.envs.film import Shot
+from shared.files.atomic import make_directory
+
+QUALITY = {"crf": "23", "preset": "veryfast", "tune": "animation"}
+"""Options of x264: small files rather than perfect ones."""
+SIDE = 320
+"""Least height of a video, in whole multiples of the screen."""
+
+
+class FilmedEpisode(Env):
+    """An env whose first episode becomes a video: one screen a step."""
+
+    def __init__(self, env: Env, path: Path) -> None:
+        """Film `env` into `path`, which exists once the episode is over."""
+        self._env = env
+        self.actions, self.action_names = env.actions, env.action_names
+        self.screens_per_second = env.screens_per_second
+        self._shots: list[Shot] = []
+        self._video: _Video | None = None
+        self._path = path
+        self._films = False
+        """True during the first episode."""
+        self._begun = False
+
+    def reset(self, tick: int, frame: Frame) -> None:
+        """As of the env; the second episode ends the film."""
+        if self._begun:
+            self._end()
+        else:
+            self._begun = self._films = True
+            self._shots = self._env.film()
+        self._env.reset(tick, frame)
+        self._shots.clear()
+
+    def step(self, tick: int, action: int, frame: Frame) -> Outcome:
+        """As of the env."""
+        outcome = self._env.step(tick, action, frame)
+        if self._films and self._shots:
+            self._guarded(self._add)
+        self._shots.clear()
+        if outcome.terminated or outcome.truncated:
+            self._end()
+        return outcome
+
+    def snapshot(self) -> bytes:
+        """As of the env."""
+        return self._env.snapshot()
+
+    def restore(self, data: bytes, heartbeat: Callable[[], None] = lambda: None) -> None:
+        """As of the env."""
+        self._env.restore(data, heartbeat)
+
+    def film(self) -> list[Shot]:
+        """As of the env."""
+        return self._env.film()
+
+    def close(self) -> None:
+        """Close the env and the video."""
+        self._end()
+        self._env.close()
+
+    def _add(self) -> None:
+        """Append the last screen of a step; a game shows every emulator frame, which may be several."""
+        if self._video is None:
+            make_directory(self._path.parent)
+            self._video = _Video(self._path, self.screens_per_second / len(self._shots))
+        self._video.add(self._shots[-1].screen)
+
+    def _end(self) -> None:
+        self._films = False
+        if self._video is not None:
+            video, self._video = self._video, None
+            self._guarded(video.finish)
+
+    def _guarded(self, write: Callable[[], None]) -> None:
+        """Call `write`; an error of the disk or the encoder ends the film, not the evaluation."""
+        import av
+
+        try:
+            write()
+        except (OSError, av.FFmpegError) as error:
+            self._films, self._video = False, None
+            print(f"{self._path} could not be written: {error}.", file=sys.stderr, flush=True)
+
+
+class _Video:
+    """H.264 in MP4, written to a part file that gets its name at the end."""
+
+    def __init__(self, path: Path, rate: float) -> None:
+        import av
+
+        self._av, self._path = av, path
+        self._part = path.with_suffix(".part")
+        self._out = open(self._part, "wb")  # noqa: SIM115  (closed by `finish`)
+        self._file = av.open(self._out, "w", format="mp4")
+        self._stream: Any = self._file.add_stream("libx264", rate=Fraction(round(rate)), options=QUALITY)
+        self._stream.pix_fmt = "yuv420p"
+        self._stream.codec_context.thread_count = 1
+        self._frames = 0
+
+    def add(self, screen: NDArray[np.uint8]) -> None:
+        """Append a screen uint8[h, w, 3]."""
+        scale = 2 * -(-SIDE // (2 * screen.shape[0]))  # even, as the format asks for
+        picture = np.repeat(np.repeat(screen, scale, axis=0), scale, axis=1)
+        if not self._frames:
+            self._stream.height, self._stream.width = picture.shape[:2]
+        frame = self._av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format="rgb24")
+        frame.pts = self._frames
+        self._frames += 1
+        self._file.mux(self._stream.encode(frame))
+
+    def finish(self) -> None:
+        """Write the rest and give the file its name."""
+        if self._frames:
+            self._file.mux(self._stream.encode(None))
+        self._file.close()
+        self._out.close()
+        os.replace(self._part, self._path)

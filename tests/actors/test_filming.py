@@ -1,0 +1,58 @@
+"""Videos of evaluations: the first episode, the same returns, and no harm by a disk that refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from actors.evaluation import Returns, play_episodes
+from shared.config.method_declaration import method_declaration
+from shared.config.protocols import eval_rules
+from shared.config.settings import Config
+from shared.process.ownership import evaluation_video
+
+
+def play(video: Path | None, **settings: object) -> Returns:
+    """Three episodes in two envs, all actions 1."""
+    config = Config().with_settings(eval_epsilon=0.5, eval_max_frames=240, **settings)
+    rules = eval_rules(config.play, config.evaluate, method_declaration("dqn"))
+    stacks = np.zeros((2, 4, 84, 84), np.uint8)
+
+    def ask(draws: NDArray[np.float64]) -> NDArray[np.uint8]:
+        return np.ones(2, np.uint8)
+
+    return play_episodes(config.play, rules, 1, 0, 3, stacks, ask, video=video)
+
+
+@pytest.mark.parametrize(
+    ("settings", "size", "rate"),
+    [({"game": "pong"}, (420, 320), 15), ({"env": "tests.support.pixel_game:factory"}, None, None)],
+)
+def test_the_first_episode_is_filmed_and_returns_stay_the_same(
+    tmp_path: Path, settings: dict[str, object], size: tuple[int, int] | None, rate: int | None
+) -> None:
+    path = evaluation_video(tmp_path, 7)
+    plain, filmed = play(None, **settings), play(path, **settings)
+    assert path == tmp_path / "videos" / "evaluation-00007.mp4"
+    assert plain.returns.tolist() == filmed.returns.tolist()
+    with av.open(str(path)) as file:
+        (stream,) = file.streams.video
+        frames = [frame.to_ndarray(format="rgb24") for frame in file.decode(stream)]
+        if rate is not None:
+            assert stream.average_rate == rate
+    assert len(frames) == filmed.lengths[0]
+    if size is not None:
+        assert frames[0].shape == (*size, 3)
+    assert len({frame.tobytes() for frame in frames}) > 1
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+def test_a_disk_that_refuses_disturbs_no_evaluation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "videos").touch()
+    played = play(evaluation_video(tmp_path, 0), game="pong")
+    assert played.returns.tolist() == play(None, game="pong").returns.tolist()
+    assert capsys.readouterr().err.count("could not be written") == 1
