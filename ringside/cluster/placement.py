@@ -28,6 +28,9 @@ def with_gateways(plan: Plan, address: str, nodes: int | None, *, insecure: bool
     schedule = plan.config.learn.schedule
     if schedule != "concurrent":
         raise ConfigError(f"--schedule {schedule} cannot be played on other nodes: omit --ray.")
+    device = plan.config.machine.device
+    if device != "cpu":
+        raise ConfigError(f"Groups on other nodes compute on CPUs so far, and --device is {device}: omit --ray.")
     found = connect(address, insecure=insecure)
     try:
         cpus = [node.cpus for node in nodes_with_cpus()]

@@ -1,0 +1,37 @@
+"""Runs that cannot be played on other nodes are refused before a cluster is sought."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ringside.cluster.placement import _require_cells, with_gateways
+from shared.errors import ConfigError
+from shared.memory.run_memory import Plan
+from tests.support.remote_world import make_plan
+
+
+def changed(**settings: object) -> Plan:
+    """The plan with other settings."""
+    plan = make_plan(0)
+    return replace(plan, config=plan.config.with_settings(**settings))
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"schedule": "alternate"}, "--schedule alternate cannot be played on other nodes"),
+        ({"schedule": "free"}, "--schedule free cannot be played on other nodes"),
+        ({"device": "cuda:0"}, "compute on CPUs so far, and --device is cuda:0"),
+    ],
+)
+def test_what_cannot_be_played_elsewhere(settings: dict[str, object], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        with_gateways(changed(**settings), "10.0.0.1:6379", None, insecure=False)
+
+
+def test_more_nodes_than_cells() -> None:
+    _require_cells(make_plan(2))
+    with pytest.raises(ConfigError, match="2 cells of 4 envs cannot occupy 3 nodes: say --nodes 2"):
+        _require_cells(make_plan(3))
