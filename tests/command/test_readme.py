@@ -23,7 +23,9 @@ SHORT = f"{TINY} --run-dir {{out}} --plain"
 
 MORE = {
     "make run": SHORT,
-    'make run ARGS="--game pong --preset quick"': SHORT,
+    'make run ARGS="--game pong --preset ppo-quick"': (
+        "--envs 4 --actors 1 --round-steps 160 --batch-size 80 --total-steps 640 --run-dir {out} --plain"
+    ),
     "make play": "--video {out}.gif --seconds 1",
     "launch.py --resume RUN": "--plain",
     "launch.py eval --load RUN --episodes 30": "--episodes 2",
