@@ -74,8 +74,7 @@ class Choices(Config):
     """The options that make a configuration."""
 
     config: Path | None = None
-    """Settings from a file, under single options: TOML, or a run (its config.json), or the name of a game with tuned
-    settings (docs/configuration.md)."""
+    """Settings from a TOML file, a run or the tuned ones of a game; options replace them (docs/configuration.md)."""
     preset: str = "nature"
     """Defaults of all other options, from a paper; quick: for a first run."""
 
@@ -138,7 +137,7 @@ def _defining_options(arguments: Sequence[str]) -> tuple[str | None, ...]:
     """The options that determine the defaults of all others, and --env. `parse` reports their errors."""
     names = ("preset", "resume", "env", "plugin", "config", "method")
     found: dict[str, str] = {}
-    for word, following in zip(arguments, [*arguments[1:], None], strict=True):
+    for word, following in zip(arguments, [*arguments[1:], None], strict=False):
         flag, given = flag_in(word), word.partition("=")
         value = given[2] if given[1] else following
         if value is not None and (given[1] or not value.startswith("--")):

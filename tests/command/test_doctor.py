@@ -168,4 +168,4 @@ def test_help(launch: Launch) -> None:
     assert "Examine whether this machine can do a run" in printed
     assert "--json PATH" in printed
     assert "--cgroup" not in printed
-    assert "limits options" in launch("--help").stdout
+    assert "--cgroup" in launch("--help", "all").stdout

@@ -46,8 +46,8 @@ def test_the_commands_that_come_next_are_those_that_work(tmp_path: Path) -> None
         "See its curves",
         "Train on",
     ]
-    assert finished[0].endswith(f"launch.py eval --load {tmp_path}")
-    assert finished[-1].endswith(f"launch.py --resume {tmp_path} --total-steps {2 * config.learn.total_steps:_}")
+    assert finished[0].endswith(f" eval --load {tmp_path}")
+    assert finished[-1].endswith(f" --resume {tmp_path} --total-steps {2 * config.learn.total_steps:_}")
     mine = replace(config, play=replace(config.play, env="mine:factory"))
     assert all("--env mine:factory" in line or "report" in line for line in next_steps(mine, finished=True))
 

@@ -98,8 +98,7 @@ def test_the_number_of_actors_changes_nothing(
     ("method", "schedule", "rounds_apart"),
     [
         ("ppo", "alternate", 5),
-        ("vtrace", "concurrent", 1),
-        *(pytest.param(*case, 1, marks=stress) for case in CASES if case != ("vtrace", "concurrent")),
+        *(pytest.param(*case, 1, marks=stress) for case in CASES),
         *(pytest.param(*case, 5, marks=stress) for case in CASES if case != ("ppo", "alternate")),
     ],
 )

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from ringside.cluster.groups.lane_state import OPENING, result_fields
 from shared.errors import RingsideError
+from shared.files.atomic import json_object
 from shared.memory.run_memory import Memory
 from shared.memory.snapshot import ENV_BYTES
 
@@ -95,7 +96,9 @@ def _unpack(memory: Memory, session: str, sent: Mapping[int, int], parcel: bytes
     if length > _MOST_HEADER_BYTES:
         raise ParcelError(f"A parcel has a header of {length} bytes.")
     begin = _LENGTH.size + length
-    header = json.loads(parcel[_LENGTH.size : begin])
+    header = json_object(parcel[_LENGTH.size : begin])
+    if header is None:
+        raise ParcelError("A parcel has a header that is no JSON object.")
     if header["session"] != session:
         raise ParcelError("A parcel is of another session.")
     frames = [*_cut(memoryview(parcel)[begin:], header["frames"])]

@@ -69,7 +69,7 @@ def test_shares_are_of_the_first_rung_and_a_wrong_rung_is_named(monkeypatch: pyt
             raise WrongResult("It is wrong.")
         return {"gradients": 10.0, "one-env": 20.0, "alternate-1": 5.0, "concurrent-1": 15.0}[rung.name]
 
-    monkeypatch.setattr(ladder, "_speed", speed)
+    monkeypatch.setattr(ladder, "speed", speed)
     report = Report("ladder", "title")
     ladder.measure(Options(only="gradients,one-env,parallel,alternate-1,concurrent-1", repeats=2), report)
     shares = {row.name: (row.limit, row.ratio) for row in report.rows}
@@ -93,11 +93,11 @@ def test_shares_are_of_the_first_rung_and_a_wrong_rung_is_named(monkeypatch: pyt
 def test_a_serial_rung_is_checked(monkeypatch: pytest.MonkeyPatch, told: dict[str, Any], says: str) -> None:
     monkeypatch.setattr(ladder, "json_result", lambda command, seconds: told)
     with pytest.raises(WrongResult, match=says):
-        ladder._speed(RUNGS[1], Options(), "pong")
+        ladder.speed(RUNGS[1], Options(), "pong")
 
 
 def test_an_unsolved_game_is_missing_with_how_far_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ladder, "_speed", lambda rung, options, game: 1.0)
+    monkeypatch.setattr(ladder, "speed", lambda rung, options, game: 1.0)
     monkeypatch.setattr(ladder, "solve_run", lambda words, bound, minutes: Learnt(120.0, 5_000, 17.0))
     report = Report("ladder", "title")
     ladder.measure(Options(only="ringside", repeats=1, solve=True), report)
