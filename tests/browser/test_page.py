@@ -158,7 +158,9 @@ def test_a_run_from_its_first_step_to_its_end(browser: Chrome, tmp_path: Path) -
     assert "The run has ended" in view.text("#gone")
     assert view.count("#mosaic canvas") == ENVS
     assert not maps_memory(page)
+    assert view.complaints() == []
     view.browser.refresh()
+    view.complaints()  # the reload may have cut off a response
     view.until(lambda: view.script(POINTS, "Return"), "the files are not shown")
     assert "No process plays this run now" in view.text("#gone")
     assert view.count(".role") == 6
