@@ -138,7 +138,8 @@ class Lane:
         """Play this tick, which is `ready`. Return True if it ended a round."""
         memory, tick, slot = self._memory, self.tick, self.tick % self._run_schedule.capacity
         if not self.replaying:
-            self._slot["action"][slot] = self._choose(tick, memory.actions)
+            # Sampled actions are taken as they are.
+            self._slot["action"][slot] = memory.actions if self._samples else self.choose(tick, memory.actions)
             for name, field in memory.declared.items():
                 self._slot[name][slot] = field
             memory.logged.publish(tick + 1)
@@ -156,18 +157,17 @@ class Lane:
         self._request_or_hand_over()
         return ended
 
-    def _choose(self, tick: int, answered: NDArray[np.uint8]) -> NDArray[np.uint8] | list[int]:
-        """Epsilon-greedy actions: a function of seed, env and tick. Sampled actions are taken as they are."""
-        if self._samples:
-            return answered
-        return [self.choose(tick, j, int(best)) for j, best in enumerate(answered)]
-
-    def choose(self, tick: int, j: int, best: int) -> int:
-        """Action of the epsilon-greedy policy of env `j` at a tick."""
-        index, epsilon = self._first_env + j, self._run_schedule.epsilon(tick, self._explore)
-        if uniform(self._seed, Stream.EXPLORE, index, tick) < epsilon ** self._ladder[j]:
-            return randint(self.envs[j].actions, self._seed, Stream.EXPLORE_ACTION, index, tick)
-        return best
+    def choose(self, tick: int, best: NDArray[np.integer]) -> list[int]:
+        """Epsilon-greedy actions at a tick, a function of seed, env and tick, from the best ones of all envs."""
+        epsilon = self._run_schedule.epsilon(tick, self._explore)
+        chosen = []
+        for j, env in enumerate(self.envs):
+            index = self._first_env + j
+            if uniform(self._seed, Stream.EXPLORE, index, tick) < epsilon ** self._ladder[j]:
+                chosen.append(randint(env.actions, self._seed, Stream.EXPLORE_ACTION, index, tick))
+            else:
+                chosen.append(int(best[j]))
+        return chosen
 
     def _play(self, tick: int, slot: int, following: int, j: int, compare: bool) -> None:
         """One tick of env `j`: a step, or after an end the reset, for which the tick's action is ignored."""

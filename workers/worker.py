@@ -169,7 +169,7 @@ class WorkerProcess:
     def _choose(self, worker: int, tick: int, best: NDArray[np.int64]) -> list[int]:
         """Actions of a worker's epsilon-greedy policy."""
         lane = next(lane for lane in self._lanes.played if lane.index == worker)
-        return [lane.choose(tick, j, int(action)) for j, action in enumerate(best)]
+        return lane.choose(tick, best)
 
     def _commit(self, commits: Commits, boundary: int) -> None:
         """Close the rounds before `boundary`, as a learner does; the version that follows needs no publication."""
