@@ -49,7 +49,6 @@ class KeyedApp(ABC):
 
     def __init__(self) -> None:
         self.key = secrets.token_urlsafe(12)
-        self._compressor = zstandard.ZstdCompressor(level=_COMPRESSION)
 
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         """Answer one request."""
@@ -84,7 +83,8 @@ class KeyedApp(ABC):
         if len(content) < _SMALL:
             return response
         if accepted.quality("zstd"):
-            response.data, response.content_encoding = self._compressor.compress(content), "zstd"
+            # Two threads answer, and a compressor serves one at a time: every response has its own.
+            response.data, response.content_encoding = zstandard.compress(content, _COMPRESSION), "zstd"
         elif accepted.quality("gzip"):
             response.data, response.content_encoding = gzip.compress(content, _COMPRESSION), "gzip"
         return response

@@ -6,12 +6,14 @@ import gzip
 import json
 import socket
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 import zstandard
 from werkzeug.test import Client, TestResponse
+from werkzeug.wrappers import Request
 
 from ringside.watch.page import source as module
 from ringside.watch.page.budget import LEAST_SECONDS, MOST_SECONDS, SHARE, Budget
@@ -122,6 +124,19 @@ def test_content_is_packed_as_the_viewer_understands_it(run: Pretended) -> None:
     packed = viewer.get("pictures", **{"Accept-Encoding": "gzip, zstd;q=0"})
     assert packed.headers["Content-Encoding"] == "gzip"
     assert gzip.decompress(packed.data) == plain
+
+
+def test_two_threads_pack_their_responses_at_the_same_time(run: Pretended) -> None:
+    page = Viewer(run.run_dir).page
+    request = Request({"HTTP_ACCEPT_ENCODING": "zstd"})
+    contents = [np.random.default_rng(seed).integers(0, 4, 200_000, np.uint8).tobytes() for seed in range(2)]
+
+    def pack(content: bytes) -> list[bytes]:
+        return [page.packed(request, content, "application/json").data for _ in range(200)]
+
+    with ThreadPoolExecutor(2) as threads:
+        for content, packed in zip(contents, threads.map(pack, contents), strict=True):
+            assert {zstandard.decompress(data) for data in packed} == {content}
 
 
 def test_pictures_are_made_as_often_as_the_budget_allows(run: Pretended) -> None:
