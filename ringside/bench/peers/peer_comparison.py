@@ -2,21 +2,23 @@
 
 Peers, for --only:
 
-  sb3      Stable-Baselines3's DQN
-  pfrl     PFRL's DQN, as in its reproduction of Mnih et al. 2015: one process, like CleanRL's
-  sb3-ppo  Stable-Baselines3's PPO: 8 envs x 128 steps, 4 passes in minibatches of 256
-  sb3-a2c  Stable-Baselines3's A2C: 16 envs x 5 steps
-  cleanrl  CleanRL; no package of it supports the Pythons of Ringside, and the report says so
-  ale      ale-py's AtariVectorEnv, in C++ threads
-  sync     Gymnasium's SyncVectorEnv over its AtariPreprocessing and frame stack, in one process
-  async    Gymnasium's AsyncVectorEnv over the same, in processes
+  sb3          Stable-Baselines3's DQN
+  pfrl         PFRL's DQN, as in its reproduction of Mnih et al. 2015
+  cleanrl-dqn  CleanRL's dqn_atari.py
+  sb3-ppo      Stable-Baselines3's PPO: 8 envs x 128 steps, 4 passes in minibatches of 256
+  cleanrl-ppo  CleanRL's ppo_atari.py: the same
+  sb3-a2c      Stable-Baselines3's A2C: 16 envs x 5 steps
+  ale          ale-py's AtariVectorEnv, in C++ threads
+  sync         Gymnasium's SyncVectorEnv over its AtariPreprocessing and frame stack, in one process
+  async        Gymnasium's AsyncVectorEnv over the same, in processes
 
-The first four learn (ringside/bench/peers/learning_jobs.py), on the same device as Ringside; the DQNs play one env and
-learn from 32 samples every 4 steps. They are measured with 1, 2, 4, ... threads up to the cores. The best setting is
-compared with Ringside, at its default precision and in fp32. The others play random actions, and are compared with
-Ringside's actors with random answers, in as many processes. Resets are included on all sides. Packages are installed in
-a separate environment, .venv-peers, in the versions of requirements.lock where it names them. The steps, updates and
-observation shapes that the peers report are checked.
+The first six learn (ringside/bench/peers/learning_jobs.py), on the same device as Ringside; the DQNs play one env and
+learn from 32 samples every 4 steps. CleanRL is no package: pass --cleanrl with a clone of its repository. They are
+measured with 1, 2, 4, ... threads up to the cores. The best setting is compared with Ringside, at its default precision
+and in fp32. The others play random actions, and are compared with Ringside's actors with random answers, in as many
+processes. Resets are included on all sides. Packages are installed in a separate environment, .venv-peers, in the
+versions of requirements.lock where it names them. The steps, updates and observation shapes that the peers report are
+checked.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
+from pathlib import Path
 
 from actors.envs.atari import game_name
 from ringside.bench.bench_command import Common
@@ -34,7 +37,7 @@ from ringside.bench.harness.interleaved import Contender, doublings, measure_int
 from ringside.bench.harness.measured_runs import measure as measure_run
 from ringside.bench.harness.programs import json_result
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
-from ringside.bench.peers.learning_jobs import JOBS, Job, peer_speed
+from ringside.bench.peers.learning_jobs import JOBS, Job, clone_words, peer_speed
 from ringside.bench.peers.peer_environment import Environment
 from shared.config.resolve import check_device_name, device_of
 from shared.errors import ConfigError
@@ -42,11 +45,7 @@ from shared.machine import facts
 from shared.text import count
 
 VECTORS = ("ale-py", "gymnasium", "opencv-python-headless")
-NO_CLEANRL = (
-    "cleanrl 1.2.0, the newest package with its dqn_atari and ppo_atari, is for Python 3.7 to 3.10; older ones need a "
-    "gym of 2021. PFRL's DQN stands for one process with published settings."
-)
-NAMES = (*(name for job in JOBS for name in job.peers), "cleanrl", "ale", "sync", "async")
+NAMES = (*(name for job in JOBS for name in job.peers), "ale", "sync", "async")
 ENVS_A_THREAD = {"ale": 16, "async": 4}
 """Envs for each thread or core; the fastest of the numbers tried."""
 SYNC_ENVS = 8
@@ -60,6 +59,8 @@ class Options(Common):
     """Peers to be measured, separated by commas."""
     game: str = "breakout"
     """Game, as in ale-py."""
+    cleanrl: Path | None = None
+    """Clone of CleanRL's repository."""
     device: str = "auto"
     """Device of all learners, ours and the peers': cpu, cuda, cuda:N, or auto."""
     seconds: float = 30.0
@@ -76,9 +77,6 @@ def measure(options: Options, report: Report) -> None:
     check_device_name(options.device)
     game = game_name(options.game)
     environment = Environment()
-    if "cleanrl" in names:
-        with report.measuring("CleanRL"):
-            raise CannotRun(NO_CLEANRL)
     for job in JOBS:
         if wanted := [name for name in job.peers if name in names]:
             with report.noting(job.title):
@@ -99,10 +97,11 @@ def _learning(
     for name in names:
         peer = job.peers[name]
         with report.measuring(peer.label):
+            clone = clone_words(peer, options.cleanrl)
             environment.install(*peer.packages)
             for threads, (variant, words) in product(doublings(facts.usable_cores()), peer.variants.items()):
-                asked = [name, "--game", game, "--device", device, "--threads", str(threads), *words]
-                speed = partial(peer_speed, environment, job, asked, threads, options.peer_steps)
+                asked = [name, "--game", game, "--device", device, "--threads", str(threads), *words, *clone]
+                speed = partial(peer_speed, environment, job, peer, asked, threads, options.peer_steps)
                 label = f"{peer.label}, {count(threads, 'thread')}{variant}"
                 contenders.append(Contender(label, speed, peer.label))
                 peers.setdefault(peer.label, []).append(label)

@@ -18,7 +18,7 @@ from ringside.bench.harness.interleaved import Contender, measure_interleaved, n
 from ringside.bench.harness.programs import json_result
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
 from ringside.bench.peers import peer_comparison, peer_environment
-from ringside.bench.peers.learning_jobs import JOBS, Job, peer_speed
+from ringside.bench.peers.learning_jobs import JOBS, Job, Peer, peer_speed
 from ringside.bench.peers.peer_environment import Environment
 from shared.errors import ConfigError
 
@@ -47,17 +47,19 @@ def test_what_cannot_be_installed_is_named_and_the_rest_goes_on(tmp_path: Path) 
     assert written["missing"].keys() == {
         *(f"Stable-Baselines3 {each}" for each in ("DQN", "PPO", "A2C")),
         "PFRL DQN",
-        "CleanRL",
+        "CleanRL dqn_atari",
+        "CleanRL ppo_atari",
         *vectors,
     }
-    assert "Python 3.7 to 3.10" in written["missing"].pop("CleanRL")
+    for name in ("CleanRL dqn_atari", "CleanRL ppo_atari"):
+        assert "pass --cleanrl" in written["missing"].pop(name)
     assert set(written["missing"].values()) == {REFUSAL}
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (peer_comparison.Options(only="sb4"), "--only sb4 is not one of sb3, pfrl, sb3-ppo"),
+        (peer_comparison.Options(only="sb4"), "--only sb4 is not one of sb3, pfrl, cleanrl-dqn, sb3-ppo"),
         (peer_comparison.Options(only="sb3,ringside"), "--only ringside"),
         (peer_comparison.Options(game="brakout"), "no game 'brakout'"),
     ],
@@ -137,10 +139,11 @@ SEEN = {"package": "ale-py 0", "steps": 320, "seconds": 4.0, "looks": 10, "seen"
 
 def test_a_peer_that_learns_is_checked() -> None:
     dqn = JOBS[0]
-    assert peer_speed(Telling(**DONE), dqn, ["sb3"], 2, 400) == 100.0
+    sb3 = dqn.peers["sb3"]
+    assert peer_speed(Telling(**DONE), dqn, sb3, ["sb3"], 2, 400) == 100.0
     for wrong in ({"updates": 98}, {"updates": 102}, {"steps": 399}, {"threads": 1}):
         with pytest.raises(WrongResult, match="were asked for"):
-            peer_speed(Telling(**(DONE | wrong)), dqn, ["sb3"], 2, 400)
+            peer_speed(Telling(**(DONE | wrong)), dqn, sb3, ["sb3"], 2, 400)
 
 
 def test_a_peer_that_plays_is_checked() -> None:
@@ -155,7 +158,9 @@ def test_ours_is_compared_with_the_better_setting_of_each_peer(monkeypatch: pyte
     speeds |= {("pfrl", 1): 60.0, ("pfrl", 2): 80.0, ("pfrl", 3): 40.0}
     speeds |= {("sb3-ppo", 1): 30.0, ("sb3-ppo", 2): 20.0, ("sb3-ppo", 3): 10.0}
 
-    def peer_speed(environment: Environment, job: Job, words: Sequence[str], threads: int, least: int) -> float:
+    def peer_speed(
+        environment: Environment, job: Job, peer: Peer, words: Sequence[str], threads: int, least: int
+    ) -> float:
         return speeds[words[0], threads] * (2.0 if "--env-processes" in words else 1.0)
 
     monkeypatch.setattr(Environment, "install", lambda self, *packages: None)
@@ -197,3 +202,29 @@ def test_names_are_chosen_in_the_known_order() -> None:
     assert names_in_list("b, a", ["a", "b", "c"], "--only") == ["a", "b"]
     with pytest.raises(ConfigError, match="--only d is not one of a, b"):
         names_in_list("a,d", ["a", "b"], "--only")
+
+
+CLEANRL_PPO = """
+import gymnasium, torch
+from gymnasium.wrappers import FrameStack, GrayScaleObservation
+
+envs = gymnasium.vector.SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")] * 8)
+envs.reset(seed=1)
+optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)])
+for _ in range(10):
+    for _ in range(128):
+        envs.step(envs.action_space.sample())
+    for _ in range(16):
+        optimizer.step()
+"""
+
+
+def test_whole_rollouts_of_an_unchanged_file_of_cleanrl_are_measured(tmp_path: Path) -> None:
+    file = tmp_path / "clone" / "cleanrl" / "ppo_atari.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(CLEANRL_PPO)
+    script = Path(peer_environment.__file__).with_name("peer_cleanrl.py")
+    words = ["cleanrl-ppo", "--clone", str(tmp_path / "clone"), "--threads", "1", "--steps", "2000"]
+    result = json_result([sys.executable, "-P", str(script), *words], 100.0)
+    assert (result["steps"], result["updates"], result["threads"]) == (2_048, 32, 1)
+    assert result["seconds"] > 0
