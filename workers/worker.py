@@ -32,9 +32,6 @@ from shared.process.child import ChildSpec, enter
 from workers.gradients import Gradients, make_worker_method
 from workers.versions import Hogwild, Versions
 
-COMMITTER = 0
-"""Number of the process that commits."""
-
 
 def main(child_spec: ChildSpec) -> None:
     """Play, compute and apply until the last round is committed or the run stops.
@@ -69,7 +66,7 @@ class WorkerProcess:
         doorbells, number = child_spec.doorbells, child_spec.number
         self._others = [doorbell for other, doorbell in enumerate(doorbells.of(Role.WORKER)) if other != number]
         followers = [doorbells[process] for process in range(len(doorbells.fds)) if process != waiter.process]
-        self._commits = Commits(memory, waiter, followers) if number == COMMITTER else None
+        self._commits = Commits(memory, waiter, followers) if waiter.process == plan.committer else None
         self._lanes = Lanes(
             memory,
             number,

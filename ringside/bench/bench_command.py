@@ -24,7 +24,7 @@ BENCHMARKS = {
     "scaling": "actors alone with 1, 2, 4, ... processes",
     "checkpoint": "a run that writes checkpoints often against one that writes none",
     "balance": "one core slowed down: lanes that move to faster actors against lanes that stay",
-    "memory": "an actor's start, and the memory of a run's processes over time",
+    "memory": "the start of an actor or worker process, and the memory of a run's processes over time",
     "watch": "a run with one viewer of its page against the same run without",
     "gpu": "a GPU's learner by setting, and inference beside a busy learner, in turns and under MPS",
     "ladder": "concurrent or not, synchronized or not, one env or many, parallel or not: the classical tables",

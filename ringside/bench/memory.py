@@ -1,6 +1,6 @@
 """Start cost of an actor, and private memory of a run's processes over time.
 
-  start    CPU time of each actor, from its start to its first tick
+  start    CPU time of each actor, or process of workers, from its start to its first tick
   memory   private memory of each process (resident, not shared), read --repeats times, --seconds apart, starting with
            the second round that has updates
 
@@ -58,7 +58,8 @@ def measure(options: Options, report: Report) -> None:
     with report.measuring("run"), attached_run(options.game, words) as run:
         with report.measuring("start"):
             starts = _starts(run)
-            report.add("an actor's start", "s", starts, note=f"processor time; {len(starts)} actors")
+            player = "a worker process" if run.memory.plan.player is Role.WORKER else "an actor"
+            report.add(f"{player}'s start", "s", starts, note=f"processor time of {len(starts)}")
         with report.measuring("memory"):
             run.until_it_learns()
             _add_memory(options, run.memory, run.process, report)
@@ -79,8 +80,8 @@ def _attach_and_measure(options: Options, run_dir: Path, report: Report) -> None
 
 
 def _starts(run: AttachedRun) -> list[float]:
-    """CPU seconds of each actor when its first lane had played a tick."""
-    board, actors = run.memory.board, run.memory.plan.actors
+    """CPU seconds of each process that plays when its first lane had played a tick."""
+    board, plan = run.memory.board, run.memory.plan
     found: dict[int, float] = {}
 
     def all_play() -> bool:
@@ -89,13 +90,13 @@ def _starts(run: AttachedRun) -> list[float]:
             with suppress(psutil.Error):  # the process has ended
                 title = " ".join(child.cmdline()).strip()
                 for actor in playing:
-                    if title == f"ringside {process_name(Role.ACTOR, actor)}":
+                    if title == f"ringside {process_name(plan.player, actor)}":
                         times = child.cpu_times()
                         found[actor] = times.user + times.system
-        return len(found) == actors
+        return len(found) == plan.actors
 
     run.until(all_play)
-    return [found[actor] for actor in range(actors)]
+    return [found[actor] for actor in range(plan.actors)]
 
 
 def _add_memory(

@@ -4,7 +4,7 @@ Everything is compared with the preset `nature`, which is always measured. Compa
 full window of noise, and steps/s of real runs with as many samples per step. An on-policy preset has rounds of noise,
 and its updates include the targets of the round. If a preset has another number of samples
 per step, `nature` is also run with that number. Rounds have the length that fits, with at least 16 updates; those of
-on-policy presets have their own.
+on-policy presets have their own. Presets of workers have no learner: --end-to-end measures their runs.
 
 Shares are of the learner's main thread; parts that begin with "beside" run in another thread at the same time. On a GPU
 they are shares of updates launched one by one, not from graphs. On a CPU an update of btr takes seconds: omit it, or
@@ -28,6 +28,7 @@ from ringside.bench.harness.interleaved import Contender, measure_interleaved, n
 from ringside.bench.harness.measured_runs import (
     PROBE_SHARE,
     ROUNDS,
+    WORKER_PACE,
     Throughput,
     make_plan,
     rounds_that_fit,
@@ -88,7 +89,12 @@ class Case(NamedTuple):
     @property
     def samples_per_step(self) -> float:
         """Samples per step by its settings."""
-        return self.plan.config.learn.batch_size / self.plan.run_schedule.steps_per_update
+        return self.plan.run_schedule.update_samples / self.plan.run_schedule.steps_per_update
+
+    @property
+    def has_workers(self) -> bool:
+        """True if workers take the place of a learner."""
+        return self.plan.run_schedule.workers > 0
 
     def reference(self, plain: Case) -> str:
         """Name of the plain case with as many samples per step."""
@@ -106,7 +112,11 @@ def measure(options: Options, report: Report) -> None:
         cases = [_case(options, name) for name in dict.fromkeys([PLAIN, *names])]
     if not cases:
         return
-    costs = measure_interleaved(report, list(_learners(options, report, cases)), options.repeats)
+    learners = [case for case in cases if not case.has_workers]
+    if len(learners) < len(cases) and not options.end_to_end:
+        without = ", ".join(case.name for case in cases if case.has_workers)
+        report.note(f"Without a learner: {without}; --end-to-end measures the runs.")
+    costs = measure_interleaved(report, list(_learners(options, report, learners)), options.repeats)
     for case in cases:
         if case.name in costs:
             _add_learner(report, case, costs[case.name])
@@ -199,15 +209,17 @@ def _plain_at_other_ratios(options: Options, cases: Sequence[Case]) -> list[Case
 
 
 def _runs(options: Options, cases: Sequence[Case], costs: Mapping[str, list[Cost]]) -> Iterator[Contender]:
-    """Short runs, with rounds that fit at the speed of the slower of actors and learner."""
+    """Short runs, with rounds that fit at the speed of the slower of actors and learner, or at that of workers."""
     play = cases[0].plan.config.play
     most = float("inf")
     if play.env is None:
         most = sum(bare_speeds(play.game, PROBE_SHARE * options.seconds, usable_cores()))
     for case in cases:
         cost = costs.get(case.name) or costs.get(PLAIN)
-        if cost:
-            pace = min(most, cost[0].updates_per_second * case.plan.run_schedule.steps_per_update)
+        if cost or case.has_workers:
+            pace = WORKER_PACE * usable_cores()
+            if cost and not case.has_workers:
+                pace = min(most, cost[0].updates_per_second * case.plan.run_schedule.steps_per_update)
             words = rounds_that_fit(case.plan, case.words, options.seconds, pace)
             yield Contender(f"{case.name}, run", partial(run, options.game, options.seconds, words))
 

@@ -67,6 +67,8 @@ def measure(options: Options, report: Report) -> None:
         plan = make_plan(options.game, [*options.words, "--actors", "1"])
         if plan.config.play.env is not None:
             raise CannotRun("Only games of ale-py have a bare emulator to compare with.")
+        if plan.run_schedule.workers:
+            raise ConfigError("Workers are no actors that could play alone; their scaling is: bench ladder --async.")
     if report.missing:
         return
     cores, lanes = usable_cores(), plan.run_schedule.lanes

@@ -5,10 +5,12 @@ Parts, for --parts:
   speed        a real run; its actors alone (before the first update), bounded by the bare emulator on all cores; and
                its learner alone (on noise), compared with the matrix products of its updates, or with their passes
                where products are not counted. An on-policy method has no play before its first update, so DQN with its
-               network plays instead, and its updates have no bound
+               network plays instead, and its updates have no bound. Workers have neither side alone, so their run
+               is compared with the bare emulator
   evaluation   the cost of evaluation during training: the run again, with an evaluation in progress all the time
   round        the cost of the barrier at the end of a round: with it (concurrent) against without it (free), with the
-               run's settings, and with an update every 400 steps, where emulation is the bottleneck
+               run's settings, and with an update every 400 steps, where emulation is the bottleneck. With workers:
+               the price of the order of gradients, ordered against async
 
 Figures are compared within a repeat, which measures one after the other. Each run must have done the work that its
 settings ask for; resets, commits and checkpoint segments are included. Words after -- are flags of launch.py:
@@ -31,6 +33,7 @@ from ringside.bench.harness.measured_runs import (
     BARE_SHARE,
     NEVER_LEARNS,
     PROBE_SHARE,
+    WORKER_PACE,
     Throughput,
     acting_words,
     make_plan,
@@ -50,11 +53,12 @@ EVALUATIONS = 5
 """Most evaluations that start in a measurement: one is nearly always in progress, and four never wait, which would
 stall the learner."""
 LEAST_ROUNDS_BETWEEN_EVALUATIONS = 3
-CASES: dict[str, tuple[str, ...]] = {"as it is": (), "an update every 400 steps": ("--train-every", "400")}
+AS_IT_IS = "as it is"
+CASES: dict[str, tuple[str, ...]] = {AS_IT_IS: (), "an update every 400 steps": ("--train-every", "400")}
 """Arguments of the two cases of the part `round`."""
 
 END_TO_END, SMALLER, IN_TURN = "end to end", "the smaller of the two alone", "the two alone, in turn"
-BARE, ACTORS, LEARNER = "bare emulator, all cores", "actors alone", "learner alone"
+BARE, ACTORS, LEARNER, WORKERS = "bare emulator, all cores", "actors alone", "learner alone", "workers"
 EVALUATED = "end to end, with an evaluation"
 
 
@@ -94,7 +98,7 @@ def measure(options: Options, report: Report) -> None:
         _add_sides(report, found, plan)
     _add_run(report, found.get(END_TO_END, []), plan)
     _add_evaluation(report, found)
-    _add_round(report, found)
+    _add_round(report, found, plan)
 
 
 def _contenders(options: Options, parts: Sequence[str], runs: Runs, plan: Plan) -> Iterator[Contender]:
@@ -107,22 +111,35 @@ def _contenders(options: Options, parts: Sequence[str], runs: Runs, plan: Plan) 
         yield running(END_TO_END)  # first, so that an interrupt leaves this figure
     if "speed" in parts:
         yield Contender(BARE, partial(_bare, plan, BARE_SHARE * options.seconds))
+    if "speed" in parts and not plan.run_schedule.workers:
         acting = acting_words(plan) if plan.method.on_policy else [*runs.playing, *NEVER_LEARNS]
         yield Contender(ACTORS, partial(run, options.game, options.seconds, acting, learning=False))
         yield Contender(LEARNER, partial(learner_alone, plan, options.seconds))
     if "evaluation" in parts:
         yield running(EVALUATED, "--eval-every-steps", str(runs.evaluation_steps))
     if "round" in parts:
-        for case, flags in CASES.items():
-            for schedule in ("free", "concurrent"):
+        for case, flags in _cases(plan).items():
+            for schedule in _schedules(plan):
                 yield running(f"{schedule}, {case}", *flags, "--schedule", schedule)
+
+
+def _schedules(plan: Plan) -> tuple[str, str]:
+    """The schedules that the part `round` compares: without a barrier, and with it."""
+    return ("async", "ordered") if plan.run_schedule.workers else ("free", "concurrent")
+
+
+def _cases(plan: Plan) -> dict[str, tuple[str, ...]]:
+    """Arguments of the cases of the part `round`; gradients of workers have one rhythm."""
+    return {AS_IT_IS: ()} if plan.run_schedule.workers else CASES
 
 
 def _fitted(options: Options, parts: Sequence[str], plan: Plan, report: Report) -> Runs:
     """Settings whose rounds and evaluations fit into a measurement."""
     words, seconds = list(options.words), PROBE_SHARE * options.seconds
     paces: dict[str, float] = {}
-    if not sets_round_steps(words):
+    if plan.run_schedule.workers:
+        paces[WORKERS] = WORKER_PACE * usable_cores()
+    elif not sets_round_steps(words):
         with report.measuring(LEARNER):
             paces[LEARNER] = learner_pace(plan, seconds)
         with report.measuring(BARE):
@@ -176,13 +193,14 @@ def _add_run(report: Report, runs: Sequence[Throughput], plan: Plan) -> None:
     if not runs:
         return
     with report.measuring("the run"):
-        limit = next((row.name for row in report.rows if row.name in (SMALLER, IN_TURN)), None)
+        limits = (BARE,) if plan.run_schedule.workers else (SMALLER, IN_TURN)
+        limit = next((row.name for row in report.rows if row.name in limits), None)
         report.add(END_TO_END, "steps/s", [each.steps_per_second for each in runs], limit=limit)
         report.add(
             "samples a step",
             "samples",
             [each.samples_per_step for each in runs],
-            note=f"asked: {plan.config.learn.batch_size / plan.run_schedule.steps_per_update:g}",
+            note=f"asked: {plan.run_schedule.update_samples / plan.run_schedule.steps_per_update:g}",
         )
         report.add("episodes ended", "", [each.episodes for each in runs])
         report.add("from the command to the first round", "s", [each.first_step_seconds for each in runs])
@@ -196,14 +214,14 @@ def _add_run(report: Report, runs: Sequence[Throughput], plan: Plan) -> None:
     with report.measuring("memory"):
         memory = [each.summary["memory"] for each in runs]
         report.add("shared region", "MB", [each["shared_bytes"] / 1e6 for each in memory])
-        for role in ("learner", "inference", "actor", "scribe"):
+        for role in ("worker", "scribe") if plan.run_schedule.workers else ("learner", "inference", "actor", "scribe"):
             _add_private(report, role, runs)
         if any(each["device_bytes"] for each in memory):
             _add_device_memory(report, memory, gpu)
     report.note(f"What the run says of itself: {runs[-1].summary['limit']['sentence']}")
     if not any(each.episodes for each in runs):
         report.note("No episode ended while a run was measured: its speed is without resets; more --seconds have them.")
-    if plan.config.machine.device == "cpu":
+    if plan.config.machine.device == "cpu" and not plan.run_schedule.workers:
         report.note(
             "Without a GPU actors, inference and learner share the cores: together they cannot do what each does alone."
         )
@@ -217,7 +235,7 @@ def _add_role_busy(report: Report, role: str, runs: Sequence[Throughput]) -> Non
 
 def _add_private(report: Report, role: str, runs: Sequence[Throughput]) -> None:
     private = [largest(each.summary["memory"]["private_bytes"], role) / 1e6 for each in runs]
-    report.add(f"private, {role}", "MB", private, note="the largest" if role == "actor" else "")
+    report.add(f"private, {role}", "MB", private, note="the largest" if role in ("actor", "worker") else "")
 
 
 def _add_device_memory(report: Report, memory: Sequence[Mapping[str, Any]], gpu: Sequence[GpuUse]) -> None:
@@ -248,12 +266,12 @@ def _add_evaluation(report: Report, found: Mapping[str, list[Any]]) -> None:
             _add_private(report, "evaluator", runs)
 
 
-def _add_round(report: Report, found: Mapping[str, list[Any]]) -> None:
+def _add_round(report: Report, found: Mapping[str, list[Any]], plan: Plan) -> None:
     """Add the cost of the barrier."""
-    for case in CASES:
-        free, concurrent = (found.get(f"{schedule}, {case}") for schedule in ("free", "concurrent"))
-        if free and concurrent:
+    for case in _cases(plan):
+        names = [f"{schedule}, {case}" for schedule in _schedules(plan)]
+        if all(map(found.get, names)):
             with report.measuring("round"):
-                above = report.add(f"free, {case}", "steps/s", [each.steps_per_second for each in free])
-                speeds = [each.steps_per_second for each in concurrent]
-                report.add(f"concurrent, {case}", "steps/s", speeds, limit=above.name)
+                free, exact = ([each.steps_per_second for each in found[name]] for name in names)
+                report.add(names[0], "steps/s", free)
+                report.add(names[1], "steps/s", exact, limit=names[0])

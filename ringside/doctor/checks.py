@@ -72,7 +72,7 @@ def before_start(plan: Plan, *, continues: bool) -> list[Check]:
     answers = [
         *settings(config_warnings(plan.config)),
         processor(platform.machine()),
-        cores(plan.actors, facts.usable_cores(), os.cpu_count() or 1),
+        cores(plan.actors, facts.usable_cores(), os.cpu_count() or 1, workers=plan.run_schedule.workers),
         *threads(plan, facts.usable_cores()),
         memory(plan, facts.usable_memory(), facts.total_memory()),
         descriptors(plan, *facts.descriptors()),
@@ -152,8 +152,8 @@ def processor(kind: str) -> Check:
     return Check("processor", "red", f"This processor is {kind}; Ringside needs x86-64.", "Take such a machine.")
 
 
-def cores(actors: int, usable: int, processors: int) -> Check:
-    """Actors against the cores that affinity and control groups allow."""
+def cores(actors: int, usable: int, processors: int, workers: int = 0) -> Check:
+    """Actors, or processes of workers, against the cores that affinity and control groups allow."""
     may = f"{usable} of {processors} processors may be used"
     if actors > usable:
         return Check(
@@ -162,6 +162,8 @@ def cores(actors: int, usable: int, processors: int) -> Check:
             f"--actors {actors} share {count(usable, 'core')}.",
             "They share cores and play no faster than fewer would.",
         )
+    if workers:
+        return Check("cores", "green", f"{may}, by {count(workers, 'worker')} in {count(actors, 'process')}.")
     return Check("cores", "green", f"{may}, by {count(actors, 'actor')} and the learner's side.")
 
 

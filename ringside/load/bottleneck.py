@@ -196,6 +196,8 @@ def _find(
     if sum(used.values()) + taken >= CORES_IN_USE * usable_cores:
         return _cores_limit(used, taken, usable_cores, steps_per_second)
     if "workers" in groups:
+        if evaluation_wait >= 1 - SATURATED:
+            return _evaluation_limit("the first process of the workers", evaluation_wait, steps_per_second)
         return _workers_limit(groups["workers"], busy["workers"], steps_per_second)
     if not learning:
         busy["learner"] = 0.0
@@ -216,10 +218,7 @@ def _find(
         kind, role = "scribe", "scribe"
         said = f"Recording limits the run: the scribe is {_busy(groups['scribe'])}, and {actors_wait}"
     elif evaluation_wait >= 1 - SATURATED and inference < SATURATED:
-        kind, role = "evaluation", "evaluator"
-        busy[role] = 1.0  # its waits for inference are part of its work
-        said = f"Evaluation limits the run: the learner waits {evaluation_wait:.0%} of the time for a free slot in the "
-        said += "queue of evaluations"
+        return _evaluation_limit("the learner", evaluation_wait, steps_per_second)
     elif alternates and learning and "learner" in groups:
         role = max(("learner", "actors", "inference"), key=lambda name: busy[name])
         said = f"Playing and learning take turns: the learner is {_busy(groups['learner'])}, the actors "
@@ -235,6 +234,13 @@ def _find(
         said += f"learner {learner:.0%}" if learning else "learning has not begun"
         said += "): they wait for one another"
     return _with_distance(Bottleneck(kind, said, role, busy[role]), _ALLOWED[role], steps_per_second)
+
+
+def _evaluation_limit(waiting: str, share: float, steps_per_second: float | None) -> Bottleneck:
+    """The bottleneck of a run that waits for evaluations; the evaluator's waits for inference are part of its work."""
+    said = f"Evaluation limits the run: {waiting} waits {share:.0%} of the time for a free slot in the queue of "
+    found = Bottleneck("evaluation", f"{said}evaluations", "evaluator", share=1.0)
+    return _with_distance(found, _ALLOWED["evaluator"], steps_per_second)
 
 
 def _workers_limit(group: Sequence[RoleStatus], busy: float, steps_per_second: float | None) -> Bottleneck:

@@ -348,6 +348,7 @@ def main(child_spec: ChildSpec) -> None:
     """
     memory, waiter = enter(child_spec)
     board, evaluations = memory.board, memory.evaluations
+    committer = child_spec.doorbells[memory.plan.committer]
     scribe = Scribe(memory, child_spec.run_dir)
     for process in range(len(child_spec.doorbells.fds)):
         child_spec.doorbells[process].ring()
@@ -363,7 +364,7 @@ def main(child_spec: ChildSpec) -> None:
             waiter.wait(lambda: scribe.due() or finished())
             scribe.work()
             waiter.note_progress(int(board.written[0]))
-            child_spec.doorbells[Role.LEARNER].ring()  # it may wait for a free place in the evaluation queue
+            committer.ring()  # it may wait for the record, or for a free place in the evaluation queue
     except Stopped:
         pass
     _close(scribe, waiter, child_spec.run_dir)

@@ -74,6 +74,7 @@ def make_summary(memory: Memory, log: MetricsLog, boundary: int) -> dict[str, An
         "device": config.machine.device,
         "precision": config.machine.precision,
         "actors": config.machine.actors,
+        "workers": config.play.workers,
         "seed": config.run.seed,
         "restarts": int(counters["restarts"]),
         "redone_ticks": int(counters["redone_ticks"]),

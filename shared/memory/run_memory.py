@@ -87,6 +87,11 @@ class Plan:
         return ProcessTable.make({self.player: self.actors})
 
     @property
+    def committer(self) -> int:
+        """Position of the process that commits: the learner, or the first of workers."""
+        return self.processes.index_of(Role.WORKER if self.run_schedule.workers else Role.LEARNER)
+
+    @property
     def evaluation_episodes(self) -> int:
         """Episodes of one evaluation beside training; 0: there is none."""
         if not self.config.evaluate.eval_every_steps:

@@ -232,6 +232,34 @@ def test_a_policy_has_probabilities_and_charts_of_its_metrics_and_no_epsilon(bro
     run.end()
 
 
+@pytest.mark.stress
+def test_workers_have_their_names_and_one_curve_of_their_speed(browser: Chrome, tmp_path: Path) -> None:
+    run = Pretended(tmp_path / "run", method="a2c", workers=3)
+    run.play(30)
+    values = {"steps_per_second": 100.0, "epsilon": None, "workers_busy": 0.8, "entropy": 1.0}
+    with MetricsLog(run.run_dir / "metrics.jsonl") as log:
+        for round_ in range(3):
+            log.log_round(round_, 60 * (round_ + 1), values, [], envs=6)
+    page, address = watch(run.run_dir)
+    view = PageView(browser, address)
+    view.resize(WIDE)
+    view.until(lambda: view.script(POINTS, "Steps a second"), "there is no curve of the speed")
+    assert "ordered · 3 workers · 6 envs" in view.text("#run")
+    legend = "return [...document.querySelectorAll('.chart:nth-child(3) .legend span')].map(each => each.textContent)"
+    assert view.script(legend) == ["workers alone", "the run"]
+    lines = "return document.querySelectorAll('.chart:nth-child(3) .series path').length"
+    view.until(lambda: view.script(lines) == 4, "a curve or its key is missing")
+    view.until(lambda: view.count("#mosaic canvas") == 6, "there is no mosaic")
+    view.press(Keys.END)
+    view.until(lambda: view.text("#one-facts").startswith("worker 2, process 1 ·"), "the env has another player")
+    assert view.count(".role.worker") == 2
+    assert "actor" not in view.text("body")
+    assert view.complaints() == []
+    page.send_signal(signal.SIGINT)
+    finish(page)
+    run.end()
+
+
 def _controls(view: PageView) -> None:
     """Keys and buttons."""
     view.until(lambda: view.text("#one-title") == "Env 0", "the first env is not chosen")

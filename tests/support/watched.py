@@ -16,8 +16,12 @@ from shared.process.live import Live
 NAMES = ("NOOP", "FIRE", "LEFT")
 
 
-def watched_config(run_dir: Path, envs: int = 6, method: str = "dqn") -> ResolvedConfig:
-    """Two envs a lane, rounds of 10 ticks, as a launcher resolves it."""
+def watched_config(run_dir: Path, envs: int = 6, method: str = "dqn", workers: int = 0) -> ResolvedConfig:
+    """Two envs a lane, rounds of 10 ticks, as a launcher resolves it; or workers with two envs each."""
+    if workers:
+        sizes = {"workers": workers, "lane_envs": 2, "t_max": 10, "total_steps": 1_200, "snapshot_every_steps": 60}
+        rest = {"network": "small", "actors": 2, "game": "pong", "run_dir": run_dir}
+        return resolve(Config().with_settings(schedule="ordered", method=method, optimizer="rms", **sizes, **rest))
     config = Config(
         play=Play(game="pong", envs=envs, lane_envs=2),
         learn=Learn(
@@ -36,9 +40,9 @@ def watched_config(run_dir: Path, envs: int = 6, method: str = "dqn") -> Resolve
 class Pretended:
     """The launcher's side."""
 
-    def __init__(self, run_dir: Path, envs: int = 6, method: str = "dqn") -> None:
+    def __init__(self, run_dir: Path, envs: int = 6, method: str = "dqn", workers: int = 0) -> None:
         self.run_dir = run_dir
-        self.config = watched_config(run_dir, envs, method)
+        self.config = watched_config(run_dir, envs, method, workers)
         self.memory = Memory.create(Plan(self.config, len(NAMES)))
         run_dir.mkdir(parents=True, exist_ok=True)
         (run_dir / "config.json").write_text(json.dumps(self.config.to_json()))

@@ -46,6 +46,8 @@ LEAST_ROUND_TICKS = 10
 """Shorter rounds would be mostly barrier."""
 PROBE_SHARE = 0.1
 """Share of the measuring time spent on choosing the round length."""
+WORKER_PACE = 300.0
+"""Steps/s of a core with workers, by which their spans are made to fit into a measurement."""
 BARE_SHARE = 0.25
 """Share of the measuring time for the bare emulator, which is at steady state from its start."""
 SILENT_SECONDS = 600.0
@@ -54,7 +56,7 @@ LOOK_SECONDS = 0.5
 """Interval between two reads of the records."""
 REFUSED = 2
 """Exit code of `launch.py` for an invalid setting."""
-ROLES = ("learner", "inference", "actors")
+ROLES = ("learner", "inference", "actors", "workers")
 """Roles whose busy shares are in the records of rounds."""
 
 

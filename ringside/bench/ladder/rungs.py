@@ -46,7 +46,7 @@ from typing import Any
 from actors.envs.atari import game_name
 from ringside.bench.bench_command import Common
 from ringside.bench.harness.interleaved import INTERRUPTED, Contender, measure_interleaved, names_in_list
-from ringside.bench.harness.measured_runs import make_plan, rounds_that_fit
+from ringside.bench.harness.measured_runs import WORKER_PACE, make_plan, rounds_that_fit
 from ringside.bench.harness.measured_runs import measure as measure_run
 from ringside.bench.harness.programs import json_result
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
@@ -67,8 +67,6 @@ ENDLESS_STEPS = 50_000_000
 """Upper limit of the steps of a run that stops once it has solved its game."""
 QUICKLY = ("--learning-starts", "512", "--replay-size", "20_000")
 """Options that shorten a measurement without changing its speed."""
-START_PACE = 300.0
-"""Steps/s of a core from which the lengths of spans are chosen."""
 START_SECONDS = 300.0
 """Longest time until the clock of a serial rung starts, even on a busy machine."""
 PUBLISHED = (
@@ -180,7 +178,7 @@ def speed(rung: Rung, options: Options, game: str) -> float:
     """Steps/s of a rung."""
     if rung.table == ASYNC:
         words = _words(rung, options, game)
-        pace = START_PACE * facts.usable_cores()
+        pace = WORKER_PACE * facts.usable_cores()
         fitted = rounds_that_fit(make_plan(game, words), words, options.seconds, pace)
         return measure_run(game, options.seconds, fitted).steps_per_second
     words = [*_words(rung, options, game), *QUICKLY]

@@ -22,6 +22,7 @@ SERIES: dict[str, tuple[str, ...]] = {
         "learner_busy",
         "inference_busy",
         "actors_busy",
+        "workers_busy",
     ),
     "episode": ("return",),
     "evaluation": ("mean_return",),

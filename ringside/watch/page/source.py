@@ -104,6 +104,7 @@ class Source:
             "protocol": config.play.protocol,
             "schedule": config.learn.schedule,
             "envs": config.play.emulators,
+            "workers": config.play.workers,
             "actions": list(live.action_names) if live is not None else [],
             "evaluates": bool(config.evaluate.eval_every_steps),
             "has_epsilon": self._has_epsilon,

@@ -55,6 +55,7 @@ def test_packages() -> None:
 def test_more_actors_than_cores_take_turns() -> None:
     assert checks.cores(12, 16, 32).found == "16 of 32 processors may be used, by 12 actors and the learner's side."
     assert checks.cores(2, 2, 2).color == "green"
+    assert checks.cores(2, 2, 2, workers=16).found == "2 of 2 processors may be used, by 16 workers in 2 processes."
     few = checks.cores(12, 2, 32)
     assert (few.color, few.found) == ("yellow", "--actors 12 share 2 cores.")
 

@@ -159,6 +159,9 @@ def test_workers_limit_a_run_that_has_neither_learner_nor_inference() -> None:
         "about 500 steps/s that the workers would allow (90%)."
     )
     assert [role.is_player for role in who] == [False, True, True]
+    evaluated = judged((RoleStatus("inference", "working", 0.95), *who), evaluation_wait=0.3)
+    assert (evaluated.kind, evaluated.role) == ("evaluation", "evaluator")
+    assert "the first process of the workers waits 30% of the time for a free slot" in evaluated.sentence
 
 
 def test_when_all_cores_are_in_use_they_are_the_limit() -> None:

@@ -43,6 +43,15 @@ def test_what_is_new_is_told_once(tmp_path: Path) -> None:
     assert (told["round"], told["episode"], told["evaluation"]) == ([], [], [[20, 2.5]])
 
 
+def test_busy_shares_of_workers_have_a_column(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    add(path, round_(10, steps_per_second=90.0, workers_busy=0.75, loss=0.5))
+    curves = Curves(path)
+    curves.read()
+    row = dict(zip(("steps", *SERIES["round"], *curves.metrics), curves.since(0, [])["round"][0], strict=True))
+    assert (row["workers_busy"], row["actors_busy"], row["loss"]) == (0.75, None, 0.5)
+
+
 def test_half_a_line_waits_for_its_end_and_nonsense_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     line = json.dumps(round_(10, loss=1.0)) + "\n"

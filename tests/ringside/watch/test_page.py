@@ -222,6 +222,18 @@ def test_the_page_knows_if_there_is_an_epsilon(run: Pretended, method: str, has_
     assert Viewer(run.run_dir).state()["has_epsilon"] == has_epsilon
 
 
+def test_the_page_of_a_run_of_workers_names_them(tmp_path: Path) -> None:
+    run = Pretended(tmp_path / "run", method="a2c", workers=3)
+    run.play(4)
+    viewer = Viewer(run.run_dir)
+    told = viewer.state()
+    assert (told["workers"], told["envs"]) == (3, 6)
+    roles = told["status"]["roles"]  # type: ignore[index]
+    assert [role["name"] for role in roles] == ["scribe", "worker 0", "worker 1"]
+    assert viewer.pictures("?env=5")[0]["chosen"]["is_worker"]  # type: ignore[index]
+    run.end()
+
+
 @pytest.mark.parametrize("content", ["", "[1]", "{", '{"limit": 3, "roles": [1], "steps": "x"}', '{"roles": {"a": 1}}'])
 def test_a_damaged_summary_is_none(run: Pretended, content: str) -> None:
     (run.run_dir / "live.json").unlink()

@@ -42,7 +42,7 @@ def test_one_env_with_its_stack_actions_rewards_and_values(run: Pretended) -> No
     run.play(30)
     memory = run.memory
     told, stack = selected_env(memory, 3)
-    assert (told["env"], told["lane"], told["tick"], told["actor"]) == (3, 1, 30, 1)
+    assert (told["env"], told["lane"], told["tick"], told["owner"]) == (3, 1, 30, 1)
     assert (told["return"], told["steps"]) == (2.0, 2)  # of the episode that began with tick 28
     history = [memory.ring.field["action"][1, tick, 1] for tick in range(30 - LAST_ACTIONS, 30)]
     assert told["actions"] == history
@@ -55,6 +55,15 @@ def test_one_env_with_its_stack_actions_rewards_and_values(run: Pretended) -> No
     assert not stack[0].any()
     for i, tick in enumerate((28, 29, 30), start=1):
         assert np.array_equal(stack[i], memory.ring.field["frame"][1, tick, 1])
+
+
+def test_an_env_of_a_worker_names_the_worker_and_its_process(tmp_path: Path) -> None:
+    run = Pretended(tmp_path / "workers", method="a2c", workers=3)
+    run.play(4)
+    told, _ = selected_env(run.memory, 5)
+    assert (told["lane"], told["is_worker"]) == (2, True)
+    assert told["owner"] == run.memory.board.lane_owner[2] == 1
+    run.end()
 
 
 def test_values_are_called_what_inference_answers(run: Pretended) -> None:

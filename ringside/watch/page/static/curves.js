@@ -4,7 +4,12 @@ import { Chart } from "./charts.js";
 import { say } from "./words.js";
 
 // In the order of ringside/watch/page/live_curves.py.
-const [RETURN, EPSILON, SPEED, LEARNER, INFERENCE, ACTORS, FIRST_METRIC] = [1, 2, 3, 4, 5, 6, 7];
+const [RETURN, EPSILON, SPEED, LEARNER, INFERENCE, ACTORS, WORKERS, FIRST_METRIC] = [1, 2, 3, 4, 5, 6, 7, 8];
+// Roles that may limit a run: without workers, and with them.
+const OF_ACTORS = [{ name: "inference alone", place: INFERENCE, look: "c4", dash: "1.5 3.5" },
+  { name: "learner alone", place: LEARNER, look: "c3", dash: "9 3 2 3" },
+  { name: "actors alone", place: ACTORS, look: "c2", dash: "5 3" }];
+const OF_WORKERS = [{ name: "workers alone", place: WORKERS, look: "c2", dash: "5 3" }];
 // Colors of the charts of metrics, in turn.
 const LOOKS = ["c2", "c4", "c3", "c1"];
 
@@ -14,17 +19,20 @@ export class Curves {
       { name: "an episode", look: "c5", dots: true }, { name: "mean of 100", look: "c1", main: true }]);
     this.evaluation = new Chart(box, "Evaluation", [{ name: "mean return", look: "c3", main: true }],
       { nothing: "no evaluation yet" });
-    this.steps = new Chart(box, "Steps a second", [
-      { name: "inference alone", look: "c4", dash: "1.5 3.5" }, { name: "learner alone", look: "c3", dash: "9 3 2 3" },
-      { name: "actors alone", look: "c2", dash: "5 3" }, { name: "the run", look: "c1", main: true }], { log: true });
     this.box = box;
+    this.steps = null;
     this.metrics = [];
     this.own = [];
     this.epsilon = null;
   }
 
-  // A chart for each metric of the method, before that of epsilon, which not every method has.
-  prepare(metrics, hasEpsilon) {
+  // The chart of speed, then one for each metric of the method, before that of epsilon, which not every method has.
+  prepare(metrics, hasWorkers, hasEpsilon) {
+    if (!this.steps) {
+      this.roles = hasWorkers ? OF_WORKERS : OF_ACTORS;
+      this.steps = new Chart(this.box, "Steps a second", [...this.roles, { name: "the run", look: "c1", main: true }],
+        { log: true });
+    }
     if (hasEpsilon && !this.epsilon) {
       this.epsilon = new Chart(this.box, "Epsilon", [{ name: "epsilon", look: "c1", main: true }], { floor: 0 });
     }
@@ -48,8 +56,8 @@ export class Curves {
   }
 
   // rows: records by kind; the state of a living run adds the present moment.
-  show({ status, living, evaluates, has_epsilon: hasEpsilon, curves }, rows) {
-    this.prepare(curves.metrics, hasEpsilon);
+  show({ status, living, evaluates, workers, has_epsilon: hasEpsilon, curves }, rows) {
+    this.prepare(curves.metrics, workers > 0, hasEpsilon);
     this.prepareOwn(curves.own_metrics);
     const last = Math.max(status.steps ?? 0, rows.round.at(-1)?.[0] ?? 0, rows.evaluation.at(-1)?.[0] ?? 0);
     const upToNow = (place, now) => {
@@ -59,10 +67,10 @@ export class Curves {
     // A role with busy share b would alone allow 1/b of the speed (ringside/load/bottleneck.py); before
     // learning begins, the learner waits by design.
     const works = (row, place) => row[place] > 0.005 && (place !== LEARNER || row[FIRST_METRIC] !== null);
-    const alone = (place) => rows.round.map((row) => [row[0], works(row, place) ? row[SPEED] / row[place] : null]);
+    const alone = ({ place }) => rows.round.map((row) => [row[0], works(row, place) ? row[SPEED] / row[place] : null]);
     this.returns.show([rows.episode, upToNow(RETURN, status.mean_return_100)], last);
     this.evaluation.show([rows.evaluation], last);
-    this.steps.show([alone(INFERENCE), alone(LEARNER), alone(ACTORS), upToNow(SPEED, status.steps_per_second || null)], last);
+    this.steps.show([...this.roles.map(alone), upToNow(SPEED, status.steps_per_second || null)], last);
     curves.metrics.forEach(({ name }, i) => {
       this.metrics[i].show([upToNow(FIRST_METRIC + i, status.metrics.find((each) => each.name === name)?.value)], last);
     });

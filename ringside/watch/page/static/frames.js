@@ -95,7 +95,9 @@ export class One {
     drawFrame(this.large, bytes, offset + 3 * PIXELS);
     say(this.title, `Env ${fields.env}`);
     const steps = fields.steps === 1 ? "1 step" : `${fields.steps.toLocaleString("en")} steps`;
-    say(this.facts, `lane ${fields.lane}, actor ${fields.actor} · ${steps} into its episode`);
+    const player = fields.is_worker ? `worker ${fields.lane}, process ${fields.owner}`
+      : `lane ${fields.lane}, actor ${fields.owner}`;
+    say(this.facts, `${player} · ${steps} into its episode`);
     say(this.total, score(fields.return));
     this.showActions(fields, names);
     this.showValues(fields, names);

@@ -80,7 +80,7 @@ function mode() {
 function showState() {
   const status = state.status;
   say(find("game"), title(state.game));
-  say(find("run"), `${state.name}${status.preset ? ` · ${status.preset}` : ""} · protocol ${state.protocol} · ${state.schedule} · ${state.envs} envs`);
+  say(find("run"), `${state.name}${status.preset ? ` · ${status.preset}` : ""} · protocol ${state.protocol} · ${state.schedule}${state.workers ? ` · ${state.workers} workers` : ""} · ${state.envs} envs`);
   const [word, look] = mode();
   say(find("mode"), word);
   find("mode").className = `pill ${look}`;
