@@ -108,16 +108,18 @@ def test_processes_deaths_in_a_shard_and_a_resume_change_nothing(
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("method", METHODS)
 def test_a_hundred_kills_change_nothing(undisturbed: Callable[[str], Path], tmp_path: Path, method: str) -> None:
-    """Ten runs with ten kills each, of both processes in turn, wherever they are."""
-    for number in range(10):
-        run_dir = tmp_path / f"run-{number}"
-        process = start(run_dir, *WORDS.get(method, ()), **ROUNDS | METHODS[method] | {"actors": "2"})
-        board = memory_of(process, run_dir).board
-        for i in range(10):
-            wait_until(process, partial(_has_committed, board, 5 * i + number % 5))
-            kill(process, f"worker {i % 2}")
-        finish(process)
-        assert _require_same(run_dir, undisturbed(method))["restarts"] == 10
+    """Twenty-five for each form: four within a shard, seven of a process at work, the others of one that starts."""
+    run_dir = tmp_path / "run"
+    process = start(run_dir, *WORDS.get(method, ()), program=DYING, **ROUNDS | METHODS[method] | {"actors": "2"})
+    board = memory_of(process, run_dir).board
+    for i in range(7):
+        wait_until(process, partial(_has_committed, board, 18 + 5 * i))
+        for number in (i % 2, 0, 1):
+            before = board.restarts.sum()
+            kill(process, f"worker {number}")
+            wait_until(process, lambda before=before: board.restarts.sum() > before)  # type: ignore[misc]
+    finish(process)
+    assert _require_same(run_dir, undisturbed(method))["restarts"] == 25
 
 
 def _has_committed(board: Board, boundary: int) -> bool:

@@ -233,7 +233,9 @@ def test_workers_learn_the_pixel_game(tmp_path: Path, case: str, schedule: str) 
 
 @pytest.mark.stress
 @pytest.mark.timeout(700)
+@pytest.mark.parametrize("schedule", ["ordered", "async"])
 @pytest.mark.parametrize("case", BY_WORKERS)
-def test_workers_learn_nothing_from_shuffled_rewards(tmp_path: Path, case: str) -> None:
-    finish(start(tmp_path / "run", env="tests.learn.shuffled:factory", **BY_WORKERS[case]), seconds=600.0)
+def test_workers_learn_nothing_from_shuffled_rewards(tmp_path: Path, case: str, schedule: str) -> None:
+    flags = BY_WORKERS[case] | {"schedule": schedule}
+    finish(start(tmp_path / "run", env="tests.learn.shuffled:factory", **flags), seconds=600.0)
     assert played(tmp_path / "run") < PLAYED_WELL / 2

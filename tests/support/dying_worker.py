@@ -13,17 +13,18 @@ from shared.memory.process_table import Role
 from shared.process.child import ChildSpec
 from workers import versions, worker
 
-DEATHS = {(0, 0): 3, (1, 0): 17}
-"""Round in which the process of that number and incarnation dies."""
+DEATHS = {(0, 0): 3, (1, 0): 17, (0, 6): 0, (1, 7): 0}
+"""Round from which on the process of that number and incarnation dies in a shard."""
+NEVER = 1 << 62
 
 
 class DyingVersions(versions.Versions):
     """Kills its process after the first block of a shard."""
 
-    deadly_round = -1
+    deadly_round = NEVER
 
     def apply(self, round_: int) -> None:
-        self._dies = round_ == self.deadly_round
+        self._dies = round_ >= self.deadly_round
         super().apply(round_)
 
     def blocks(self) -> Iterator[slice]:
@@ -35,7 +36,7 @@ class DyingVersions(versions.Versions):
 
 def main(child_spec: ChildSpec) -> None:
     """The role."""
-    DyingVersions.deadly_round = DEATHS.get((child_spec.number, child_spec.incarnation), -1)
+    DyingVersions.deadly_round = DEATHS.get((child_spec.number, child_spec.incarnation), NEVER)
     versions.BLOCK = 1 << 12
     worker.Versions = DyingVersions  # type: ignore[misc]
     worker.main(child_spec)

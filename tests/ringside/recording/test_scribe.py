@@ -1,4 +1,4 @@
-"""The start of the scribe, without a run."""
+"""The work of the scribe, without a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import pytest
 from ringside.recording import scribe
 from ringside.recording.scribe import Scribe
 from shared.memory.boundary import Moved
+from shared.memory.process_table import Role
 from shared.memory.region.sequence import Sequence
+from tests.support.watched import Pretended
 
 
 @pytest.fixture
@@ -103,3 +105,32 @@ def test_what_lanes_write_over_is_not_of_a_span(
     monkeypatch.setattr(scribe, "episodes_in", lambda ring, begin, end: [(begin, end)])
     monkeypatch.setattr(scribe, "span_values", lambda memory, stop, sample, held: {"stop": stop, "held": held})
     assert late._read(35, 8, None) == (held, {"stop": 8, "held": held}, [(35, 40)] if held else [])
+
+
+@pytest.mark.parametrize(("method", "workers", "role"), [("dqn", 0, Role.LEARNER), ("a2c", 3, Role.WORKER)])
+def test_what_is_recorded_wakes_the_process_that_commits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, workers: int, role: Role
+) -> None:
+    """It may wait until the scribe has written what lanes would overwrite."""
+    run = Pretended(tmp_path / "run", method=method, workers=workers)
+    memory, rung, due = run.memory, list[int](), [True]
+    memory.board.commits.publish(memory.run_schedule.rounds)
+
+    class Doorbells:
+        fds = range(len(memory.plan.processes))
+
+        def __getitem__(self, process: int) -> Any:
+            return SimpleNamespace(ring=lambda: rung.append(process))
+
+    def work() -> None:
+        rung.clear()  # at the start all were rung
+        due.clear()
+
+    waiter = SimpleNamespace(wait=lambda ready: ready(), note_progress=lambda point: None)
+    monkeypatch.setattr(scribe, "enter", lambda child_spec: (memory, waiter))
+    monkeypatch.setattr(scribe, "Scribe", lambda *arguments: SimpleNamespace(due=lambda: bool(due), work=work))
+    monkeypatch.setattr(scribe, "_close", lambda *arguments: None)
+    child_spec: Any = SimpleNamespace(run_dir=tmp_path, doorbells=Doorbells(), process=int(Role.SCRIBE))
+    scribe.main(child_spec)
+    assert rung == [memory.plan.processes.index_of(role)]
+    run.end()

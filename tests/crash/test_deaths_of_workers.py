@@ -1,0 +1,137 @@
+"""Runs of workers survive their processes, stop when they are told, and leave nothing but a checkpoint that loads."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ringside.doctor import selftest
+from shared.checkpoint.finding import find_checkpoint
+from shared.checkpoint.loading import load_boundary
+from shared.memory.board import Phase
+from shared.memory.run_memory import Memory
+from tests.support.runs import child, finish, gone, kill, memory_of, start, summary, wait_until
+from tests.support.waiting import until
+
+WORKERS = {
+    "env": "tests.support.pixel_game:factory",
+    "schedule": "async",
+    "method": "a2c",
+    "workers": "4",
+    "lane_envs": "1",
+    "optimizer": "rms",
+    "optimizer_epsilon": "1e-3",
+    "learning_rate": "1e-3",
+    "snapshot_every_steps": "400",
+}
+STOP_SECONDS = 6.0
+"""Longest time from Ctrl-C to the end of the workers, on a machine under load; half of it is promised."""
+SCHEDULES = pytest.mark.parametrize("schedule", ["async", "ordered"])
+
+
+@pytest.fixture
+def shared_memory() -> Iterator[None]:
+    """What lies in /dev/shm is the same before and after."""
+    before = selftest._shared_memory()
+    yield
+    assert selftest._shared_memory() == before
+
+
+def _kill(process: subprocess.Popen[str], memory: Memory, number: int) -> None:
+    """Kill a process of workers, and wait until the supervisor has started it again."""
+    before = memory.board.restarts.sum()
+    kill(process, f"worker {number}")
+    wait_until(process, lambda: memory.board.restarts.sum() > before)
+
+
+def _descriptors(process: subprocess.Popen[str]) -> int:
+    return len(os.listdir(f"/proc/{process.pid}/fd"))
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(300)
+def test_a_run_survives_kills_stops_when_told_and_continues(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    process = start(run_dir, total_steps="4_000", **WORKERS)
+    memory = memory_of(process, run_dir, actions=3)
+    board, shared = memory.board, memory.shared_parameters
+    assert shared is not None
+    for round_, role in ((1, "worker 1"), (2, "worker 0")):
+        wait_until(process, lambda r=round_: board.committed >= r)
+        kill(process, role)
+    wait_until(process, lambda: board.committed >= 4)
+    process.send_signal(signal.SIGINT)
+    until(lambda: not any(child(process, f"worker {number}") for number in (0, 1)), STOP_SECONDS)
+    finish(process)
+    assert gone(process)
+    last = summary(run_dir)
+    assert (last["finished"], last["exact"], last["restarts"]) == (False, False, 2)
+    checkpoint = find_checkpoint(run_dir)
+    assert np.isfinite(load_boundary(checkpoint)["online"]).all()
+    process = start(run_dir, "--resume", str(run_dir), env=WORKERS["env"], total_steps="2_800")
+    finish(process)
+    assert gone(process)
+    last = summary(run_dir)
+    assert (last["finished"], last["steps"], last["updates"]) == (True, 2_800, 560)
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(900)
+def test_a_hundred_kills_lose_no_step_and_leave_nothing(tmp_path: Path, shared_memory: None) -> None:
+    """Twenty times a process at work, or both, and the new ones while they start, until there were five."""
+    run_dir = tmp_path / "run"
+    process = start(run_dir, total_steps="20_000", **WORKERS)
+    memory = memory_of(process, run_dir, actions=3)
+    board = memory.board
+    workers = memory.plan.processes.slice_of(memory.plan.player)
+
+    def at_work(steps: int) -> bool:
+        return bool((board.phase[workers] == Phase.WORKING).all() and board.lane_done.values.sum() >= steps)
+
+    wait_until(process, lambda: at_work(400))
+    descriptors = _descriptors(process)
+    for i in range(20):
+        wait_until(process, lambda i=i: at_work(400 + 900 * i))
+        for number in [i % 2, (i // 2) % 2, 0, 1, i % 2]:
+            _kill(process, memory, number)
+    wait_until(process, lambda: at_work(18_500))
+    assert _descriptors(process) == descriptors
+    finish(process, seconds=600.0)
+    assert gone(process)
+    last = summary(run_dir)
+    assert (last["finished"], last["steps"], last["updates"], last["restarts"]) == (True, 20_000, 4_000, 100)
+    assert np.isfinite(load_boundary(find_checkpoint(run_dir))["online"]).all()
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(300)
+@SCHEDULES
+def test_five_deaths_without_progress_end_the_run(tmp_path: Path, shared_memory: None, schedule: str) -> None:
+    env = "tests.crash.failing:raises"
+    process = start(tmp_path / "run", actors="1", **WORKERS | {"env": env, "schedule": schedule})
+    output = finish(process, code=1)
+    assert "worker 0 ended with code 1, 5 times in a row without progress" in output
+    assert "the cartridge fell out" in output
+    assert "Traceback" not in output
+    assert "Traceback" in (tmp_path / "run" / "logs" / "worker-0.log").read_text()
+    assert load_boundary(find_checkpoint(tmp_path / "run"))
+    assert gone(process)
+
+
+@pytest.mark.stress
+@SCHEDULES
+def test_a_learning_rate_that_is_too_large_ends_the_run_and_is_not_saved(tmp_path: Path, schedule: str) -> None:
+    run_dir = tmp_path / "run"
+    process = start(run_dir, actors="2", **WORKERS | {"schedule": schedule, "learning_rate": "1e30"})
+    output = finish(process, code=1)
+    assert "smaller --learning-rate may help" in output
+    assert "Traceback" not in output
+    assert summary(run_dir)["restarts"] == 0
+    assert np.isfinite(load_boundary(find_checkpoint(run_dir))["online"]).all()
+    assert gone(process)
