@@ -171,10 +171,10 @@ class Hogwild(Parameters):
         vectors = (shared.params[0], _NO_BITS, shared.gradient[worker], _NO_BITS, shared.moment1[0], shared.moment2[0])
         step(vectors)
         if self._target is not None:
-            steps = done * run_schedule.gradient_ticks * run_schedule.lane_envs
-            if steps // run_schedule.target_steps > self.target_changes(round_):
-                shared.target_changes[0] = steps // run_schedule.target_steps
+            changes = done * run_schedule.gradient_ticks * run_schedule.lane_envs // run_schedule.target_steps
+            if changes > self.target_changes(round_):  # several processes may see that; each copy is a good one
                 shared.target[:] = shared.params[0]
+                shared.target_changes[0] = changes
 
     def finish(self, round_: int) -> None:
         """Say that this process has applied all of its gradients of a round."""

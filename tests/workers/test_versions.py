@@ -148,3 +148,24 @@ def test_gradients_without_order_are_steps_in_place_and_the_target_follows_all_s
     assert changed == [False, True, False]
     hogwild.load(0)
     np.testing.assert_array_equal(models[1].params.numpy(), shared.target)
+
+
+def test_a_target_network_is_written_before_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a process that loads in between would keep the former one, and a kill in between would lose the change."""
+    memory = _memory(schedule="async", method="n-step-q", round_steps=T_MAX * LANE_ENVS)
+    shared = memory.shared_parameters
+    assert shared is not None
+    models = [make_model(memory.plan.network, CPU, "fp32") for _ in range(2)]
+    hogwild = Hogwild(memory, *models, 0)
+    hogwild.fill()
+    numbers = []
+
+    class Target:
+        def __setitem__(self, place: slice, values: np.ndarray) -> None:
+            numbers.append(int(shared.target_changes[0]))
+
+    monkeypatch.setattr(shared, "target", Target())
+    shared.gradient[0] = _gradients(memory, 0)[0]
+    shared.computed.publish(0, 1)
+    hogwild.apply(0, 0)
+    assert (numbers, int(shared.target_changes[0])) == ([0], 1)
