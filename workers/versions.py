@@ -20,6 +20,7 @@ LINE = 16
 BLOCK = 1 << 15
 """Numbers of a block: with its moments it stays in a core's cache while all gradients are applied to it."""
 _NO_BITS = np.empty(0, np.uint16)
+"""Shared vectors have no copy in bfloat16: each process makes its own when it loads a version."""
 
 
 class Parameters(ABC):

@@ -132,7 +132,7 @@ class WorkerProcess:
         parameters.apply(round_)
 
     def _run_async(self, round_: int, parameters: Hogwild) -> None:
-        """Compute gradients of the lanes in turn, each at the newest parameters, and apply them at once."""
+        """For each lane in turn: copy the parameters, play, compute, apply (Mnih et al. 2016, algorithm S3)."""
         gradients = self._run_schedule.round_gradients
         for number in range(round_ * gradients, (round_ + 1) * gradients):
             for lane in self._lanes.played:

@@ -51,6 +51,8 @@ class Child:
     hang_detector: HangDetector = field(default_factory=HangDetector)
     killed_at: float | None = None
     """Time at which it was killed because it hung, or did not leave; None: it was not."""
+    first_heartbeat: int = -1
+    """Heartbeat that the supervisor wrote in its name before its start; its own begin when its libraries are loaded."""
 
     def restarted_as(self, process: multiprocess.Process, incarnation: int) -> Child:
         """The next incarnation, with the same record."""

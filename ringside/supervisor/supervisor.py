@@ -190,6 +190,7 @@ class Supervisor:
         process = self._maker.make(index, incarnation, self._gpu.environment)
         self._board.phase[index] = Phase.STARTING
         self._board.record_heartbeat(index)
+        heartbeat = int(self._board.heartbeat[index])
         try:
             self._spawn(process, RETRY_SECONDS if incarnation else 0.0)
         except OSError as error:
@@ -197,7 +198,9 @@ class Supervisor:
             self._fail(f"{self._name(index)} could not be started: {error.strerror}. Fewer --actors need less.")
             return
         previous = self._children.get(index)
-        self._children[index] = previous.restarted_as(process, incarnation) if previous else Child(process, incarnation)
+        child = previous.restarted_as(process, incarnation) if previous else Child(process, incarnation)
+        child.first_heartbeat = heartbeat
+        self._children[index] = child
 
     def _spawn(self, process: multiprocess.Process, seconds: float) -> None:
         """Start a process; retry for `seconds`, since a resource that is missing may soon be free.
@@ -317,10 +320,17 @@ class Supervisor:
             self._stop()
 
     def _stop(self) -> None:
-        """Ask all processes to leave; the scribe leaves last, after the checkpoint."""
+        """Ask all processes to leave; the scribe leaves last, after the checkpoint.
+
+        A process without a heartbeat still loads its libraries: it would read the stop word seconds later, and has
+        begun nothing. So it is killed.
+        """
         self._board.stop[0] = Stop.ABANDON
         for doorbell in self._doorbells:
             doorbell.ring()
+        for index, child in self._children.items():
+            if index != Role.SCRIBE and self._board.heartbeat[index] == child.first_heartbeat:
+                child.process.kill()
 
     def _kill_late(self) -> None:
         """Kill the processes that have not left; the scribe has longer, unless the user asked twice."""

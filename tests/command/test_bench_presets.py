@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ringside.bench import preset_costs
+from ringside.bench.harness.interleaved import Contender
+from ringside.bench.harness.tables import Report
 from ringside.bench.preset_costs import Options, _case, _plain_at_other_ratios
 from tests.conftest import Launch, Refused
 
@@ -55,6 +60,26 @@ def test_a_preset_with_other_samples_a_step_has_a_plain_run_of_its_own() -> None
     assert other.name == cases[1].reference(cases[0]) == "nature at 4 samples"
     assert other.samples_per_step == cases[1].samples_per_step == 4
     assert cases[2].reference(cases[0]) == "nature"
+
+
+def test_presets_of_workers_have_runs_and_no_learner(monkeypatch: pytest.MonkeyPatch) -> None:
+    def speeds(report: Report, contenders: Sequence[Contender], repeats: int) -> dict[str, list[Any]]:
+        measured.append([each.name for each in contenders])
+        return {}
+
+    measured = list[list[str]]()
+    monkeypatch.setattr(preset_costs, "measure_interleaved", speeds)
+    monkeypatch.setattr(preset_costs, "learner_pace", lambda plan, seconds: 100.0)
+    monkeypatch.setattr(preset_costs, "bare_speeds", lambda game, seconds, processes: [1_000.0])
+    for end_to_end, names in ((False, []), (True, ["a3c-async, run", "dqn-async, run"])):
+        measured.clear()
+        report = Report("presets", "title")
+        options = Options(presets="a3c-async,dqn-async", end_to_end=end_to_end, words=("--device", "cpu"))
+        preset_costs.measure(options, report)
+        assert measured == [["nature"], *([names] if end_to_end else [])]
+        note = "Without a learner: a3c-async, dqn-async; --end-to-end measures the runs."
+        assert report.notes == ([] if end_to_end else [note])
+        assert report.missing == {}
 
 
 def test_mistakes_are_one_sentence(refused: Refused) -> None:

@@ -54,6 +54,20 @@ def _descriptors(process: subprocess.Popen[str]) -> int:
     return len(os.listdir(f"/proc/{process.pid}/fd"))
 
 
+def test_a_kill_loses_no_step(tmp_path: Path, shared_memory: None) -> None:
+    run_dir = tmp_path / "run"
+    process = start(run_dir, total_steps="1_200", **WORKERS | {"actors": "1"})
+    memory = memory_of(process, run_dir, actions=3)
+    wait_until(process, lambda: memory.board.committed >= 1)
+    kill(process, "worker 0")
+    finish(process)
+    assert gone(process)
+    last = summary(run_dir)
+    assert (last["finished"], last["steps"], last["restarts"], last["exact"]) == (True, 1_200, 1, False)
+    assert last["workers"] == 4
+    assert np.isfinite(load_boundary(find_checkpoint(run_dir))["online"]).all()
+
+
 @pytest.mark.stress
 @pytest.mark.timeout(300)
 def test_a_run_survives_kills_stops_when_told_and_continues(tmp_path: Path) -> None:

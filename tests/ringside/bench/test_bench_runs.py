@@ -13,6 +13,7 @@ from ringside.bench.harness.tables import Report, WrongResult
 from ringside.bench.scaling import actor_counts
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Config
+from shared.errors import ConfigError
 
 CONFIG = Config().with_settings(envs=8, round_steps=480, learning_starts=960, train_every=4, batch_size=32)
 SIZES = make_run_schedule(CONFIG)
@@ -112,3 +113,36 @@ def test_a_measured_run_learns_early_where_learning_waits_for_a_replay() -> None
     assert early_learning([]) == ["--learning-starts", "5000"]
     assert early_learning(on_policy) == []
     assert make_plan("breakout", [*on_policy, "--device", "cpu"]).method.on_policy
+
+
+WORKERS = ("--preset", "a3c-async", "--actors", "2")
+
+
+def test_a_run_of_workers_is_measured_whole_and_without_its_order() -> None:
+    plan, runs = make_plan("breakout", WORKERS), throughput.Runs([], [], 100)
+    contenders = throughput._contenders(throughput.Options(), throughput.PARTS, runs, plan)
+    assert [each.name for each in contenders] == [
+        *(throughput.END_TO_END, throughput.BARE, throughput.EVALUATED),
+        *("async, as it is", "ordered, as it is"),
+    ]
+    with pytest.raises(ConfigError, match="bench ladder --async"):
+        scaling.measure(scaling.Options(words=WORKERS[:2]), Report("scaling", "title"))
+
+
+def test_figures_of_workers_stand_beside_the_bare_emulator() -> None:
+    memory = {
+        "shared_bytes": 1e8,
+        "private_bytes": {"worker 0": 3e8, "worker 1": 4e8, "scribe": 5e7},
+        "device_bytes": {},
+    }
+    summary = {"memory": memory, "roles": {"scribe": {"busy": 0.1}}, "limit": {"sentence": "The workers limit it."}}
+    run, plan, report = _run(90.0, **summary), make_plan("breakout", WORKERS), Report("throughput", "title")
+    run.busy["workers"] = 0.9
+    throughput._add_sides(report, {throughput.BARE: [900.0]}, plan)
+    throughput._add_run(report, [run], plan)
+    rows = {row.name: row for row in report.rows}
+    assert (rows["end to end"].limit, rows["end to end"].ratio) == (throughput.BARE, 0.1)
+    assert rows["samples a step"].note == "asked: 1"
+    assert (rows["workers"].values, rows["private, worker"].values) == ((0.9,), (400.0,))
+    assert (report.missing, report.wrong) == ({}, {})
+    assert report.notes == ["What the run says of itself: The workers limit it."]

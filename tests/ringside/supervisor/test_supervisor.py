@@ -74,6 +74,17 @@ def test_who_was_killed_and_does_not_end_is_waited_for_no_longer_than_is_said(st
     assert stopping._failure == unkillable_message("learner")
 
 
+@pytest.mark.parametrize("heartbeat", [7, 8])
+def test_a_stop_kills_who_still_loads_its_libraries_and_would_not_read_it(stopping: Supervisor, heartbeat: int) -> None:
+    made: Any = stopping
+    made._doorbells, made._board.heartbeat = [], np.full(len(Role), heartbeat)
+    for child in stopping._children.values():
+        child.first_heartbeat = 7
+    stopping._stop()
+    learner, scribe = (stopping._children[role].process for role in (Role.LEARNER, Role.SCRIBE))
+    assert (learner.killed, scribe.killed) == (heartbeat == 7, 0)
+
+
 def test_the_scribe_too_is_let_go_in_the_end(stopping: Supervisor) -> None:
     lose_patience(stopping)
     stopping._kill_late()
