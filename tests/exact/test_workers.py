@@ -43,7 +43,7 @@ USUAL = "a2c"
 cases = pytest.mark.parametrize(
     "method", [pytest.param(name, marks=[] if name == USUAL else pytest.mark.stress) for name in METHODS]
 )
-DYING = ("-m", "tests.support.dying_worker")
+DYING = ("-m", "tests.support.dying_run")
 
 
 @pytest.fixture(scope="module")

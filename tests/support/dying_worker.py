@@ -1,15 +1,11 @@
-"""A launcher whose workers are killed within shards: `python -m tests.support.dying_worker OPTIONS`."""
+"""The role of a worker's process that is killed within shards; `tests.support.dying_run` starts runs that have it."""
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Iterator
 
-import launch
-from ringside.supervisor import children
-from shared.memory.process_table import Role
 from shared.process.child import ChildSpec
 from workers import versions, worker
 
@@ -40,8 +36,3 @@ def main(child_spec: ChildSpec) -> None:
     versions.BLOCK = 1 << 12
     worker.Versions = DyingVersions  # type: ignore[misc]
     worker.main(child_spec)
-
-
-if __name__ == "__main__":
-    children.MODULES[Role.WORKER] = "tests.support.dying_worker"
-    sys.exit(launch.main(sys.argv[1:]))
