@@ -96,6 +96,7 @@ class Observer:
             preset=self._preset,
             protocol=config.play.protocol,
             schedule=config.learn.schedule,
+            workers=run_schedule.workers,
             run_dir=config.run.run_dir,
             total_steps=total,
             rounds=run_schedule.rounds,

@@ -18,7 +18,7 @@ from ringside.load.bottleneck import RoleStatus
 from ringside.recording.metric_names import label_of
 from ringside.watch.line import UNKNOWN, clock, cores_taken, left, measured, number, pace, saved, share
 from ringside.watch.status import Status
-from shared.text import short
+from shared.text import count, short
 
 FEW_ACTORS = 4
 """Most actors with a line each."""
@@ -35,6 +35,8 @@ def render(status: Status, width: int, height: int = 100) -> RenderableType:
     if status.preset:
         title.append(f"  {status.preset}", style="blue")
     title.append(f"  {status.protocol}, {status.schedule}")
+    if status.workers:
+        title.append(f", {count(status.workers, 'worker')}")
     fold = sum(role.is_player for role in status.roles) > FEW_ACTORS or height < _LOW
     picture = Table.grid(padding=(0, 1), pad_edge=True)
     picture.add_column(width=width - 2)

@@ -35,6 +35,8 @@ class Status:
     rounds: int
     samples_asked: float
     """Configured samples per step."""
+    workers: int = 0
+    """0: a learner learns."""
     preset: str = ""
     """Nearest preset, and how many settings of learning differ from it."""
     steps: int = 0

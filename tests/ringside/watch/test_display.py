@@ -138,6 +138,16 @@ def test_what_a_stop_would_save_is_said() -> None:
     assert "Ctrl-C stops; nothing is saved yet" in picture(NEW, 80)
 
 
+def test_workers_are_counted_and_their_processes_have_lines() -> None:
+    who = (RoleStatus("scribe", "waiting", 0.1), *(RoleStatus(f"worker {i}", "working", 0.8) for i in range(2)))
+    shown = replace(status(), workers=16, schedule="ordered", roles=who, bottleneck=None)
+    text = picture(shown, 80)
+    assert "nature, ordered, 16 workers" in text
+    assert re.search(r"worker 1 +working .* 80% +0", text)
+    assert "actor" not in text
+    assert "workers 2" in picture(shown, 80, height=24)
+
+
 def test_many_actors_share_a_line_and_few_have_their_own() -> None:
     text = picture(status(12), 80)
     assert re.search(r"actors 12 +working .* 90% \(88%-92%\) +0", text)
