@@ -122,5 +122,30 @@ def test_a_hundred_kills_change_nothing(undisturbed: Callable[[str], Path], tmp_
     assert _require_same(run_dir, undisturbed(method))["restarts"] == 25
 
 
+@pytest.mark.stress
+@pytest.mark.timeout(300)
+def test_evaluations_are_those_of_the_versions_at_their_steps(tmp_path: Path) -> None:
+    """Six evaluations wait in a queue of four, so the process that commits waits for them."""
+    evaluates = {"eval_every_steps": "200", "eval_episodes": "2", "eval_envs": "2", "eval_max_frames": "400"}
+    found = {}
+    for actors in ("1", "2"):
+        run_dir = tmp_path / actors
+        flags = ROUNDS | METHODS[USUAL] | evaluates | {"actors": actors}
+        finish(start(run_dir, **flags))
+        assert summary(run_dir)["roles"].keys() == {
+            "inference",
+            "evaluator",
+            "scribe",
+            *map(_worker, range(int(actors))),
+        }
+        found[actors] = [(each["steps"], each["mean_return"]) for each in records(run_dir, "evaluation")]
+    assert [steps for steps, _ in found["1"]] == list(range(200, 1_400, 200))
+    assert found["1"] == found["2"]
+
+
+def _worker(number: int) -> str:
+    return f"worker {number}"
+
+
 def _has_committed(board: Board, boundary: int) -> bool:
     return board.committed >= boundary
