@@ -37,7 +37,7 @@ SCHEDULES = pytest.mark.parametrize("schedule", ["async", "ordered"])
 
 @pytest.fixture
 def shared_memory() -> Iterator[None]:
-    """What lies in /dev/shm is the same before and after."""
+    """The same names in /dev/shm before and after."""
     before = selftest._shared_memory()
     yield
     assert selftest._shared_memory() == before

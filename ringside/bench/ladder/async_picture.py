@@ -1,7 +1,7 @@
 """The picture of asynchronous gradients: speed by number of workers, and returns over wall-clock time.
 
     python launch.py bench ladder --async --json ladder_async.json
-    python -m ringside.bench.ladder.async_picture ladder_async.json async=runs/async a3c=runs/a3c --out workers.png
+    python -m ringside.bench.ladder.async_picture ladder_async.json async=runs/async a3c=runs/a3c --out async.png
 
 The left half shows the rungs of the report: a line for each schedule of workers, and a level for each form on batches.
 The right half shows the mean return of the last hundred training episodes of the runs, and their evaluations. A run
