@@ -13,33 +13,20 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from actors.env import Env, EnvError
-from shared.config.settings import FRAME_SIDE, Explore
+from shared.config.settings import FRAME_SIDE
 from shared.errors import FatalError
+from shared.exploration import Exploration
 from shared.memory.lane_memory import LaneMemory
 from shared.memory.run_memory import Plan
 from shared.memory.snapshot import SNAPSHOT_BYTES
-from shared.prng import Stream, randint, uniform
 
 _ENV_HEADER = struct.Struct("<qqdq")  # env bytes, 1 if its next tick resets, return and steps of the episode
 _RESULTS = ("raw_reward", "terminated", "truncated", "life_lost", "episode_return", "episode_steps")
-
-
-WORKER_EPSILONS = ((0.1, 0.4), (0.01, 0.7), (0.5, 1.0))
-"""Last epsilons of workers, each with the sum of the chances up to its own (Mnih et al. 2016, section 5.1)."""
-
-
-def exploration(lane: int, explore: Explore, seed: int) -> Explore:
-    """Exploration of one lane, whose worker may have a last epsilon of its own."""
-    if not explore.epsilon_by_worker:
-        return explore
-    drawn = uniform(seed, Stream.WORKER_EPSILON, lane)
-    return replace(explore, epsilon_end=next(end for end, until in WORKER_EPSILONS if drawn < until))
 
 
 class ReplayMismatchError(FatalError):
@@ -68,10 +55,8 @@ class Lane:
         self._memory = memory
         self._run_schedule = run_schedule
         self._first_env = memory.index * run_schedule.lane_envs
-        indexes = range(self._first_env, self._first_env + run_schedule.lane_envs)
-        explore, self._seed = plan.config.explore, plan.config.run.seed
-        self._explore = exploration(memory.index, explore, self._seed)
-        self._ladder = [run_schedule.ladder(env, explore) for env in indexes]
+        self._exploration = Exploration(memory.index, run_schedule, plan.config.explore, plan.config.run.seed)
+        self._possible = [env.actions for env in envs]
         self._samples = plan.method.samples_actions
         self._env = plan.config.play.env
         self._slot = memory.slot
@@ -158,16 +143,8 @@ class Lane:
         return ended
 
     def choose(self, tick: int, best: NDArray[np.integer]) -> list[int]:
-        """Epsilon-greedy actions at a tick, a function of seed, env and tick, from the best ones of all envs."""
-        epsilon = self._run_schedule.epsilon(tick, self._explore)
-        chosen = []
-        for j, env in enumerate(self.envs):
-            index = self._first_env + j
-            if uniform(self._seed, Stream.EXPLORE, index, tick) < epsilon ** self._ladder[j]:
-                chosen.append(randint(env.actions, self._seed, Stream.EXPLORE_ACTION, index, tick))
-            else:
-                chosen.append(int(best[j]))
-        return chosen
+        """Epsilon-greedy actions at a tick, from the best ones of all envs."""
+        return self._exploration.choose(tick, best, self._possible)
 
     def _play(self, tick: int, slot: int, following: int, j: int, compare: bool) -> None:
         """One tick of env `j`: a step, or after an end the reset, for which the tick's action is ignored."""

@@ -106,16 +106,16 @@ def main(child_spec: ChildSpec) -> None:
 def _serve(child_spec: ChildSpec) -> None:
     memory, waiter = enter(child_spec)
     board, config, machine = memory.board, memory.plan.config, memory.plan.config.machine
-    device = torch.device(machine.device)
+    device = torch.device(machine.acts_on)
     waiter.device_bytes = device_bytes_reader(device)
     deterministic = machine.deterministic == "on"
-    prepare_torch(device, machine.precision, machine.inference_threads, deterministic=deterministic)
+    prepare_torch(device, machine.acts_in, machine.inference_threads, deterministic=deterministic)
 
     def policy(batch: int, explore_seed: int | None = None) -> Policy:
         captured, network = machine.graph_updates > 0, memory.plan.network
         method = make_method(network, config.algorithm, device, memory.plan.method)
         made = Policy(
-            network, device, machine.precision, batch, explore_seed=explore_seed, captured=captured, method=method
+            network, device, machine.acts_in, batch, explore_seed=explore_seed, captured=captured, method=method
         )
         made.rehearse()
         return made

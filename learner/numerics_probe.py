@@ -29,10 +29,10 @@ SCALES = (0.1, 0.02)
 def probe(plan: Plan) -> str:
     """SHA-256 (hex) of the answers to fixed batches by two sets of parameters."""
     config, machine = plan.config, plan.config.machine
-    device = torch.device(machine.device)
+    device = torch.device(machine.acts_on)
     method = make_method(plan.network, config.algorithm, device, plan.method)
     captured = machine.graph_updates > 0
-    policy = Policy(plan.network, device, machine.precision, machine.inference_batch, captured=captured, method=method)
+    policy = Policy(plan.network, device, machine.acts_in, machine.inference_batch, captured=captured, method=method)
     total = hashlib.sha256()
     for number, scale in enumerate(SCALES):
         # Raw numbers of a counter-based generator: its other draws use functions that libraries compute differently.
@@ -52,7 +52,7 @@ def main() -> int:
     machine = plan.config.machine
     deterministic = machine.deterministic == "on"
     prepare_torch(
-        torch.device(machine.device), machine.precision, machine.inference_threads, deterministic=deterministic
+        torch.device(machine.acts_on), machine.acts_in, machine.inference_threads, deterministic=deterministic
     )
     print(probe(plan))
     return 0

@@ -43,3 +43,6 @@ class Hosts(Protocol):
 
     def place(self, kind: type, *arguments: Any) -> Host:
         """Ask for a new object `kind(*arguments)` on a node with enough free resources; does not wait."""
+
+    def leave_out(self, host: Host) -> None:
+        """Place nothing more on the node of an object that is there. Raises `NodeLost`."""

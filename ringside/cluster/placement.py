@@ -6,20 +6,21 @@ import os
 from dataclasses import replace
 
 from ringside.cluster.connection import connect, disconnect, nodes_with_cpus
-from ringside.cluster.groups.gateway import CLUSTER, CORES, NUMERICS
+from ringside.cluster.groups.gateway import CLUSTER, CORES, MIXED, NUMERICS
 from ringside.cluster.numerics import numerics
 from shared.errors import ConfigError
 from shared.memory.run_memory import Plan
 from shared.text import count, flag_of
 
 
-def with_gateways(plan: Plan, address: str, nodes: int | None, *, insecure: bool) -> Plan:
+def with_gateways(plan: Plan, address: str, nodes: int | None, *, insecure: bool, mixed: bool) -> Plan:
     """The plan with a gateway for each node, and the cluster's address in the environment of its processes.
 
     Args:
         address: "auto" or HOST:PORT.
         nodes: number of groups; None: one for each node that has CPUs.
         insecure: accept a cluster without a token.
+        mixed: accept nodes that compute other bits than this machine.
 
     Raises:
         ConfigError: the cluster is refused, or the run cannot be played on it. RunFailed: this machine cannot compute
@@ -28,9 +29,11 @@ def with_gateways(plan: Plan, address: str, nodes: int | None, *, insecure: bool
     schedule = plan.config.learn.schedule
     if schedule != "concurrent":
         raise ConfigError(f"--schedule {schedule} cannot be played on other nodes: omit --ray.")
-    device = plan.config.machine.device
+    device = plan.config.machine.acts_on
     if device != "cpu":
-        raise ConfigError(f"Groups on other nodes compute on CPUs so far, and --device is {device}: omit --ray.")
+        raise ConfigError(
+            f"Nodes play on their CPUs, and the inference server is on {device}: say --acting-device cpu."
+        )
     found = connect(address, insecure=insecure)
     try:
         cpus = [node.cpus for node in nodes_with_cpus()]
@@ -43,7 +46,7 @@ def with_gateways(plan: Plan, address: str, nodes: int | None, *, insecure: bool
         raise ConfigError(f"--nodes {nodes} must be at least 1.")
     placed = replace(plan, gateways=gateways)
     _require_cells(placed)
-    os.environ |= {CLUSTER: found, CORES: str(min(cpus)), NUMERICS: numerics(plan)}
+    os.environ |= {CLUSTER: found, CORES: str(min(cpus)), NUMERICS: numerics(plan), MIXED: "1" if mixed else ""}
     return placed
 
 

@@ -21,6 +21,7 @@ from ringside.cluster.fingerprint import ROOT, fingerprint
 from ringside.cluster.lease import LEASE_SECONDS, Lease
 from shared.errors import ConfigError
 from shared.machine.cores import Claims, physical_cores
+from shared.machine.facts import processor
 from shared.machine.subprocesses import die_with
 
 SAVE_SECONDS = 120.0
@@ -48,13 +49,15 @@ class Node(NamedTuple):
     name: str
     software: dict[str, str]
     """As from `fingerprint`."""
+    processor: str
+    """Model of its processor."""
     numerics: str = ""
     """As from `ringside.cluster.numerics`; empty: not computed."""
 
 
 def describe_node() -> Node:
-    """Name and software of this machine."""
-    return Node(os.uname().nodename, fingerprint())
+    """Name, software and processor of this machine."""
+    return Node(os.uname().nodename, fingerprint(), processor())
 
 
 def plain_environment() -> dict[str, str]:

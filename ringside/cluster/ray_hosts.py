@@ -19,8 +19,9 @@ from ray.exceptions import (
 )
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from ringside.cluster.hosts import NodeLost
+from ringside.cluster.hosts import Host, NodeLost
 
+_NODE_LABEL = "ray.io/node-id"
 _LOOK_SECONDS = 0.2
 _CLOSE_SECONDS = 6.0
 _FETCH_SECONDS = 30.0
@@ -33,6 +34,7 @@ class RayHosts:
     def __init__(self, cores: float, gpus: float, node: str | None = None) -> None:
         """Each object asks for so many CPUs and GPUs, of the node of that identity if one is given."""
         self._options: dict[str, Any] = {"num_cpus": cores, "num_gpus": gpus, "max_restarts": 0, "max_task_retries": 0}
+        self._left_out: list[str] = []
         if node is not None:
             self._options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, soft=False)
 
@@ -40,20 +42,32 @@ class RayHosts:
         """Ask for a new actor `kind(*arguments)`; does not wait."""
         return RayHost(ray.remote(kind).options(**self._options).remote(*arguments))
 
+    def leave_out(self, host: Host) -> None:
+        """Place nothing more on the node of an actor that is placed. Raises `NodeLost`."""
+        assert isinstance(host, RayHost), "it was placed here"
+        self._left_out.append(host.node)
+        self._options["label_selector"] = {_NODE_LABEL: f"!in({','.join(self._left_out)})"}
+
 
 class RayHost:
     """One actor."""
 
     def __init__(self, actor: Any) -> None:
         self._actor = actor
-        self._placed = actor.__ray_ready__.remote()
+        self._placed = actor.__ray_call__.remote(_node)
 
     def ready(self, seconds: float) -> bool:
         """Wait at most `seconds`; True if the actor has been placed on a node. Raises `NodeLost`."""
         ready, _ = ray.wait([self._placed], timeout=seconds)
         if ready:
-            self._get(self._placed, seconds)
+            self._get(self._placed, _FETCH_SECONDS)
         return bool(ready)
+
+    @property
+    def node(self) -> str:
+        """Identity of the node of an actor that is placed. Raises `NodeLost`."""
+        identity: str = self._get(self._placed, _FETCH_SECONDS)
+        return identity
 
     def call(self, method: str, *arguments: Any, seconds: float, meanwhile: Callable[[], None] = lambda: None) -> Any:
         """Call a method of the actor and return its answer. Raises `NodeLost`, or what the method raised."""
@@ -87,3 +101,9 @@ class RayHost:
             raise error.cause from error
         except (RayActorError, RaySystemError, ObjectLostError) as error:
             raise NodeLost("died") from error
+
+
+def _node(actor: object) -> str:
+    """Identity of the node on which this is called."""
+    identity: str = ray.get_runtime_context().get_node_id()
+    return identity

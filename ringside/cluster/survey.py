@@ -16,7 +16,7 @@ from ringside.cluster.hosts import Host, NodeLost
 from ringside.cluster.numerics import numerics
 from ringside.cluster.program_host import Node
 from shared.memory.run_memory import Plan
-from shared.text import count
+from shared.text import count, readable
 
 PLACE_SECONDS = 60.0
 """Longest start of a process on a node."""
@@ -73,15 +73,17 @@ def examine_node(address: str, cpus: int, host: Host, plan: Plan, own: str) -> F
         if sentence := difference(node.name, node.software, fingerprint()):
             return Finding(address, False, sentence)
         if node.numerics != own:
-            return Finding(address, False, other_bits(node.name))
+            return Finding(address, False, other_bits(node))
         parameters = np.zeros(plan.parameters.count, np.float32)
         trip = _median(_CALLS, lambda: host.call("keep", seconds=SILENT_SECONDS))
         transfer = _median(_TRANSFERS, lambda: host.call("receive", parameters, seconds=SILENT_SECONDS))
+        round_steps = plan.run_schedule.round_steps
         return Finding(
             address,
             True,
             f"{node.name}: {count(cpus, 'CPU')}, the same software and arithmetic. A call takes {1e3 * trip:.1f} ms, "
-            f"the parameters ({parameters.nbytes / 1e6:.1f} MB, once a round) {1e3 * transfer:.0f} ms.",
+            f"the parameters ({parameters.nbytes / 1e6:.1f} MB, once a round) {1e3 * transfer:.0f} ms. So rounds of "
+            f"{round_steps:,} steps allow at most {readable(round_steps / transfer)} steps/s.",
         )
     except NodeLost as lost:
         return Finding(address, False, f"Node {address} {lost}.")

@@ -10,12 +10,13 @@ busy time means that something outside the run slows the process.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.load.bottleneck import Bottleneck, RoleStatus, find_bottleneck
-from shared.memory.board import COUNTED_WORDS, MOMENT_WORDS, SAMPLES, Phase
+from ringside.load.bottleneck import Bottleneck, NodeStatus, RoleStatus, find_bottleneck
+from shared.memory.board import COUNTED_WORDS, GATEWAY_WORDS, MOMENT_WORDS, SAMPLES, Phase
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 
@@ -28,20 +29,24 @@ class Sample:
     """The monotonic counters of the board at one moment.
 
     Attributes:
-        words: i8[MOMENT_WORDS + COUNTED_WORDS * processes], the whole sample as on the board.
+        words: i8[MOMENT_WORDS + COUNTED_WORDS * processes + GATEWAY_WORDS * gateways], all of it, as on the board.
         at: CLOCK_MONOTONIC in nanoseconds.
         steps: played by all envs.
         updates: of the learner.
         evaluation_waited: nanoseconds for which the learner waited for a slot in the queue of evaluations.
         contention_at, others, stolen: `shared.memory.board.CONTENTION`.
         busy, waited, cpu: i8[processes], nanoseconds.
+        transfer, sent, received: i8[gateways], nanoseconds and bytes.
     """
 
-    def __init__(self, words: NDArray[np.int64]) -> None:
+    def __init__(self, words: NDArray[np.int64], gateways: int = 0) -> None:
+        """`gateways` is their number in the run."""
         self.words = words.copy()
         moment = (int(word) for word in self.words[:MOMENT_WORDS])
         self.at, self.steps, self.updates, self.evaluation_waited, self.contention_at, self.others, self.stolen = moment
-        self.busy, self.waited, self.cpu = self.words[MOMENT_WORDS:].reshape(COUNTED_WORDS, -1)
+        of_gateways = len(self.words) - GATEWAY_WORDS * gateways
+        self.busy, self.waited, self.cpu = self.words[MOMENT_WORDS:of_gateways].reshape(COUNTED_WORDS, -1)
+        self.transfer, self.sent, self.received = self.words[of_gateways:].reshape(GATEWAY_WORDS, -1)
 
     @classmethod
     def take(cls, memory: Memory, at: int) -> Sample:
@@ -53,7 +58,15 @@ class Sample:
         waited = board.waited_ns + since * (phase == Phase.WAITING)
         steps = int(board.lane_done.values.sum()) * memory.run_schedule.lane_envs
         moment = [at, steps, int(board.updates[0]), int(board.evaluation_wait_ns[0]), *board.contention]
-        return cls(np.concatenate([np.array(moment, np.int64), busy, waited, board.cpu_ns]))
+        counted, reports = [np.array(moment, np.int64), busy, waited, board.cpu_ns], memory.gateways
+        if reports is not None:
+            counted += [reports.transfer_ns, reports.sent_bytes, reports.received_bytes]
+        return cls(np.concatenate(counted), memory.plan.gateways)
+
+    @classmethod
+    def kept(cls, memory: Memory, row: int) -> Self:
+        """The sample that the scribe keeps in a row of the board."""
+        return cls(memory.board.samples[row], memory.plan.gateways)
 
 
 @dataclass(frozen=True)
@@ -85,9 +98,29 @@ def roles_between(memory: Memory, old: Sample, new: Sample) -> tuple[RoleStatus,
             busy=float(busy[process] / counted) if (counted := busy[process] + waited[process]) else None,
             cores=float(cores[process]) if cores is not None else None,
             restarts=int(board.restarts[process]),
+            node=_node(memory, process, old, new),
         )
         for process in range(len(board.phase))
         if memory.plan.processes.role_of(process) not in absent
+    )
+
+
+def _node(memory: Memory, process: int, old: Sample, new: Sample) -> NodeStatus | None:
+    """The node of a process; None if it is no gateway."""
+    plan, reports = memory.plan, memory.gateways
+    role, actor = plan.processes.role_of(process), plan.processes.number_of(process)
+    if reports is None or role is not Role.ACTOR or not plan.is_gateway(actor):
+        return None
+    gateway, ns = actor - plan.config.machine.actors, max(1, new.at - old.at)
+    moved = {name: max(0, int((getattr(new, name) - getattr(old, name))[gateway])) for name in ("sent", "received")}
+    return NodeStatus(
+        name=reports.name(gateway),
+        lanes=int(np.count_nonzero(memory.board.lane_owner == actor)),
+        losses=int(reports.losses[gateway]),
+        audits=int(reports.audits[gateway]),
+        transfer=max(0, int((new.transfer - old.transfer)[gateway])) / ns,
+        sent=1e9 * moved["sent"] / ns,
+        received=1e9 * moved["received"] / ns,
     )
 
 

@@ -10,7 +10,18 @@ from shared.machine.contention import contention_sentences
 from shared.text import readable
 
 BottleneckKind = Literal[
-    "starting", "cores", "learner", "emulation", "inference", "scribe", "evaluation", "turns", "workers", "none"
+    "starting",
+    "cores",
+    "learner",
+    "emulation",
+    "network",
+    "node",
+    "inference",
+    "scribe",
+    "evaluation",
+    "turns",
+    "workers",
+    "none",
 ]
 
 
@@ -26,6 +37,29 @@ RUNNING = 0.75
 """CPU share of a role's busy time below which the sentence mentions it."""
 
 
+TRANSFERRING = 0.3
+"""Share of the time for which a node waits for parameters, from which the network counts as the bottleneck."""
+
+
+@dataclass(frozen=True)
+class NodeStatus:
+    """The node that plays the lanes of a gateway."""
+
+    name: str
+    """Empty: it has none at the moment."""
+    lanes: int
+    losses: int
+    """Nodes that the gateway lost."""
+    audits: int
+    """Answers that the head computed again, and agreed with."""
+    transfer: float
+    """Share of the time in which parameters were on their way to it."""
+    sent: float
+    """Bytes of parameters a second to it."""
+    received: float
+    """Bytes of steps a second from it."""
+
+
 @dataclass(frozen=True)
 class RoleStatus:
     """One process."""
@@ -39,15 +73,19 @@ class RoleStatus:
     cores: float | None = None
     """Cores used: CPU seconds per second; None: not known yet."""
     restarts: int = 0
+    node: NodeStatus | None = None
+    """None: it is no gateway."""
 
     @property
     def is_player(self) -> bool:
         """True if the process plays for training."""
-        return self.group in ("actors", "workers")
+        return self.group in ("actors", "workers", "nodes")
 
     @property
     def group(self) -> str:
-        """`actors` or `workers` for all of them, else the name."""
+        """`actors`, `workers` or `nodes` for all of them, else the name."""
+        if self.node is not None:
+            return "nodes"
         role, _, number = self.name.partition(" ")
         return f"{role}s" if number else role
 
@@ -59,8 +97,8 @@ class Bottleneck:
     kind: BottleneckKind
     sentence: str
     role: str | None = None
-    """Group at the limit: learner, actors, inference, scribe, evaluator. For `cores` the group that uses most of them,
-    for `turns` and `none` the busiest. None: not known yet."""
+    """Group at the limit: learner, actors, nodes, inference, scribe, evaluator. For `cores` the group that uses most of
+    them, for `turns` and `none` the busiest. None: not known yet."""
     share: float | None = None
     """Share of the limit reached, in [0, 1]: the busy share of `role`. For `cores` the share in use; for `evaluation`
     1, because an evaluation is always pending; for `turns` the busy shares of learning and playing together."""
@@ -71,6 +109,7 @@ class Bottleneck:
 _ALLOWED = {
     "learner": "the learner would allow",
     "actors": "the actors would allow",
+    "nodes": "the nodes would allow",
     "workers": "the workers would allow",
     "inference": "inference would allow",
     "scribe": "the scribe would allow",
@@ -87,7 +126,7 @@ def busy_by_group(roles: Sequence[RoleStatus]) -> dict[str, float]:
 def _groups(roles: Sequence[RoleStatus]) -> dict[str, list[RoleStatus]]:
     groups: dict[str, list[RoleStatus]] = {}
     for role in roles:
-        if role.busy is not None:
+        if role.busy is not None and (role.node is None or role.node.name):
             groups.setdefault(role.group, []).append(role)
     return groups
 
@@ -114,6 +153,9 @@ def find_bottleneck(
     whether the others wait. If no role is saturated, and the learner waits a tenth of the time for a free slot in the
     queue of evaluations, evaluation is the bottleneck. With `alternate` the learner waits while lanes play, and they
     wait while it learns. So the limit of both is a run in which one of them always works.
+
+    A node's busy time includes the transfer of parameters. So where nodes hardly wait, that share decides between the
+    network and the nodes. If one node is busy and the others wait, it is the bottleneck.
 
     Limits of the method: a busy role may wait for a core that another program has, or for a device. The sentence names
     cores that other programs or a hypervisor take. On a GPU, learner and inference are busy while they wait for it. If
@@ -149,6 +191,7 @@ _PREPARES = {
     "inference": "loading PyTorch and the network",
     "evaluator": "loading emulators and the game",
     "actors": "loading emulators and the game",
+    "nodes": "looking for a node",
     "workers": "loading PyTorch, emulators and the game",
 }
 """Work of a role before its first step, by group."""
@@ -191,7 +234,7 @@ def _find(
     if "workers" not in groups and ("actors" not in groups or "inference" not in groups):
         return Bottleneck("starting", _starting(roles))
     used = {name: sum(role.cores or 0.0 for role in group) for name, group in groups.items()}
-    if taken and not any(map(_starves, groups.values())):
+    if taken and not any(_starves(group) for name, group in groups.items() if name != "nodes"):
         taken = 0.0  # no process of the run waits for these cores
     if sum(used.values()) + taken >= CORES_IN_USE * usable_cores:
         return _cores_limit(used, taken, usable_cores, steps_per_second)
@@ -201,14 +244,19 @@ def _find(
         return _workers_limit(groups["workers"], busy["workers"], steps_per_second)
     if not learning:
         busy["learner"] = 0.0
-    learner, emulation, inference = busy.get("learner", 0.0), busy["actors"], busy["inference"]
-    slowest = max(groups["actors"], key=lambda role: role.busy or 0.0)
+    players = "nodes" if busy.get("nodes") else "actors"
+    learner, emulation, inference = busy.get("learner", 0.0), busy[players], busy["inference"]
+    slowest = max(groups[players], key=lambda role: role.busy or 0.0)
     slow = slowest.busy or 0.0
-    actors_wait = f"the actors wait {1 - emulation:.0%} of the time"
+    actors_wait = f"the {players} wait {1 - emulation:.0%} of the time"
     kind: BottleneckKind
     if learner >= SATURATED and learner >= slow:
         kind, role = "learner", "learner"
         said = f"The learner limits the run: it is {_busy(groups['learner'])}, and {actors_wait}"
+    elif slow >= SATURATED and players == "nodes":
+        role = "nodes"
+        kind, said = _nodes_limit(groups["nodes"], slowest)
+        said += f", and the learner waits {1 - learner:.0%} of its time" if learning else ""
     elif slow >= SATURATED:
         kind, role = "emulation", "actors"
         said = f"Emulation limits the run: the actors are {_busy(groups['actors'])}"
@@ -229,8 +277,8 @@ def _find(
         kind, role = "inference", "inference"
         said = f"Inference limits the run: it is {_busy(groups['inference'])}, and {actors_wait}"
     else:
-        kind, role = "none", max(busy.keys() & {"learner", "actors", "inference"}, key=lambda name: (busy[name], name))
-        said = f"No role limits the run by itself (actors busy {emulation:.0%}, inference {inference:.0%}, "
+        kind, role = "none", max(busy.keys() & {"learner", players, "inference"}, key=lambda name: (busy[name], name))
+        said = f"No role limits the run by itself ({players} busy {emulation:.0%}, inference {inference:.0%}, "
         said += f"learner {learner:.0%}" if learning else "learning has not begun"
         said += "): they wait for one another"
     return _with_distance(Bottleneck(kind, said, role, busy[role]), _ALLOWED[role], steps_per_second)
@@ -241,6 +289,22 @@ def _evaluation_limit(waiting: str, share: float, steps_per_second: float | None
     said = f"Evaluation limits the run: {waiting} waits {share:.0%} of the time for a free slot in the queue of "
     found = Bottleneck("evaluation", f"{said}evaluations", "evaluator", share=1.0)
     return _with_distance(found, _ALLOWED["evaluator"], steps_per_second)
+
+
+def _nodes_limit(group: Sequence[RoleStatus], slowest: RoleStatus) -> tuple[BottleneckKind, str]:
+    """Kind of the limit where the nodes hardly wait, and the first half of its sentence."""
+    found = [(role.node, role.busy or 0.0) for role in group if role.node is not None]
+    transfer = sum(node.transfer for node, _ in found) / len(found)
+    if transfer >= TRANSFERRING:
+        rate = sum(node.sent for node, _ in found) / 1e6
+        waits = f"the nodes wait {transfer:.0%} of the time for parameters ({rate:,.1f} MB/s)"
+        return "network", f"The network limits the run: {waits}"
+    others = [busy for role, (_, busy) in zip(group, found, strict=True) if role is not slowest]
+    assert slowest.node is not None, "it is a node"
+    if others and (mean := sum(others) / len(others)) < SATURATED:
+        shares = f"it is busy {slowest.busy or 0.0:.0%}, the other nodes {mean:.0%}"
+        return "node", f"Node {slowest.node.name} limits the run: {shares}"
+    return "emulation", f"Emulation limits the run: the nodes are {_share_busy(group)}"
 
 
 def _workers_limit(group: Sequence[RoleStatus], busy: float, steps_per_second: float | None) -> Bottleneck:
@@ -262,10 +326,15 @@ def _starves(group: Sequence[RoleStatus]) -> bool:
     return busy >= 0.5 and ran < RUNNING * busy
 
 
+def _share_busy(group: Sequence[RoleStatus]) -> str:
+    """Busy share of a group as text."""
+    return f"busy {_shares(group)[0]:.0%}"
+
+
 def _busy(group: Sequence[RoleStatus]) -> str:
     """Busy share of a group as text, with its share on a core where that is much less."""
     busy, ran = _shares(group)
-    return f"busy {busy:.0%}" + (f" (on a core {ran:.0%})" if ran < RUNNING * busy else "")
+    return _share_busy(group) + (f" (on a core {ran:.0%})" if ran < RUNNING * busy else "")
 
 
 def _cores_limit(

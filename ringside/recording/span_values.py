@@ -59,8 +59,12 @@ def span_values(memory: Memory, stop: int, sample: Sample, *, held: bool) -> dic
 
 
 def _busy_shares(memory: Memory, sample: Sample) -> dict[str, float | None]:
-    """Busy share of each group of roles since the newest record (ringside/load/board_samples.py)."""
-    shares = busy_by_group(roles_between(memory, Sample(memory.board.samples[NEWEST]), sample))
+    """Busy share of each group of roles since the newest record (ringside/load/board_samples.py).
+
+    Where nodes play, theirs is that of the actors.
+    """
+    shares = busy_by_group(roles_between(memory, Sample.kept(memory, NEWEST), sample))
+    shares |= {"actors": shares["nodes"]} if "nodes" in shares else {}
     groups = ("workers",) if memory.run_schedule.workers else ("learner", "inference", "actors")
     return {f"{group}_busy": shares.get(group) for group in groups}
 

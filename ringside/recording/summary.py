@@ -20,7 +20,8 @@ from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 
 INEXACT_SINCE = "inexact_since_steps"
-"""Counter of a run that was resumed with different arithmetic (`ARITHMETIC` in shared/config): its first such step."""
+"""Counter of a run that goes on with other arithmetic: its first such step. It was resumed so (`ARITHMETIC` in
+shared/config), or played on nodes that compute otherwise."""
 
 
 def run_counters(memory: Memory) -> dict[str, float]:
@@ -33,8 +34,8 @@ def run_counters(memory: Memory) -> dict[str, float]:
         int(board.redone[Role.LEARNER]),
     )
     counters = {name: before + now for name, before, now in zip(BEFORE, board.before.tolist(), sitting, strict=True)}
-    if board.inexact_since[0] >= 0:
-        counters[INEXACT_SINCE] = int(board.inexact_since[0])
+    if memory.inexact_since >= 0:
+        counters[INEXACT_SINCE] = memory.inexact_since
     if board.evaluation_history.any():
         counters |= dict(zip(EVALUATIONS, board.evaluation_history.tolist(), strict=True))
     return counters
@@ -73,6 +74,8 @@ def make_summary(memory: Memory, log: MetricsLog, boundary: int) -> dict[str, An
         "eval_actions": config.evaluate.eval_actions,
         "device": config.machine.device,
         "precision": config.machine.precision,
+        "acting_device": config.machine.acts_on,
+        "acting_precision": config.machine.acts_in,
         "actors": config.machine.actors,
         "workers": config.play.workers,
         "seed": config.run.seed,
@@ -102,7 +105,7 @@ def _load_fields(memory: Memory) -> dict[str, Any]:
     has the samples, because at the end of a run the other processes are gone.
     """
     board = memory.board
-    learning, newest = (Sample(board.samples[row]) for row in (LEARNING, NEWEST))
+    learning, newest = (Sample.kept(memory, row) for row in (LEARNING, NEWEST))
     load = load_between(memory, learning, newest, facts.usable_cores())
     return {
         "limit": {

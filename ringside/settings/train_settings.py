@@ -84,6 +84,8 @@ class TrainSettings(TypedDict, total=False):
     actors: int | None
     device: str
     precision: Precision
+    acting_device: str | None
+    acting_precision: Precision | None
     learner_threads: int | None
     learner_shards: int | None
     inference_threads: int | None

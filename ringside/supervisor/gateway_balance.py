@@ -13,19 +13,20 @@ import numpy as np
 
 from ringside.supervisor.lane_balance import Move
 from shared.memory.board import Board
-from shared.memory.process_table import Role, process_name
+from shared.memory.gateways import Gateways
+from shared.memory.process_table import Role
 from shared.memory.run_memory import Plan
 
 
 class GatewayBalancer:
-    """Writes the wanted owner of each lane to the board."""
+    """Writes the wanted owner of each lane to the board, and passes the sentences of gateways on."""
 
-    def __init__(self, board: Board, plan: Plan, note: Callable[[str], None]) -> None:
-        """`note` is called with a sentence when a gateway loses its node for longer, and when it has one again."""
-        self._board, self._plan, self._note = board, plan, note
+    def __init__(self, board: Board, gateways: Gateways, plan: Plan, note: Callable[[str], None]) -> None:
+        """`note` is called with each sentence of a gateway."""
+        self._board, self._gateways, self._plan, self._note = board, gateways, plan, note
         self._actors = plan.processes.slice_of(Role.ACTOR)
         self._owners = board.lane_owner.copy()
-        self._vacant = board.vacant[self._actors].copy()
+        self._told = gateways.notices.values.copy()
 
     def measure(self) -> list[Move]:
         """Look which gateways have a node; return the moves that are wanted from now on."""
@@ -33,15 +34,8 @@ class GatewayBalancer:
         owners = board.lane_owner.copy()
         board.moves[0] += np.count_nonzero(owners != self._owners)
         self._owners = owners
-        vacant = board.vacant[self._actors].copy()
-        for actor in np.flatnonzero(vacant != self._vacant):
-            name = process_name(Role.ACTOR, int(actor))
-            self._note(
-                f"There is no free node for {name}: its lanes are played elsewhere until one joins."
-                if vacant[actor]
-                else f"There is a node for {name} again: it gets lanes at the next boundary."
-            )
-        self._vacant = vacant
+        self._pass_on()
+        vacant = board.vacant[self._actors]
         local = range(self._plan.config.machine.actors)
         active = [actor for actor in range(len(vacant)) if self._plan.is_gateway(actor) and not vacant[actor]]
         wanted = np.array(self._plan.divide(active or local))
@@ -50,3 +44,11 @@ class GatewayBalancer:
         board.lane_wanted[:] = wanted
         # An owner that waits for others learns of a change only when it is woken.
         return moves + [Move(move.taker, move.giver) for move in moves]
+
+    def _pass_on(self) -> None:
+        """Pass the new sentences of gateways on."""
+        told = self._gateways.notices.values.copy()
+        for gateway in np.flatnonzero(told != self._told):
+            for sentence in self._gateways.told(int(gateway), int(self._told[gateway]), int(told[gateway])):
+                self._note(sentence)
+        self._told = told

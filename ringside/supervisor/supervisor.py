@@ -24,7 +24,7 @@ from shared.errors import RunFailed, StopTraining
 from shared.machine.contention import Contention, sum_cpu_time
 from shared.machine.control_groups import OomKills
 from shared.machine.subprocesses import REAP_SECONDS, wait_for_end
-from shared.memory.board import Board, Phase, Stop
+from shared.memory.board import Phase, Stop
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory, Plan
 from shared.memory.wait import Doorbell
@@ -79,7 +79,7 @@ class Supervisor:
         self._oom_kills = OomKills()
         self._memory = Memory.create(plan) if region is None else region[0]
         self._board = self._memory.board
-        self._balancer = _make_balancer(plan, self._board, note)
+        self._balancer = _make_balancer(plan, self._memory, note)
         self._processes = plan.processes
         self._doorbells = [Doorbell.create() for _ in range(len(self._processes))] if region is None else region[1]
         self._wakeup = Doorbell.create()
@@ -372,12 +372,12 @@ class Supervisor:
             self._maker.close()
 
 
-def _make_balancer(plan: Plan, board: Board, note: Callable[[str], None]) -> Balancer | GatewayBalancer | None:
+def _make_balancer(plan: Plan, memory: Memory, note: Callable[[str], None]) -> Balancer | GatewayBalancer | None:
     """The object that moves lanes; None if they stay where they are."""
-    if plan.gateways:
-        return GatewayBalancer(board, plan, note)
+    if memory.gateways is not None:
+        return GatewayBalancer(memory.board, memory.gateways, plan, note)
     balances = plan.config.machine.balance == "auto" and plan.player is Role.ACTOR
-    return Balancer(board, plan.processes) if balances else None
+    return Balancer(memory.board, plan.processes) if balances else None
 
 
 def _end(process: multiprocess.Process) -> bool:
@@ -404,7 +404,8 @@ def train(plan: Plan, on_look: Callable[[Memory], None], note: Callable[[str], N
     choose_workspace()  # before any child could initialize CUDA
     machine = plan.config.machine
     try:
-        with mps.service(machine.mps, machine.device, note) as gpu:
+        shared = machine.device if machine.acts_on == machine.device else "cpu"
+        with mps.service(machine.mps, shared, note) as gpu:
             return Supervisor(plan, on_look, note, gpu).run()
     except mps.MpsError as error:
         raise RunFailed(f"{error} Omit --mps on to go on without it.") from error

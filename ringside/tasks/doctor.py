@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from ringside.doctor import examination
-from ringside.doctor.checks import Check
+from ringside.doctor.checks import Check, Color
 from ringside.tasks.arguments import Choices, config_of, parse_choices
 from shared.memory.run_memory import Plan
 from shared.text import PROGRAM
@@ -49,4 +49,5 @@ def _nodes(options: Diagnosis, plan: Plan) -> list[Check]:
     findings = survey(plan, options.ray, insecure=options.ray_insecure)
     if not findings:
         return [Check("nodes", "red", "No node of the cluster has CPUs.", "Join one with `ray start --address`.")]
-    return [Check(f"node {each.node}", "green" if each.suits else "red", each.found) for each in findings]
+    bad: Color = "yellow" if any(each.suits for each in findings) else "red"  # a run leaves such nodes out
+    return [Check(f"node {each.node}", "green" if each.suits else bad, each.found) for each in findings]

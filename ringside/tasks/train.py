@@ -46,6 +46,8 @@ class Nodes:
     (docs/clusters.md)."""
     nodes: int | None = None
     """With --ray: groups of lanes, each on a node; default: as many as the cluster has nodes with CPUs."""
+    mixed_numerics: bool = False
+    """With --ray: accept nodes that compute other last bits than this machine; the run is recorded as inexact."""
     ray_insecure: bool = False
     """With --ray: accept a cluster without a token, on which any program that reaches it can run code."""
 
@@ -136,12 +138,13 @@ def next_steps(config: ResolvedConfig, *, finished: bool) -> list[str]:
 def _placed(plan: Plan, cluster: Nodes) -> Plan:
     """The plan with gateways to the nodes of a cluster, where one was named. Raises `ConfigError` if it is refused."""
     if cluster.ray is None:
-        if cluster.nodes is not None or cluster.ray_insecure:
-            raise ConfigError("--nodes and --ray-insecure are for clusters: say --ray, too.")
+        if cluster.nodes is not None or cluster.mixed_numerics or cluster.ray_insecure:
+            raise ConfigError("--nodes, --mixed-numerics and --ray-insecure are for clusters: say --ray, too.")
         return plan
     from ringside.cluster.placement import with_gateways
 
-    return with_gateways(plan, cluster.ray, cluster.nodes, insecure=cluster.ray_insecure)
+    insecure, mixed = cluster.ray_insecure, cluster.mixed_numerics
+    return with_gateways(plan, cluster.ray, cluster.nodes, insecure=insecure, mixed=mixed)
 
 
 def how_to_continue(config: ResolvedConfig) -> str:

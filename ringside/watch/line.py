@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ringside.load.bottleneck import RoleStatus
 from ringside.recording.metric_names import label_of, metric_of
 from ringside.watch.status import CheckpointStatus, Status
 from shared.text import count, readable, short
@@ -62,6 +63,13 @@ def cores_taken(status: Status) -> str:
     return f"{status.others:.1f} of {count(status.usable_cores, 'core')}"
 
 
+def name_of(role: RoleStatus) -> str:
+    """Name of a process, and of the node that plays for it."""
+    if role.node is None:
+        return role.name
+    return f"{role.name} on {role.node.name}" if role.node.name else f"{role.name} without a node"
+
+
 def line(status: Status) -> str:
     """The status in one line; the fields of one run have the same order every time."""
     limit = status.bottleneck
@@ -89,6 +97,8 @@ def line(status: Status) -> str:
         parts.append(f"limit {status.bottleneck.kind} ({status.bottleneck.share:.0%})")
     if status.others is not None:
         parts.append(f"others {cores_taken(status)}")
+    if nodes := [role.node for role in status.roles if role.node is not None]:
+        parts.append(f"nodes {sum(bool(node.name) for node in nodes)} of {len(nodes)}")
     restarts = sum(role.restarts for role in status.roles)
     if restarts:
         parts.append(f"restarts {restarts}")

@@ -64,7 +64,7 @@ class Observer:
         self._first_steps = 0
         self._prepared = False
         self._collapsed = False
-        newest = Sample(memory.board.samples[NEWEST])
+        newest = Sample.kept(memory, NEWEST)
         if newest.at:  # the run is under way: its newest record gives a speed at once
             self._samples.append(newest)
             self._prepared = True
@@ -199,6 +199,11 @@ class Observer:
         if board.trouble[0]:
             queue_full = self._memory.evaluations.full
             found.append(disk_trouble.warning(int(board.trouble[0]), run_dir, queue_full=queue_full))
+        if self._memory.gateways is not None and (since := self._memory.gateways.inexact_step) >= 0:
+            found.append(
+                f"Since step {since:,} lanes were played on nodes that do not compute the same bits as this "
+                "machine: the weights are not those of one machine."
+            )
         if board.inexact_since[0] >= 0:
             found.append(
                 f"Since step {int(board.inexact_since[0]):,} this run computes on another device, or with another "

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from ringside.load.bottleneck import RoleStatus
 from ringside.recording.metric_names import label_of
-from ringside.watch.line import UNKNOWN, clock, cores_taken, left, measured, number, pace, saved, share
+from ringside.watch.line import UNKNOWN, clock, cores_taken, left, measured, name_of, number, pace, saved, share
 from ringside.watch.status import Status
 from shared.text import count, short
 
@@ -144,7 +144,7 @@ def _roles(roles: Sequence[RoleStatus], width: int, *, fold: bool) -> Table:
     actors = [role for role in roles if role.is_player]
     for role in roles:
         if not (role.is_player and fold):
-            table.add_row(role.name, _state(role.state), _busy(role.busy, bar), _restarts(role.restarts))
+            table.add_row(name_of(role), _state(role.state), _busy(role.busy, bar), _restarts(role.restarts))
     if fold and actors:
         known = [role.busy for role in actors if role.busy is not None]
         busy = _busy(sum(known) / len(known) if known else None, bar)

@@ -34,6 +34,7 @@ def resolve(config: Config) -> ResolvedConfig:
     workers, asked = config.play.workers, config.machine.precision
     few_rows = workers > 0 and config.learn.local_replay == 0  # passes over t_max steps are no faster in bfloat16
     device = "cpu" if workers else device_of(config.machine.device)
+    acting_device, acting_precision = acting_of(config, device)
     cores = facts.usable_cores()
     on_cpu = device == "cpu"
     learner_shards = config.machine.learner_shards or learner_shards_of(config, on_cpu=on_cpu)
@@ -48,11 +49,13 @@ def resolve(config: Config) -> ResolvedConfig:
         "eval_actions": rules.actions,
         "device": device,
         "precision": precision_of("fp32" if few_rows and asked == "auto" else asked, device),
+        "acting_device": acting_device,
+        "acting_precision": acting_precision,
         "learner_threads": learner_threads,
         "learner_shards": learner_shards,
         "inference_threads": inference_threads,
         "inference_batch": config.machine.inference_batch
-        or inference_batch_of(config.play, on_cpu=on_cpu, schedule=config.learn.schedule),
+        or inference_batch_of(config.play, on_cpu=(acting_device or device) == "cpu", schedule=config.learn.schedule),
         "actors": config.machine.actors
         or actors_of(
             config.play,
@@ -101,6 +104,23 @@ def precision_of(asked: Precision, device: str) -> Precision:
     if device == "cpu":
         return "bf16" if facts.bf16_flags() else "fp32"
     return "tf32"
+
+
+def acting_of(config: Config, device: str) -> tuple[str | None, Precision | None]:
+    """Device and arithmetic of the inference server; None where they are those of a learner on `device`.
+
+    Raises `ConfigError` when the device is not there, or no server answers.
+    """
+    machine = config.machine
+    if machine.acting_device is None and machine.acting_precision is None:
+        return None, None
+    if config.play.workers:
+        raise ConfigError(
+            "--acting-device and --acting-precision are for the inference server; omit them with --workers."
+        )
+    acts_on = device if machine.acting_device is None else device_of(machine.acting_device)
+    asked = machine.acting_precision or ("auto" if acts_on != device else None)
+    return acts_on if acts_on != device else None, None if asked is None else precision_of(asked, acts_on)
 
 
 def learner_shards_of(config: Config, *, on_cpu: bool) -> int | None:

@@ -264,6 +264,10 @@ class Machine:
     """auto, cpu, cuda or cuda:N."""
     precision: Precision = "auto"
     """Arithmetic of the networks; auto: bf16 on a CPU with amx_bf16 or avx512_bf16, tf32 on CUDA, else fp32."""
+    acting_device: str | None = None
+    """Device of the inference server; default: that of the learner. `cpu` has nodes of a cluster play for a GPU."""
+    acting_precision: Precision | None = None
+    """Arithmetic of the inference server; default: on another device auto, else that of the learner."""
     learner_threads: Count | None = None
     """Threads of each of the three teams of a learner on a CPU: layers, weight gradients, prefetching. Recorded,
     because the number changes the last bits."""
@@ -286,6 +290,16 @@ class Machine:
     """auto: bind each actor to a core if there are enough and no quota; off: leave it to the kernel."""
     balance: Literal["auto", "off"] = "auto"
     """auto: at the end of a round, slow actors give lanes to faster ones; off: lanes stay where they are."""
+
+    @property
+    def acts_on(self) -> str:
+        """Device of the inference server."""
+        return self.acting_device or self.device
+
+    @property
+    def acts_in(self) -> Precision:
+        """Arithmetic of the inference server."""
+        return self.acting_precision or self.precision
 
 
 @dataclass(frozen=True)
@@ -430,7 +444,7 @@ class ResolvedEvaluate(Evaluate):
 
 @dataclass(frozen=True, kw_only=True)
 class ResolvedMachine(Machine):
-    """`Machine` with every default filled in."""
+    """`Machine` with every default filled in; the acting ones stay open where they are those of the learner."""
 
     actors: Count
     learner_threads: Count
@@ -546,6 +560,8 @@ ARITHMETIC = frozenset(
     {
         "device",
         "precision",
+        "acting_device",
+        "acting_precision",
         "deterministic",
         "learner_threads",
         "learner_shards",

@@ -116,6 +116,8 @@ def resolved(config: ResolvedConfig) -> None:
             f"{play.envs}, fewer than the {least} that an observation with --n-step {run_schedule.n_step} needs; "
             f"{least * play.envs:_} is the least."
         )
+    if machine.acts_on == "cpu" and machine.acting_precision == "tf32":
+        raise ConfigError("--acting-precision tf32 is for CUDA devices; on a CPU say fp32 or bf16.")
     if machine.device == "cpu":
         for name, word, advice in _FOR_CUDA:
             if getattr(machine, name) == word:

@@ -101,6 +101,11 @@ def bf16_flags(root: Path = ROOT) -> list[str]:
     return [flag for flag in BF16_FLAGS if flag in flags]
 
 
+def processor(root: Path = ROOT) -> str:
+    """Model of the processor."""
+    return _cpuinfo(root).get("model name", platform.processor() or platform.machine())
+
+
 def has_nvidia_driver(root: Path = ROOT) -> bool:
     """True if an NVIDIA driver is loaded (or, under WSL, the paravirtual GPU is there)."""
     return any((root / path).exists() for path in ("proc/driver/nvidia/version", "dev/nvidiactl", "dev/dxg"))
@@ -187,7 +192,7 @@ def describe(root: Path = ROOT) -> dict[str, Any]:
     siblings, cores = int(cpu.get("siblings", 0)), int(cpu.get("cpu cores", 0))
     names, driver = _gpus(root)
     return {
-        "cpu": cpu.get("model name", platform.processor() or platform.machine()),
+        "cpu": processor(root),
         "cpus": os.cpu_count(),
         "usable_cores": usable_cores(root),
         "threads_per_core": siblings // cores if cores else None,

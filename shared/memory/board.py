@@ -36,8 +36,8 @@ taken until then (`shared.machine.contention`). All are 0 where the kernel does 
 
 SAMPLES = 2
 """Samples of the growing fields that the scribe keeps: at the beginning of learning, and at the newest record."""
-MOMENT_WORDS, COUNTED_WORDS = 7, 3
-"""Words of a sample (ringside/load/board_samples.py): for the moment, and for each process."""
+MOMENT_WORDS, COUNTED_WORDS, GATEWAY_WORDS = 7, 3, 3
+"""Words of a sample (ringside/load/board_samples.py): for the moment, for each process, and for each gateway."""
 
 
 class Phase(IntEnum):
@@ -120,13 +120,13 @@ class Board(SharedFields):
         self.metric_names = (*run_schedule.method.metrics, *SPAN_METRICS)
 
     @staticmethod
-    def sizes(run_schedule: RunSchedule, processes: int) -> dict[str, int]:
-        """Sizes of the board's fields."""
+    def sizes(run_schedule: RunSchedule, processes: int, gateways: int = 0) -> dict[str, int]:
+        """Sizes of the board's fields; gateways are among the processes."""
         return {
             "processes": processes,
             "lanes": run_schedule.lanes,
             "metrics": len(run_schedule.method.metrics) + len(SPAN_METRICS),
-            "sample": MOMENT_WORDS + COUNTED_WORDS * processes,
+            "sample": MOMENT_WORDS + COUNTED_WORDS * processes + GATEWAY_WORDS * gateways,
         }
 
     def clear(self, actors: collections.abc.Sequence[int]) -> None:

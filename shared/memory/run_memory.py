@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ from shared.config.run_schedule import RunSchedule, make_run_schedule
 from shared.config.settings import ResolvedConfig
 from shared.memory.board import Board
 from shared.memory.evaluation_queue import Evaluations
+from shared.memory.gateways import Gateways
 from shared.memory.lane_memory import LaneMemory
 from shared.memory.mailbox import Mailbox
 from shared.memory.process_table import ProcessTable, Role
@@ -19,7 +20,7 @@ from shared.memory.region.arena import Arena
 from shared.memory.region.layout import Layout
 from shared.memory.ring import Ring, ring_fields
 from shared.memory.shared_parameters import SharedParameters
-from shared.memory.snapshot import LaneSnapshots, LearnerSnapshots, state_fields
+from shared.memory.snapshot import LANE_DATA, LaneSnapshots, LearnerSnapshots, state_fields
 from shared.network_spec import CONVOLUTIONS, Network, ParameterSpec, network_of, parameters_of, register_network
 
 
@@ -128,7 +129,7 @@ class Plan:
     @property
     def partial_batches(self) -> bool:
         """True if inference answers the lanes of a batch that have asked, as on a GPU; else it waits for all."""
-        return self.config.machine.device != "cpu"
+        return self.config.machine.acts_on != "cpu"
 
     def batch_lanes_of(self, lane: int) -> slice:
         """The lanes that must all have asked before inference answers `lane`."""
@@ -142,11 +143,12 @@ class Plan:
         evaluate = self.config.evaluate
         sizes = {
             "parameters": parameters,
-            **Board.sizes(run_schedule, len(self.processes)),
+            **Board.sizes(run_schedule, len(self.processes), self.gateways),
             **Mailbox.sizes(run_schedule, self.actions),
             **Evaluations.sizes(parameters, evaluate.eval_envs, self.evaluation_episodes),
             **LaneSnapshots.sizes(run_schedule),
             **SharedParameters.sizes(run_schedule, self.actors, parameters),
+            "gateways": self.gateways,
         }
         return Layout(
             [
@@ -159,6 +161,7 @@ class Plan:
                 *state_fields(run_schedule, parameters).values(),
                 *LearnerSnapshots.fields(sizes),
                 *(SharedParameters.fields(sizes) if run_schedule.workers else []),
+                *(Gateways.fields(sizes) if self.gateways else []),
                 *ring_fields(run_schedule).values(),
             ]
         )
@@ -170,6 +173,7 @@ class Memory:
     Attributes:
         first_lane: number of the first lane that the region holds.
         shared_parameters: those of workers; None: a learner learns.
+        gateways: their reports; None: the run has none.
     """
 
     first_lane = 0
@@ -187,6 +191,7 @@ class Memory:
         self.learner_snapshots = LearnerSnapshots(arena, self.run_schedule)
         self.ring = Ring(arena, self.run_schedule)
         self.shared_parameters = SharedParameters(arena) if self.run_schedule.workers else None
+        self.gateways = Gateways(arena) if plan.gateways else None
 
     def lane(self, lane: int) -> LaneMemory:
         """One lane's part of the region."""
@@ -200,19 +205,42 @@ class Memory:
             first_lane=self.first_lane,
         )
 
+    @property
+    def inexact_since(self) -> int:
+        """First step from which the run is inexact; -1: it is exact."""
+        steps = [int(self.board.inexact_since[0]), -1 if self.gateways is None else self.gateways.inexact_step]
+        return min((step for step in steps if step >= 0), default=-1)
+
     @classmethod
-    def create(cls, plan: Plan) -> Memory:
-        """Make the region of a new run. Raises `ArenaError` when memory does not suffice."""
-        memory = cls(Arena.create(plan.layout()), plan)
+    def create(cls, plan: Plan, lanes: Collection[int] | None = None) -> Memory:
+        """Make the region of a new run. Raises `ArenaError` when memory does not suffice.
+
+        Args:
+            lanes: those that will be played; only they get memory for frames and snapshots. Default: all.
+        """
+        layout = plan.layout()
+        unused = () if lanes is None else _lanes_but(lanes, plan, layout)
+        memory = cls(Arena.create(layout, unused), plan)
         memory.board.clear(plan.first_owners())
         memory.weights.clear()
         memory.lane_snapshots.clear()
         memory.learner_snapshots.clear()
         if memory.shared_parameters is not None:
             memory.shared_parameters.clear()
+        if memory.gateways is not None:
+            memory.gateways.clear()
         return memory
 
     @classmethod
     def attach(cls, fd: int, plan: Plan, *, writable: bool = True) -> Memory:
         """The region behind a descriptor. Raises `LayoutError` if it is not that of the plan."""
         return cls(Arena.attach(fd, plan.layout(), writable=writable), plan)
+
+
+def _lanes_but(lanes: Collection[int], plan: Plan, layout: Layout) -> Iterator[tuple[int, int]]:
+    """Offset and length of the frames and snapshots of all lanes but these."""
+    names = [LANE_DATA, *(field.name for field in ring_fields(plan.run_schedule).values())]
+    for offset, field_ in (layout.offsets[name] for name in names):
+        part = field_.nbytes // plan.run_schedule.lanes
+        for lane in set(range(plan.run_schedule.lanes)).difference(lanes):
+            yield offset + lane * part, part

@@ -45,10 +45,14 @@ def state_fields(run_schedule: RunSchedule, parameters: int) -> dict[str, Field]
     }
 
 
+LANE_DATA = "lane_snapshot.data"
+"""Name of the field that is large."""
+
+
 class LaneSnapshots(SharedFields):
     """Snapshots of all lanes."""
 
-    data = uint8("lane_snapshot.data", (*_LANE_BUFFERS, "lane_bytes"), "the lane's owner", "State of envs and lane.")
+    data = uint8(LANE_DATA, (*_LANE_BUFFERS, "lane_bytes"), "the lane's owner", "State of envs and lane.")
     length = int64("lane_snapshot.length", _LANE_BUFFERS, "the lane's owner", "Bytes of it.")
     number = sequence_array("lane_snapshot.number", _LANE_BUFFERS, "the lane's owner", "Boundary of it; -1: none.")
 

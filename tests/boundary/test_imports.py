@@ -27,7 +27,7 @@ SHARED_MAY = {"msgspec", "numpy", "safetensors", "zstandard", "setproctitle"}
 _WORDS = {"shared.errors", "shared.text", "shared.env_name"}
 _FACTS = _WORDS | {"shared.machine", "shared.files"}
 _SETTINGS = _FACTS | {"shared.config", "shared.network_spec"}
-_MEMORY = _SETTINGS | {"shared.memory", "shared.prng"}
+_MEMORY = _SETTINGS | {"shared.memory", "shared.prng", "shared.exploration"}
 _ALL_SHARED = {"shared"}
 _NO_TORCH = _ALL_SHARED | {f"ringside.{room}" for room in ("load", "recording", "supervisor", "watch")}
 

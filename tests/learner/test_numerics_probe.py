@@ -25,6 +25,7 @@ def test_it_depends_on_the_network_and_the_arithmetic_alone() -> None:
     first = probe(small())
     assert probe(small(seed=7, actors=3)) == first
     assert probe(small(precision="bf16")) != first
+    assert probe(small(acting_precision="bf16")) == probe(small(precision="bf16"))
     assert probe(small(inference_batch=8)) != first
     assert probe(small(method="c51")) != first
 

@@ -46,12 +46,14 @@ class ObjectCluster:
 
     Attributes:
         hosts: all that were placed.
+        left_out: those among them on whose nodes nothing more may be placed.
     """
 
     def __init__(self, make: Callable[..., Any], *faults: Fault) -> None:
         """`make` replaces the kind that is asked for; each host has the next of `faults`, and after them none."""
         self._make, self._faults = make, list(faults)
         self.hosts: list[ObjectHost] = []
+        self.left_out: list[ObjectHost] = []
 
     def place(self, kind: type, *arguments: Any) -> ObjectHost:
         """Ask for an object."""
@@ -59,6 +61,11 @@ class ObjectCluster:
         host = ObjectHost(lambda: self._make(*arguments), fault)
         self.hosts.append(host)
         return host
+
+    def leave_out(self, host: ObjectHost) -> None:
+        """Record it: every object is on a node of its own."""
+        assert not host.released
+        self.left_out.append(host)
 
 
 def no_fault(method: str, call: int) -> str | None:

@@ -33,8 +33,19 @@ class RayCluster:
 
         self._store: dict[str, Any] = {"object_store_memory": _STORE_BYTES, "node_ip_address": HOST}
         own = {"num_cpus": head_cpus, "include_dashboard": False, "temp_dir": str(directory)}
+        own |= {"include_log_monitor": False, "no_monitor": True}  # programs that nothing here needs
+        self._directory = directory
         self._cluster = Cluster(initialize_head=True, head_node_args=own | self._store)
         self.nodes: list[Any] = []
+
+    @property
+    def token(self) -> str:
+        """The secret of the cluster."""
+        return (self._directory.parent / "token").read_text()
+
+    def logs(self) -> list[Path]:
+        """Files that Ray has written."""
+        return [path for path in self._directory.rglob("*") if path.is_file() and not path.is_symlink()]
 
     @property
     def address(self) -> str:

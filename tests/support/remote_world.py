@@ -10,6 +10,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,9 @@ NUMERICS = "bits"
 def make_plan(gateways: int, span: int = 1, method: str = "dqn") -> Plan:
     """Plan of a short run with two cells; a snapshot every `span` rounds."""
     round_steps = ROUND_TICKS * ENVS
-    changes: dict[str, Any] = {} if method != "dqn" else {"replay_size": ROUNDS * round_steps}
+    changes: dict[str, Any] = {}
+    if method == "dqn":  # few actions are random, so that most depend on the version
+        changes = {"replay_size": ROUNDS * round_steps, "epsilon_start": 0.1, "epsilon_end": 0.1}
     config = Config().with_settings(
         method=method,
         envs=ENVS,
@@ -62,8 +65,9 @@ def make_plan(gateways: int, span: int = 1, method: str = "dqn") -> Plan:
     return Plan(ResolvedConfig.from_config(config), 4, gateways)
 
 
-def answer(memory: Memory) -> None:
-    """Answer the lanes that ask, as the version says."""
+def answer(memory: Memory) -> list[int]:
+    """Answer the lanes that ask, as the version says; return these lanes."""
+    answered = []
     mailbox, board = memory.mailbox, memory.board
     for lane in range(memory.run_schedule.lanes):
         number = mailbox.request.values[lane : lane + 1].copy()
@@ -75,13 +79,15 @@ def answer(memory: Memory) -> None:
         actions = ((version + 3 * envs + 7 * tick) % 4).astype(np.uint8)
         declared = {name: view[lane : lane + 1] * 0 + version % 97 + tick for name, view in mailbox.declared.items()}
         mailbox.answer(np.array([lane]), number, actions[None], declared)
+        answered.append(lane)
+    return answered
 
 
 class Player:
     """Actors of a region."""
 
     def __init__(self, memory: Memory, actors: int, doorbells: list[Doorbell], more: int = 0) -> None:
-        self.memory = memory
+        self.memory, self._doorbells = memory, doorbells
         self.actors = [
             Lanes(memory, actor, lambda index: Counting(10 * index + more), doorbells, lambda: None)
             for actor in range(actors)
@@ -89,7 +95,8 @@ class Player:
 
     def turn(self) -> None:
         """Let every actor do what it can, once."""
-        answer(self.memory)
+        for lane in answer(self.memory):
+            self._doorbells[self.memory.board.lane_owner[lane] % len(self._doorbells)].ring()
         for actor in self.actors:
             while actor.prefetch_env() or actor.adopt():
                 pass
@@ -128,7 +135,14 @@ class RemoteWorld:
         notes: sentences of the gateways.
     """
 
-    def __init__(self, gateways: int, hosts: Hosts | None = None, span: int = 1, method: str = "dqn") -> None:
+    def __init__(
+        self,
+        gateways: int,
+        hosts: Hosts | None = None,
+        span: int = 1,
+        method: str = "dqn",
+        mixed: bool = False,
+    ) -> None:
         self.plan = make_plan(gateways, span, method)
         self.memory = Memory.create(self.plan)
         self.memory.board.prepared[0] = 1
@@ -138,7 +152,10 @@ class RemoteWorld:
         self.doorbells = [Doorbell.create() for _ in range(len(self.plan.processes))]
         self._actor_bells = self.doorbells[self.plan.processes.slice_of(Role.ACTOR)]
         self._local = Player(self.memory, 1, self._actor_bells)
-        self._balancer = GatewayBalancer(self.memory.board, self.plan, self.notes.append)
+        self._mixed = mixed
+        self._balancer: GatewayBalancer | None = None
+        if self.memory.gateways is not None:
+            self._balancer = GatewayBalancer(self.memory.board, self.memory.gateways, self.plan, self.notes.append)
         self._threads: list[threading.Thread] = []
         self.memory.weights.publish(0, lambda out: out.fill(1))
         self.memory.board.commits.publish(0)
@@ -148,6 +165,7 @@ class RemoteWorld:
         actor = 1 + gateway
         index = self.plan.processes.index_of(Role.ACTOR, actor)
         assert self._hosts is not None
+        assert self.memory.gateways is not None
 
         def run() -> None:
             lanes = RemoteLanes(
@@ -157,9 +175,11 @@ class RemoteWorld:
                 self._hosts,
                 2,
                 numerics=NUMERICS,
+                mixed=self._mixed,
+                inference=self.doorbells[Role.INFERENCE],
                 learner=self.doorbells[Role.LEARNER],
                 actors=self._actor_bells,
-                note=self.notes.append,
+                note=partial(self.memory.gateways.tell, gateway),
             )
             try:
                 lanes.run()
@@ -197,6 +217,8 @@ class RemoteWorld:
             doorbell.ring()
         for thread in self._threads:
             thread.join(SECONDS)
+        if self._balancer is not None:
+            self._balancer.measure()  # passes the last sentences on
 
     def played(self) -> dict[str, bytes]:
         """All that the rings hold at the end of the run, up to the last whole tick."""
@@ -212,7 +234,7 @@ class RemoteWorld:
     def _turn(self, each: Callable[[int], None]) -> None:
         """Let the local actor and the learner do what they can."""
         board, memory = self.memory.board, self.memory
-        for move in self._balancer.measure():
+        for move in self._balancer.measure() if self._balancer is not None else ():
             self._actor_bells[move.taker].ring()
         self._local.turn()
         version = board.committed + 1

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from functools import partial
 
 from ringside.cluster.connection import disconnect, join
 from ringside.cluster.groups.remote_lanes import RemoteLanes
 from ringside.cluster.hosts import Hosts
 from shared.memory.board import Phase
 from shared.memory.process_table import Role
+from shared.memory.run_memory import Memory
 from shared.memory.wait import Stopped
 from shared.process.child import ChildSpec, enter
 
@@ -20,6 +22,8 @@ CORES = "RINGSIDE_CLUSTER_CORES"
 """Variable with the number of CPUs of a group."""
 NUMERICS = "RINGSIDE_CLUSTER_NUMERICS"
 """Variable with the hash of what the head computes."""
+MIXED = "RINGSIDE_CLUSTER_MIXED"
+"""Variable that is not empty where nodes with another hash are accepted."""
 
 
 def main(child_spec: ChildSpec) -> None:
@@ -37,9 +41,11 @@ def main(child_spec: ChildSpec) -> None:
                 hosts,
                 cores,
                 numerics=os.environ[NUMERICS],
+                mixed=bool(os.environ[MIXED]),
                 learner=child_spec.doorbells[Role.LEARNER],
+                inference=child_spec.doorbells[Role.INFERENCE],
                 actors=child_spec.doorbells.actors,
-                note=_note,
+                note=partial(_note, memory, child_spec.number),
             )
             lanes.run()
         finally:
@@ -55,5 +61,8 @@ def _connect(cores: int) -> Hosts:
     return RayHosts(cores, 0)
 
 
-def _note(sentence: str) -> None:
+def _note(memory: Memory, actor: int, sentence: str) -> None:
+    """Write a sentence into the log, and have the launcher show it."""
     print(sentence, file=sys.stderr, flush=True)
+    assert memory.gateways is not None, "the run has gateways"
+    memory.gateways.tell(actor - memory.plan.config.machine.actors, sentence)

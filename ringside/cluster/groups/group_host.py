@@ -1,7 +1,8 @@
 """Object on a node that has lanes played there: it takes the place of learner and scribe in the group's region.
 
-The region belongs to this process. Inference server and actors are children of a program of its own (node_program):
-they need a main thread, which dies with its parent, and Ray's workers have other signals and other modules.
+The region belongs to this process, and has memory for the lanes that are played here alone. Inference server and actors
+are children of a program of its own (node_program): they need a main thread, which dies with its parent, and Ray's
+workers have other signals and other modules.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class GroupHost:
         self._lease.renew()
         self._stop()
         self._session, self._lanes = session, [state.lane for state in states]
-        memory = self._memory = Memory.create(self._plan)
+        memory = self._memory = Memory.create(self._plan, self._lanes)
         owners = np.full(memory.run_schedule.lanes, NO_OWNER)
         for place, state in enumerate(states):
             owners[state.lane] = place * self._plan.actors // len(states)

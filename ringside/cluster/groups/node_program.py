@@ -33,7 +33,7 @@ def main() -> int:
     machine = plan.config.machine
     region = Memory.attach(memory_fd, plan), [Doorbell(fd) for fd in doorbells]
     try:
-        with mps.service(machine.mps, machine.device, _note) as gpu:
+        with mps.service(machine.mps, machine.acts_on, _note) as gpu:
             Supervisor(plan, lambda memory: None, _note, gpu, region=region, roles=(Role.INFERENCE,)).run()
     except RingsideError as error:
         _note(" ".join(str(error).split()))

@@ -3,6 +3,9 @@
 Only answers to calls on the present host are read, and each session has its own name. So nothing of a lost group is
 ever written, however late it comes. When a group is lost, its lanes go back to their snapshots, like those of an actor
 that died. Their logged actions go to the next group, and ticks that the ring holds already are compared.
+
+A node that has other software, or computes other bits, is left out. One that passes this check and later fails an audit
+is left out from then on, and the run goes on as inexact: all that was played is valid, but no repetition would give it.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -17,15 +21,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringside.cluster.fingerprint import difference, fingerprint
+from ringside.cluster.groups.audit import Audit
 from ringside.cluster.groups.group_host import GroupError, GroupHost
 from ringside.cluster.groups.lane_state import capture_lane
 from ringside.cluster.groups.parcel import LaneTicks, ParcelError, unpack
 from ringside.cluster.hosts import Host, Hosts, NodeLost
 from ringside.cluster.program_host import Node
-from shared.errors import FatalError
+from shared.errors import FatalError, RingsideError
+from shared.machine.facts import processor
 from shared.memory.board import Phase
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Doorbell, Waiter
+from shared.text import count
 
 SILENT_SECONDS = 10.0
 """Time without an answer after which a node counts as lost that plays. It answers within `ANSWER_SECONDS`."""
@@ -45,6 +52,10 @@ MOST_LOSSES = 20
 """Losses in a row without a new tick after which the run ends."""
 
 
+class _Unsuitable(RingsideError):
+    """A node must not play. The message is a sentence."""
+
+
 class RemoteLanes:
     """The lanes of one gateway."""
 
@@ -57,7 +68,9 @@ class RemoteLanes:
         cores: int,
         *,
         numerics: str,
+        mixed: bool,
         learner: Doorbell,
+        inference: Doorbell,
         actors: Sequence[Doorbell],
         note: Callable[[str], None],
     ) -> None:
@@ -68,21 +81,30 @@ class RemoteLanes:
             hosts: the cluster.
             cores: CPUs for the group.
             numerics: hash of what this machine computes.
-            learner: its doorbell.
+            mixed: accept nodes with another hash; the run is inexact then.
+            learner, inference: their doorbells.
             actors: doorbells of all actors.
             note: writes a sentence about an event into the log.
         """
         self._memory, self._actor, self._waiter = memory, actor, waiter
-        self._hosts, self._cores, self._numerics = hosts, cores, numerics
-        self._learner, self._actors, self._note = learner, actors, note
+        self._hosts, self._cores, self._numerics, self._mixed = hosts, cores, numerics, mixed
+        self._learner, self._inference, self._actors, self._note = learner, inference, actors, note
+        assert memory.gateways is not None, "the run has gateways"
+        self._report, self._number = memory.gateways, actor - memory.plan.config.machine.actors
         self._board, self._run_schedule = memory.board, memory.run_schedule
         self._process = waiter.process
         self._ticks = max(0, int(self._board.furthest[self._process]))
         self._redone = int(self._board.redone[self._process])
         self._host: Host | None = None
         self._name = ""
-        self._asked_at = 0.0
+        self._searched_since: float | None = None
+        """Time since which the gateway has no node; None: it has one."""
         self._placed = False
+        self._same_bits = True
+        self._agreed_step = -1
+        """Step of the newest round in which the node had this machine's bits; -1: it has played nothing."""
+        self._audit: Audit | None = None
+        """None: the node is known to compute other bits, or plays nothing."""
         self._begun: list[int] = []
         self._session = ""
         self._sent: dict[int, int] = {}
@@ -107,6 +129,8 @@ class RemoteLanes:
                     self._lose(f"Node {self._name or '?'} {lost}")
                 except (GroupError, ParcelError) as error:
                     self._lose(str(error))
+                except _Unsuitable as why:
+                    self._leave_out(str(why))
         finally:
             self._release(gently=True)
 
@@ -115,7 +139,7 @@ class RemoteLanes:
     def _step(self) -> None:
         """Do the next thing: find a node, take over lanes, play a round."""
         self._hand_over()
-        lanes = self._owned()
+        lanes = self._playable()
         if not self._find_node():
             return
         host = self._host
@@ -124,7 +148,7 @@ class RemoteLanes:
             if self._begun:
                 self._release(gently=True)  # its region would only hold memory
                 return
-            self._wait_awake(host, lambda: bool(self._owned()))
+            self._wait_awake(host, lambda: bool(self._playable()))
             return
         if lanes != self._begun:
             self._begin(host, lanes)
@@ -134,37 +158,79 @@ class RemoteLanes:
         """Wait a moment for a node; True if there is one. Without one for too long the gateway is vacant."""
         if self._host is None:
             self._host = self._hosts.place(GroupHost, self._memory.plan, self._cores)
-            self._asked_at = time.monotonic()
+            self._searched_since = self._searched_since or time.monotonic()
         if self._placed:
             return True
-        if not self._host.ready(ANSWER_SECONDS):
-            self._waiter.heartbeat()
-            if time.monotonic() - self._asked_at > PLACE_SECONDS and not self._board.vacant[self._process]:
-                self._note("There is no free node; other actors take the lanes over.")
-                self._board.vacant[self._process] = 1
+        if not self._await_place(self._host):
+            self._tell_vacancy()
             return False
-        node: Node = self._call(self._host, "describe", seconds=DESCRIBE_SECONDS)
-        if sentence := difference(node.name, node.software, fingerprint()):
-            raise FatalError(sentence)
-        if node.numerics != self._numerics:
-            raise FatalError(other_bits(node.name))
-        self._name, self._placed = node.name, True
+        try:
+            node: Node = self._call(self._host, "describe", seconds=DESCRIBE_SECONDS)
+        except GroupError as error:
+            raise _Unsuitable(str(error)) from error
+        self._name = node.name
+        self._require_suitable(node)
+        self._placed, self._searched_since = True, None
         self._board.vacant[self._process] = 0
-        self._note(f"Lanes are played on node {node.name}.")
+        self._report.write_name(self._number, node.name)
+        self._note(f"Lanes of actor {self._actor} are played on node {node.name}.")
         return True
+
+    def _await_place(self, host: Host) -> bool:
+        """Wait a moment for the place of a group; True if it is there."""
+        deadline = time.monotonic() + ANSWER_SECONDS
+        self._waiter.wait(lambda: host.ready(0.0) or time.monotonic() > deadline)
+        return host.ready(0.0)
+
+    def _tell_vacancy(self) -> None:
+        """Say that there is no node, if the search has lasted for too long; others get the lanes."""
+        assert self._searched_since is not None, "there is a search"
+        if time.monotonic() - self._searched_since > PLACE_SECONDS and not self._board.vacant[self._process]:
+            self._note(f"There is no free node for actor {self._actor}: its lanes are played elsewhere.")
+            self._board.vacant[self._process] = 1
+
+    def _require_suitable(self, node: Node) -> None:
+        """Raise `_Unsuitable` if a node has other software, or computes other bits and no such node is accepted."""
+        if sentence := difference(node.name, node.software, fingerprint()):
+            raise _Unsuitable(sentence)
+        self._same_bits = node.numerics == self._numerics
+        if not self._same_bits:
+            if not self._mixed:
+                raise _Unsuitable(other_bits(node))
+            self._note(f"Node {node.name} computes other last bits than this machine: the run is inexact from here on.")
+
+    def _leave_out(self, sentence: str) -> None:
+        """Give the node up for good."""
+        self._note(f"{sentence} It is left out.")
+        assert self._host is not None, "it was on a node"
+        with suppress(NodeLost):  # then it is gone anyway
+            self._hosts.leave_out(self._host)
+        self._release()
+        self._searched_since = self._searched_since or time.monotonic()
+        self._tell_vacancy()
 
     def _lose(self, sentence: str) -> None:
         """Give the group up; its lanes will be played again from their snapshots."""
         self._losses += 1
         if self._losses > MOST_LOSSES:
             raise FatalError(f"{sentence}. That was loss {self._losses} in a row without a new step.")
-        self._note(f"{sentence}; its {len(self._begun)} lanes are played again elsewhere.")
+        self._report.losses[self._number] += 1
+        self._note(f"{sentence.removesuffix('.')}; {self._fate()}.")
         self._release()
+
+    def _fate(self) -> str:
+        """Effect of the loss of a node, as half a sentence."""
+        if not self._begun:
+            return "it had no lanes"
+        steps = self._snapshot_step(self._begun)
+        return f"{count(len(self._begun), 'lane')} will be played again from step {steps:,} on"
 
     def _release(self, *, gently: bool = False) -> None:
         if self._host is not None:
             self._host.release(gently=gently)
         self._host, self._placed, self._begun, self._sent, self._content = None, False, [], {}, None
+        self._audit, self._agreed_step = None, -1
+        self._report.write_name(self._number, "")
 
     # --- lanes
 
@@ -172,12 +238,17 @@ class RemoteLanes:
         """Lanes that this gateway owns."""
         return [int(lane) for lane in np.flatnonzero(self._board.lane_owner == self._actor)]
 
+    def _playable(self) -> list[int]:
+        """Lanes of the cells that this gateway owns as a whole: inference does not answer a part of one."""
+        owned, cell = self._board.lane_owner == self._actor, self._memory.plan.batch_lanes_of
+        return [lane for lane in self._owned() if owned[cell(lane)].all()]
+
     def _hand_over(self) -> None:
-        """Hand lanes over that other actors should own: those at a boundary, or all if no group plays them."""
+        """Hand lanes over that other actors should own: those at a boundary, or any that no group plays."""
         taken = set[int]()
         for lane in self._owned():
             wanted = int(self._board.lane_wanted[lane])
-            if wanted != self._actor and (not self._begun or self._at_boundary(lane)):
+            if wanted != self._actor and (lane not in self._begun or self._at_boundary(lane)):
                 self._memory.lane(lane).hand_over(wanted)
                 taken.add(wanted)
         for actor in taken:
@@ -192,11 +263,28 @@ class RemoteLanes:
     def _begin(self, host: Host, lanes: list[int]) -> None:
         """Have the group play these lanes."""
         self._board.phase[self._process] = Phase.REPLAYING
+        self._finish_boundaries(lanes)
         states = [capture_lane(self._memory, lane) for lane in lanes]
         self._session, self._begun, self._content = secrets.token_hex(8), lanes, None
         ticks = self._run_schedule.round_ticks
         self._sent = {state.lane: max(-1, state.boundary * ticks) for state in states}
+        if self._same_bits:
+            self._audit = Audit(self._memory, lanes, self._waiter, self._inference)
+            self._agreed_step = self._agreed_step if self._agreed_step >= 0 else self._snapshot_step(lanes)
+        else:
+            self._mark_inexact(self._snapshot_step(lanes))
         self._call(host, "begin", self._session, states, seconds=BEGIN_SECONDS)
+
+    def _snapshot_step(self, lanes: list[int]) -> int:
+        """Step of the oldest among the newest snapshots of these lanes."""
+        boundary = min(self._memory.lane_snapshots.newest(lane) for lane in lanes)
+        return max(0, boundary) * self._run_schedule.round_steps
+
+    def _mark_inexact(self, step: int) -> None:
+        """Record that from this step on nodes may have acted otherwise than this machine."""
+        marks = self._report.inexact_since
+        if not 0 <= marks[self._number] <= step:
+            marks[self._number] = step
 
     # --- rounds
 
@@ -208,7 +296,7 @@ class RemoteLanes:
             self._wait_awake(host, lambda: self._board.committed >= round_ or self._changed(lanes))
             if self._changed(lanes) or self._board.committed < round_ or self._board.finished:
                 return
-            self._call_at_work(host, "play", round_, self._weights())
+            self._send(host, round_)
         self._board.phase[self._process] = Phase.WORKING
         done = self._board.lane_done
         while int(finished.values[lanes].min()) <= round_:
@@ -218,13 +306,41 @@ class RemoteLanes:
                 if finished.values[lane] <= round_ or self._sent[lane] < done.values[lane]
             }
             parcel = self._call_at_work(host, "collect", due, ANSWER_SECONDS)
+            self._report.received_bytes[self._number] += len(parcel)
             for ticks in unpack(self._memory, self._session, due, parcel):
                 self._file(ticks)
+            self._audit_round()
+            self._finish_boundaries(lanes)
             self._waiter.heartbeat()
 
+    def _send(self, host: Host, round_: int) -> None:
+        """Have the group play a round, with its parameters."""
+        weights, begun = self._weights(), time.monotonic_ns()
+        self._call_at_work(host, "play", round_, weights)
+        self._report.transfer_ns[self._number] += time.monotonic_ns() - begun
+        self._report.sent_bytes[self._number] += 0 if weights is None else weights.nbytes
+
+    def _audit_round(self) -> None:
+        """Compare some answers with those of this machine. Raises `_Unsuitable` if one differs."""
+        if self._audit is None:
+            return
+        before = self._audit.answers
+        mismatch = self._audit.find_mismatch()
+        agreed = self._audit.answers - before
+        self._report.audits[self._number] += agreed
+        if mismatch is not None:
+            lane, tick = mismatch
+            self._mark_inexact(self._agreed_step)
+            raise _Unsuitable(
+                f"Node {self._name} answered tick {tick:,} of lane {lane} otherwise than this machine, though it "
+                f"computed the same bits when it joined. The run is inexact from step {self._agreed_step:,} on."
+            )
+        if agreed:
+            self._agreed_step = max(0, self._board.committed) * self._run_schedule.round_steps
+
     def _changed(self, lanes: list[int]) -> bool:
-        """True if the gateway owns other lanes than these, or has to hand one over."""
-        if self._owned() != lanes:
+        """True if the gateway has other lanes to play than these, or has to hand one over."""
+        if self._playable() != lanes:
             return True
         return any(self._board.lane_wanted[lane] != self._actor and self._at_boundary(lane) for lane in lanes)
 
@@ -242,10 +358,12 @@ class RemoteLanes:
     def _file(self, ticks: LaneTicks) -> None:
         """Write what the ring does not hold yet, and compare the rest."""
         board, lane = self._board, ticks.lane
-        logged, done, finished = board.lane_logged.at(lane), board.lane_done.at(lane), board.lane_finished.at(lane)
+        logged, done = board.lane_logged.at(lane), board.lane_done.at(lane)
         held, begin, shift = done.read(), max(0, ticks.first), ticks.first + 1
         again = min(max(0, held - begin), ticks.last - begin)
-        opened = min(max(0, held + 1 - shift), ticks.last - ticks.first) if finished.read() >= 0 else 0
+        opened = 0
+        if board.lane_finished.values[lane] >= 0:
+            opened = min(max(0, held + 1 - shift), ticks.last - ticks.first)
         for name, values in ticks.results.items():
             self._put(name, lane, begin, values, again)
         for name, values in ticks.opening.items():
@@ -253,12 +371,9 @@ class RemoteLanes:
         if ticks.last > held:
             logged.publish(ticks.last)
             done.publish(ticks.last)
-        boundary, rest = divmod(ticks.last, self._run_schedule.round_ticks)
+        boundary = ticks.last // self._run_schedule.round_ticks
         if ticks.snapshot is not None and self._memory.lane_snapshots.newest(lane) < boundary:
             self._memory.lane_snapshots.write(lane, boundary, ticks.snapshot)
-        if rest == 0 and finished.read() < boundary:
-            finished.publish(boundary)
-            self._learner.ring()
         self._sent[lane] = ticks.last
         self._redone += again
         board.redone[self._process] = self._redone
@@ -267,6 +382,16 @@ class RemoteLanes:
             self._ticks += fresh
             self._losses = 0
             self._waiter.note_progress(self._ticks)
+
+    def _finish_boundaries(self, lanes: list[int]) -> None:
+        """Publish the rounds of these lanes that are whole, with their snapshots."""
+        done, finished = self._board.lane_done.values, self._board.lane_finished
+        for lane in lanes:
+            boundary = int(done[lane]) // self._run_schedule.round_ticks
+            lacks = self._run_schedule.is_snapshot(boundary) and self._memory.lane_snapshots.newest(lane) < boundary
+            if finished.values[lane] < boundary and not lacks:
+                finished.publish(lane, boundary)
+                self._learner.ring()
 
     def _put(self, name: str, lane: int, first: int, values: NDArray[np.generic], again: int) -> None:
         """Write the values of ticks from `first` on into the ring; compare the first `again` of them instead."""
@@ -303,9 +428,9 @@ class RemoteLanes:
         return ready() or self._board.finished or time.monotonic() > deadline
 
 
-def other_bits(node: str) -> str:
+def other_bits(node: Node) -> str:
     """Sentence about a node that rounds differently."""
     return (
-        f"Node {node} computes other last bits than this machine, so the weights would not be those of one machine. "
-        "Leave it out of the cluster: all nodes must have the same type of processor."
+        f"Node {node.name} ({node.processor}) computes other last bits than this machine ({processor()}): the run "
+        "would not be exact. Use nodes with the same type of processor, or say --mixed-numerics."
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -35,11 +36,20 @@ class Arena:
         self._views = layout.views(buffer)
 
     @classmethod
-    def create(cls, layout: Layout) -> Arena:
-        """Make and reserve a zero-filled region. Raises `ArenaError` when memory does not suffice."""
+    def create(cls, layout: Layout, unused: Iterable[tuple[int, int]] = ()) -> Arena:
+        """Make and reserve a zero-filled region. Raises `ArenaError` when memory does not suffice.
+
+        Args:
+            unused: offset and length of parts that no process will touch; they are not reserved.
+        """
         fd = os.memfd_create("ringside", os.MFD_CLOEXEC)
         try:
-            os.posix_fallocate(fd, 0, layout.size)
+            os.ftruncate(fd, layout.size)
+            reserved = 0
+            for offset, length in sorted([*unused, (layout.size, 0)]):
+                if offset > reserved:
+                    os.posix_fallocate(fd, reserved, offset - reserved)
+                reserved = offset + length
         except OSError as error:
             os.close(fd)
             raise ArenaError(

@@ -216,7 +216,7 @@ def test_a_node_that_does_not_share_the_files_is_refused(host: ProgramHost, tmp_
 
 
 def test_a_node_with_other_software_is_refused(launcher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = Node("n7", fingerprint() | {"torch": "2.12.0"})
+    other = Node("n7", fingerprint() | {"torch": "2.12.0"}, "CPU 7")
     monkeypatch.setattr(ProgramHost, "describe", lambda self: other)
     programs, _ = cluster(launcher, tmp_path)
     with pytest.raises(ConfigError, match=r"^Node n7 has torch 2\.12\.0, this machine .*: weights could differ\."):

@@ -23,12 +23,12 @@ def changed(**settings: object) -> Plan:
     [
         ({"schedule": "alternate"}, "--schedule alternate cannot be played on other nodes"),
         ({"schedule": "free"}, "--schedule free cannot be played on other nodes"),
-        ({"device": "cuda:0"}, "compute on CPUs so far, and --device is cuda:0"),
+        ({"device": "cuda:0"}, "play on their CPUs, and the inference server is on cuda:0: say --acting-device cpu"),
     ],
 )
 def test_what_cannot_be_played_elsewhere(settings: dict[str, object], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        with_gateways(changed(**settings), "10.0.0.1:6379", None, insecure=False)
+        with_gateways(changed(**settings), "10.0.0.1:6379", None, insecure=False, mixed=False)
 
 
 def test_more_nodes_than_cells() -> None:

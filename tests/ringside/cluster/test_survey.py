@@ -24,20 +24,23 @@ def examined(node: Node, monkeypatch: pytest.MonkeyPatch, fault: Fault = no_faul
 
 
 def test_a_node_that_suits(monkeypatch: pytest.MonkeyPatch) -> None:
-    finding = examined(Node("n7", fingerprint(), BITS), monkeypatch)
+    finding = examined(Node("n7", fingerprint(), "CPU 7", BITS), monkeypatch)
     assert finding.suits
     assert finding.found.startswith("n7: 2 CPUs, the same software and arithmetic. A call takes 0.")
     assert "MB, once a round)" in finding.found
+    assert "So rounds of 136 steps allow at most" in finding.found
 
 
 def test_nodes_that_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     software = fingerprint()
     for node, said in (
-        (Node("n7", software | {"torch": "2.12.0"}, BITS), "Node n7 has torch 2.12.0"),
-        (Node("n7", software, "other"), "Node n7 computes other last bits"),
+        (Node("n7", software | {"torch": "2.12.0"}, "CPU 7", BITS), "Node n7 has torch 2.12.0"),
+        (Node("n7", software, "CPU 7", "other"), "Node n7 (CPU 7) computes other last bits"),
     ):
         finding = examined(node, monkeypatch)
         assert not finding.suits
         assert finding.found.startswith(said)
-    lost = examined(Node("n7", software, BITS), monkeypatch, lambda method, call: "died" if method == "keep" else None)
+    lost = examined(
+        Node("n7", software, "CPU 7", BITS), monkeypatch, lambda method, call: "died" if method == "keep" else None
+    )
     assert lost == Finding("10.0.0.7", False, "Node 10.0.0.7 died.")

@@ -99,7 +99,7 @@ def test_a_sample_is_kept_as_words_and_does_not_follow_the_board(memory: Memory)
     memory.board.samples[NEWEST] = sample.words
     memory.board.busy_ns[:] = 99 * SECOND
     memory.board.samples[LEARNING] = 0
-    kept = Sample(memory.board.samples[NEWEST])
+    kept = Sample.kept(memory, NEWEST)
     assert (kept.at, kept.steps, kept.updates) == (14 * SECOND, 120, 10)
     assert np.array_equal(kept.words, sample.words)
     memory.board.samples[NEWEST] = 0
@@ -204,3 +204,31 @@ def test_telling_is_no_system_call_at_every_tick(memory: Memory, monkeypatch: py
         waiter.heartbeat()
     assert asked == 10
     os.close(doorbell.fd)
+
+
+def test_a_gateway_has_a_node(memory: Memory) -> None:
+    memory = Memory.create(Plan(memory.plan.config, 6, gateways=1))
+    board, gateways = memory.board, memory.gateways
+    assert gateways is not None
+    board.heartbeat[:] = 10 * SECOND
+    old = Sample.take(memory, 10 * SECOND)
+    gateways.transfer_ns[0], gateways.sent_bytes[0], gateways.received_bytes[0] = SECOND, 8_000, 400
+    gateways.write_name(0, "näher" + 80 * "x")
+    gateways.losses[0], gateways.audits[0] = 3, 5
+    load = load_between(memory, old, Sample.take(memory, 14 * SECOND), usable_cores=4)
+    node = load.roles[-1].node
+    assert node is not None
+    assert (node.lanes, node.losses, node.audits, node.transfer) == (2, 3, 5, 0.25)
+    assert (node.sent, node.received) == (2_000, 100)
+    assert node.name.startswith("näherx")
+    assert all(role.node is None for role in load.roles[:-1])
+
+
+def test_an_observer_reads_the_newest_sentences_of_a_gateway(memory: Memory) -> None:
+    gateways = Memory.create(Plan(memory.plan.config, 6, gateways=2)).gateways
+    assert gateways is not None
+    for number in range(11):
+        gateways.tell(1, f"sentence {number}")
+    assert gateways.notices.values.tolist() == [0, 11]
+    assert gateways.told(1, 9, 11) == ["sentence 9", "sentence 10"]
+    assert gateways.told(1, 0, 11)[0] == "sentence 3"  # older ones are overwritten

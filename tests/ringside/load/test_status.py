@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ringside.load.bottleneck import Bottleneck, RoleStatus, busy_by_group, find_bottleneck
+from ringside.load.bottleneck import Bottleneck, NodeStatus, RoleStatus, busy_by_group, find_bottleneck
 
 
 def roles(
@@ -233,3 +233,58 @@ def test_the_start_names_the_roles_that_are_awaited() -> None:
     )
     assert told(*ALL[3:]) == "Starting: waits for actor 0 and 5 more (loading emulators and the game)."
     assert told("scribe") == "Starting: waits for scribe (preparing the memory)."
+
+
+def on_nodes(*nodes: tuple[str, float, float], learner: float = 0.4) -> tuple[RoleStatus, ...]:
+    """Roles of a run with gateways: name, busy share and share of the transfers of each node."""
+    gateways = [
+        RoleStatus(f"actor {i + 1}", "working", busy, 0.02, node=NodeStatus(name, 4, 0, 0, transfer, 2.5e6, 1e5))
+        for i, (name, busy, transfer) in enumerate(nodes)
+    ]
+    return (*roles(learner, 0.02, 0.0, actor_cores=0.0), *gateways)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "kind", "sentence"),
+    [
+        (
+            (("n1", 0.99, 0.5), ("n2", 0.99, 0.4)),
+            "network",
+            "The network limits the run: the nodes wait 45% of the time for parameters (5.0 MB/s), and the learner "
+            "waits 60% of its time; 450 of about 455 steps/s that the nodes would allow (99%).",
+        ),
+        (
+            (("n1", 0.98, 0.1), ("n2", 0.6, 0.1), ("n3", 0.5, 0.1)),
+            "node",
+            "Node n1 limits the run: it is busy 98%, the other nodes 55%, and the learner waits 60% of its time; "
+            "450 of about 649 steps/s that the nodes would allow (69%).",
+        ),
+        (
+            (("n1", 0.96, 0.1), ("n2", 0.94, 0.1)),
+            "emulation",
+            "Emulation limits the run: the nodes are busy 95%, and the learner waits 60% of its time; "
+            "450 of about 474 steps/s that the nodes would allow (95%).",
+        ),
+        (
+            (("n1", 0.5, 0.1), ("", 1.0, 0.0)),
+            "none",
+            "No role limits the run by itself (nodes busy 50%, inference 2%, learner 40%): they wait for one another; "
+            "450 of about 900 steps/s that the nodes would allow (50%).",
+        ),
+    ],
+)
+def test_on_nodes_the_network_or_the_slowest_node_is_named(
+    nodes: tuple[tuple[str, float, float], ...], kind: str, sentence: str
+) -> None:
+    found = judged(on_nodes(*nodes))
+    assert (found.kind, found.role, found.sentence) == (kind, "nodes", sentence)
+
+
+def test_a_gateway_is_not_said_to_lack_a_core() -> None:
+    found = judged(on_nodes(("n1", 0.95, 0.1)), others=63.0)
+    assert found.kind == "emulation"
+
+
+def test_without_a_node_the_actors_of_this_machine_are_judged() -> None:
+    found = judged((*roles(0.2, 0.3, 0.95), *on_nodes(("", 1.0, 0.0))[-1:]))
+    assert (found.kind, found.role) == ("emulation", "actors")

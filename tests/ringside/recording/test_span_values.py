@@ -74,6 +74,6 @@ def test_the_learning_rate_is_that_of_the_last_round() -> None:
     rate = {"learning_rate": 0.5, "learning_rate_end": 0.0, "anneal_steps": 80}
     machine = {"actors": 1, "inference_batch": 4, "device": "cpu", "run_dir": Path()}
     memory = Memory.create(Plan(Config().with_settings(network="small", **sizes, **rate, **machine), 4))
-    sample = Sample(memory.board.samples[NEWEST])
+    sample = Sample.kept(memory, NEWEST)
     rates = [span_values(memory, stop, sample, held=False)["learning_rate"] for stop in (1, 2, 3, 4)]
     assert rates == [0.5, 0.25, 0.0, 0.0]

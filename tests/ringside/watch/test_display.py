@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from ringside.load.bottleneck import RoleStatus, find_bottleneck
+from ringside.load.bottleneck import NodeStatus, RoleStatus, find_bottleneck
 from ringside.recording.totals import EvaluationStatus
 from ringside.watch.display import LiveDisplay, PlainDisplay, open_display
 from ringside.watch.line import clock, figure, line
@@ -156,6 +156,16 @@ def test_many_actors_share_a_line_and_few_have_their_own() -> None:
     assert all(f"actor {i}" in text for i in range(4))
     assert "actors 4" in picture(status(4), 80, height=24)
     assert re.search(r"scribe +waiting +░+ +2% +3", text)
+
+
+def test_gateways_are_shown_with_their_nodes() -> None:
+    nodes = [NodeStatus("n7", 4, 1, 0, 0.1, 1e6, 1e5), NodeStatus("", 0, 2, 0, 0.0, 0.0, 0.0)]
+    gateways = tuple(RoleStatus(f"actor {i + 1}", "working", 0.9, node=node) for i, node in enumerate(nodes))
+    shown = replace(status(1), roles=(*roles(1), *gateways))
+    for said in ("actor 0 ", "actor 1 on n7 ", "actor 2 without a node "):
+        assert said in picture(shown, 80)
+    assert "nodes 1 of 2" in line(shown)
+    assert "nodes" not in line(status())
 
 
 def test_what_is_not_known_is_said_so() -> None:

@@ -44,9 +44,11 @@ def another(section: str, name: str) -> object:
     """Another value of the setting than its default."""
     part = getattr(Config(), section)
     value, kind = getattr(part, name), get_type_hints(type(part))[name]
-    if get_origin(kind) is Literal:
-        return next(other for other in get_args(kind) if other != value)
-    kinds = [each for each in get_args(kind) if each is not type(None)] or [kind]
+    kinds = [kind]
+    if get_origin(kind) is not Literal:
+        kinds = [each for each in get_args(kind) if each is not type(None)] or [kind]
+    if get_origin(kinds[0]) is Literal:
+        return next(other for other in get_args(kinds[0]) if other != value)
     if kinds[0] is bool:
         return not value
     return (value or 0) + kinds[0](1) if kinds[0] in (int, float) else "another"
@@ -589,7 +591,11 @@ def test_run_directories(tmp_path: Path) -> None:
 def test_resolving_answers_everything_and_again_changes_nothing() -> None:
     config = resolve.resolve(Config().with_settings(device="cpu"))
     assert resolve.resolve(config) == config
-    assert [name for name, value in vars(config.machine).items() if value is None] == ["learner_shards"]  # for rounds
+    assert [name for name, value in vars(config.machine).items() if value is None] == [
+        "acting_device",  # as the learner's
+        "acting_precision",
+        "learner_shards",  # for rounds
+    ]
     assert config.machine.precision in ("fp32", "bf16")
     assert config.evaluate.eval_episodes == 30
     assert re.fullmatch(r"runs/breakout-\d{8}-\d{6}", str(config.run.run_dir))
@@ -619,6 +625,40 @@ def test_what_the_user_said_stays() -> None:
     }
     config = resolve.resolve(Config().with_settings(device="cpu", **said)).to_json()
     assert {name: value for section in config.values() for name, value in section.items() if name in said} == said
+
+
+def test_the_inference_server_may_compute_otherwise_than_the_learner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts, "cuda_devices", lambda: 1)
+    monkeypatch.setattr(facts, "bf16_flags", lambda: ["amx_bf16"])
+    found = {}
+    for name, said in {
+        "like the learner": {},
+        "said, but the same": {"acting_device": "cuda"},
+        "on the CPU": {"acting_device": "cpu"},
+        "in float32": {"acting_device": "cpu", "acting_precision": "fp32"},
+        "on the same device": {"acting_precision": "fp32"},
+    }.items():
+        machine = resolve.resolve(Config().with_settings(**said)).machine
+        found[name] = (machine.acts_on, machine.acts_in, machine.inference_batch)
+        assert (machine.device, machine.precision) == ("cuda:0", "tf32")
+    assert found == {
+        "like the learner": ("cuda:0", "tf32", 96),
+        "said, but the same": ("cuda:0", "tf32", 96),
+        "on the CPU": ("cpu", "bf16", 32),
+        "in float32": ("cpu", "fp32", 32),
+        "on the same device": ("cuda:0", "fp32", 96),
+    }
+    resolved = resolve.resolve(Config().with_settings(acting_device="cpu"))
+    assert resolve.resolve(resolved) == resolved
+    assert Plan(resolved, 4).batch_lanes_of(0) != Plan(resolve.resolve(Config()), 4).batch_lanes_of(0)
+
+
+def test_an_acting_precision_that_a_cpu_lacks_is_refused() -> None:
+    with pytest.raises(ConfigError, match="--acting-precision tf32 is for CUDA devices"):
+        planning.check(Config().with_settings(device="cpu", acting_precision="tf32"))
+    workers = {"workers": 4, "schedule": "ordered", "method": "a3c", "device": "cpu", "acting_device": "cpu"}
+    with pytest.raises(ConfigError, match="omit them with --workers"):
+        resolve.resolve(Config().with_settings(**workers))
 
 
 def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.memory.region.layout import Layout
 from shared.memory.ring import SLOT_FIELDS, slot_fields
-from shared.memory.run_memory import Plan
+from shared.memory.run_memory import Memory, Plan
+from shared.memory.snapshot import LANE_DATA
 from tests.support import sampled_method
 
 ACTIONS = 4
@@ -80,3 +82,20 @@ def test_a_method_cannot_declare_a_field_of_every_slot() -> None:
     again = MethodDeclaration("again", "their.module:Theirs", slot_fields=(("valid", "u1", ()),))
     with pytest.raises(ConfigError, match="declares the slot field 'valid', which every slot has"):
         slot_fields(again)
+
+
+def test_lanes_that_are_not_played_get_no_memory() -> None:
+    small = {"replay_size": 800, "learning_starts": 80, "epsilon_steps": 80}
+    plan = Plan(plan_of("dqn").config.with_settings(**small), ACTIONS)
+    lanes, fields = plan.run_schedule.lanes, plan.layout().offsets
+    taken = []
+    for played in (None, range(lanes), [1], []):
+        memory = Memory.create(plan, played)
+        taken.append(os.fstat(memory.arena.fd).st_blocks * 512)
+        assert os.fstat(memory.arena.fd).st_size == plan.layout().size
+        memory.lane_snapshots.write(0, 0, b"all can be written nevertheless")
+        memory.arena.close()
+    large = sum(field.nbytes for name, (_, field) in fields.items() if name.startswith("ring.") or name == LANE_DATA)
+    assert taken[0] == taken[1] >= plan.layout().size
+    assert taken[0] - taken[3] == pytest.approx(large, rel=0.1)
+    assert taken[2] - taken[3] == pytest.approx(large / lanes, rel=0.2)

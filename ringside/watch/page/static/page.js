@@ -133,6 +133,11 @@ function showFigures(status) {
   });
 }
 
+function nodeWork({ lanes, sent, received, audits }) {
+  const rates = `${(sent / 1e6).toFixed(1)} MB/s to it, ${(received / 1e6).toFixed(1)} from it`;
+  return `, ${lanes} ${lanes === 1 ? "lane" : "lanes"}, ${rates}, ${count(audits)} answers audited`;
+}
+
 function showRoles(status) {
   const box = find("roles");
   if (box.childElementCount !== status.roles.length) {
@@ -142,13 +147,16 @@ function showRoles(status) {
   }
   status.roles.forEach((role, i) => {
     const [name, word, track, busy, again] = box.children[i].children;
-    say(name, role.name);
+    const node = role.node;
+    say(name, node ? `${role.name} ${node.name ? `on ${node.name}` : "without a node"}` : role.name);
     say(word, role.state);
     track.firstChild.style.width = `${100 * (role.busy ?? 0)}%`;
     box.children[i].className = `role ${role.name.split(" ")[0]}`;
     const cores = typeof role.cores === "number" ? `, ${role.cores.toFixed(2)} cores` : "";
-    say(busy, typeof role.busy === "number" ? `busy ${percent(role.busy)}${cores}` : "");
-    say(again, role.restarts ? `${role.restarts} ${role.restarts === 1 ? "restart" : "restarts"}` : "");
+    const work = node ? nodeWork(node) : cores;
+    say(busy, typeof role.busy === "number" ? `busy ${percent(role.busy)}${work}` : "");
+    const events = [[role.restarts, "restart", "restarts"], [node?.losses, "loss", "losses"]];
+    say(again, events.filter(([n]) => n).map(([n, one, more]) => `${n} ${n === 1 ? one : more}`).join(", "));
   });
   const restarts = status.roles.reduce((sum, role) => sum + (role.restarts ?? 0), 0);
   say(find("restarts"), restarts === 1 ? "1 restart" : `${restarts || "no"} restarts`);

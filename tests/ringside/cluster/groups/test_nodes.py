@@ -147,7 +147,7 @@ def kill_at(process: subprocess.Popen[str], run_dir: Path, boundary: int, gatewa
     [
         {"method": "ppo", "schedule": "concurrent"},
         {"method": "vtrace"},
-        {"prioritized": "", "n_step": "3", "double": ""},
+        {"prioritized": "", "n_step": "3", "double": "", "precision": "fp32", "acting_precision": "bf16"},
         {"eval_every_steps": "1_440", "eval_episodes": "2", "eval_max_frames": "400"},
     ],
     ids=["ppo", "vtrace", "rainbow parts", "evaluation"],

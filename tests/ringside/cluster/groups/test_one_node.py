@@ -24,10 +24,16 @@ def processes_of(module: str) -> list[int]:
 def test_a_run_on_a_node_has_the_weights_of_one_machine(five_rounds: Path, tmp_path: Path) -> None:
     with ray_cluster(nodes=0, head_cpus=2) as cluster:
         process = start(tmp_path / "run", "--ray", cluster.address, actors="1", total_steps="2_400")
-        finish(process)
+        until(lambda: processes_of(NODE_PROGRAM), 60)
+        commands = [" ".join(each.info["cmdline"] or ()) for each in psutil.process_iter(["cmdline"])]
+        printed = finish(process)
         assert gone(process)
         until(lambda: not processes_of(NODE_PROGRAM), 10)
+        token = cluster.token
+        written = [path for path in tmp_path.rglob("*") if path.is_file()]
+        assert not any(token.encode() in path.read_bytes() for path in [*written, *cluster.logs()])
+        assert not any(token in text for text in (*commands, printed))
     log = (tmp_path / "run" / "logs" / "actor-1.log").read_text()
-    assert "Lanes are played on node" in log
+    assert "Lanes of actor 1 are played on node" in log
     for name in ("weights_sha256", "episodes", "restarts"):
         assert summary(tmp_path / "run")[name] == summary(five_rounds)[name]

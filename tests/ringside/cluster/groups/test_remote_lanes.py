@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from ringside.cluster.fingerprint import fingerprint
-from ringside.cluster.groups import group_host, remote_lanes
+from ringside.cluster.groups import audit, group_host, remote_lanes
+from ringside.cluster.hosts import NodeLost
 from ringside.cluster.program_host import Node
 from shared.errors import FatalError
 from shared.memory.board import Stop
 from tests.support.cluster_of_objects import Fault, ObjectCluster, ObjectHost
-from tests.support.remote_world import NUMERICS, ROUNDS, PlayedGroup, RemoteWorld
+from tests.support.remote_world import NUMERICS, ROUND_TICKS, ROUNDS, PlayedGroup, RemoteWorld
 
 
 @functools.cache
@@ -31,7 +32,13 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     software = fingerprint()
     monkeypatch.setattr(remote_lanes, "ANSWER_SECONDS", 0.02)
     monkeypatch.setattr(remote_lanes, "fingerprint", lambda: software)
-    monkeypatch.setattr(PlayedGroup, "describe", lambda self: Node("n7", software, NUMERICS))
+    monkeypatch.setattr(PlayedGroup, "describe", lambda self: Node("n7", software, "CPU 7", NUMERICS))
+
+
+def describes(monkeypatch: pytest.MonkeyPatch, *nodes: Node) -> None:
+    """Let the groups describe their nodes so, one after another; all later ones as the last."""
+    left = list(nodes)
+    monkeypatch.setattr(PlayedGroup, "describe", lambda self: left.pop(0) if len(left) > 1 else left[0])
 
 
 def fails(method: str, *calls: int) -> Fault:
@@ -110,7 +117,7 @@ def test_without_a_free_node_this_machine_plays_and_nodes_join_and_leave(monkeyp
     assert world.played() == alone()
     assert [0] in owners  # this machine played all
     assert len(owners) == ROUNDS
-    for said in ("no free node for actor 1", "node for actor 2 again"):
+    for said in ("no free node for actor 1: its lanes are played elsewhere", "Lanes of actor 2 are played on node n7."):
         assert any(said in note for note in world.notes)
 
 
@@ -143,17 +150,89 @@ def test_a_group_that_does_not_repeat_a_tick_ends_the_run(monkeypatch: pytest.Mo
         RemoteWorld(1, ObjectCluster(Other, fails("collect", 20))).run()
 
 
-def test_a_node_with_other_software_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    other = fingerprint() | {"numpy": "1.0"}
-    monkeypatch.setattr(PlayedGroup, "describe", lambda self: Node("n7", other, NUMERICS))
-    with pytest.raises(FatalError, match=r"Node n7 has numpy 1\.0, this machine"):
-        RemoteWorld(1, ObjectCluster(PlayedGroup)).run()
+GOOD = Node("n8", fingerprint(), "CPU 8", NUMERICS)
+OTHER_SOFTWARE = Node("n7", fingerprint() | {"numpy": "1.0"}, "CPU 7", NUMERICS)
+OTHER_BITS = Node("n7", fingerprint(), "CPU 7", "other bits")
 
 
-def test_a_node_that_computes_other_bits_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PlayedGroup, "describe", lambda self: Node("n7", fingerprint(), "other bits"))
-    with pytest.raises(FatalError, match="Node n7 computes other last bits than this machine"):
-        RemoteWorld(1, ObjectCluster(PlayedGroup)).run()
+@pytest.mark.parametrize(
+    ("bad", "mixed", "said"),
+    [
+        (OTHER_SOFTWARE, False, "Node n7 has numpy 1.0, this machine"),
+        (OTHER_SOFTWARE, True, "Node n7 has numpy 1.0, this machine"),
+        (OTHER_BITS, False, "Node n7 (CPU 7) computes other last bits than this machine"),
+    ],
+)
+def test_a_node_that_differs_is_left_out(monkeypatch: pytest.MonkeyPatch, bad: Node, mixed: bool, said: str) -> None:
+    describes(monkeypatch, bad, GOOD)
+    hosts = ObjectCluster(PlayedGroup)
+    world = RemoteWorld(1, hosts, mixed=mixed).run()
+    assert world.played() == alone()
+    assert hosts.left_out == hosts.hosts[:1]
+    assert len(hosts.hosts) == 2
+    assert world.memory.inexact_since == -1
+    assert world.notes[0].startswith(said)
+    assert world.notes[0].endswith("It is left out.")
+    assert "Lanes of actor 1 are played on node n8." in world.notes
+
+
+def test_without_a_node_that_suits_this_machine_plays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_lanes, "PLACE_SECONDS", 0.0)
+    describes(monkeypatch, OTHER_BITS)
+    world = RemoteWorld(1, ObjectCluster(PlayedGroup)).run()
+    assert world.played() == alone()
+    assert any("no free node for actor 1" in note for note in world.notes)
+
+
+def test_a_node_that_computes_other_bits_is_accepted_where_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    describes(monkeypatch, GOOD, OTHER_BITS)
+    world = RemoteWorld(1, ObjectCluster(PlayedGroup, fails("play", 3)), mixed=True).run()
+    assert world.memory.inexact_since == 2 * world.memory.run_schedule.round_steps
+    assert any("the run is inexact from here on" in note for note in world.notes)
+
+
+@pytest.mark.parametrize("method", ["dqn", "ppo"])
+def test_some_answers_are_computed_again(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    monkeypatch.setattr(audit, "AUDIT_EVERY", 5)
+    world = RemoteWorld(2, ObjectCluster(PlayedGroup), method=method).run()
+    assert world.played() == alone(method=method)
+    gateways = world.memory.gateways
+    assert gateways is not None
+    ticks = world.memory.run_schedule.rounds * ROUND_TICKS
+    assert gateways.audits.tolist() == [len(range(0, ticks, 5)), len(range(2, ticks, 5))]
+    assert world.memory.inexact_since == -1
+
+
+def test_a_node_that_answers_otherwise_is_left_out_and_the_run_is_inexact(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "AUDIT_EVERY", 5)
+
+    class Changing(PlayedGroup):
+        """From its fourth round on it acts otherwise."""
+
+        def play(self, round_: int, weights: Any) -> None:
+            super().play(round_, None if weights is None else weights + (round_ >= 3))
+
+    made = iter([Changing])
+    hosts = ObjectCluster(lambda *arguments: next(made, PlayedGroup)(*arguments))
+    world = RemoteWorld(1, hosts, span=2).run()
+    assert hosts.left_out == hosts.hosts[:1]
+    assert world.memory.inexact_since == 2 * world.memory.run_schedule.round_steps
+    assert any("Node n7 answered tick 5" in note and "otherwise than this machine" in note for note in world.notes)
+
+
+def test_a_gateway_killed_before_it_said_that_a_round_is_whole_says_it_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    finish, killed = remote_lanes.RemoteLanes._finish_boundaries, []
+
+    def dies(self: remote_lanes.RemoteLanes, lanes: list[int]) -> None:
+        if self._board.lane_done.values.max() == 2 * ROUND_TICKS and not killed:
+            killed.append(self)
+            raise NodeLost("died")
+        finish(self, lanes)
+
+    monkeypatch.setattr(remote_lanes.RemoteLanes, "_finish_boundaries", dies)
+    world = RemoteWorld(1, ObjectCluster(PlayedGroup)).run()
+    assert killed
+    assert world.played() == alone()
 
 
 def test_directories_of_killed_groups_are_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,45 @@
+"""The examples for Slurm and Kubernetes: their syntax, and the commands in them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+
+import pytest
+
+from ringside.tasks import train
+from ringside.tasks.arguments import parse_choices
+from tests.support.runs import ROOT
+
+FOLDER = ROOT / "examples" / "clusters"
+
+
+def require_known(command: str) -> None:
+    """Fail unless the options of a training command exist and have values of their types."""
+    words = shlex.split(re.sub(r"--resume \S+", "", command))  # it names a run that is not here
+    parse_choices(train.OPTIONS, words[words.index("launch.py") + 1 :], "launch.py", "")
+
+
+def test_the_slurm_script_is_whole() -> None:
+    path = FOLDER / "slurm.sh"
+    subprocess.run(["bash", "-n", path], check=True)
+    text = path.read_text()
+    for array in re.findall(r"WORDS=\(([^)]*)\)", text):
+        require_known(f"launch.py --plain --ray 10.0.0.1:6379 {array.replace('$RUN', 'run')}")
+    assert text.count("WORDS=(") == 2
+
+
+def test_the_job_of_kubernetes_is_whole() -> None:
+    yaml = pytest.importorskip("yaml")
+    job = yaml.safe_load((FOLDER / "kuberay.yaml").read_text())
+    commands = re.findall(r"launch\.py [^;]*", shlex.split(job["spec"]["entrypoint"])[-1])
+    assert len(commands) == 2
+    for command in commands:
+        require_known(command)
+    cluster = job["spec"]["rayClusterSpec"]
+    assert cluster["authOptions"] == {"mode": "token"}
+    (group,) = cluster["workerGroupSpecs"]
+    assert commands[1].split("--nodes ")[1].startswith(f"{group['maxReplicas']} ")
+    containers = [spec["template"]["spec"]["containers"][0] for spec in (cluster["headGroupSpec"], group)]
+    assert len({container["image"] for container in containers}) == 1
