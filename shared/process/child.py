@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import signal
@@ -106,7 +107,9 @@ def run_role(module: str, child_spec: ChildSpec) -> None:
         with suppress(OSError):  # the group lost them meanwhile; the process runs without
             os.sched_setaffinity(0, child_spec.cores)
     try:
-        importlib.import_module(module).main(child_spec)
+        role = importlib.import_module(module)
+        gc.freeze()  # what was loaded stays: with PyTorch, collections at the end would search it for half a second
+        role.main(child_spec)
     except FatalError as error:
         _log(str(error))
         sys.exit(FATAL)

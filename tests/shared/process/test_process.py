@@ -38,3 +38,13 @@ def test_a_log_whose_disk_is_full_hides_no_exit_code(tmp_path: Path, error: str,
     assert done.returncode == code
     if not full:
         assert log.read_text().endswith("It broke.\n")
+
+
+def test_what_a_role_loads_is_left_out_of_collections(tmp_path: Path) -> None:
+    """With PyTorch they would take half a second of the end of a process, which a stop waits for."""
+    loaded = "LOADED = [[] for _ in range(100_000)]"
+    main = "def main(child_spec): raise SystemExit(5 if gc.get_freeze_count() > len(LOADED) else 6)"
+    (tmp_path / "failing_role.py").write_text(f"import gc\n{loaded}\n{main}\n")
+    (tmp_path / "logs").mkdir()
+    done = subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path)], cwd=ROOT, timeout=60, check=False)
+    assert done.returncode == 5
