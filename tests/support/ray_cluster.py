@@ -53,9 +53,10 @@ class RayCluster:
         address: str = self._cluster.address
         return address
 
-    def add_nodes(self, count: int, cpus: int = 1) -> None:
-        """Start nodes, and wait until they are there."""
-        self.nodes += [self._cluster.add_node(num_cpus=cpus, wait=False, **self._store) for _ in range(count)]
+    def add_nodes(self, count: int, cpus: int = 1, **environment: str) -> None:
+        """Start nodes with these variables, and wait until they are there."""
+        words = self._store | {"num_cpus": cpus, "env_vars": environment}
+        self.nodes += [self._cluster.add_node(wait=False, **words) for _ in range(count)]
         self._cluster.wait_for_nodes(timeout=100)
 
     def fill(self, count: int) -> None:

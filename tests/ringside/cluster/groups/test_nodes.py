@@ -122,6 +122,23 @@ def test_a_silent_node_changes_nothing(cluster: RayCluster, tmp_path: Path) -> N
     until(lambda: not titled(NODE_PROGRAM), 90)  # the lease of the one that was stopped
 
 
+@pytest.mark.parametrize("mixed", [False, True])
+def test_a_node_that_rounds_otherwise_is_left_out_or_accepted(cluster: RayCluster, tmp_path: Path, mixed: bool) -> None:
+    while cluster.nodes:
+        cluster.kill_node(cluster.nodes[0])
+    cluster.add_nodes(1, MKL_CBWR="COMPATIBLE", ONEDNN_MAX_CPU_ISA="AVX2")  # computes as an older processor does
+    cluster.add_nodes(1)
+    words = ["--mixed-numerics"] if mixed else []
+    process = start(tmp_path / "run", "--ray", cluster.address, *words, actors="1", precision="fp32")
+    printed = finish(process, SECONDS)
+    cluster.kill_node(cluster.nodes[0])
+    assert "computes other last bits than this machine" in printed
+    assert ("It is left out." in printed) is not mixed
+    assert summary(tmp_path / "run")["exact"] is not mixed
+    if not mixed:
+        assert result(tmp_path / "run") == alone(precision="fp32")
+
+
 def test_a_killed_launcher_is_resumed_with_other_nodes_and_with_none(cluster: RayCluster, tmp_path: Path) -> None:
     cluster.fill(3)
     run_dir, often = tmp_path / "run", ("--checkpoint-every-minutes", "0")
