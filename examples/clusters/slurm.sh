@@ -29,14 +29,17 @@ fi
 HEAD=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head --lines 1)
 ADDRESS="$(getent ahostsv4 "$HEAD" | awk 'NR == 1 { print $1 }'):6379"
 
-# The first node has no CPUs for groups: learner, scribe and evaluation need them. It ignores SIGTERM until launch.py,
-# which handles it, has saved.
+# The first node has no CPUs for groups: learner, scribe and evaluation need them. SIGTERM ends Ray at once; launch.py
+# saves first, and holds its lock until then.
 srun bash -c '
     trap "" TERM
     cpus=$SLURM_CPUS_PER_TASK
     [ "$SLURM_NODEID" != 0 ] || cpus=0
-    address=$1 nodes=$2
-    shift 2
-    exec ray symmetric-run --address "$address" --min-nodes "$nodes" --num-cpus "$cpus" --include-dashboard=false -- \
-        python launch.py --plain --ray "$address" "$@"
-' symmetric-run "$ADDRESS" "$SLURM_NNODES" "${WORDS[@]}"
+    address=$1 nodes=$2 run=$3
+    shift 3
+    code=0
+    ray symmetric-run --address "$address" --min-nodes "$nodes" --num-cpus "$cpus" -- \
+        python launch.py --plain --ray "$address" "$@" || code=$?
+    [ "$SLURM_NODEID" != 0 ] || flock "$run/lock" true
+    exit "$code"
+' symmetric-run "$ADDRESS" "$SLURM_NNODES" "$RUN" "${WORDS[@]}"

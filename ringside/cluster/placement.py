@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from ringside.cluster.connection import connect, disconnect, nodes_with_cpus
@@ -34,11 +35,13 @@ def with_gateways(plan: Plan, address: str, nodes: int | None, *, insecure: bool
         raise ConfigError(
             f"Nodes play on their CPUs, and the inference server is on {device}: say --acting-device cpu."
         )
-    found = connect(address, insecure=insecure)
-    try:
-        cpus = [node.cpus for node in nodes_with_cpus()]
-    finally:
-        disconnect()
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        own = thread.submit(numerics, plan)  # takes seconds, as the connection does
+        found = connect(address, insecure=insecure)
+        try:
+            cpus = [node.cpus for node in nodes_with_cpus()]
+        finally:
+            disconnect()
     if not cpus:
         raise ConfigError(f"No node of the cluster at {found} has CPUs: join one with `ray start --address {found}`.")
     gateways = len(cpus) if nodes is None else nodes
@@ -46,7 +49,7 @@ def with_gateways(plan: Plan, address: str, nodes: int | None, *, insecure: bool
         raise ConfigError(f"--nodes {nodes} must be at least 1.")
     placed = replace(plan, gateways=gateways)
     _require_cells(placed)
-    os.environ |= {CLUSTER: found, CORES: str(min(cpus)), NUMERICS: numerics(plan), MIXED: "1" if mixed else ""}
+    os.environ |= {CLUSTER: found, CORES: str(min(cpus)), NUMERICS: own.result(), MIXED: "1" if mixed else ""}
     return placed
 
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from ringside.cluster.fingerprint import difference, fingerprint
 from ringside.cluster.groups.group_host import GroupError, GroupHost
-from ringside.cluster.groups.remote_lanes import DESCRIBE_SECONDS, SILENT_SECONDS, other_bits
+from ringside.cluster.groups.node_place import DESCRIBE_SECONDS, other_bits
+from ringside.cluster.groups.remote_lanes import SILENT_SECONDS
 from ringside.cluster.hosts import Host, NodeLost
 from ringside.cluster.numerics import numerics
 from ringside.cluster.program_host import Node

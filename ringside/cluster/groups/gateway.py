@@ -31,7 +31,6 @@ def main(child_spec: ChildSpec) -> None:
     memory, waiter = enter(child_spec)
     cores = int(os.environ[CORES])
     with suppress(Stopped):
-        waiter.wait(lambda: bool(memory.board.prepared[0]))
         hosts = _connect(cores)
         try:
             lanes = RemoteLanes(

@@ -13,22 +13,19 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.cluster.fingerprint import difference, fingerprint
 from ringside.cluster.groups.audit import Audit
-from ringside.cluster.groups.group_host import GroupError, GroupHost
+from ringside.cluster.groups.group_host import GroupError
 from ringside.cluster.groups.lane_state import capture_lane
+from ringside.cluster.groups.node_place import NodePlace, UnsuitableNode
 from ringside.cluster.groups.parcel import LaneTicks, ParcelError, unpack
 from ringside.cluster.hosts import Host, Hosts, NodeLost
-from ringside.cluster.program_host import Node
-from shared.errors import FatalError, RingsideError
-from shared.machine.facts import processor
+from shared.errors import FatalError
 from shared.memory.board import Phase
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Doorbell, Waiter
@@ -40,20 +37,12 @@ ANSWER_SECONDS = 0.25
 """Longest wait of a node for ticks before it answers that there are none."""
 BEGIN_SECONDS = 60.0
 """The same for the first answers of a group, which reserves memory and starts a program."""
-DESCRIBE_SECONDS = 180.0
-"""The same for its description, for which it computes a while (ringside/cluster/numerics.py)."""
 KEEP_SECONDS = 2.0
 """Between two calls to a group that has nothing to do."""
-PLACE_SECONDS = 10.0
-"""Wait for a free node after which the lanes go to other gateways, or to the actors of this machine."""
 SLOWER = 5.0
 """Multiple of its slowest answer so far that a node may take: on an overloaded machine it is slow, not lost."""
 MOST_LOSSES = 20
 """Losses in a row without a new tick after which the run ends."""
-
-
-class _Unsuitable(RingsideError):
-    """A node must not play. The message is a sentence."""
 
 
 class RemoteLanes:
@@ -87,7 +76,7 @@ class RemoteLanes:
             note: writes a sentence about an event into the log.
         """
         self._memory, self._actor, self._waiter = memory, actor, waiter
-        self._hosts, self._cores, self._numerics, self._mixed = hosts, cores, numerics, mixed
+        self._place = NodePlace(memory, actor, waiter, hosts, cores, numerics=numerics, mixed=mixed, note=note)
         self._learner, self._inference, self._actors, self._note = learner, inference, actors, note
         assert memory.gateways is not None, "the run has gateways"
         self._report, self._number = memory.gateways, actor - memory.plan.config.machine.actors
@@ -95,12 +84,6 @@ class RemoteLanes:
         self._process = waiter.process
         self._ticks = max(0, int(self._board.furthest[self._process]))
         self._redone = int(self._board.redone[self._process])
-        self._host: Host | None = None
-        self._name = ""
-        self._searched_since: float | None = None
-        """Time since which the gateway has no node; None: it has one."""
-        self._placed = False
-        self._same_bits = True
         self._agreed_step = -1
         """Step of the newest round in which the node had this machine's bits; -1: it has played nothing."""
         self._audit: Audit | None = None
@@ -126,11 +109,12 @@ class RemoteLanes:
                 try:
                     self._step()
                 except NodeLost as lost:
-                    self._lose(f"Node {self._name or '?'} {lost}")
+                    self._lose(f"Node {self._place.name or '?'} {lost}")
                 except (GroupError, ParcelError) as error:
                     self._lose(str(error))
-                except _Unsuitable as why:
-                    self._leave_out(str(why))
+                except UnsuitableNode as why:
+                    self._place.leave_out(str(why))
+                    self._forget_group()
         finally:
             self._release(gently=True)
 
@@ -138,12 +122,14 @@ class RemoteLanes:
 
     def _step(self) -> None:
         """Do the next thing: find a node, take over lanes, play a round."""
-        self._hand_over()
-        lanes = self._playable()
-        if not self._find_node():
+        if self._prepared:
+            self._hand_over()
+        if not self._place.find():
             return
-        host = self._host
+        host = self._place.host
         assert host is not None, "there is a node"
+        self._wait_awake(host, lambda: self._prepared)
+        lanes = self._playable()
         if not lanes:
             if self._begun:
                 self._release(gently=True)  # its region would only hold memory
@@ -154,60 +140,10 @@ class RemoteLanes:
             self._begin(host, lanes)
         self._play(host, lanes)
 
-    def _find_node(self) -> bool:
-        """Wait a moment for a node; True if there is one. Without one for too long the gateway is vacant."""
-        if self._host is None:
-            self._host = self._hosts.place(GroupHost, self._memory.plan, self._cores)
-            self._searched_since = self._searched_since or time.monotonic()
-        if self._placed:
-            return True
-        if not self._await_place(self._host):
-            self._tell_vacancy()
-            return False
-        try:
-            node: Node = self._call(self._host, "describe", seconds=DESCRIBE_SECONDS)
-        except GroupError as error:
-            raise _Unsuitable(str(error)) from error
-        self._name = node.name
-        self._require_suitable(node)
-        self._placed, self._searched_since = True, None
-        self._board.vacant[self._process] = 0
-        self._report.write_name(self._number, node.name)
-        self._note(f"Lanes of actor {self._actor} are played on node {node.name}.")
-        return True
-
-    def _await_place(self, host: Host) -> bool:
-        """Wait a moment for the place of a group; True if it is there."""
-        deadline = time.monotonic() + ANSWER_SECONDS
-        self._waiter.wait(lambda: host.ready(0.0) or time.monotonic() > deadline)
-        return host.ready(0.0)
-
-    def _tell_vacancy(self) -> None:
-        """Say that there is no node, if the search has lasted for too long; others get the lanes."""
-        assert self._searched_since is not None, "there is a search"
-        if time.monotonic() - self._searched_since > PLACE_SECONDS and not self._board.vacant[self._process]:
-            self._note(f"There is no free node for actor {self._actor}: its lanes are played elsewhere.")
-            self._board.vacant[self._process] = 1
-
-    def _require_suitable(self, node: Node) -> None:
-        """Raise `_Unsuitable` if a node has other software, or computes other bits and no such node is accepted."""
-        if sentence := difference(node.name, node.software, fingerprint()):
-            raise _Unsuitable(sentence)
-        self._same_bits = node.numerics == self._numerics
-        if not self._same_bits:
-            if not self._mixed:
-                raise _Unsuitable(other_bits(node))
-            self._note(f"Node {node.name} computes other last bits than this machine: the run is inexact from here on.")
-
-    def _leave_out(self, sentence: str) -> None:
-        """Give the node up for good."""
-        self._note(f"{sentence} It is left out.")
-        assert self._host is not None, "it was on a node"
-        with suppress(NodeLost):  # then it is gone anyway
-            self._hosts.leave_out(self._host)
-        self._release()
-        self._searched_since = self._searched_since or time.monotonic()
-        self._tell_vacancy()
+    @property
+    def _prepared(self) -> bool:
+        """True if the state before the first round is in memory; a node may be sought before."""
+        return bool(self._board.prepared[0])
 
     def _lose(self, sentence: str) -> None:
         """Give the group up; its lanes will be played again from their snapshots."""
@@ -226,11 +162,12 @@ class RemoteLanes:
         return f"{count(len(self._begun), 'lane')} will be played again from step {steps:,} on"
 
     def _release(self, *, gently: bool = False) -> None:
-        if self._host is not None:
-            self._host.release(gently=gently)
-        self._host, self._placed, self._begun, self._sent, self._content = None, False, [], {}, None
+        self._place.release(gently=gently)
+        self._forget_group()
+
+    def _forget_group(self) -> None:
+        self._begun, self._sent, self._content = [], {}, None
         self._audit, self._agreed_step = None, -1
-        self._report.write_name(self._number, "")
 
     # --- lanes
 
@@ -268,7 +205,7 @@ class RemoteLanes:
         self._session, self._begun, self._content = secrets.token_hex(8), lanes, None
         ticks = self._run_schedule.round_ticks
         self._sent = {state.lane: max(-1, state.boundary * ticks) for state in states}
-        if self._same_bits:
+        if self._place.same_bits:
             self._audit = Audit(self._memory, lanes, self._waiter, self._inference)
             self._agreed_step = self._agreed_step if self._agreed_step >= 0 else self._snapshot_step(lanes)
         else:
@@ -321,7 +258,7 @@ class RemoteLanes:
         self._report.sent_bytes[self._number] += 0 if weights is None else weights.nbytes
 
     def _audit_round(self) -> None:
-        """Compare some answers with those of this machine. Raises `_Unsuitable` if one differs."""
+        """Compare some answers with those of this machine. Raises `UnsuitableNode` if one differs."""
         if self._audit is None:
             return
         before = self._audit.answers
@@ -331,8 +268,8 @@ class RemoteLanes:
         if mismatch is not None:
             lane, tick = mismatch
             self._mark_inexact(self._agreed_step)
-            raise _Unsuitable(
-                f"Node {self._name} answered tick {tick:,} of lane {lane} otherwise than this machine, though it "
+            raise UnsuitableNode(
+                f"Node {self._place.name} answered tick {tick:,} of lane {lane} otherwise than this machine, though it "
                 f"computed the same bits when it joined. The run is inexact from step {self._agreed_step:,} on."
             )
         if agreed:
@@ -399,8 +336,8 @@ class RemoteLanes:
         places = np.arange(first, first + len(values)) % self._run_schedule.capacity
         if again and not np.array_equal(slots[places[:again]], values[:again]):
             raise FatalError(
-                f"Node {self._name} played lane {lane} again from tick {first} and did not repeat {name!r}: it cannot "
-                "be trusted, or this machine cannot. The last checkpoint was made before."
+                f"Node {self._place.name} played lane {lane} again from tick {first} and did not repeat {name!r}: it "
+                "cannot be trusted, or this machine cannot. The last checkpoint was made before."
             )
         slots[places[again:]] = values[again:]
 
@@ -426,11 +363,3 @@ class RemoteLanes:
 
     def _is_over(self, ready: Callable[[], bool], deadline: float) -> bool:
         return ready() or self._board.finished or time.monotonic() > deadline
-
-
-def other_bits(node: Node) -> str:
-    """Sentence about a node that rounds differently."""
-    return (
-        f"Node {node.name} ({node.processor}) computes other last bits than this machine ({processor()}): the run "
-        "would not be exact. Use nodes with the same type of processor, or say --mixed-numerics."
-    )

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ringside.cluster.fingerprint import fingerprint
-from ringside.cluster.groups import audit, group_host, remote_lanes
+from ringside.cluster.groups import audit, group_host, node_place, remote_lanes
 from ringside.cluster.hosts import NodeLost
 from ringside.cluster.program_host import Node
 from shared.errors import FatalError
@@ -31,7 +31,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short waits, and a fingerprint that reads no files."""
     software = fingerprint()
     monkeypatch.setattr(remote_lanes, "ANSWER_SECONDS", 0.02)
-    monkeypatch.setattr(remote_lanes, "fingerprint", lambda: software)
+    monkeypatch.setattr(node_place, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(node_place, "fingerprint", lambda: software)
     monkeypatch.setattr(PlayedGroup, "describe", lambda self: Node("n7", software, "CPU 7", NUMERICS))
 
 
@@ -101,7 +102,7 @@ class Waiting(ObjectCluster):
 
 
 def test_without_a_free_node_this_machine_plays_and_nodes_join_and_leave(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_lanes, "PLACE_SECONDS", 0.05)
+    monkeypatch.setattr(node_place, "PLACE_SECONDS", 0.05)
     hosts = Waiting(PlayedGroup)
     owners = []
 
@@ -177,7 +178,7 @@ def test_a_node_that_differs_is_left_out(monkeypatch: pytest.MonkeyPatch, bad: N
 
 
 def test_without_a_node_that_suits_this_machine_plays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_lanes, "PLACE_SECONDS", 0.0)
+    monkeypatch.setattr(node_place, "PLACE_SECONDS", 0.0)
     describes(monkeypatch, OTHER_BITS)
     world = RemoteWorld(1, ObjectCluster(PlayedGroup)).run()
     assert world.played() == alone()
