@@ -28,6 +28,7 @@ from shared.checkpoint.finding import find_checkpoint
 from shared.config.combinations import require_consistent, require_used
 from shared.config.renamed_settings import current_settings
 from shared.config.settings import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE, Config
+from shared.env_name import with_kwargs
 from shared.errors import ConfigError, StopTraining
 from shared.files.atomic import PRIVATE_UMASK, read_json, remove_temporaries, write_atomic
 from shared.files.lock import locked
@@ -67,6 +68,9 @@ def train(
         ConfigError: the settings cannot work. ArenaError: there is too little memory. RunFailed: a fault ended the run.
     """
     resume, env, plugin = settings.get("resume"), settings.get("env"), settings.get("plugin")
+    kwargs = settings.get("env_kwargs")
+    if env is not None and kwargs is not None:
+        env = with_kwargs(env, kwargs)
     require_main_guard()
     start = starting_point(preset, resume, env, plugin, config)
     chosen = start.with_settings(**settings)

@@ -7,7 +7,7 @@ wrappers are part of the experiment, and the rule of trust holds for wrappers: n
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from shared.errors import ConfigError
@@ -53,7 +53,7 @@ def env_name(base: str, *, wrappers: Sequence[str] = (), **arguments: Value) -> 
         wrappers: `module:Wrapper`, the innermost first.
         arguments: of the id or factory: numbers, texts without spaces, True, False or None.
     """
-    listed = ",".join(f"{key}={_word(value)}" for key, value in arguments.items())
+    listed = _listed(arguments)
     name = "+".join([f"{base}@{listed}" if listed else base, *wrappers])
     parsed = parse_env_name(name)
     if parsed != EnvName(base, arguments, tuple(wrappers)):
@@ -61,6 +61,38 @@ def env_name(base: str, *, wrappers: Sequence[str] = (), **arguments: Value) -> 
             f"The env {name!r:.120} cannot be named: its arguments are numbers and texts of plain characters."
         )
     return name
+
+
+def with_kwargs(env: str | None, kwargs: str | Mapping[str, Value]) -> str:
+    """Name of `env` with further keyword arguments: those of --env-kwargs, `size=5,hard=true`, or a mapping.
+
+    Raises:
+        ConfigError: there is no env, or an argument is malformed or given twice.
+    """
+    listed = kwargs if isinstance(kwargs, str) else _listed(kwargs)
+    if env is None:
+        raise ConfigError(f"--env-kwargs {listed:.80} has no effect without an environment: pass --env, too.")
+    if not listed and not isinstance(kwargs, str):
+        return env
+    for word in listed.split(","):
+        if not _ARGUMENT.fullmatch(word):
+            raise ConfigError(
+                f"--env-kwargs has the argument {word!r:.40}: write name=value, several separated by commas, with "
+                "numbers and texts of plain characters."
+            )
+    body, plus, wrappers = env.partition("+")
+    name = f"{body}{',' if '@' in body else '@'}{listed}{plus}{wrappers}"
+    named = parse_env_name(name).arguments
+    if not isinstance(kwargs, str) and any(named[key] != value for key, value in kwargs.items()):
+        raise ConfigError(
+            f"--env-kwargs {listed:.80} cannot be named: arguments are numbers and texts of plain characters."
+        )
+    return name
+
+
+def _listed(arguments: Mapping[str, Value]) -> str:
+    """Keyword arguments as they stand in a name."""
+    return ",".join(f"{key}={_word(value)}" for key, value in arguments.items())
 
 
 def _value(word: str) -> Value:

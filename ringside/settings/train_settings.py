@@ -6,10 +6,12 @@ method may have more.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, TypedDict
 
 from shared.config.settings import Initial, Normalize, Precision, ProtocolName, Schedule
+from shared.env_name import Value
 
 
 class TrainSettings(TypedDict, total=False):
@@ -18,6 +20,7 @@ class TrainSettings(TypedDict, total=False):
     # play
     game: str
     env: str | None
+    env_kwargs: str | Mapping[str, Value] | None
     protocol: ProtocolName
     envs: int
     lane_envs: int

@@ -22,6 +22,7 @@ from shared.config.method_declaration import method_declaration, method_names, m
 from shared.config.presets import PRESETS
 from shared.config.renamed_settings import current_words
 from shared.config.settings import Algorithm, Config, EvalActions, foreign_setting, unused_settings
+from shared.env_name import with_kwargs
 from shared.errors import ConfigError
 from shared.network_spec import network_names
 from shared.text import flag_in, flag_of, nearest
@@ -35,7 +36,7 @@ CHOICES: Mapping[str, Callable[[], Sequence[str]]] = {
 }
 """Options whose values can be registered, with the function that lists these."""
 COMMON = {
-    "What to play": ("game", "env", "envs"),
+    "What to play": ("game", "env", "env_kwargs", "envs"),
     "How to learn": ("preset", "total_steps", "learning_rate", "seed"),
     "Evaluation beside training": ("eval_every_steps",),
     "Machine": ("actors", "device"),
@@ -55,6 +56,8 @@ class AgentOptions:
     """Run directory, checkpoint, file of weights, or an agent of the zoo by its name: pong."""
     env: str | None = None
     """The env that the agent was trained on, where that is module:factory or module:Id-v0; no file chooses code."""
+    env_kwargs: str | None = None
+    """Keyword arguments of --env, as in training."""
     plugin: str | None = None
     """The plug-in that the agent was trained with (docs/extending.md); no file chooses code."""
     seed: int = 1
@@ -68,6 +71,11 @@ class AgentOptions:
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
 
+    @property
+    def trained_env(self) -> str | None:
+        """Name of the env with its keyword arguments. Raises `ConfigError`."""
+        return self.env if self.env_kwargs is None else with_kwargs(self.env, self.env_kwargs)
+
 
 @dataclass(frozen=True)
 class Choices(Config):
@@ -77,6 +85,8 @@ class Choices(Config):
     """Settings from a TOML file, a run or the tuned ones of a game; options replace them (docs/configuration.md)."""
     preset: str = "nature"
     """Defaults of all other options, from a paper; quick: for a first run."""
+    env_kwargs: str | None = None
+    """Keyword arguments of --env, such as size=5,hard=true; they become part of its name, --env ID@size=5,hard=true."""
 
 
 def answer_to(word: str) -> str:
@@ -99,8 +109,9 @@ def answer_to(word: str) -> str:
 
 
 def config_of(options: Choices) -> Config:
-    """Configuration from the options, unchecked."""
-    return Config(**{item.name: getattr(options, item.name) for item in fields(Config)})
+    """Configuration from the options, unchecked. Raises `ConfigError` for --env-kwargs that no env can have."""
+    config = Config(**{item.name: getattr(options, item.name) for item in fields(Config)})
+    return config if options.env_kwargs is None else config.with_settings(env_kwargs=options.env_kwargs)
 
 
 def parse_choices(kind: type[_Choices], arguments: Sequence[str], program: str, description: str) -> _Choices:
@@ -110,7 +121,9 @@ def parse_choices(kind: type[_Choices], arguments: Sequence[str], program: str, 
         ConfigError: as `parse` does, and for options that have no effect with the others.
     """
     arguments = current_words(arguments)
-    preset, resume, env, plugin, config, method = _defining_options(arguments)
+    preset, resume, env, kwargs, plugin, config, method = _defining_options(arguments)
+    if env is not None and kwargs is not None:
+        env = with_kwargs(env, kwargs)
     start = planning.starting_point(preset, resume, env, plugin, config)
     if preset is None and config is not None:
         preset = read_config(config).preset
@@ -135,7 +148,7 @@ def _require_own(arguments: Sequence[str], algorithm: Algorithm) -> None:
 
 def _defining_options(arguments: Sequence[str]) -> tuple[str | None, ...]:
     """The options that determine the defaults of all others, and --env. `parse` reports their errors."""
-    names = ("preset", "resume", "env", "plugin", "config", "method")
+    names = ("preset", "resume", "env", "env_kwargs", "plugin", "config", "method")
     found: dict[str, str] = {}
     for word, following in zip(arguments, [*arguments[1:], None], strict=False):
         flag, given = flag_in(word), word.partition("=")

@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     with EpisodeLines() as lines:
         result = evaluating.evaluate(
             options.load,
-            env=options.env,
+            env=options.trained_env,
             plugin=options.plugin,
             episodes=options.episodes,
             seed=options.seed,

@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     _check(options)
 
-    weights = None if options.load is None else weights_at(options.load, options.env, options.plugin)
+    weights = None if options.load is None else weights_at(options.load, options.trained_env, options.plugin)
     window: list[Window] = []
     actions: list[tuple[str, ...]] = []
 
@@ -88,7 +88,7 @@ def _check(options: Playing) -> None:
         raise ConfigError(
             "--load says which agent plays: a run, a checkpoint or a name in the zoo (--human: you play)."
         )
-    if options.load is None and options.env is not None:
+    if options.load is None and options.trained_env is not None:
         raise ConfigError(f"--env {options.env} says what an agent was trained on: name the agent with --load.")
     if options.load is None and options.game is None:
         raise ConfigError("--human needs --game, which says what you play: --game breakout.")

@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
     check_picture(options.speed, options.scale)
     validate.episodes(options.episodes, options.seed)
 
-    weights = weights_at(options.load, options.env, options.plugin)
+    weights = weights_at(options.load, options.trained_env, options.plugin)
     episodes = options.episodes or PROTOCOLS[weights.protocol].eval_episodes
     if options.montage and episodes > MOST_IN_MONTAGE:
         raise ConfigError(f"--montage shows at most {MOST_IN_MONTAGE} episodes; {episodes} are asked for.")

@@ -25,6 +25,8 @@ ELSEWHERE = {
     "end_e": "{epsilon_end}",
     "ent_coef": "{entropy_weight}",
     "entropy_coef": "{entropy_weight}",
+    "env_args": "{env_kwargs}",
+    "env_config": "{env_kwargs}",
     "env_id": "{game} for an Atari game, or {env} for an id of Gymnasium",
     "env_name": "{game} for an Atari game, or {env} for an id of Gymnasium",
     "env_names": "{game} for an Atari game, or {env} for an id of Gymnasium",

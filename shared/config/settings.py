@@ -28,6 +28,7 @@ from shared.config.method_declaration import (
 )
 from shared.config.other_libraries import name_here
 from shared.config.renamed_settings import current_settings
+from shared.env_name import with_kwargs
 from shared.errors import ConfigError
 from shared.text import flag_of, nearest
 
@@ -385,11 +386,14 @@ class Config:
         """A copy with some settings changed, by the flat names of the flags (`total_steps=1_000`).
 
         Another method has its default settings unless they are given, too. Settings without an effect on it return to
-        their defaults. Paths may be strings.
+        their defaults. Paths may be strings. `env_kwargs`, a text or a mapping, become part of the name `env`.
 
         Raises `ConfigError` for a name that is no setting, or a value of another type.
         """
         given = current_settings(settings)
+        kwargs = given.pop("env_kwargs", None)
+        if kwargs is not None:
+            given["env"] = with_kwargs(convert(Play, "env", given.get("env", self.play.env)), kwargs)
         changed = self._with_method(convert(Algorithm, "method", given.get("method", self.algorithm.method)))
         sections = {item.name: getattr(changed, item.name) for item in dataclasses.fields(changed)}
         sections |= {_OWN: changed.algorithm.settings}

@@ -114,7 +114,7 @@ def require_loaded_plugin(recorded: object, *, what: str) -> None:
 
 
 TASK_OPTIONS = frozenset(
-    {"preset", "config", "cgroup", "cpus", "memory", "games", "seeds", "out", "final_episodes", "json"}
+    {"preset", "config", "env_kwargs", "cgroup", "cpus", "memory", "games", "seeds", "out", "final_episodes", "json"}
     | {"ray", "ray_insecure", "nodes", "mixed_numerics", "cpus_per_run", "gpus_per_run"}
     | {"trials", "space", "prune"}
 )

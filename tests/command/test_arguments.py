@@ -70,6 +70,11 @@ SMALL = ("--envs", "8", "--device", "cpu", "--run-dir", "run")
         (("rainbow",), "rainbow is a preset, not a task: pass --preset rainbow."),
         (("--env", "X-v0", "--game", "pong"), "--game and --env both name what is played"),
         (("--env", "X-v0", "--protocol", "machado"), "--protocol is the rules of Atari games"),
+        (("--env-kwargs", "size=5"), "--env-kwargs size=5 has no effect without an environment: pass --env, too."),
+        (("--game", "pong", "--env-kwargs", "size=5"), "pass --env, too."),
+        (("--env", "X-v0", "--env-kwargs", "size:5"), "--env-kwargs has the argument 'size:5': write name=value"),
+        (("eval", "--load", "pong", "--env-kwargs", "size=5"), "pass --env, too."),
+        (("eval", "--load", "pong", "--env", "X-v0", "--env-kwargs", "a=1"), "omit --env X-v0@a=1"),
         # As typed, though both are the defaults.
         (("--method", "a2c", "--train-every=4"), "--train-every has no effect with --method a2c"),
         (("--preset", "quick", "--method", "a2c", "--no-double"), "--no-double has no effect with --method a2c"),
@@ -104,6 +109,11 @@ def test_what_may_not_be_read_is_said(monkeypatch: pytest.MonkeyPatch, capsys: p
 def test_no_value_is_said_as_help_shows_it() -> None:
     assert configuration(["--preset", "dueling"]).algorithm.clip_gradient == 10.0
     assert configuration(["--preset", "dueling", "--clip-gradient", "unset"]).algorithm.clip_gradient is None
+
+
+def test_keyword_arguments_become_part_of_the_name_of_the_env() -> None:
+    words = ["--env", "m:f+m:Wrapper", "--env-kwargs", "size=5,hard=true"]
+    assert configuration(words).play.env == "m:f@size=5,hard=true+m:Wrapper"
 
 
 def test_a_reader_that_goes_ends_the_output_without_a_traceback() -> None:

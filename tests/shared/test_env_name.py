@@ -13,7 +13,7 @@ from actors.env import EnvError
 from actors.make_env import is_registered, make_env
 from shared.config import validate
 from shared.config.settings import Config, Play
-from shared.env_name import EnvName, Value, env_name, parse_env_name
+from shared.env_name import EnvName, Value, env_name, parse_env_name, with_kwargs
 from shared.errors import ConfigError
 
 MINE = """
@@ -81,6 +81,40 @@ def test_an_argument_that_cannot_be_written_is_refused() -> None:
     for value in ("two words", "5", "true"):
         with pytest.raises(ConfigError, match=r"write|cannot be named"):
             ringside.env_name("m:f", text=value)
+
+
+@pytest.mark.parametrize(
+    ("env", "kwargs", "named"),
+    [
+        ("m:f", "size=5,hard=true", "m:f@size=5,hard=true"),
+        ("m:f@size=5+a:B", "hard=true", "m:f@size=5,hard=true+a:B"),
+        ("Id-v0", {"size": 5, "rate": 0.5, "hard": True, "mode": None}, "Id-v0@size=5,rate=0.5,hard=true,mode=none"),
+        ("Id-v0", {}, "Id-v0"),
+    ],
+)
+def test_further_arguments_become_part_of_the_name(env: str, kwargs: str | dict[str, Value], named: str) -> None:
+    assert with_kwargs(env, kwargs) == named
+    assert Config().with_settings(env=env, env_kwargs=kwargs) == Config().with_settings(env=named)
+    assert Config().with_settings(env=env).with_settings(env_kwargs=kwargs).play.env == named
+
+
+@pytest.mark.parametrize(
+    ("env", "kwargs", "says"),
+    [
+        (None, "size=5", "--env-kwargs size=5 has no effect without an environment: pass --env, too"),
+        ("m:f", "size", "--env-kwargs has the argument 'size': write name=value"),
+        ("m:f", "", "--env-kwargs has the argument ''"),
+        ("m:f", "size=5+a:B", "--env-kwargs has the argument 'size=5\\+a:B'"),
+        ("m:f@size=5", "size=6", "each name once"),
+        ("m:f", {"name": "two words"}, "numbers and texts of plain characters"),
+        ("m:f", {"name": "5"}, "numbers and texts of plain characters"),
+    ],
+)
+def test_further_arguments_that_cannot_be_named_are_refused(
+    env: str | None, kwargs: str | dict[str, Value], says: str
+) -> None:
+    with pytest.raises(ConfigError, match=says):
+        with_kwargs(env, kwargs)
 
 
 @pytest.mark.usefixtures("mine")
