@@ -17,7 +17,7 @@ from actors.envs.film import Shot
 from shared.errors import ConfigError
 
 Frame: TypeAlias = NDArray[np.uint8]
-"""uint8[84, 84], C-contiguous: one ring slot's frame, written in place."""
+"""uint8[size, size], or [3, size, size] in color, C-contiguous: one ring slot's frame, written in place."""
 
 
 class EnvError(ConfigError):

@@ -19,7 +19,7 @@ from actors.env import Env
 from actors.filming import FilmedEpisode
 from actors.make_env import make_env
 from shared.config.protocols import EvalRules
-from shared.config.settings import STACK, Play
+from shared.config.settings import Play
 from shared.prng import Stream, bits, randint, uniform
 
 EPISODE_TICKS = 1 << 20
@@ -56,7 +56,7 @@ class Evaluation:
         return make_env(self.play, self.seed, 0, training=False)
 
     def open(self, env: Env, episode: int, stack: NDArray[np.uint8]) -> Episode:
-        """Start an episode in an env that plays no other. The episode keeps `stack`, uint8[4, 84, 84], up to date."""
+        """Start an episode in an env that plays no other. The episode keeps `stack`, one observation, up to date."""
         return Episode(env, episode, stack, self.seed, self.rules)
 
 
@@ -90,7 +90,7 @@ class Episode:
         self.action = chosen
         if uniform(self._seed, Stream.EXPLORE, 0, tick) < self._rules.epsilon:
             self.action = randint(self._env.actions, self._seed, Stream.EXPLORE_ACTION, 0, tick)
-        self._stack[: STACK - 1] = self._stack[1:]
+        self._stack[:-1] = self._stack[1:]
         outcome = self._env.step(tick, self.action, self._stack[-1])
         self.total += outcome.raw_reward
         self.steps += 1
@@ -111,7 +111,7 @@ def play_episodes(
     """Play `episodes` episodes of evaluation `number`, `len(stacks)` at a time; row j plays j, j + len(stacks), ...
 
     Args:
-        stacks: uint8[envs, 4, 84, 84], written here; row j belongs to env j.
+        stacks: uint8[envs, *frames.observation], written here; row j belongs to env j.
         ask: returns the actions for the stacks as they are.
         video: file for a video of the first episode; None: none.
     """

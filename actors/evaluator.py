@@ -20,6 +20,7 @@ def main(child_spec: ChildSpec) -> None:
     board, queue, config = memory.board, memory.evaluations, memory.plan.config
     inference, scribe = child_spec.doorbells[Role.INFERENCE], child_spec.doorbells[Role.SCRIBE]
     rules = eval_rules(config.play, config.evaluate, memory.plan.method)
+    observations = queue.observations(config.play.frames)
     asked = 0
 
     def ask(draws: NDArray[np.float64]) -> NDArray[np.uint8]:
@@ -46,7 +47,7 @@ def main(child_spec: ChildSpec) -> None:
                 config.run.seed,
                 number,
                 memory.plan.evaluation_episodes,
-                queue.stacks,
+                observations,
                 ask,
                 video=evaluation_video(config.run.run_dir, number) if config.evaluate.eval_video else None,
             )

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from actors.env import Env, EnvError
-from shared.config.settings import FRAME_SIDE
 from shared.errors import FatalError
 from shared.exploration import Exploration
 from shared.memory.lane_memory import LaneMemory
@@ -63,7 +62,7 @@ class Lane:
         self._resets = [False] * len(envs)
         self._returns = [0.0] * len(envs)
         self._steps = [0] * len(envs)
-        self._scratch = np.zeros((FRAME_SIDE, FRAME_SIDE), np.uint8)
+        self._scratch = np.zeros(run_schedule.frames.frame, np.uint8)
 
     # --- starts and restarts
 

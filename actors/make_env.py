@@ -6,7 +6,7 @@ import re
 from contextlib import closing
 from dataclasses import replace
 
-from actors.env import Env
+from actors.env import Env, EnvError
 from shared.config.protocols import PROTOCOLS
 from shared.config.settings import Play
 
@@ -32,13 +32,15 @@ def make_env(play: Play, seed: int, index: int, *, training: bool) -> Env:
     if play.env is not None:
         from actors.envs.gymnasium_env import GymnasiumEnv
 
-        return GymnasiumEnv(play.env, seed, index)
+        return GymnasiumEnv(play.env, seed, index, play.frames)
     from actors.envs.atari import AtariEnv
 
+    if play.frame_color != "gray":  # of an agent's weights: for training, the settings are checked
+        raise EnvError(f"The agent sees {play.frames}, and games of Atari are played in gray: choose another agent.")
     protocol = PROTOCOLS[play.protocol]
     if not training:
         protocol = replace(protocol, longest_episode_frames=0)
-    return AtariEnv(play.game, protocol, seed, index, training=training)
+    return AtariEnv(play.game, protocol, seed, index, training=training, size=play.frame_size)
 
 
 def action_names(play: Play) -> tuple[str, ...]:
@@ -46,7 +48,7 @@ def action_names(play: Play) -> tuple[str, ...]:
     if play.env is not None:
         from actors.envs.gymnasium_env import GymnasiumEnv
 
-        with closing(GymnasiumEnv(play.env, seed=0, index=0)) as env:
+        with closing(GymnasiumEnv(play.env, seed=0, index=0, frames=play.frames)) as env:
             return env.action_names
     from actors.envs.atari import action_names
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from learner.networks.categorical import probabilities, sample
 from learner.networks.policy import Policy, greedy
 from shared.memory.mailbox import Mailbox
+from shared.memory.ring import plane_rows
 from shared.memory.run_memory import Memory
 
 
@@ -18,7 +19,7 @@ class Answers:
         """`policy` is loaded by the caller."""
         self._ring, self._mailbox = memory.ring, memory.mailbox
         self._policy = policy
-        self._lane_envs = memory.run_schedule.lane_envs
+        self._lane_envs, self._channels = memory.run_schedule.lane_envs, memory.run_schedule.frames.channels
         self._samples = memory.run_schedule.method.samples_actions
         self._seed = memory.plan.config.run.seed
 
@@ -31,9 +32,9 @@ class Answers:
         """
         envs = (lanes[:, None] * self._lane_envs + np.arange(self._lane_envs)).ravel()
         ticks = np.repeat(Mailbox.tick_of(numbers), self._lane_envs)
-        rows, mask = self._ring.stack_rows(envs, ticks)
+        rows, mask = plane_rows(*self._ring.stack_rows(envs, ticks), self._channels)
         places = envs % self._policy.batch
-        values = self._policy.values_from_rows(self._ring.flat["frame"], rows, mask, places, (envs, ticks))
+        values = self._policy.values_from_rows(self._ring.planes, rows, mask, places, (envs, ticks))
         shape = len(lanes), self._lane_envs
         declared = {}
         if self._samples:

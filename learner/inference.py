@@ -73,6 +73,7 @@ class EvaluationServer:
 
     def __init__(self, memory: Memory, policy: Policy) -> None:
         self._queue = memory.evaluations
+        self._observations = memory.evaluations.observations(memory.run_schedule.frames)
         self._samples = memory.plan.config.evaluate.eval_actions == "sample"
         self._policy = policy
         self._loaded = -1
@@ -88,7 +89,7 @@ class EvaluationServer:
         if number != self._loaded:
             self._policy.load(self._queue.data[number % len(self._queue.data)])
             self._loaded = number
-        values = self._policy.values(self._queue.stacks)
+        values = self._policy.values(self._observations)
         chosen = sample_at(values, self._queue.draws)[0] if self._samples else greedy(values)
         self._queue.answer(question, chosen.astype(np.uint8))
 

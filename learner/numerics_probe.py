@@ -18,7 +18,6 @@ import torch
 from learner.engine.device import prepare_torch
 from learner.losses.method import make_method
 from learner.networks.policy import Policy
-from shared.config.settings import FRAME_SIDE, STACK
 from shared.memory.run_memory import Plan
 
 BATCHES = 64
@@ -40,7 +39,7 @@ def probe(plan: Plan) -> str:
         flat = (random.random(plan.parameters.count, np.float32) - np.float32(0.5)) * np.float32(scale)
         policy.load(flat)
         for _ in range(BATCHES // len(SCALES)):
-            shape = (machine.inference_batch, STACK, FRAME_SIDE, FRAME_SIDE)
+            shape = (machine.inference_batch, *plan.network.frames.observation)
             stacks = np.frombuffer(random.bytes(int(np.prod(shape))), np.uint8).reshape(shape)
             total.update(policy.values(stacks).tobytes())
     return total.hexdigest()

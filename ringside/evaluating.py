@@ -21,7 +21,7 @@ from ringside.agents.agent import (
 )
 from shared.config import validate
 from shared.config.protocols import PROTOCOLS
-from shared.config.settings import FRAME_SIDE, STACK, EvalActions
+from shared.config.settings import EvalActions
 
 
 def evaluate(
@@ -61,7 +61,7 @@ def evaluate(
     require_actions(weights, play)
     protocol = PROTOCOLS[weights.protocol]
     network = make_evaluation_policy(weights, device, ROWS, captured=False)  # a user's threads may use the GPU
-    stacks = np.zeros((ROWS, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
+    stacks = np.zeros((ROWS, *play.frames.observation), np.uint8)
 
     def ask(draws: NDArray[np.float64]) -> NDArray[np.uint8]:
         return network.choose(network.policy.values(stacks), draws, rules).astype(np.uint8)

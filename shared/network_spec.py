@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from math import prod
 from typing import Any, NamedTuple
 
@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.config.method_declaration import MOST_ATOMS
-from shared.config.settings import FRAME_SIDE, MOST_WIDTH, STACK, Config
+from shared.config.settings import MOST_WIDTH, Config
 from shared.errors import ConfigError
+from shared.frame_shape import BLOCK, FRAME_SIDE, MOST_SIDE, MOST_STACK, STACK, FrameShape
 
 Shapes = Iterator[tuple[str, tuple[int, ...]]]
 
@@ -45,15 +46,28 @@ COSINES = 64
 RESCALING = 1e-3
 """epsilon of the scale h of rescaled values (R2D2: Kapturowski et al. 2019, section 2.3)."""
 
-_LEFT_OUT = {"value_output", "conv_norm"}
-"""Fields of a network that its JSON leaves out where they are False."""
-_LIMITS = {"actions": 4096, "atoms": MOST_ATOMS, "width": MOST_WIDTH}
+_LEFT_OUT = {
+    "value_output": False,
+    "conv_norm": False,
+    "frame_size": FRAME_SIDE,
+    "frame_stack": STACK,
+    "frame_channels": 1,
+}
+"""Fields of a network that its JSON leaves out where they have these values, as in files of earlier versions."""
+_LIMITS = {
+    "actions": 4096,
+    "atoms": MOST_ATOMS,
+    "width": MOST_WIDTH,
+    "frame_size": MOST_SIDE,
+    "frame_stack": MOST_STACK,
+    "frame_channels": 3,
+}
 _METHOD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 """One file of learner/methods, and never a path of modules."""
 
 
 _NETWORK_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
-FIRST_STRIDE = 4
+FIRST_STRIDE = BLOCK
 """Stride of the first convolution: frames are read in blocks of 4x4 pixels (learner/replay/gather.py)."""
 
 
@@ -135,6 +149,14 @@ class Network:
     """True if the network is an actor-critic: logits of the actions, and behind them the value of the state."""
     conv_norm: bool = False
     """True if the output of each plain convolution is normalized over its channels."""
+    frame_size: int = FRAME_SIDE
+    frame_stack: int = STACK
+    frame_channels: int = 1
+
+    @property
+    def frames(self) -> FrameShape:
+        """Shape of its observations."""
+        return FrameShape(self.frame_size, self.frame_stack, self.frame_channels)
 
     @property
     def plain(self) -> bool:
@@ -159,8 +181,8 @@ class Network:
 
     @property
     def torso(self) -> Torso:
-        """Shape of the features."""
-        side = FRAME_SIDE
+        """Shape of the features. Frames that are too small have a side of less than 1."""
+        side = self.frame_size
         if self.name in CONVOLUTIONS:
             layers = CONVOLUTIONS[self.name][0]
             for _, kernel, stride in layers:
@@ -174,13 +196,13 @@ class Network:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        return {name: value for name, value in asdict(self).items() if value or name not in _LEFT_OUT}
+        return {name: value for name, value in asdict(self).items() if _LEFT_OUT.get(name) != value}
 
     @classmethod
     def from_json(cls, values: Any) -> Network:
         """The inverse. Nothing is trusted: raises `ValueError` for values that describe no possible network."""
         kinds = {item.name: type(getattr(_EXAMPLE, item.name)) for item in fields(cls)}
-        if not isinstance(values, dict) or values.keys() | _LEFT_OUT != kinds.keys():
+        if not isinstance(values, dict) or values.keys() | _LEFT_OUT.keys() != kinds.keys():
             raise ValueError("it does not say what it is")
         for name, value in values.items():
             if type(value) is not kinds[name] and not (kinds[name] is float and type(value) is int):
@@ -188,7 +210,7 @@ class Network:
             if type(value) in (int, float) and not (math.isfinite(value) and abs(value) < 1e9):
                 raise ValueError(f"{name} is {value!r:.40}")
         for name, most in _LIMITS.items():
-            if not 1 <= values[name] <= most:
+            if not 1 <= values.get(name, 1) <= most:
                 raise ValueError(f"{name} is {values[name]}")
         if not (values["method"] == "iqn") <= values["fractions"] <= MOST_ATOMS:
             raise ValueError(f"fractions is {values['fractions']}")
@@ -202,7 +224,10 @@ class Network:
             )
         if not _METHOD_NAME.fullmatch(values["method"]):
             raise ValueError(f"there is no method {values['method']!r:.40}")
-        return cls(**values)
+        made = cls(**values)
+        if made.frame_size % BLOCK or made.frame_channels == 2 or made.torso.side < 1:
+            raise ValueError(f"its frames are {made.frame_size} pixels wide, in {made.frame_channels} channels")
+        return made
 
     def __str__(self) -> str:
         """Its name and what differs from the plain network of that name."""
@@ -229,8 +254,17 @@ def network_of(config: Config, actions: int) -> Network:
         layer_norm=algorithm.normalize != "none",
         conv_norm=algorithm.normalize == "all",
         rescaled=algorithm.value_rescaling,
+        frame_size=config.play.frame_size,
+        frame_stack=config.play.frame_stack,
+        frame_channels=config.play.frames.channels,
         **algorithm.settings.network_fields(),
     )
+
+
+def least_frame_size(network: Network) -> int:
+    """Least --frame-size of which convolutions leave something; larger ones do, too."""
+    sizes = range(BLOCK, MOST_SIDE + 1, BLOCK)
+    return next(size for size in sizes if replace(network, frame_size=size).torso.side >= 1)
 
 
 @dataclass(frozen=True)
@@ -284,7 +318,7 @@ def _linear(network: Network, name: str, shape: tuple[int, int]) -> Shapes:
 
 
 def _convolutions(network: Network) -> Shapes:
-    channels = STACK
+    channels = network.frames.planes
     for i, (out, kernel, _) in enumerate(CONVOLUTIONS[network.name][0], start=1):
         yield from _layer(f"conv{i}", (out, channels, kernel, kernel))
         if network.conv_norm:
@@ -293,7 +327,7 @@ def _convolutions(network: Network) -> Shapes:
 
 
 def _impala(network: Network) -> Shapes:
-    channels = STACK
+    channels = network.frames.planes
     for i, base in enumerate(IMPALA, start=1):
         out = base * network.width
         yield from _layer(f"block{i}.conv", (out, channels, 3, 3))

@@ -11,12 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from learner.networks.fused import CELL
 from learner.networks.model import ExtraInputs, Model
-from learner.replay.gather import GRID
 from learner.rollout.on_policy_method import OnPolicyMethod
 from learner.rollout.step_reader import StepReader
-from shared.config.settings import STACK
 from shared.memory.run_memory import Memory
 
 Choose = Callable[[int, int, NDArray[np.int64]], list[int]]
@@ -39,7 +36,7 @@ class NewestSteps:
             for first in range(0, run_schedule.envs, envs)
         ]
         rows = (run_schedule.gradient_ticks + 1) * envs
-        self._blocks = torch.zeros(rows, GRID, GRID, STACK * CELL, dtype=torch.uint8)
+        self._blocks = torch.zeros(network.frames.blocks(rows), dtype=torch.uint8)
         self._by_outputs = torch.zeros(rows, network.outputs, network.atoms)
 
     def begin_round(self, round_: int) -> None:

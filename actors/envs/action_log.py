@@ -7,7 +7,6 @@ from collections.abc import Callable
 import numpy as np
 
 from actors.env import Env
-from shared.config.settings import FRAME_SIDE
 
 
 class ActionLog:
@@ -43,14 +42,22 @@ class ActionLog:
         self.actions.append(action)
 
 
-def replay(env: Env, reset_tick: int, first_tick: int, actions: bytes, heartbeat: Callable[[], None]) -> None:
+def replay(
+    env: Env,
+    frame_shape: tuple[int, ...],
+    reset_tick: int,
+    first_tick: int,
+    actions: bytes,
+    heartbeat: Callable[[], None],
+) -> None:
     """Have an env play an episode again.
 
     Args:
+        frame_shape: shape of its frames.
         reset_tick, first_tick, actions: as in `ActionLog`.
         heartbeat: called after every step.
     """
-    frame = np.empty((FRAME_SIDE, FRAME_SIDE), np.uint8)
+    frame = np.empty(frame_shape, np.uint8)
     env.reset(reset_tick, frame)
     for tick, action in enumerate(actions, start=first_tick):
         env.step(tick, action, frame)

@@ -26,11 +26,13 @@ from numpy.typing import NDArray
 from actors.env import Env, EnvError, Frame, Outcome
 from actors.envs.action_log import ActionLog, replay
 from actors.envs.film import FilmedEmulator, Shot
-from actors.pixels.bilinear import BilinearShrinker, luma_of_pairs
-from actors.pixels.frames import SCREEN_WIDTH, Shrinker, pair_table
+from actors.pixels.bilinear import luma_of_pairs, shrink_bilinear
+from actors.pixels.frames import Shrinker, pair_table, shrink_area
 from actors.pixels.palette import color_table, gray_table
+from actors.pixels.table_shrinker import TableShrinker
 from shared.config.protocols import Protocol
 from shared.config.settings import FRAME_SKIP
+from shared.frame_shape import FRAME_SIDE, SCREEN_WIDTH
 from shared.prng import Stream, bits, randint
 from shared.text import nearest
 
@@ -120,6 +122,22 @@ def _luma_of_pairs(height: int) -> NDArray[np.uint8]:
     return luma_of_pairs(color_table(height))
 
 
+@cache
+def _gray_of_pairs(height: int) -> NDArray[np.uint8]:
+    """The greater gray of pairs of colors on a screen of `height` lines; one table for all envs of a process."""
+    grays = gray_table(height)
+    return np.maximum(grays[:, None], grays[None, :])
+
+
+def _shrinker(height: int, protocol: Protocol, size: int) -> Shrinker | TableShrinker:
+    """From two screens to a frame. The fast kernel has one size."""
+    if protocol.frames == "bilinear":
+        return TableShrinker(height, _luma_of_pairs(height), shrink_bilinear)
+    if size == FRAME_SIDE:
+        return Shrinker(height, _gray_pairs(height))
+    return TableShrinker(height, _gray_of_pairs(height), shrink_area)
+
+
 @dataclass(frozen=True)
 class _Start:
     """Opening of an episode: a reset and some no-ops."""
@@ -143,7 +161,9 @@ class AtariEnv(Env):
 
     screens_per_second = 60.0
 
-    def __init__(self, game: str, protocol: Protocol, seed: int, index: int, *, training: bool) -> None:
+    def __init__(
+        self, game: str, protocol: Protocol, seed: int, index: int, *, training: bool, size: int = FRAME_SIDE
+    ) -> None:
         """Load `game`; raises `EnvError` when ale-py does not ship it.
 
         Args:
@@ -152,6 +172,7 @@ class AtariEnv(Env):
             seed: of the run.
             index: global index of the env; with the seed and the tick it decides everything random.
             training: whether lost lives are reported, where the protocol ends the return there.
+            size: pixels along a side of its frames.
         """
         self.game = game_name(game)
         self._protocol = protocol
@@ -169,11 +190,8 @@ class AtariEnv(Env):
         if width != SCREEN_WIDTH:
             raise EnvError(f"The screen of {self.game} is {width} pixels wide; only {SCREEN_WIDTH} can be shrunk.")
         self._grays = gray_table(height)
-        self._shrink: Shrinker | BilinearShrinker = (
-            Shrinker(height, _gray_pairs(height))
-            if protocol.frames == "area"
-            else BilinearShrinker(height, _luma_of_pairs(height))
-        )
+        self._frame_shape = (size, size)
+        self._shrink = _shrinker(height, protocol, size)
         self._third, self._fourth = self._shrink.screens  # a step's last two screens, of which its frame is made
         # The newest observation's pooled gray, where it is not that of the screens last shrunk; else None.
         self._pooled: NDArray[np.uint8] | None = None
@@ -326,4 +344,4 @@ class AtariEnv(Env):
         if len(data) < _REPLAY.size or data[:4] != _REPLAY_MAGIC:
             raise EnvError(f"The {len(data)} bytes to restore are not a snapshot of {self.game}.")
         _, reset_tick, first_tick = _REPLAY.unpack_from(data)
-        replay(self, reset_tick, first_tick, data[_REPLAY.size :], heartbeat)
+        replay(self, self._frame_shape, reset_tick, first_tick, data[_REPLAY.size :], heartbeat)

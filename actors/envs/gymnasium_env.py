@@ -1,8 +1,9 @@
 """Any Gymnasium environment with image observations, in place of a game.
 
 One agent step is one step of the environment: no frame skip, pooling, sticky actions or no-ops. The observation is
-uint8 of shape [h, w], [h, w, 1] or [h, w, 3]. It becomes gray (luma 0.299 R + 0.587 G + 0.114 B, rounded), and its area
-average of 84x84 is the frame. The environment decides rewards, ends and truncation; 27,000 steps truncate an episode.
+uint8 of shape [h, w], [h, w, 1] or [h, w, 3]. It becomes gray (luma 0.299 R + 0.587 G + 0.114 B, rounded), or keeps its
+colors with `--frame-color rgb`. Its area average, by default of 84x84, is the frame. The environment decides rewards,
+ends and truncation; 27,000 steps truncate an episode.
 
 The environment must be deterministic after the `reset(seed=...)` that begins each episode. So a snapshot holds the tick
 of the seed and the actions since.
@@ -30,6 +31,7 @@ from actors.envs.film import Shot, in_color
 from actors.pixels.frames import shrink_area
 from shared.config.protocols import LONGEST_EPISODE_STEPS
 from shared.env_name import parse_env_name
+from shared.frame_shape import DEFAULT_FRAMES, FrameShape
 from shared.prng import Stream, bits
 
 MOST_ACTIONS = 256
@@ -139,20 +141,26 @@ def _is_image(shape: tuple[int, ...]) -> bool:
 
 
 class GymnasiumEnv(Env):
-    """One Gymnasium environment, grayed and shrunk."""
+    """One Gymnasium environment with its preprocessing."""
 
-    def __init__(self, name: str, seed: int, index: int) -> None:
+    def __init__(self, name: str, seed: int, index: int, frames: FrameShape = DEFAULT_FRAMES) -> None:
         """Make the environment; raises `EnvError` when that fails or its spaces do not fit.
 
         Args:
             name: a Gymnasium id, `module:Id-v0` or `module:factory`.
             seed: of the run.
             index: global index of the env; with seed and tick it decides the seed of each episode.
+            frames: shape of its frames.
         """
         self._name = name
         self._env = _make(name)
         observations, actions = _checked_spaces(name, self._env)
         self._shape = observations.shape
+        if frames.channels == 3 and self._shape[2:] != (3,):
+            raise EnvError(
+                f"--frame-color rgb needs observations of shape (h, w, 3); those of {name} are {self._shape}: omit it."
+            )
+        self._frames = frames
         self._first_action = int(actions.start)
         self.actions = int(actions.n)
         self.action_names = _names(self._env, self._first_action, self.actions)
@@ -192,17 +200,21 @@ class GymnasiumEnv(Env):
         return self._shots
 
     def _write(self, observation: Any, frame: Frame) -> None:
-        """Gray and shrink an observation into `frame`."""
+        """Gray, unless frames are in color, and shrink an observation into `frame`."""
         image: NDArray[np.uint8] = np.asarray(observation)
         if image.dtype != np.uint8 or image.shape != self._shape:
             raise EnvError(
                 f"{self._name} gave an observation of {image.dtype}{list(image.shape)}; "
                 f"its observation space promises uint8{list(self._shape)}."
             )
-        if image.ndim == 3 and image.shape[2] == 3:
-            luma = image.astype(np.uint32) @ np.array([299, 587, 114], np.uint32)
-            image = ((luma + 500) // 1000).astype(np.uint8)
-        shrink_area(image.reshape(image.shape[:2]), frame)
+        if self._frames.channels == 3:
+            for plane, out in zip(np.moveaxis(image, 2, 0), frame, strict=True):
+                shrink_area(np.ascontiguousarray(plane), out)
+        else:
+            if image.ndim == 3 and image.shape[2] == 3:
+                luma = image.astype(np.uint32) @ np.array([299, 587, 114], np.uint32)
+                image = ((luma + 500) // 1000).astype(np.uint8)
+            shrink_area(image.reshape(image.shape[:2]), frame)
         self._check = zlib.crc32(frame.tobytes())
 
     def snapshot(self) -> bytes:
@@ -214,7 +226,7 @@ class GymnasiumEnv(Env):
         if len(data) < _HEAD.size or data[:4] != _MAGIC:
             raise EnvError(f"The {len(data)} bytes to restore are not a snapshot of {self._name}.")
         _, reset_tick, first_tick, check = _HEAD.unpack_from(data)
-        replay(self, reset_tick, first_tick, data[_HEAD.size :], heartbeat)
+        replay(self, self._frames.frame, reset_tick, first_tick, data[_HEAD.size :], heartbeat)
         if self._check != check:
             raise EnvError(
                 f"{self._name} did not repeat its episode: the same seed and actions gave another frame. "

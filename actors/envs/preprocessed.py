@@ -12,7 +12,7 @@ from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from actors.env import EnvError
 from actors.envs.atari import FIRE, action_set
 from shared.config.protocols import PROTOCOLS
-from shared.config.settings import FRAME_SIDE, FRAME_SKIP, STACK, Play
+from shared.config.settings import FRAME_SKIP, Play
 
 
 class FireOnReset(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -42,7 +42,7 @@ def gymnasium_env(play: Play, max_frames: int, settings: dict[str, Any]) -> gymn
     """
     if play.env is not None:
         raise EnvError(
-            f"The agent was trained on {play.env}; make that environment yourself, in frames of 84x84 grays."
+            f"The agent was trained on {play.env}; make that environment yourself, with observations of {play.frames}."
         )
     gymnasium.register_envs(ale_py)
     protocol = PROTOCOLS[play.protocol]
@@ -54,8 +54,8 @@ def gymnasium_env(play: Play, max_frames: int, settings: dict[str, Any]) -> gymn
         max_num_frames_per_episode=max_frames,
         **settings,
     )
-    env = AtariPreprocessing(env, noop_max=protocol.noop_max, frame_skip=FRAME_SKIP, screen_size=FRAME_SIDE)
+    env = AtariPreprocessing(env, noop_max=protocol.noop_max, frame_skip=FRAME_SKIP, screen_size=play.frame_size)
     numbers = action_set(play.game, protocol)
     if protocol.fire_on_reset and FIRE in numbers:
         env = FireOnReset(env, numbers.index(FIRE))
-    return FrameStackObservation(env, STACK, padding_type="zero")
+    return FrameStackObservation(env, play.frame_stack, padding_type="zero")

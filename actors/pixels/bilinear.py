@@ -1,7 +1,7 @@
-"""The 84x84 frame as dqn_zoo makes it (`processors.py`): maximum of colors, luma, Pillow's bilinear filter.
+"""The frame as dqn_zoo makes it (`processors.py`): maximum of colors, luma, Pillow's bilinear filter.
 
 The maximum is taken of each color channel of a step's last two screens; the luma is rounded down. The filter equals
-`PIL.Image.resize((84, 84), BILINEAR)` bit for bit: first across, then down, with weights in fixed point and sums
+`PIL.Image.resize((size, size), BILINEAR)` bit for bit: first across, then down, with weights in fixed point and sums
 rounded to bytes after each of the two. (Pillow 13 shrinks screens of more than 236 lines in the other order.)
 """
 
@@ -14,8 +14,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from actors.pixels.frames import SCREEN_WIDTH, Bytes
-from shared.config.settings import FRAME_SIDE
+from actors.pixels.frames import Bytes
 
 LUMA = (0.299, 0.587, 1 - (0.299 + 0.587))
 """Weights of red, green and blue."""
@@ -54,18 +53,19 @@ def bilinear_weights(source: int, target: int) -> tuple[Ints, Ints]:
 
 @njit(cache=True, nogil=True)
 def _shrink(gray, columns, across, rows, down, out):  # type: ignore[no-untyped-def]
-    """Shrink uint8[height, width] to uint8[84, 84]."""
+    """Shrink uint8[height, width] to `out` uint8[lines, size]."""
     height, width = gray.shape
+    lines_out, size = out.shape
     half = np.int32(1 << 21)
-    lines = np.empty((height, 84), np.uint8)
+    lines = np.empty((height, size), np.uint8)
     for y in range(height):
-        for x in range(84):
+        for x in range(size):
             total = half
             for k in range(across.shape[1]):
                 total += np.int32(gray[y, min(columns[x] + k, width - 1)]) * across[x, k]
             lines[y, x] = np.uint8(total >> 22)
-    for y in range(84):
-        for x in range(84):
+    for y in range(lines_out):
+        for x in range(size):
             total = half
             for k in range(down.shape[1]):
                 total += np.int32(lines[min(rows[y] + k, height - 1), x]) * down[y, k]
@@ -73,34 +73,6 @@ def _shrink(gray, columns, across, rows, down, out):  # type: ignore[no-untyped-
 
 
 def shrink_bilinear(gray: Bytes, out: Bytes) -> None:
-    """Write a gray image uint8[height, width] into `out` uint8[84, 84]."""
+    """Write a gray image uint8[height, width] into `out` uint8[size, size]."""
     height, width = gray.shape
-    _shrink(gray, *bilinear_weights(width, FRAME_SIDE), *bilinear_weights(height, FRAME_SIDE), out)
-
-
-class BilinearShrinker:
-    """Pools two screens of one emulator and shrinks them to 84x84; the interface of `actors.pixels.frames.Shrinker`."""
-
-    def __init__(self, height: int, luma: Bytes) -> None:
-        """`luma` is the `luma_of_pairs` of the screens' colors."""
-        self.screens = np.zeros((2, height, SCREEN_WIDTH), np.uint8)
-        """The two screens of the next frame, to be written: uint8[2, height, 160]."""
-        self._shown = np.zeros_like(self.screens)
-        self._luma = luma
-
-    def __call__(self, out: Bytes) -> None:
-        """Write the frame of `screens` into `out` (uint8[84, 84])."""
-        self._shown[:] = self.screens
-        self.shrink(self.pooled(), out)
-
-    def pooled(self) -> Bytes:
-        """Luma of the last frame before it was shrunk: uint8[height, 160]."""
-        return np.asarray(self._luma[self._shown[0], self._shown[1]])
-
-    def gray(self, screen: Bytes) -> Bytes:
-        """Luma of one screen: uint8[height, 160]."""
-        return np.asarray(self._luma[screen, screen])
-
-    def shrink(self, gray: Bytes, out: Bytes) -> None:
-        """Write a gray screen into `out` (uint8[84, 84])."""
-        shrink_bilinear(gray, out)
+    _shrink(gray, *bilinear_weights(width, out.shape[1]), *bilinear_weights(height, out.shape[0]), out)

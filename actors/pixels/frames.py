@@ -28,9 +28,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from shared.config.settings import FRAME_SIDE
+from shared.frame_shape import FRAME_SIDE, SCREEN_WIDTH
 
-SCREEN_WIDTH = 160
 _PERIOD = 21
 """160 columns on 84 are 40 on 21, four times over: the weights across repeat with this period."""
 _COLUMNS = 24
@@ -77,15 +76,15 @@ _ACROSS = _across()
 
 
 @cache
-def _line(source: int) -> tuple[NDArray[np.int64], Floats]:
-    """`area_weights(source, 84)` as arrays: source pixels int64[84, n] and weights float32[84, n], at least 4 wide.
+def _line(source: int, target: int) -> tuple[NDArray[np.int64], Floats]:
+    """`area_weights` as arrays: source pixels int64[target, n] and weights float32[target, n], at least 4 wide.
 
     Beyond an output pixel's own parts the weight is 0 and the pixel is its last one.
     """
-    table = area_weights(source, FRAME_SIDE)
+    table = area_weights(source, target)
     widest = max(4, *map(len, table))
     pixels = np.array([[parts[min(n, len(parts) - 1)][0] for n in range(widest)] for parts in table], np.int64)
-    weights = np.zeros((FRAME_SIDE, widest), np.float32)
+    weights = np.zeros((target, widest), np.float32)
     for pixel, parts in enumerate(table):
         weights[pixel, : len(parts)] = [weight for _, weight in parts]
     return pixels, weights
@@ -229,7 +228,7 @@ class Shrinker:
         self.shown = screens[2:]
         """The two screens of the last frame, to be read: uint8[2, height, 160]."""
         self._grays = (pairs[257 * np.arange(256)] & 0xFF).astype(np.uint8)
-        rows, down = _line(height)
+        rows, down = _line(height, FRAME_SIDE)
         apart = np.zeros(FRAME_SIDE, np.uint64)
         frame = np.full((FRAME_SIDE, FRAME_SIDE), pairs[0] & 0xFF, np.uint8)  # what screens of zeros become
         self._parts = (screens.view(np.uint64), pairs, rows, down, apart, frame)
@@ -253,9 +252,10 @@ class Shrinker:
 
 @njit(cache=True, nogil=True)
 def _shrink_area(gray, rows, down, columns, across, out):  # type: ignore[no-untyped-def]
-    """Area average of an image of any size: uint8[height, width] -> uint8[84, 84], halves to even."""
-    for y in range(84):
-        for x in range(84):
+    """Area average of an image of any size: uint8[height, width] -> uint8[lines, size], halves to even."""
+    lines, size = out.shape
+    for y in range(lines):
+        for x in range(size):
             total = np.float32(0.0)
             for i in range(rows.shape[1]):
                 row = np.float32(0.0)
@@ -274,7 +274,7 @@ def is_compiled() -> bool:
 
 
 def shrink_area(gray: Bytes, out: Bytes) -> None:
-    """Write an image of any size (uint8[height, width]) as its area average into `out` (uint8[84, 84]).
+    """Write an image of any size (uint8[height, width]) as its area average into `out` (uint8[size, size]).
 
     Every output pixel is the mean of the part of the image that it covers; smaller ones grow by that rule too.
     """
@@ -282,4 +282,4 @@ def shrink_area(gray: Bytes, out: Bytes) -> None:
         out[:] = gray
         return
     height, width = gray.shape
-    _shrink_area(gray, *_line(height), *_line(width), out)
+    _shrink_area(gray, *_line(height, out.shape[0]), *_line(width, out.shape[1]), out)

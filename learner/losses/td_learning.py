@@ -29,7 +29,8 @@ class TDLearning:
     def __init__(self, online: Model, target: Model, method: ValueMethod) -> None:
         """`method` is that of both networks."""
         self._online, self._target, self._method = online, target, method
-        self._algorithm, self._second = method.algorithm, second_stack_offset(method.algorithm.n_step)
+        self._algorithm = method.algorithm
+        self._second = second_stack_offset(method.network.frames, method.algorithm.n_step)
         self.networks: dict[str, Model] = {"target": target}
         self.device = method.device
 

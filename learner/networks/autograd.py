@@ -20,12 +20,11 @@ from torch import Tensor
 from learner.engine.device import compute_dtype
 from learner.engine.host_transfer import HostTransfer
 from learner.engine.side_stream import SideStream
-from learner.networks.fused import CELL, PIXEL, frames_in, network_input
+from learner.networks.fused import PIXEL, network_input, planes_in, stack_in
 from learner.networks.linear import Affine, linear
 from learner.networks.model import ExtraInputs
 from learner.networks.pooling import max_pool
-from learner.replay.gather import BLOCK
-from shared.config.settings import STACK
+from shared.frame_shape import BLOCK, CELL
 from shared.network_spec import CONVOLUTIONS, COSINES, IMPALA, RESIDUALS, Network, ParameterSpec, parameters_of
 
 _TINY = 1e-12
@@ -46,6 +45,7 @@ class AutogradModel:
 
     def __init__(self, network: Network, device: torch.device, precision: str) -> None:
         self.network = network
+        self._planes = network.frames.planes
         self._dtype = compute_dtype(precision)
         self._spec = parameters_of(network)
         self._transfer = HostTransfer(self._spec.count, device)
@@ -169,9 +169,9 @@ class AutogradModel:
     ) -> Tensor:
         """float32[n, actions, atoms]."""
         if self.network.name in CONVOLUTIONS:
-            x = self._convolutions(network_input(blocks, stack_offset, self._dtype))
+            x = self._convolutions(network_input(blocks, stack_offset, self._planes, self._dtype))
         else:
-            frames = frames_in(blocks[..., stack_offset * CELL : (stack_offset + STACK) * CELL])
+            frames = planes_in(stack_in(blocks, stack_offset, self._planes))
             x = self._impala(frames.to(self._dtype, memory_format=torch.channels_last), learns)
         if self.network.pooling:
             x = max_pool(x)
@@ -217,8 +217,8 @@ class AutogradModel:
             weight, bias = self._leaves[f"conv{i}.weight"], self._leaves[f"conv{i}.bias"]
             if i == 1:  # of frames cut into blocks: learner/networks/fused.py
                 k = kernel // BLOCK
-                split = weight.view(out, STACK, k, BLOCK, k, BLOCK).permute(0, 1, 3, 5, 2, 4)
-                weight, stride = split.reshape(out, STACK * CELL, k, k) * PIXEL, 1
+                split = weight.view(out, self._planes, k, BLOCK, k, BLOCK).permute(0, 1, 3, 5, 2, 4)
+                weight, stride = split.reshape(out, self._planes * CELL, k, k) * PIXEL, 1
             x = F.conv2d(x, weight, bias, stride)
             if self.network.conv_norm:  # over the channels of each place, which lie side by side in memory
                 places = self._normed(f"conv{i}_norm", x.permute(0, 2, 3, 1).float())

@@ -4,9 +4,9 @@ Outside the model, parameters are one float32 vector in the *canonical* layout, 
 is PyTorch's: weights of convolutions [out, in, y, x], features flattened as (channel, y, x). The model keeps them in a
 *packed* layout, so that an update copies nothing to reorder it:
 
-* Frames are cut into blocks of 4x4 pixels, which become channels. The first convolution, 8x8 with stride 4 on 4
-  channels of 84x84, is then one of 2x2 with stride 1 on 64 channels of 21x21: the same sums, in a shape for which
-  processors are made.
+* The planes of frames are cut into blocks of 4x4 pixels, which become channels. The first convolution, 8x8 with stride
+  4 on 4 channels of 84x84, is then one of 2x2 with stride 1 on 64 channels of 21x21: the same sums, in a shape for
+  which processors are made.
 * Everything is channels-last: weights [out, y, x, in], features flattened as (y, x, channel).
 * Pixels go in as integers 0..255, which bfloat16 holds exactly; the division by 255 is in the first weights.
 """
@@ -27,12 +27,9 @@ from torch import Tensor
 from learner.engine.device import compute_dtype
 from learner.engine.host_transfer import HostTransfer
 from learner.engine.side_stream import SideStream
-from learner.replay.gather import BLOCK, GRID
-from shared.config.settings import FRAME_SIDE, STACK
+from shared.frame_shape import BLOCK, CELL
 from shared.network_spec import CONVOLUTIONS, Network, parameters_of
 
-CELL = BLOCK * BLOCK
-"""Pixels of a block."""
 PIXEL = 1.0 / 255.0
 
 # Bound once: finding an operator's overload anew costs as much as a small operation.
@@ -40,29 +37,34 @@ _convolution_backward = torch.ops.aten.convolution_backward.default
 _threshold_backward = torch.ops.aten.threshold_backward.default
 
 
-def blocks(frames: Tensor, out: Tensor) -> Tensor:
-    """Cut frames uint8[n, k, 84, 84], contiguous, into blocks uint8[n, 21, 21, k * 16]: k frames of 4x4 pixels each.
+def blocks(planes: Tensor, out: Tensor) -> Tensor:
+    """Cut planes uint8[n, k, 4 * g, 4 * g], contiguous, into blocks uint8[n, g, g, k * 16]: k of 4x4 pixels each.
 
     Returns:
         `out`.
     """
-    n, k = frames.shape[:2]
+    n, k, grid = *planes.shape[:2], planes.shape[2] // BLOCK
     # Four pixels of a line travel as one 32-bit word: four times fewer elements to place.
-    words = frames.view(torch.int32).view(n, k, GRID, BLOCK, GRID).permute(0, 2, 4, 1, 3)
-    out.view(torch.int32).view(n, GRID, GRID, k, BLOCK).copy_(words)
+    words = planes.view(torch.int32).view(n, k, grid, BLOCK, grid).permute(0, 2, 4, 1, 3)
+    out.view(torch.int32).view(n, grid, grid, k, BLOCK).copy_(words)
     return out
 
 
-def frames_in(block: Tensor) -> Tensor:
-    """The frames uint8[n, k, 84, 84] of `blocks`: its inverse."""
-    k = block.shape[-1] // CELL
-    split = block.reshape(-1, GRID, GRID, k, BLOCK, BLOCK).permute(0, 3, 1, 4, 2, 5)
-    return split.reshape(-1, k, FRAME_SIDE, FRAME_SIDE)
+def planes_in(block: Tensor) -> Tensor:
+    """The planes uint8[n, k, 4 * g, 4 * g] of `blocks`: its inverse."""
+    grid, k = block.shape[1], block.shape[-1] // CELL
+    split = block.reshape(-1, grid, grid, k, BLOCK, BLOCK).permute(0, 3, 1, 4, 2, 5)
+    return split.reshape(-1, k, grid * BLOCK, grid * BLOCK)
 
 
-def network_input(block: Tensor, stack_offset: int, dtype: torch.dtype) -> Tensor:
-    """The stack that begins with frame `first` of `blocks`, as dtype[n, 64, 21, 21], channels-last, values 0..255."""
-    stack = block[..., stack_offset * CELL : (stack_offset + STACK) * CELL]
+def stack_in(block: Tensor, stack_offset: int, planes: int) -> Tensor:
+    """The part of `blocks` with the stack of so many planes that begins with plane `stack_offset`."""
+    return block[..., stack_offset * CELL : (stack_offset + planes) * CELL]
+
+
+def network_input(block: Tensor, stack_offset: int, planes: int, dtype: torch.dtype) -> Tensor:
+    """The stack of `stack_in` as dtype[n, planes * 16, g, g], channels-last, values 0..255."""
+    stack = stack_in(block, stack_offset, planes)
     return stack.permute(0, 3, 1, 2).to(dtype, memory_format=torch.channels_last)
 
 
@@ -70,7 +72,7 @@ class Views(NamedTuple):
     """The layers' parts of one flat vector in packed layout."""
 
     convolutions: list[tuple[Tensor, Tensor]]
-    """(weight [out, in, k, k] in channels-last memory, bias [out]) of each; the first is [out, 64, 2, 2]."""
+    """(weight [out, in, k, k] in channels-last memory, bias [out]) of each; the first reads planes * 16 channels."""
     hidden: tuple[Tensor, Tensor]
     """weight [hidden, features], bias [hidden]."""
     value: tuple[Tensor, Tensor]
@@ -109,7 +111,7 @@ class Architecture:
         for name, index in indices.items():
             if name == "conv1.weight":
                 out, k = index.shape[0], self._kernels[0]
-                split = index.reshape(out, STACK, k, BLOCK, k, BLOCK)  # [out, frame, y, dy, x, dx]
+                split = index.reshape(out, -1, k, BLOCK, k, BLOCK)  # [out, plane, y, dy, x, dx]
                 index = split.transpose(0, 2, 4, 1, 3, 5)
             elif index.ndim == 4:
                 index = index.transpose(0, 2, 3, 1)

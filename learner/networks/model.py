@@ -81,7 +81,7 @@ class Model(Protocol):
         """The outputs for stacks.
 
         Args:
-            blocks: uint8[n, 21, 21, k * 16] (learner/networks/fused.py); the stack begins with frame `stack_offset`.
+            blocks: uint8[n, g, g, k * 16] (learner/networks/fused.py); the stack begins with plane `stack_offset`.
             settle: called before parameters behind the convolutions are read; until it returns they may still change.
             learns: True if a backward pass follows.
         """

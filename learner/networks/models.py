@@ -15,8 +15,6 @@ from learner.engine.side_stream import SideStream
 from learner.networks import fused
 from learner.networks.autograd import AutogradModel
 from learner.networks.model import ExtraInputs, ReplicableModel
-from learner.replay.gather import GRID
-from shared.config.settings import STACK
 from shared.errors import ConfigError
 from shared.network_spec import Network, parameters_of
 
@@ -50,7 +48,8 @@ class FusedModel(fused.Weights):
         learns: bool = False,
     ) -> fused.Pass:
         """The outputs for stacks (`Model.forward`); extra inputs are ignored."""
-        return fused.forward(self, fused.network_input(blocks, stack_offset, self.dtype), settle)
+        pixels = fused.network_input(blocks, stack_offset, self.network.frames.planes, self.dtype)
+        return fused.forward(self, pixels, settle)
 
     def refresh(self) -> None:
         """Update the scaled copy of the first weights."""
@@ -84,7 +83,7 @@ def check_arithmetic(network: Network, device: torch.device, precision: str, bat
     if (device, precision) == (cpu, "fp32"):
         return
     generator = torch.Generator().manual_seed(0)
-    pixels = torch.randint(0, 256, (batch, GRID, GRID, STACK * fused.CELL), generator=generator, dtype=torch.uint8)
+    pixels = torch.randint(0, 256, network.frames.blocks(batch), generator=generator, dtype=torch.uint8)
     fractions = torch.rand(batch, 2, generator=generator) if network.method == "iqn" else None
     atoms = network.atoms if fractions is None else 2
     gradient = torch.randn(batch, network.outputs, atoms, generator=generator)

@@ -11,11 +11,11 @@ from learner.engine.prefetcher import Graphs
 from learner.losses.method import Method, make_method
 from learner.losses.scalar_loss import unrescale
 from learner.networks.acting_noise import ActingNoise
-from learner.networks.fused import CELL
 from learner.networks.model import ExtraInputs, Model
 from learner.networks.models import check_arithmetic, make_model
-from learner.replay.gather import BLOCK, GRID, select_to
-from shared.config.settings import FRAME_SIDE, STACK, Algorithm
+from learner.replay.gather import select_to
+from shared.config.settings import Algorithm
+from shared.frame_shape import BLOCK
 from shared.network_spec import RESCALING, Network
 
 
@@ -56,10 +56,10 @@ class Policy:
         if explore_seed is not None and self._model.noise:
             self._acting_noise = ActingNoise(explore_seed, self._model.noise)
         self.batch = batch
-        actions = network.actions
+        self._frames, actions = network.frames, network.actions
         gpu, float32 = is_gpu(device), torch.float32
-        self._host = host_zeros((batch, GRID, GRID, STACK * CELL), torch.uint8, device)
-        self._words = self._host.numpy().view(np.uint32).reshape(batch, GRID, GRID, STACK, BLOCK)
+        self._host = host_zeros(self._frames.blocks(batch), torch.uint8, device)
+        self._words = self._host.numpy().view(np.uint32).reshape(*self._host.shape[:3], -1, BLOCK)
         self._values = host_zeros((batch, actions), float32, device)
         self._state_values = host_zeros((batch,), float32, device) if network.value_output else None
         self._blocks = torch.zeros_like(self._host, device=device) if gpu else self._host
@@ -83,28 +83,29 @@ class Policy:
     def rehearse(self) -> None:
         """Answer blank frames once, so that the first real answer does not wait for kernels to compile or load."""
         places = np.arange(self.batch)
-        rows = np.zeros((self.batch, STACK), np.int64)
-        blank = np.zeros((1, FRAME_SIDE, FRAME_SIDE), np.uint8)
+        size = self._frames.size
+        rows = np.zeros((self.batch, self._frames.planes), np.int64)
+        blank = np.zeros((1, size, size), np.uint8)
         self.values_from_rows(blank, rows, np.zeros(rows.shape, bool), places, (places, np.zeros_like(places)))
 
     @torch.inference_mode()
     def values(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Q(s, .), or logits of a policy, float32[batch, actions] of stacks uint8[batch, 4, 84, 84].
+        """Q(s, .), or logits of a policy, float32[batch, actions] of observations uint8[batch, *frames.observation].
 
         Raises:
             ValueError: the batch has another shape; results may depend on the shape, so it never changes.
         """
-        if stacks.shape != (self.batch, STACK, FRAME_SIDE, FRAME_SIDE):
+        if stacks.shape != (self.batch, *self._frames.observation):
             raise ValueError(f"The policy answers batches of {self.batch} stacks; this one has shape {stacks.shape}.")
         places = np.arange(self.batch)
-        rows = np.arange(self.batch * STACK).reshape(self.batch, STACK)
-        frames = np.ascontiguousarray(stacks).reshape(-1, FRAME_SIDE, FRAME_SIDE)
-        return self.values_from_rows(frames, rows, np.ones(rows.shape, bool), places)
+        rows = np.arange(self.batch * self._frames.planes).reshape(self.batch, -1)
+        planes = np.ascontiguousarray(stacks).reshape(-1, self._frames.size, self._frames.size)
+        return self.values_from_rows(planes, rows, np.ones(rows.shape, bool), places)
 
     @torch.inference_mode()
     def values_from_rows(
         self,
-        frames: NDArray[np.uint8],
+        planes: NDArray[np.uint8],
         rows: NDArray[np.int64],
         frame_mask: NDArray[np.bool_],
         places: NDArray[np.int64],
@@ -113,8 +114,8 @@ class Policy:
         """As `values`, of a batch in which some rows are new, gathered in one pass over memory.
 
         Args:
-            frames: uint8[R, 84, 84], of which the new stacks are `rows`, int64[n, 4].
-            frame_mask: bool[n, 4]; where it is False, a frame counts as zeros.
+            planes: uint8[R, size, size], of which the new stacks are `rows`, int64[n, k].
+            frame_mask: bool[n, k]; where it is False, a plane counts as zeros.
             places: int64[n], the rows of the batch that are new; the others stay as they are.
             acting: env and tick, int64[n] each, which determine the noise if the policy explores by noise.
         """
@@ -124,7 +125,7 @@ class Policy:
             for tick in np.unique(ticks):
                 those = ticks == tick
                 self._drawn.numpy()[places[those]] = self._acting_noise.draw(int(tick), envs[those])
-        select_to(frames.view(np.uint32), rows, frame_mask, places, self._words)
+        select_to(planes.view(np.uint32), rows, frame_mask, places, self._words)
         if self._graphs is None:
             self._answer()
         else:

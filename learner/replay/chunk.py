@@ -11,10 +11,9 @@ from torch import Tensor
 
 from learner.engine.host_transfer import upload
 from learner.losses.method import ValueMethod
-from learner.networks.fused import CELL, frames_in
+from learner.networks.fused import planes_in
 from learner.networks.model import ExtraInputs
-from learner.replay.gather import GRID
-from learner.replay.sampling import Batch, frames_per_transition
+from learner.replay.sampling import Batch, planes_per_transition
 from shared.prng import Stream, bits
 
 
@@ -22,7 +21,7 @@ class Chunk(NamedTuple):
     """Buffers for u updates of b transitions, n = u * b in all. A buffer that a run does not need is empty."""
 
     blocks: Tensor
-    """uint8[n, 21, 21, k * 16]: the frames of both stacks (learner/replay/sampling.py)."""
+    """uint8[n, g, g, k * 16]: the planes of both stacks (learner/replay/sampling.py)."""
     action_one_hot: Tensor
     """float32[n, actions]: one-hot a_t."""
     reward: Tensor
@@ -56,13 +55,14 @@ class Chunk(NamedTuple):
             noise: normal numbers that the network's noisy layers take at a time.
         """
         n, network, algorithm = updates * batch, method.network, method.algorithm
-        atoms = method.samples or network.atoms
+        atoms, frames = method.samples or network.atoms, network.frames
+        planes = planes_per_transition(frames, algorithm.n_step)
 
         def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
             return torch.zeros(*shape, dtype=dtype, device=method.device)
 
         return cls(
-            blocks=zeros(n, GRID, GRID, frames_per_transition(algorithm.n_step) * CELL, dtype=torch.uint8),
+            blocks=zeros(*frames.blocks(n, planes), dtype=torch.uint8),
             action_one_hot=zeros(n, network.actions),
             reward=zeros(n),
             discount=zeros(n),
@@ -115,9 +115,9 @@ class Chunk(NamedTuple):
                 each.copy_(upload(torch.from_numpy(draw(tuple(each.shape), np.float32)), each.device))
 
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
-        """Frames uint8[n, k, 84, 84] of both stacks, actions int64[n], and what the targets were computed from."""
+        """Planes uint8[n, k, size, size] of both stacks, actions int64[n], and what the targets were computed from."""
         return {
-            "frames": frames_in(self.blocks.cpu()).contiguous().numpy(),
+            "frames": planes_in(self.blocks.cpu()).contiguous().numpy(),
             "action": self.action_one_hot.argmax(1).numpy(force=True),
             "reward": self.reward.numpy(force=True).copy(),
             "discount": self.discount.numpy(force=True).copy(),

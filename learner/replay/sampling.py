@@ -12,21 +12,22 @@ from torch import Tensor
 
 from learner.engine.host_transfer import Pinned, upload
 from learner.networks.fused import blocks
-from learner.replay.gather import BLOCK, GRID, select
+from learner.replay.gather import select
 from learner.replay.returns import End, n_step
-from shared.config.settings import FRAME_SIDE, STACK, Learn
-from shared.memory.ring import Ring
+from shared.config.settings import Learn
+from shared.frame_shape import BLOCK, FrameShape
+from shared.memory.ring import Ring, plane_rows
 from shared.prng import Stream, bits
 
 
-def frames_per_transition(n_step: int) -> int:
-    """Frames of a transition: with one step t-3 ... t+1 hold both stacks; with more, each has four of its own."""
-    return STACK + 1 if n_step == 1 else 2 * STACK
+def planes_per_transition(frames: FrameShape, n_step: int) -> int:
+    """Planes of a transition: with one step the frames up to t + 1 hold both stacks; with more, each has its own."""
+    return (frames.stack + 1 if n_step == 1 else 2 * frames.stack) * frames.channels
 
 
-def second_stack_offset(n_step: int) -> int:
-    """The frame of a transition with which s' begins."""
-    return frames_per_transition(n_step) - STACK
+def second_stack_offset(frames: FrameShape, n_step: int) -> int:
+    """The plane of a transition with which s' begins."""
+    return planes_per_transition(frames, n_step) - frames.planes
 
 
 STAGING_BYTES = 16 << 20
@@ -44,7 +45,7 @@ class Starts:
         self._valid = ring.field["valid"]
         self._envs = ring.run_schedule.envs
         self._window_ticks = ring.run_schedule.window_ticks
-        self._n_step = ring.run_schedule.n_step
+        self._n_step, self._stack = ring.run_schedule.n_step, ring.run_schedule.frames.stack
         self._ids = np.empty(2 * self._window_ticks * self._envs, np.int64)
         self._head = self._tail = self._end = 0
 
@@ -68,11 +69,11 @@ class Starts:
     def samplable(self, window_end: int) -> tuple[int, int]:
         """The ticks [first, end) that can be sampled if they were acted in.
 
-        The four frames of a stack lie in the window; before tick 0 there is nothing, which counts as zeros. So do the
+        The frames of a stack lie in the window; before tick 0 there is nothing, which counts as zeros. So do the
         steps whose rewards are added up.
         """
         oldest = max(0, window_end - self._window_ticks)
-        return oldest + STACK - 1 if oldest > 0 else 0, max(0, window_end + 1 - self._n_step)
+        return oldest + self._stack - 1 if oldest > 0 else 0, max(0, window_end + 1 - self._n_step)
 
     def acted(self, begin: int, end: int) -> NDArray[np.bool_]:
         """bool[end - begin, envs]: where an action was taken."""
@@ -100,9 +101,9 @@ class Batch(NamedTuple):
     """Transitions (s, a, r, s') without their frames; each tensor's first dimension is the transition."""
 
     rows: Tensor
-    """int64[n, k]: where the frames of both stacks lie, k = `frames_per_transition(n_step)`."""
+    """int64[n, k]: where the planes of both stacks lie, k = `planes_per_transition`."""
     frame_mask: Tensor
-    """uint8[n, k, 1, 1]: 0 for frames from before the episode, which count as zeros."""
+    """uint8[n, k, 1, 1]: 0 for planes from before the episode, which count as zeros."""
     action: Tensor
     """int64[n]."""
     reward: Tensor
@@ -128,7 +129,7 @@ class Frames(Protocol):
         """Rows of the frames of (env, tick); the arguments broadcast."""
 
     def select(self, batch: Batch, out: Tensor) -> None:
-        """Write the batch's frames as blocks uint8[n, 21, 21, k * 16] on the learner's device."""
+        """Write the batch's planes as blocks uint8[n, g, g, k * 16] on the learner's device."""
 
 
 class HostFrames:
@@ -136,7 +137,7 @@ class HostFrames:
 
     def __init__(self, ring: Ring) -> None:
         self.device = torch.device("cpu")
-        self._lines = ring.flat["frame"].view(np.uint32)
+        self._lines = ring.planes.view(np.uint32)
         self._pinned: list[Pinned] = []
         self.rows = ring.rows
 
@@ -154,14 +155,14 @@ class HostFrames:
         self._pinned[0].send(partial(self._gather, batch), out)
 
     def _gather(self, batch: Batch, out: Tensor) -> None:
-        words = out.numpy().view(np.uint32).reshape(len(out), GRID, GRID, -1, BLOCK)
+        words = out.numpy().view(np.uint32).reshape(*out.shape[:3], -1, BLOCK)
         select(self._lines, batch.rows.numpy(), batch.frame_mask.numpy()[:, :, 0, 0], words)
 
 
 class DeviceFrames:
     """A copy of the window on the device, to which each round adds its frames.
 
-    It has the layout of the rings, [lanes, ticks, lane_envs, 84, 84], so the new frames of a lane are one copy. It
+    It has the layout of the rings, [lanes, ticks, lane_envs, *frame], so the new frames of a lane are one copy. It
     holds one round more than the window, so the next round's frames can arrive while this round's are sampled.
     """
 
@@ -172,9 +173,11 @@ class DeviceFrames:
         self._lane_envs = run_schedule.lane_envs
         self._window = run_schedule.window_ticks
         self._ticks = self._tick_capacity(ring)
-        shape = (run_schedule.lanes, self._ticks, run_schedule.lane_envs, FRAME_SIDE, FRAME_SIDE)
+        frames = run_schedule.frames
+        shape = (run_schedule.lanes, self._ticks, run_schedule.lane_envs, *frames.frame)
         self._frames = torch.zeros(shape, dtype=torch.uint8, device=device)
-        per_tick = run_schedule.lane_envs * FRAME_SIDE * FRAME_SIDE
+        self._planes = self._frames.view(-1, frames.size, frames.size)
+        per_tick = run_schedule.lane_envs * frames.nbytes
         staged = max(1, min(STAGING_BYTES // per_tick, run_schedule.round_ticks + 1))
         self._staging = [Pinned((staged, *shape[2:]), device) for _ in range(2)]
         self._end = 0  # frames of ticks before this one are here
@@ -186,7 +189,7 @@ class DeviceFrames:
     @classmethod
     def nbytes(cls, ring: Ring) -> int:
         """Device memory that the copy takes."""
-        return cls._tick_capacity(ring) * ring.run_schedule.envs * FRAME_SIDE * FRAME_SIDE
+        return cls._tick_capacity(ring) * ring.run_schedule.envs * ring.run_schedule.frames.nbytes
 
     def advance(self, window_end: int) -> None:
         """Copy the ticks up to and including `window_end` that are not here yet, without waiting for the copies."""
@@ -214,10 +217,10 @@ class DeviceFrames:
         """Write the batch's frames as blocks."""
         # In words of eight bytes: a million steps have more bytes than 32-bit indices reach, for which a GPU's kernels
         # are made, but not more words.
-        frames = self._frames.view(-1, FRAME_SIDE * FRAME_SIDE).view(torch.int64)
-        gathered = frames.index_select(0, batch.rows.view(-1)).view(*batch.rows.shape, -1)
+        planes = self._planes.flatten(1).view(torch.int64)
+        gathered = planes.index_select(0, batch.rows.view(-1)).view(*batch.rows.shape, -1)
         kept = gathered.mul_(batch.frame_mask[..., 0]).view(torch.uint8)
-        blocks(kept.view(*batch.rows.shape, FRAME_SIDE, FRAME_SIDE), out)
+        blocks(kept.view(*batch.rows.shape, *self._planes.shape[1:]), out)
 
 
 def _fill(source: Tensor, out: Tensor) -> None:
@@ -278,16 +281,17 @@ class Replay:
         reward = flat["raw_reward"][now]
         clipped = np.sign(reward) if self._learn.clip_rewards else reward
         value, discount, length = n_step(clipped, ends, self._learn.discount)
-        mask = self._ring.stack_rows(env, tick)[1]
+        frames, mask = self.run_schedule.frames, self._ring.stack_rows(env, tick)[1]
         if steps == 1:  # the frame of t + 1 belongs to the episode of every t that was acted in
-            ticks = tick[:, None] + np.arange(1 - STACK, 2)
+            ticks = tick[:, None] + np.arange(1 - frames.stack, 2)
             mask = np.concatenate([mask, np.ones_like(mask[:, :1])], axis=1)
         else:
-            reach = np.arange(1 - STACK, 1)
+            reach = np.arange(1 - frames.stack, 1)
             ticks = np.concatenate([tick[:, None] + reach, (tick + length)[:, None] + reach], axis=1)
             mask = np.concatenate([mask, self._ring.stack_rows(env, tick + length)[1]], axis=1)
+        rows, mask = plane_rows(self._frames.rows(env[:, None], ticks), mask, frames.channels)
         return Batch(
-            rows=torch.from_numpy(self._frames.rows(env[:, None], ticks)),
+            rows=torch.from_numpy(rows),
             frame_mask=torch.from_numpy(mask.astype(np.uint8)[:, :, None, None]),
             action=torch.from_numpy(flat["action"][now[:, 0]].astype(np.int64)),
             reward=torch.from_numpy(value),

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from learner.engine.interfaces import UpdateOutput
 from learner.losses.method import Method
-from learner.networks.fused import frames_in
+from learner.networks.fused import planes_in
 from learner.networks.model import ExtraInputs, Model
 from shared.config.settings import Algorithm
 from shared.network_spec import Network
@@ -82,9 +82,9 @@ class StepBatch(NamedTuple):
         return ExtraInputs()
 
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
-        """Frames uint8[n, 4, 84, 84], actions int64[n], and the targets."""
+        """Planes uint8[n, k, size, size], actions int64[n], and the targets."""
         numbers = {name: self._asdict()[name].numpy(force=True).copy() for name in self._fields[2:]}
-        frames = frames_in(self.blocks.cpu()).contiguous().numpy()
+        frames = planes_in(self.blocks.cpu()).contiguous().numpy()
         return {"frames": frames, "action": self.action_one_hot.argmax(1).numpy(force=True), **numbers}
 
 

@@ -9,12 +9,10 @@ import torch
 from numpy.typing import NDArray
 
 from learner.engine.host_transfer import upload
-from learner.networks.fused import CELL
 from learner.networks.model import ExtraInputs, Model
-from learner.replay.gather import GRID
 from learner.rollout.on_policy_method import OnPolicyMethod, StepBatch
 from learner.rollout.step_reader import StepReader
-from shared.config.settings import STACK, Config
+from shared.config.settings import Config
 from shared.memory.ring import Ring
 from shared.prng import Stream, bits
 
@@ -47,11 +45,11 @@ class RolloutSource:
         self._heartbeat = heartbeat
         self._run_schedule = ring.run_schedule
         self._reader = StepReader(ring, config.learn, method, range(ring.run_schedule.envs))
-        batch = config.learn.batch_size
+        batch, frames = config.learn.batch_size, ring.run_schedule.frames
         self.chunk_updates = min(CHUNK_UPDATES, self._run_schedule.updates_per_round)
         n, actions, device = self.chunk_updates * batch, method.network.actions, self._device
         self._chunk = StepBatch(
-            blocks=torch.zeros(n, GRID, GRID, STACK * CELL, dtype=torch.uint8, device=device),
+            blocks=torch.zeros(frames.blocks(n), dtype=torch.uint8, device=device),
             action_one_hot=torch.zeros(n, actions, device=device),
             **{name: torch.zeros(n, device=device) for name in StepBatch._fields[2:]},
         )
@@ -60,7 +58,7 @@ class RolloutSource:
         ]
         # Stacks of all ticks of a round and of the one that follows, in whole batches; the last repeats its last stack.
         batches = -(-(self._run_schedule.round_ticks + 1) * self._run_schedule.envs // batch)
-        self._blocks = torch.zeros(batches * batch, GRID, GRID, STACK * CELL, dtype=torch.uint8, device=device)
+        self._blocks = torch.zeros(frames.blocks(batches * batch), dtype=torch.uint8, device=device)
         self._steps: StepBatch | None = None  # of the whole round, by (tick, env)
         self._order = np.zeros(0, np.int64)
 

@@ -11,7 +11,7 @@ from learner.engine.host_transfer import upload
 from learner.replay.sampling import Batch, HostFrames
 from learner.rollout.on_policy_method import OnPolicyMethod, Rollout, StepBatch, StepTargets
 from shared.config.settings import Learn
-from shared.memory.ring import Ring
+from shared.memory.ring import Ring, plane_rows
 
 
 class StepReader:
@@ -31,7 +31,7 @@ class StepReader:
 
     def gather(self, env: NDArray[np.int64], tick: NDArray[np.int64], out: Tensor) -> None:
         """Write the stacks of (env, tick) as blocks into `out`."""
-        rows, mask = self._ring.stack_rows(env, tick)
+        rows, mask = plane_rows(*self._ring.stack_rows(env, tick), self._ring.run_schedule.frames.channels)
         batch = Batch(
             rows=torch.from_numpy(rows),
             frame_mask=torch.from_numpy(mask.astype(np.uint8)[:, :, None, None]),

@@ -20,7 +20,7 @@ from shared.config.field_checks import check_ranges
 from shared.config.method_declaration import MethodDeclaration, method_declaration, method_names
 from shared.config.protocols import EvalRules, eval_rules
 from shared.config.resolve import device_of, precision_of
-from shared.config.settings import FRAME_SIDE, STACK, Config, EvalActions, Play, Precision
+from shared.config.settings import Config, EvalActions, Play, Precision
 from shared.config.trust import compare_env, load_plugin, require_env, require_plugin
 from shared.errors import CheckpointError, ConfigError
 from shared.machine import facts
@@ -114,7 +114,23 @@ def play_of(weights: StoredWeights) -> Play:
     from actors.envs.atari import games
 
     named = "game" if weights.game in games() else "env"
-    return Config().with_settings(protocol=weights.protocol, **{named: weights.game}).play
+    return play_named(weights, **{named: weights.game})
+
+
+def play_named(weights: StoredWeights, **named: str) -> Play:
+    """Game or env that the user names, under the protocol of the weights and with their frames."""
+    frames = weights.network.frames
+    return (
+        Config()
+        .with_settings(
+            protocol=weights.protocol,
+            frame_size=frames.size,
+            frame_color=frames.color,
+            frame_stack=frames.stack,
+            **named,
+        )
+        .play
+    )
 
 
 def require_actions(weights: StoredWeights, play: Play) -> None:
@@ -234,7 +250,8 @@ class Agent:
     seed and the same calls give the same actions.
 
     Observations are those of Gymnasium's `AtariPreprocessing` and `FrameStackObservation(padding_type="zero")`: the
-    last four frames, uint8[4, 84, 84], oldest first; or those of several environments, uint8[n, 4, 84, 84].
+    newest frames, by default uint8[4, 84, 84], oldest first, or those of several environments, uint8[n, 4, 84, 84].
+    `observation_shape` says the shape of this agent's, which depends on --frame-size, --frame-color and --frame-stack.
     """
 
     def __init__(self, weights: StoredWeights, device: str, actions: EvalActions, seed: int) -> None:
@@ -243,6 +260,8 @@ class Agent:
         self.protocol = weights.protocol
         self.actions = weights.actions
         """Number of actions, in the order of the environment of `env`."""
+        self.observation_shape = weights.network.frames.observation
+        """Shape of an observation: (stack, size, size), or (stack, 3, size, size) in color."""
         self._weights = weights
         self._device = device
         self._policies: dict[int, Policy] = {}
@@ -264,8 +283,7 @@ class Agent:
         return self._method.samples_actions
 
     def __call__(self, observation: NDArray[np.uint8]) -> Any:
-        """Action, an int, for the last four frames, uint8[4, 84, 84], oldest first; actions int64[n] for
-        uint8[n, 4, 84, 84].
+        """Action, an int, for an observation uint8[*observation_shape]; actions int64[n] for n of them, uint8[n, ...].
 
         Raises `ValueError` for an observation of another shape or kind.
         """
@@ -322,24 +340,21 @@ class Agent:
 
     def _answer(self, observation: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
         """Q-values or logits of observations, and V(s) where the network has that output."""
-        stacks = np.asarray(observation)
-        if (
-            stacks.dtype != np.uint8
-            or stacks.shape[-3:] != (STACK, FRAME_SIDE, FRAME_SIDE)
-            or stacks.ndim not in (3, 4)
-            or not stacks.size
-        ):
+        stacks, shape = np.asarray(observation), self.observation_shape
+        single = stacks.shape == shape
+        if stacks.dtype != np.uint8 or not (single or stacks.shape[1:] == shape) or not stacks.size:
+            lengths = ", ".join(map(str, shape))
             raise ValueError(
-                f"An observation is uint8[4, 84, 84], or uint8[n, 4, 84, 84] for several environments; this one is "
+                f"An observation is uint8[{lengths}], or uint8[n, {lengths}] for several environments; this one is "
                 f"{stacks.dtype}{list(stacks.shape)}."
             )
-        rows = 1 if stacks.ndim == 3 else len(stacks)
+        rows = 1 if single else len(stacks)
         policy = self._policy_for(rows)
-        padded = np.zeros((policy.batch, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
+        padded = np.zeros((policy.batch, *shape), np.uint8)
         padded[:rows] = stacks
         values = policy.values(padded)
         state_values = policy.state_values if self._weights.network.value_output else None
-        if stacks.ndim == 3:
+        if single:
             return values[0], None if state_values is None else state_values[0]
         return values[:rows], None if state_values is None else state_values[:rows]
 

@@ -20,7 +20,7 @@ from actors.evaluation import Episode, Evaluation
 from ringside.agents.agent import ROWS, EvaluationPolicy, GivenRules
 from ringside.agents.scene import Canvas, Scene
 from shared.config.protocols import PROTOCOLS, EvalRules
-from shared.config.settings import FRAME_SIDE, STACK, Config, Play
+from shared.config.settings import Config, Play
 from shared.process.signals import Requests, handle_stop_signals
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Player:
             After each step, the frames of each episode; None: it was over before.
         """
         groups = -(-len(numbers) // ROWS)
-        stacks = np.zeros((groups, ROWS, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
+        stacks = np.zeros((groups, ROWS, *self._evaluation.play.frames.observation), np.uint8)
         slots = [
             _Slot(self._evaluation.open(env, number, stacks[i // ROWS, number % ROWS]), shots, self.game, env)
             for i, number in enumerate(numbers)
@@ -199,7 +199,7 @@ def make_player(
     Raises `ConfigError` if the game has other actions.
     """
     from actors.envs.atari import game_name
-    from ringside.agents.agent import make_evaluation_policy, play_of, require_actions, rules_of
+    from ringside.agents.agent import make_evaluation_policy, play_named, play_of, require_actions, rules_of
 
     name = None if game is None else game_name(game)
     if weights is None:
@@ -207,7 +207,7 @@ def make_player(
         return Player(play, None, seed, pilot, rules=pilot_rules(play)), None
     play = play_of(weights)
     if name is not None and name != weights.game:
-        play = Config().with_settings(game=name, protocol=weights.protocol).play
+        play = play_named(weights, game=name)
     require_actions(weights, play)
     rules = rules_of(weights, play, given)
     network = make_evaluation_policy(weights, device)

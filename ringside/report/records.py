@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringside.recording.metrics import MetricsError, read_metrics
-from shared.config.settings import CONFIG_FILE, JUDGED, METRICS_FILE, SUMMARY_FILE, flat_of
+from shared.config.settings import ADDED, CONFIG_FILE, JUDGED, METRICS_FILE, SUMMARY_FILE, flat_of
 from shared.errors import FileError
 from shared.files.atomic import read_json
 from shared.text import PLAIN_NAME
@@ -71,8 +71,8 @@ class Records:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All settings by their flat names."""
-        return flat_of(self.config)
+        """All settings by their flat names, also those that the version of the run did not have."""
+        return {**ADDED, **flat_of(self.config)}
 
     @property
     def state(self) -> str:

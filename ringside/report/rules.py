@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ringside.report.records import Records, newest, number
 from shared.config.protocols import LONGEST_EPISODE_STEPS, PROTOCOLS, acting_in_words
 from shared.config.settings import FRAME_SKIP
+from shared.frame_shape import DEFAULT_FRAMES, FrameShape
 from shared.text import count
 
 UNRECORDED = "not recorded"
@@ -69,6 +70,14 @@ def training_rules(runs: Iterable[Records]) -> list[tuple[str, str]]:
 
 
 def _of_training(run: Records) -> str:
+    settings = run.settings
+    frames = FrameShape(
+        settings["frame_size"], settings["frame_stack"], 1 if settings["frame_color"] == DEFAULT_FRAMES.color else 3
+    )
+    return _rules_of_episodes(run) + ("" if frames == DEFAULT_FRAMES else f", observations of {frames}")
+
+
+def _rules_of_episodes(run: Records) -> str:
     if run.env is not None:
         return (
             "no game of ale-py: an action is one step, the environment defines starts and ends, and episodes end after "

@@ -12,6 +12,7 @@ from typing import Literal, TypedDict
 
 from shared.config.settings import Initial, Normalize, Precision, ProtocolName, Schedule
 from shared.env_name import Value
+from shared.frame_shape import FrameColor
 
 
 class TrainSettings(TypedDict, total=False):
@@ -22,6 +23,9 @@ class TrainSettings(TypedDict, total=False):
     env: str | None
     env_kwargs: str | Mapping[str, Value] | None
     protocol: ProtocolName
+    frame_size: int
+    frame_color: FrameColor
+    frame_stack: int
     envs: int
     lane_envs: int
     workers: int

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from actors.evaluation import Evaluation
 from actors.make_env import action_names
 from ringside.agents.agent import make_evaluation_policy, play_of, require_actions, rules_of, weights_at
-from shared.config.settings import FRAME_SIDE, STACK
 from shared.errors import ConfigError
 
 CHECKED_FRAMES = 256
@@ -76,12 +75,13 @@ def export_onnx(
     weights = weights_at(load, env, plugin)
     play = play_of(weights)
     require_actions(weights, play)
+    seen = play.frames
     about = {
         "game": weights.game,
         "protocol": weights.protocol,
         "method": weights.network.method,
         "actions": json.dumps(action_names(play)),
-        "observation": f"uint8[n, {STACK}, {FRAME_SIDE}, {FRAME_SIDE}]: the last {STACK} gray frames, oldest first",
+        "observation": f"uint8[n, {', '.join(map(str, seen.observation))}]: the newest {seen}, oldest first",
     }
     model = make_onnx(weights, about)
     network = make_evaluation_policy(weights, "cpu", BATCH, captured=False, wanted="fp32")
@@ -116,8 +116,8 @@ def _compared(path: Path, size: int, ours: NDArray[np.float32], theirs: NDArray[
 
 
 def _played(evaluation: Evaluation, values: Values, steps: int) -> NDArray[np.uint8]:
-    """Observations uint8[steps, 4, 84, 84] of whole episodes that the agent plays with its best actions."""
-    stacks = np.zeros((BATCH, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
+    """Observations uint8[steps, *frames.observation] of whole episodes that the agent plays with its best actions."""
+    stacks = np.zeros((BATCH, *evaluation.play.frames.observation), np.uint8)
     seen: list[NDArray[np.uint8]] = []
     env = evaluation.env()
     try:

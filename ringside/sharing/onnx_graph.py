@@ -1,7 +1,8 @@
 """The graph of a network in ONNX, node by node, from its parameters. Nothing here loads torch.
 
-Input: `observation`, uint8[n, 4, 84, 84], the last four frames, oldest first. Outputs: `q_values`, float32[n, actions],
-or `logits` and `state_value` of a policy. The graph scales pixels and takes the mean of a distribution.
+Input: `observation`, by default uint8[n, 4, 84, 84], the newest frames, oldest first. Outputs: `q_values`,
+float32[n, actions], or `logits` and `state_value` of a policy. The graph scales pixels and takes the mean of a
+distribution.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from shared.checkpoint.weights_file import StoredWeights
-from shared.config.settings import FRAME_SIDE, STACK
 from shared.errors import ConfigError
 from shared.network_spec import CONVOLUTIONS, COSINES, IMPALA, RESCALING, RESIDUALS, parameters_of
 
@@ -45,7 +45,8 @@ def make_onnx(weights: StoredWeights, about: dict[str, str]) -> onnx.ModelProto:
     else:
         graph.name_output(_action_values(graph, outputs), "q_values")
         shown = [("q_values", (network.actions,))]
-    observation = helper.make_tensor_value_info("observation", TensorProto.UINT8, ["n", STACK, FRAME_SIDE, FRAME_SIDE])
+    shape: list[str | int | None] = ["n", *network.frames.observation]
+    observation = helper.make_tensor_value_info("observation", TensorProto.UINT8, shape)
     infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", *shape]) for name, shape in shown]
     made = helper.make_graph(graph.nodes, "ringside", [observation], infos, graph.constants)
     model = helper.make_model(made, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="ringside")
@@ -95,8 +96,10 @@ class _Graph:
 
     def network_outputs(self) -> str:
         """float32[n, outputs, atoms]; with fractions their number takes the place of atoms."""
-        network = self.network
-        x = self.node("Mul", self.node("Cast", "observation", to=TensorProto.FLOAT), self.number(1.0 / 255.0))
+        network, x = self.network, "observation"
+        if network.frames.channels > 1:
+            x = self.node("Reshape", x, self.integers(0, -1, network.frame_size, network.frame_size))
+        x = self.node("Mul", self.node("Cast", x, to=TensorProto.FLOAT), self.number(1.0 / 255.0))
         x = self._convolutions(x) if network.name in CONVOLUTIONS else self._impala(x)
         if network.pooling:
             x = self._max_pool(x)

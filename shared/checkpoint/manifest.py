@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from shared.checkpoint.pieces import Piece, check_piece
-from shared.config.settings import ARITHMETIC, MAY_CHANGE_ON_RESUME, Config, digest_of, flat_of
+from shared.config.settings import ADDED, ARITHMETIC, MAY_CHANGE_ON_RESUME, Config, digest_of, flat_of
 from shared.errors import CheckpointError, FileError
 from shared.files.atomic import read_json
 from shared.memory.evaluation_queue import EvaluationHistory
@@ -118,7 +118,7 @@ class Manifest:
 
     def _differences(self, config: Config, without: frozenset[str]) -> list[str]:
         """Settings that differ, as flags with both values, but those named `without`."""
-        theirs = flat_of(self.config)
+        theirs = {**ADDED, **flat_of(self.config)}
         return [
             f"{flag_of(name)} {theirs.get(name)!r:.80} (now {value!r:.80})"
             for name, value in config.to_flat().items()

@@ -14,9 +14,10 @@ from shared.config.method_declaration import (
 )
 from shared.config.protocols import eval_rules
 from shared.config.run_schedule import WEIGHT_QUANTUM, largest_weight, make_run_schedule
-from shared.config.settings import STACK, WORKER_SCHEDULES, Algorithm, Config, Explore, unused_settings
+from shared.config.settings import WORKER_SCHEDULES, Algorithm, Config, Explore, unused_settings
 from shared.errors import ConfigError
-from shared.network_spec import RESCALING, network_of
+from shared.frame_shape import BLOCK, SCREEN_WIDTH
+from shared.network_spec import RESCALING, least_frame_size, network_of
 from shared.text import flag_of
 
 MOST_RAW_ERROR = 1e7
@@ -33,6 +34,7 @@ def check(config: Config) -> None:
         raise ConfigError("--width, --pooling and --spectral-norm are for --network impala.")
     if config.learn.network == "impala" and algorithm.normalize == "all":
         raise ConfigError("--normalize all is for plain convolutions: say --normalize last with --network impala.")
+    _check_frames(config)
     _check_annealing(config)
     declaration = method_declaration(algorithm.method)
     if declaration.has_epsilon:
@@ -103,6 +105,22 @@ def _check_used(config: Config) -> None:
     given, usual = config.to_flat(), Config().to_flat()
     changed = [name for name, value in given.items() if value != usual.get(name)]
     require_used([f"no_{name}" if given[name] is False else name for name in changed], config.algorithm.method)
+
+
+def _check_frames(config: Config) -> None:
+    """Refuse frames that the network, or the emulator of a game, cannot have."""
+    play, size = config.play, config.play.frame_size
+    if size % BLOCK:
+        nearest = max(1, round(size / BLOCK)) * BLOCK
+        raise ConfigError(f"--frame-size {size} must be a multiple of {BLOCK}; the nearest is {nearest}.")
+    if play.env is None and size > SCREEN_WIDTH:
+        raise ConfigError(f"--frame-size {size} is more than an Atari screen has: pass {SCREEN_WIDTH} or less.")
+    if play.env is None and play.frame_color != "gray":
+        raise ConfigError(f"--frame-color {play.frame_color} is for --env: games of Atari are played in gray.")
+    least = least_frame_size(network_of(config, actions=1))
+    if size < least:
+        network = config.learn.network
+        raise ConfigError(f"--frame-size {size} is too small for --network {network}: {least} is the least.")
 
 
 def _check_annealing(config: Config) -> None:
@@ -198,7 +216,7 @@ def _check_local_replay(config: Config) -> None:
         )
     if algorithm.prioritized:
         raise ConfigError(f"--prioritized makes no sense with --local-replay {learn.local_replay:_}: it is uniform.")
-    least = max(learn.batch_size, (STACK + algorithm.n_step + learn.t_max) * play.lane_envs)
+    least = max(learn.batch_size, (play.frame_stack + algorithm.n_step + learn.t_max) * play.lane_envs)
     if learn.local_replay < least:
         raise ConfigError(f"--local-replay {learn.local_replay:_} is too small to draw from; {least:_} is the least.")
     if not 0 < learn.learning_starts <= learn.total_steps:

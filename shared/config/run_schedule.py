@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shared.config.method_declaration import MethodDeclaration, OnPolicySettings, method_declaration
-from shared.config.settings import STACK, Config, Explore, Learn
+from shared.config.settings import Config, Explore, Learn
+from shared.frame_shape import DEFAULT_FRAMES, FrameShape
 
 MOST_PRIORITIES = 2**24
 """Transitions that prioritized replay can keep."""
@@ -66,6 +67,8 @@ class RunSchedule:
     """Gradients of a worker in a round."""
     anneal_steps: int = 0
     """Steps after which annealed settings are at their end, independent of the total; 0: none is annealed."""
+    frames: FrameShape = DEFAULT_FRAMES
+    """Shape of the frames in the slots, and of their stacks."""
 
     @property
     def priorities(self) -> int:
@@ -128,7 +131,7 @@ class RunSchedule:
         The first ticks of a replay window are never sampled, since their stacks begin before it. An on-policy method
         uses every tick of a round.
         """
-        return STACK - 1 if self.method.on_policy else 0
+        return self.frames.stack - 1 if self.method.on_policy else 0
 
     def oldest_needed_tick(self, boundary: int) -> int:
         """The oldest tick that a run which continues from `boundary` needs."""
@@ -228,12 +231,13 @@ def _replay_schedule(config: Config, method: MethodDeclaration) -> RunSchedule:
         max_rounds_ahead=max_rounds_ahead,
         learns_same_round=learn.schedule == "alternate",
         has_own_target=learn.schedule == "alternate" and method.has_target_network,
-        capacity=window_ticks + in_flight * round_ticks + STACK + 1,
+        capacity=window_ticks + in_flight * round_ticks + play.frame_stack + 1,
         learning_starts_ticks=-(-learn.learning_starts // play.emulators),
         method=method,
         n_step=config.algorithm.n_step,
         update_samples=learn.batch_size,
         anneal_steps=learn.anneal_steps,
+        frames=play.frames,
         # Not those of a window that the run's end bounds: with a later end the run may go on.
         priority_ticks=window_rounds * round_ticks if config.algorithm.prioritized else 0,
     )
@@ -265,12 +269,13 @@ def _on_policy_schedule(config: Config, method: MethodDeclaration, epochs: int) 
         max_rounds_ahead=1,
         learns_same_round=learns_same_round,
         has_own_target=False,
-        capacity=round_ticks + in_flight * round_ticks + STACK + 1,
+        capacity=round_ticks + in_flight * round_ticks + play.frame_stack + 1,
         learning_starts_ticks=0,
         method=method,
         update_samples=learn.batch_size,
         updates_per_round=epochs * round_steps // learn.batch_size,
         anneal_steps=learn.anneal_steps,
+        frames=play.frames,
     )
 
 
@@ -300,13 +305,14 @@ def _worker_schedule(config: Config, method: MethodDeclaration) -> RunSchedule:
         max_rounds_ahead=1,
         learns_same_round=True,
         has_own_target=method.has_target_network,
-        capacity=window_ticks + (2 * gradients + 1) * learn.t_max + STACK + 1,
+        capacity=window_ticks + (2 * gradients + 1) * learn.t_max + play.frame_stack + 1,
         learning_starts_ticks=-(-learn.learning_starts // play.emulators) if learn.local_replay else 0,
         method=method,
         n_step=config.algorithm.n_step,
         update_samples=learn.batch_size if learn.local_replay else learn.t_max * play.lane_envs,
         updates_per_round=round_gradients * play.workers,
         anneal_steps=learn.anneal_steps,
+        frames=play.frames,
         workers=play.workers,
         round_gradients=round_gradients,
     )

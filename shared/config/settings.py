@@ -30,11 +30,10 @@ from shared.config.other_libraries import name_here
 from shared.config.renamed_settings import current_settings
 from shared.env_name import with_kwargs
 from shared.errors import ConfigError
+from shared.frame_shape import BLOCK, FRAME_SIDE, MOST_SIDE, MOST_STACK, STACK, FrameColor, FrameShape
 from shared.text import flag_of, nearest
 
 FRAME_SKIP = 4
-STACK = 4
-FRAME_SIDE = 84
 CONFIG_FILE = "config.json"
 METRICS_FILE = "metrics.jsonl"
 SUMMARY_FILE = "summary.json"
@@ -78,10 +77,16 @@ class Play:
     game: str = "breakout"
     """Atari game, as in ale-py: breakout, space_invaders or SpaceInvaders."""
     env: str | None = None
-    """Instead of a game: a Gymnasium id with image observations, module:Id-v0 or module:factory, also with arguments
+    """Instead of a game: a Gymnasium id with image observations, module:Id-v0 or module:factory; also with arguments
     and wrappers: ID@size=5+module:Wrapper (docs/protocols.md). Pass it to --resume, too."""
     protocol: ProtocolName = "nature"
     """Rules of preprocessing and episodes (docs/protocols.md)."""
+    frame_size: Annotated[int, Meta(ge=BLOCK, le=MOST_SIDE)] = FRAME_SIDE
+    """Pixels along a side of a frame, as the network sees it: a multiple of 4; with --game 160 at most."""
+    frame_color: FrameColor = "gray"
+    """rgb: frames in color, for an --env whose observations have colors."""
+    frame_stack: Annotated[int, Meta(ge=1, le=MOST_STACK)] = STACK
+    """Newest frames that the network sees together."""
     envs: Count = 96
     """Emulators played together; part of the experiment, unlike --actors."""
     lane_envs: Count = 2
@@ -94,6 +99,11 @@ class Play:
     def emulators(self) -> int:
         """Emulators played together: those of all workers, or --envs."""
         return self.workers * self.lane_envs or self.envs
+
+    @property
+    def frames(self) -> FrameShape:
+        """Shape of what the network sees."""
+        return FrameShape(self.frame_size, self.frame_stack, 1 if self.frame_color == "gray" else 3)
 
     @property
     def frames_per_step(self) -> int | None:
@@ -362,7 +372,8 @@ class Config:
     def from_json(cls, sections: dict[str, Any]) -> Config:
         """The inverse of `to_json`.
 
-        Raises `ConfigError` unless the names are exactly those of this version, and every value is of its type.
+        Raises `ConfigError` unless the names are exactly those of this version, `ADDED` aside, and every value is of
+        its type.
         """
         if not isinstance(sections.get("algorithm", {}), dict):
             raise ConfigError(f"The configuration is damaged: algorithm is {sections['algorithm']!r:.80}.")
@@ -404,7 +415,7 @@ class Config:
             if name not in owner and methods_with(name):
                 raise ConfigError(foreign_setting(name, changed.algorithm.method))
             if name not in owner:
-                here = name_here(name, owner, str)
+                here = name_here(name, owner.keys() | {"env_kwargs"}, str)
                 advice = nearest(name, owner) if here is None else f": pass {here}."
                 raise ConfigError(f"There is no setting {name!r}{advice}")
             values[owner[name]][name] = convert(type(sections[owner[name]]), name, value)
@@ -507,13 +518,18 @@ def digest_of(sections: dict[str, Any], without: frozenset[str] = frozenset()) -
     if not all(isinstance(values, dict) for values in sections.values()):
         raise ConfigError("The configuration is damaged: a section of it is not an object.")
     left_out = MAY_CHANGE_ON_RESUME | without
-    kept = {name: value for name, value in flat_of(sections).items() if name not in left_out}
+    kept = {
+        name: value
+        for name, value in flat_of(sections).items()
+        if name not in left_out and not (name in ADDED and value == ADDED[name])
+    }
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 
 def _require_names(sections: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-    """Raise `ConfigError` unless the sections have the names of `known`, and are objects where those are."""
-    if sections.keys() != known.keys():
+    """Raise `ConfigError` unless the sections have the names of `known`, and are objects where those are; those in
+    `ADDED` may be absent."""
+    if not known.keys() - ADDED.keys() <= sections.keys() <= known.keys():
         raise ConfigError(_OTHER_VERSION)
     for name, value in known.items():
         if isinstance(value, dict):
@@ -531,6 +547,10 @@ _OWN = "settings"
 """Name of the method's own settings in `Algorithm`; no flag has it."""
 
 _OTHER_VERSION = "The configuration was written by another version of Ringside; use that one."
+
+ADDED: Mapping[str, Any] = {"frame_size": FRAME_SIDE, "frame_color": "gray", "frame_stack": STACK}
+"""Settings that earlier versions did not have, with the value that stands for them. A digest leaves them out where they
+have it, so runs and checkpoints of earlier versions stay what they are."""
 
 MAY_CHANGE_ON_RESUME = frozenset(
     {

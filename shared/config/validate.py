@@ -15,7 +15,7 @@ from shared.config import combinations
 from shared.config.field_checks import check_ranges
 from shared.config.method_declaration import method_declaration
 from shared.config.run_schedule import MOST_PRIORITIES, make_run_schedule
-from shared.config.settings import STACK, Config, ResolvedConfig
+from shared.config.settings import Config, ResolvedConfig
 from shared.config.trust import WANDB_SETTINGS
 from shared.env_name import parse_env_name
 from shared.errors import ConfigError
@@ -109,7 +109,7 @@ def resolved(config: ResolvedConfig) -> None:
             f"divides {'the emulators of --workers' if play.workers else '--envs'} {play.workers or play.envs}."
         )
     run_schedule = make_run_schedule(config)
-    least = STACK + run_schedule.n_step - 1
+    least = play.frame_stack + run_schedule.n_step - 1
     if not run_schedule.method.on_policy and not play.workers and run_schedule.window_ticks < least:
         raise ConfigError(
             f"--replay-size {config.learn.replay_size:_} holds {run_schedule.window_ticks} ticks of --envs "

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.config.settings import FRAME_SIDE, STACK
+from shared.frame_shape import FrameShape
 from shared.memory.mailbox import request_number
 from shared.memory.region.layout import SharedFields, float32, float64, int64, sequence, uint8
 
@@ -55,9 +55,9 @@ class Evaluations(SharedFields):
     done = sequence("evaluation.done", "evaluator", "Versions played to the end.")
     stacks = uint8(
         "evaluation.stacks",
-        ("evaluation_envs", STACK, FRAME_SIDE, FRAME_SIDE),
+        ("evaluation_envs", "frame_stack", "frame_lines", "frame_size"),
         "evaluator",
-        "Stacks of the request.",
+        "Stacks of the request, the planes of a frame one below the other.",
     )
     draws = float64(
         "evaluation.draws", ("evaluation_envs",), "evaluator", "Uniform numbers at which a policy is sampled."
@@ -68,14 +68,21 @@ class Evaluations(SharedFields):
     logged = sequence("evaluation.logged", "scribe", "Versions whose returns are written down.")
 
     @staticmethod
-    def sizes(parameters: int, envs: int, episodes: int) -> dict[str, int]:
+    def sizes(parameters: int, envs: int, episodes: int, frames: FrameShape) -> dict[str, int]:
         """Sizes of the fields for versions of `parameters` float32; a run without evaluation has next to none."""
         return {
             "evaluations": EVALUATION_QUEUE if episodes else 1,
             "evaluated": parameters if episodes else 1,
             "episodes": max(1, episodes),
             "evaluation_envs": envs if episodes else 1,
+            "frame_stack": frames.stack,
+            "frame_lines": frames.channels * frames.size,
+            "frame_size": frames.size,
         }
+
+    def observations(self, frames: FrameShape) -> NDArray[np.uint8]:
+        """The stacks as observations uint8[envs, *frames.observation]."""
+        return self.stacks.reshape(-1, *frames.observation)
 
     @property
     def pending(self) -> bool:

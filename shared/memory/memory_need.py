@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from shared.config.settings import FRAME_SIDE, STACK
 from shared.errors import ConfigError
 from shared.memory.process_table import Role
 from shared.memory.ring import ring_fields
@@ -34,7 +33,9 @@ def _round_bytes(plan: Plan) -> int:
     """Bytes of the stacks of a whole round, which an on-policy learner on a CPU holds beside the rings."""
     if not plan.method.on_policy or plan.run_schedule.workers or plan.config.machine.device != "cpu":
         return 0
-    return (plan.run_schedule.round_steps + plan.run_schedule.envs) * STACK * FRAME_SIDE**2
+    run_schedule = plan.run_schedule
+    stack_bytes = run_schedule.frames.stack * run_schedule.frames.nbytes
+    return (run_schedule.round_steps + run_schedule.envs) * stack_bytes
 
 
 def less_memory(plan: Plan) -> str:

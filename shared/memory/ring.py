@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from shared.config.method_declaration import MethodDeclaration, SlotField
 from shared.config.run_schedule import RunSchedule
-from shared.config.settings import FRAME_SIDE, STACK
 from shared.errors import ConfigError
+from shared.frame_shape import FrameShape
 from shared.memory.region.layout import Field, Views
 
 SLOT_FIELDS: tuple[SlotField, ...] = (
-    ("frame", "u1", (FRAME_SIDE, FRAME_SIDE)),  # o_t, uint8 gray
+    ("frame", "u1", FrameShape().frame),  # the newest frame of o_t
     ("action", "u1", ()),  # a_t, index into the game's action set
     ("raw_reward", "f4", ()),  # r_t, unclipped
     ("terminated", "u1", ()),  # the game ended with this tick
@@ -31,12 +31,14 @@ SLOT_FIELDS: tuple[SlotField, ...] = (
     ("episode_return", "f4", ()),  # raw return of the episode up to and including r_t
     ("episode_steps", "u2", ()),  # its steps up to and including this one
 )
-"""Fields of a slot with every method."""
+"""Fields of a slot with every method, with frames of the default shape."""
 _DECLARED_AFTER = "action"
 
 
-def slot_fields(method: MethodDeclaration) -> tuple[SlotField, ...]:
+def slot_fields(method: MethodDeclaration, frames: FrameShape) -> tuple[SlotField, ...]:
     """Fields of a slot with a method: those that it declares stand after the action, with which inference sends them.
+
+    `frames` is the shape of the frames.
 
     Raises:
         ConfigError: the method declares a field of every slot again.
@@ -46,13 +48,14 @@ def slot_fields(method: MethodDeclaration) -> tuple[SlotField, ...]:
         if name in names:
             raise ConfigError(f"The method {method.name} declares the slot field {name!r}, which every slot has.")
     end = names.index(_DECLARED_AFTER) + 1
-    return SLOT_FIELDS[:end] + method.slot_fields + SLOT_FIELDS[end:]
+    fields = SLOT_FIELDS[:end] + method.slot_fields + SLOT_FIELDS[end:]
+    return tuple((name, dtype, frames.frame if name == "frame" else shape) for name, dtype, shape in fields)
 
 
 def ring_fields(run_schedule: RunSchedule) -> dict[str, Field]:
     """The ring's part of the table, by name of the slot's field: shape [lanes, capacity, lane_envs, ...]."""
     lead = (run_schedule.lanes, run_schedule.capacity, run_schedule.lane_envs)
-    slots = slot_fields(run_schedule.method)
+    slots = slot_fields(run_schedule.method, run_schedule.frames)
     return {name: Field(f"ring.{name}", dtype, lead + shape, "the lane's owner") for name, dtype, shape in slots}
 
 
@@ -61,6 +64,9 @@ class Ring:
 
     A *row* numbers the slots of all rings: `row(env, tick) = (lane * capacity + tick % capacity) * lane_envs + j`,
     the index into the flattened fields of `flat`.
+
+    Attributes:
+        planes: uint8[planes, size, size], the frames of all rows as planes; `plane_rows` numbers them.
     """
 
     def __init__(self, views: Views, run_schedule: RunSchedule) -> None:
@@ -69,6 +75,8 @@ class Ring:
         self.field = {name: views[item.name] for name, item in ring_fields(run_schedule).items()}
         rows = run_schedule.lanes * run_schedule.capacity * run_schedule.lane_envs
         self.flat = {name: view.reshape(rows, *view.shape[3:]) for name, view in self.field.items()}
+        size = run_schedule.frames.size
+        self.planes = self.flat["frame"].reshape(-1, size, size)
 
     def rows(self, env: NDArray[np.int64], tick: NDArray[np.int64]) -> NDArray[np.int64]:
         """Rows of (env, tick) pairs; the arguments broadcast."""
@@ -78,17 +86,36 @@ class Ring:
     def stack_rows(
         self, env: NDArray[np.int64], tick: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Rows of the frames t-3 ... t, oldest first, and which of them belong to the episode.
+        """Rows of the frames of the stack that ends with t, oldest first, and which of them belong to the episode.
 
         Args:
             env, tick: int64[n].
 
         Returns:
-            rows int64[n, 4] and mask bool[n, 4]; a masked-out frame counts as zeros. Nothing before tick 0 belongs.
+            rows int64[n, stack] and mask bool[n, stack]; a masked-out frame counts as zeros. Nothing before tick 0
+            belongs.
         """
-        ticks = tick[:, None] + np.arange(1 - STACK, 1)
+        ticks = tick[:, None] + np.arange(1 - self.run_schedule.frames.stack, 1)
         rows = self.rows(env[:, None], ticks)
         start = self.flat["start"][rows] != 0
         later_start = np.zeros_like(start)  # True if a stack begins at some frame after this one, up to t
         later_start[:, :-1] = np.logical_or.accumulate(start[:, :0:-1], axis=1)[:, ::-1]
         return rows, ~later_start & (ticks >= 0)
+
+
+def plane_rows(
+    rows: NDArray[np.int64], mask: NDArray[np.bool_], channels: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Numbers of the planes of frames, and which of them count: a frame in color has three, which lie side by side.
+
+    Args:
+        rows, mask: int64 and bool[n, k], of the frames.
+        channels: planes of a frame.
+
+    Returns:
+        int64 and bool[n, k * channels].
+    """
+    if channels == 1:
+        return rows, mask
+    planes = rows[:, :, None] * channels + np.arange(channels)
+    return planes.reshape(len(rows), -1), np.repeat(mask, channels, axis=1)

@@ -145,7 +145,7 @@ class Plan:
             "parameters": parameters,
             **Board.sizes(run_schedule, len(self.processes), self.gateways),
             **Mailbox.sizes(run_schedule, self.actions),
-            **Evaluations.sizes(parameters, evaluate.eval_envs, self.evaluation_episodes),
+            **Evaluations.sizes(parameters, evaluate.eval_envs, self.evaluation_episodes, run_schedule.frames),
             **LaneSnapshots.sizes(run_schedule),
             **SharedParameters.sizes(run_schedule, self.actors, parameters),
             "gateways": self.gateways,

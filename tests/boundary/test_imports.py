@@ -24,7 +24,7 @@ LARGER = {"shared/memory": 15, "ringside/tasks": 16}
 SHARED_MAY = {"msgspec", "numpy", "safetensors", "zstandard", "setproctitle"}
 """Packages that shared/ may load beside the standard library; setproctitle names a process and imports nothing."""
 
-_WORDS = {"shared.errors", "shared.text", "shared.env_name"}
+_WORDS = {"shared.errors", "shared.text", "shared.env_name", "shared.frame_shape"}
 _FACTS = _WORDS | {"shared.machine", "shared.files"}
 _SETTINGS = _FACTS | {"shared.config", "shared.network_spec"}
 _MEMORY = _SETTINGS | {"shared.memory", "shared.prng", "shared.exploration"}

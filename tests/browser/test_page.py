@@ -50,6 +50,7 @@ WIDE, NARROW = (1280, 900), (390, 844)
 ENVS, ACTIONS = 8, 4
 
 FRAME = "return document.querySelectorAll('#mosaic canvas')[arguments[0]].toDataURL()"
+PIXEL = "return [...document.getElementById('large').getContext('2d').getImageData(...arguments, 1, 1).data]"
 LARGE = "return document.getElementById('large').toDataURL()"
 POINTS = """
 const chart = [...document.querySelectorAll('.chart')].find(c => c.querySelector('h3').textContent === arguments[0]);
@@ -206,7 +207,8 @@ def test_more_envs_than_fit_and_a_server_that_goes_away(browser: Chrome, tmp_pat
 
 
 def test_a_policy_has_probabilities_and_charts_of_its_metrics_and_no_epsilon(browser: Chrome, tmp_path: Path) -> None:
-    run = Pretended(tmp_path / "run", method="ppo")
+    frames = {"env": "m:f", "frame_size": 48, "frame_color": "rgb", "frame_stack": 2}
+    run = Pretended(tmp_path / "run", method="ppo", **frames)
     run.play(30)
     names = dict.fromkeys(method_declaration("ppo").metrics, 0.5)
     values = {"steps_per_second": 100.0, "epsilon": None, **names}
@@ -226,6 +228,11 @@ def test_a_policy_has_probabilities_and_charts_of_its_metrics_and_no_epsilon(bro
     widths = "return [...document.querySelectorAll('#values .bar div')].map(each => parseFloat(each.style.width))"
     view.until(lambda: view.script(widths) == [20.0, 30.0, 50.0], "a bar is not as long as its probability")
     assert view.text("#values tr.best .mark") == "likeliest, taken"
+    assert view.count("#stack canvas") == 2
+    assert view.text("#shape") == ", 48 by 48, in color"
+    ticks = int(run.memory.board.lane_done.values[0])
+    color = run.memory.ring.field["frame"][0, ticks % run.memory.run_schedule.capacity, 0, :, 7, 5]
+    assert view.script(PIXEL, 5, 7) == [*color.tolist(), 255]
     assert view.complaints() == []
     page.send_signal(signal.SIGINT)
     finish(page)

@@ -10,7 +10,7 @@ import pytest
 
 import ringside
 from shared.config.method_declaration import method_declaration
-from shared.config.settings import FRAME_SIDE, STACK
+from shared.frame_shape import FRAME_SIDE, STACK
 from tests.support import pixel_game
 from tests.support.runs import finish, records, start, summary
 

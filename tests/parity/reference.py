@@ -62,7 +62,9 @@ class _Scripted(GymnasiumAtari):
 class Reference:
     """Gymnasium under `protocol`, with the episodes that (seed, index, tick) say."""
 
-    def __init__(self, game: str, protocol: Protocol, seed: int, index: int, numbers: tuple[int, ...]) -> None:
+    def __init__(
+        self, game: str, protocol: Protocol, seed: int, index: int, numbers: tuple[int, ...], size: int
+    ) -> None:
         self._protocol = protocol
         self._counters = seed, index
         self._fires = protocol.fire_on_reset and 1 in numbers
@@ -70,7 +72,7 @@ class Reference:
         legal = [action.value for action in self._emulator.ale.getLegalActionSet()]
         self._indices = [legal.index(number) for number in numbers]
         noop_max = protocol.noop_max + self._fires
-        self._env = AtariPreprocessing(self._emulator, noop_max=noop_max, frame_skip=FRAME_SKIP)
+        self._env = AtariPreprocessing(self._emulator, noop_max=noop_max, frame_skip=FRAME_SKIP, screen_size=size)
 
     def reset(self, tick: int) -> tuple[NDArray[np.uint8], int]:
         """First frame and lives. The game is loaded anew, with another seed of the emulator's at each tick."""
@@ -89,16 +91,16 @@ class Reference:
         return frame, float(reward), terminated, truncated, info["lives"]
 
 
-def compare(game: str, protocol: Protocol, steps: int, *, reset_every: int, seed: int = 7) -> int:
+def compare(game: str, protocol: Protocol, steps: int, *, reset_every: int, seed: int = 7, size: int = 84) -> int:
     """Play `steps` random steps here and there, assert that nothing differs, and return how many episodes ended.
 
     The env also resets after `reset_every` steps of an episode, so that every game is seen to reset.
     """
     index = 3
-    env = AtariEnv(game, protocol, seed, index, training=True)
-    reference = Reference(env.game, protocol, seed, index, env.numbers)
+    env = AtariEnv(game, protocol, seed, index, training=True, size=size)
+    reference = Reference(env.game, protocol, seed, index, env.numbers, size)
     chooser = np.random.default_rng(seed)
-    frame = np.zeros((84, 84), np.uint8)
+    frame = np.zeros((size, size), np.uint8)
     ends = played = 0
     over = True
     for tick in range(steps):

@@ -41,6 +41,12 @@ def test_fire_after_reset_is_as_in_gymnasium(game: str) -> None:
     compare(game, PROTOCOLS["envpool"], 120, reset_every=30)
 
 
+@pytest.mark.parametrize("size", [48, 128])
+@pytest.mark.parametrize("game", SOME[:3])
+def test_frames_of_another_size_are_as_in_gymnasium(game: str, size: int) -> None:
+    compare(game, NATURE, 60, reset_every=40, size=size)
+
+
 @pytest.mark.stress
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("protocol", ["nature", "machado", "envpool"])

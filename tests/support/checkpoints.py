@@ -28,7 +28,8 @@ Fields = dict[str, np.ndarray]
 
 def empty_ring(run_schedule: RunSchedule = SIZES) -> Fields:
     lead = (run_schedule.lanes, run_schedule.capacity, run_schedule.lane_envs)
-    return {name: np.zeros(lead + shape, dtype) for name, dtype, shape in slot_fields(run_schedule.method)}
+    fields = slot_fields(run_schedule.method, run_schedule.frames)
+    return {name: np.zeros(lead + shape, dtype) for name, dtype, shape in fields}
 
 
 def play_round(ring: Fields, round_: int, run_schedule: RunSchedule = SIZES) -> None:

@@ -15,7 +15,8 @@ from learner.make_engine import make_engine
 from learner.networks.models import make_model
 from learner.networks.policy import Policy
 from shared.config.presets import PRESETS
-from shared.config.settings import FRAME_SIDE, STACK, Config
+from shared.config.settings import Config
+from shared.frame_shape import FRAME_SIDE, STACK
 from shared.memory.snapshot import state_lengths
 from shared.network_spec import Network, network_of, parameters_of
 from tests.support.played_ring import ACTIONS, PlayedRing

@@ -59,6 +59,22 @@ class Catch(gymnasium.Env[NDArray[np.uint8], np.int64]):
         return screen
 
 
+class ColorCatch(Catch):
+    """The same in color and in any size: uint8[side, side, 3], the block red and the paddle green."""
+
+    def __init__(self, side: int = SIDE) -> None:
+        super().__init__()
+        self._places = np.arange(side) * SIDE // side
+        self.observation_space = Box(0, 255, (side, side, 3), np.uint8)
+
+    def _draw(self) -> NDArray[np.uint8]:
+        gray = super()._draw()[np.ix_(self._places, self._places)]
+        screen = np.zeros((*gray.shape, 3), np.uint8)
+        below = self._places >= PADDLE_ROW * CELL
+        screen[~below, :, 0], screen[below, :, 1] = gray[~below], gray[below]
+        return screen
+
+
 def factory() -> Catch:
     """The factory of `--env tests.support.pixel_game:factory`."""
     return Catch()

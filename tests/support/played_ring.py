@@ -12,7 +12,8 @@ from learner.make_engine import make_engine
 from shared.config.method_declaration import method_declaration
 from shared.config.presets import PRESETS
 from shared.config.run_schedule import RunSchedule, make_run_schedule
-from shared.config.settings import FRAME_SIDE, STACK, Algorithm, Config, Learn, Play
+from shared.config.settings import Algorithm, Config, Learn, Play
+from shared.frame_shape import FRAME_SIDE
 from shared.memory.region.arena import Arena
 from shared.memory.region.layout import Layout
 from shared.memory.ring import Ring, ring_fields
@@ -35,13 +36,13 @@ class Transition(NamedTuple):
     """Steps in the sum."""
 
 
-def patches(random: np.random.Generator, *count: int) -> NDArray[np.uint8]:
-    """Random frames uint8[*count, 84, 84] of 6x6 even patches.
+def patches(random: np.random.Generator, *count: int, size: int = FRAME_SIDE) -> NDArray[np.uint8]:
+    """Random frames uint8[*count, size, size] of 6x6 even patches.
 
     Frames of white noise all look alike to a network: what they differ by then drowns in bfloat16.
     """
     small = random.integers(0, 256, (*count, 6, 6), dtype=np.uint8)
-    return small.repeat(FRAME_SIDE // 6, axis=-1).repeat(FRAME_SIDE // 6, axis=-2)
+    return small.repeat(size // 6, axis=-1).repeat(size // 6, axis=-2)
 
 
 class PlayedRing:
@@ -54,7 +55,8 @@ class PlayedRing:
         self.ring = Ring(Arena.create(Layout(ring_fields(self.run_schedule).values())), self.run_schedule)
         self.ticks = 0
         self._random = np.random.default_rng(seed)
-        self._frames: list[NDArray[np.uint8]] = []  # by tick: [envs, 84, 84]
+        self.shape = self.run_schedule.frames
+        self._frames: list[NDArray[np.uint8]] = []  # by tick: [envs, *frame]
         self._slots: list[dict[str, NDArray[np.generic]]] = []  # by tick: fields [envs]
         # Unwritten memory shows: what was never played looks valid and bright.
         for field in self.ring.field.values():
@@ -92,9 +94,9 @@ class PlayedRing:
         return self.ring.field[name][:, tick % self.run_schedule.capacity]
 
     def _write_frame(self, tick: int) -> None:
-        frames = patches(self._random, self.run_schedule.envs)
+        frames = patches(self._random, self.run_schedule.envs, *self.shape.frame[:-2], size=self.shape.size)
         self._frames.append(frames)
-        self._of("frame", tick)[:] = frames.reshape(self.run_schedule.lanes, -1, FRAME_SIDE, FRAME_SIDE)
+        self._of("frame", tick)[:] = frames.reshape(self.run_schedule.lanes, -1, *self.shape.frame)
 
     def samplable(self, window_end: int) -> list[tuple[int, int]]:
         """(tick, env) of every transition of the window, in order; slow and obvious."""
@@ -102,7 +104,7 @@ class PlayedRing:
         found = []
         for tick in range(oldest, window_end - self.run_schedule.n_step + 1):
             for env in range(self.run_schedule.envs):
-                inside = all(t < 0 or t >= oldest for t in range(tick - STACK + 1, tick + 1))
+                inside = all(t < 0 or t >= oldest for t in range(tick - self.shape.stack + 1, tick + 1))
                 if inside and self._slots[tick]["valid"][env]:
                     found.append((tick, env))
         return found
@@ -122,10 +124,11 @@ class PlayedRing:
             if ends or self._slots[step]["truncated"][env]:
                 break
         episode = [self._frames[t][env] for t in range(begin, tick + len(rewards) + 1)]
-        blank = [np.zeros((FRAME_SIDE, FRAME_SIDE), np.uint8)] * STACK
+        stack = self.shape.stack
+        blank = [np.zeros(self.shape.frame, np.uint8)] * stack
         return Transition(
-            state=np.stack((blank + episode[: tick - begin + 1])[-STACK:]),
-            next_state=np.stack((blank + episode)[-STACK:]),
+            state=np.stack((blank + episode[: tick - begin + 1])[-stack:]),
+            next_state=np.stack((blank + episode)[-stack:]),
             action=int(slot["action"][env]),
             reward=sum(discount**i * reward for i, reward in enumerate(rewards)),
             ends=ends,

@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
-from shared.config.settings import FRAME_SIDE
+from shared.frame_shape import FRAME_SIDE
 from tests.support.pixel_game import Catch
 
 STEP_SECONDS = 0.01

@@ -16,7 +16,9 @@ from shared.process.live import Live
 NAMES = ("NOOP", "FIRE", "LEFT")
 
 
-def watched_config(run_dir: Path, envs: int = 6, method: str = "dqn", workers: int = 0) -> ResolvedConfig:
+def watched_config(
+    run_dir: Path, envs: int = 6, method: str = "dqn", workers: int = 0, **settings: object
+) -> ResolvedConfig:
     """Two envs a lane, rounds of 10 ticks, as a launcher resolves it; or workers with two envs each."""
     if workers:
         sizes = {"workers": workers, "lane_envs": 2, "t_max": 10, "total_steps": 1_200, "snapshot_every_steps": 60}
@@ -34,15 +36,17 @@ def watched_config(run_dir: Path, envs: int = 6, method: str = "dqn", workers: i
         machine=Machine(actors=2, device="cpu", precision="fp32", inference_batch=envs),
         run=Run(run_dir=run_dir),
     )
-    return resolve(config if method == "dqn" else config.with_settings(method=method, batch_size=10 * envs))
+    if method != "dqn":
+        config = config.with_settings(method=method, batch_size=10 * envs)
+    return resolve(config.with_settings(**settings))
 
 
 class Pretended:
     """The launcher's side."""
 
-    def __init__(self, run_dir: Path, envs: int = 6, method: str = "dqn", workers: int = 0) -> None:
+    def __init__(self, run_dir: Path, envs: int = 6, method: str = "dqn", workers: int = 0, **settings: object) -> None:
         self.run_dir = run_dir
-        self.config = watched_config(run_dir, envs, method, workers)
+        self.config = watched_config(run_dir, envs, method, workers, **settings)
         self.memory = Memory.create(Plan(self.config, len(NAMES)))
         run_dir.mkdir(parents=True, exist_ok=True)
         (run_dir / "config.json").write_text(json.dumps(self.config.to_json()))

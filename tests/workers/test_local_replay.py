@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from learner.networks.fused import frames_in
+from learner.networks.fused import planes_in
 from learner.networks.models import make_model
 from shared.memory.run_memory import Memory
 from tests.support.played_ring import PlayedRing
@@ -44,7 +44,7 @@ def test_transitions_are_those_of_the_worker_and_of_its_newest_steps() -> None:
     first = end - WINDOW * T_MAX + 3  # the stack of the first tick lies in the window
     own = [(tick, env) for tick in range(first, end) for env in envs if played._slots[tick]["valid"][env]]
     known = {played.transition(*place).state.tobytes(): played.transition(*place) for place in own}
-    frames = frames_in(chunk.blocks).numpy()
+    frames = planes_in(chunk.blocks).numpy()
     seen = set()
     for i in range(BATCH):
         found = known[np.ascontiguousarray(frames[i, :4]).tobytes()]

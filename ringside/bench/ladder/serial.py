@@ -34,8 +34,8 @@ from ringside.bench.harness.tables import WrongResult
 from ringside.recording.metrics import episodes_in
 from ringside.recording.totals import MEAN_OVER
 from ringside.tasks.train import configuration
-from shared.config.settings import FRAME_SIDE, STACK
 from shared.errors import ConfigError
+from shared.frame_shape import FRAME_SIDE, STACK
 from shared.memory.mailbox import Mailbox
 from shared.memory.region.arena import ArenaError
 from shared.memory.run_memory import Memory, Plan

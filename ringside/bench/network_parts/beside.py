@@ -13,7 +13,8 @@ from multiprocess.connection import Connection
 
 from ringside.bench.harness.child_process import Child
 from ringside.bench.harness.tables import WrongResult
-from shared.config.settings import FRAME_SIDE, STACK, ResolvedConfig
+from shared.config.settings import ResolvedConfig
+from shared.frame_shape import FRAME_SIDE, STACK
 from shared.memory.run_memory import Memory, Plan
 from shared.network_spec import Network
 

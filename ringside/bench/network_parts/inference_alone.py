@@ -18,7 +18,8 @@ from ringside.bench.harness.tables import Report, WrongResult
 from ringside.bench.limits import Options
 from ringside.bench.network_parts.plain_update import AGREEMENT, plain_values
 from ringside.bench.network_parts.products import Products
-from shared.config.settings import FRAME_SIDE, STACK, Config
+from shared.config.settings import Config
+from shared.frame_shape import FRAME_SIDE, STACK
 from shared.network_spec import Network
 
 ACTIONS = 4

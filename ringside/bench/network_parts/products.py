@@ -15,7 +15,7 @@ from torch import Tensor
 
 from learner.replay.replay_source import CHUNK_UPDATES
 from ringside.bench.harness.tables import WrongResult
-from shared.config.settings import FRAME_SIDE, STACK
+from shared.frame_shape import FRAME_SIDE, STACK
 from shared.network_spec import CONVOLUTIONS
 
 _TOLERANCE = 0.05

@@ -20,19 +20,22 @@ from learner.engine.initialization import initial_parameters
 from learner.inference import Server
 from learner.networks.fused import Architecture, Weights
 from learner.networks.policy import Policy
-from learner.replay.gather import BLOCK, GRID, select_to
+from learner.replay.gather import select_to
 from learner.replay.replay_source import CHUNK_UPDATES
-from learner.replay.sampling import HostFrames, Replay, frames_per_transition
+from learner.replay.sampling import HostFrames, Replay, planes_per_transition
 from ringside.bench.harness.interleaved import seconds_per_call
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
 from ringside.bench.limits import Options
 from shared.config.resolve import resolve
-from shared.config.settings import FRAME_SIDE, STACK, Config
+from shared.config.settings import Config
+from shared.frame_shape import BLOCK, DEFAULT_FRAMES, FRAME_SIDE, STACK
 from shared.machine.facts import usable_memory
 from shared.memory.mailbox import request_number
 from shared.memory.region.arena import ArenaError
 from shared.memory.ring import SLOT_FIELDS, Ring
 from shared.memory.run_memory import Memory, Plan
+
+GRID = DEFAULT_FRAMES.grid
 
 ACTIONS = 4
 SEED = 1
@@ -155,8 +158,9 @@ def _learner_gather(paths: Paths, memory: Memory) -> None:
     replay = Replay(ring, frames, learn, SEED)
     plan = replay.draw_round(1, memory.run_schedule.window_ticks, updates, updates)
     parts = [plan.part(first, first + n) for first in range(0, len(plan.action), n)]
-    out = torch.zeros(n, GRID, GRID, frames_per_transition(1) * BLOCK * BLOCK, dtype=torch.uint8)
-    flat, plain = ring.flat["frame"], np.zeros((n * frames_per_transition(1), FRAME_SIDE, FRAME_SIDE), np.uint8)
+    planes = planes_per_transition(DEFAULT_FRAMES, 1)
+    out = torch.zeros(DEFAULT_FRAMES.blocks(n, planes), dtype=torch.uint8)
+    flat, plain = ring.flat["frame"], np.zeros((n * planes, FRAME_SIDE, FRAME_SIDE), np.uint8)
     part, place = cycle(range(len(parts))), cycle(range(max(1, len(flat) // len(plain))))
 
     def copy() -> None:

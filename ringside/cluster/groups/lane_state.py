@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.config.settings import STACK
 from shared.memory.ring import slot_fields
 from shared.memory.run_memory import Memory
 
@@ -45,7 +44,7 @@ def capture_lane(memory: Memory, lane: int) -> LaneState:
     assert snapshot is not None, "a lane's snapshots have no other writer"
     tick = boundary * run_schedule.round_ticks
     logged = max(tick, int(memory.board.lane_logged.values[lane]))
-    opening, actions = np.arange(max(0, tick - STACK + 1), tick + 1), np.arange(tick, logged)
+    opening, actions = np.arange(max(0, tick - run_schedule.frames.stack + 1), tick + 1), np.arange(tick, logged)
     field = memory.ring.field
     names = ("action", *(name for name, _, _ in run_schedule.method.slot_fields))
     return LaneState(
@@ -77,4 +76,6 @@ def restore_lane(memory: Memory, state: LaneState) -> None:
 
 def result_fields(memory: Memory) -> list[str]:
     """Names of the fields that a tick writes into its own slot."""
-    return [name for name, _, _ in slot_fields(memory.run_schedule.method) if name not in OPENING]
+    run_schedule = memory.run_schedule
+    names = [name for name, _, _ in slot_fields(run_schedule.method, run_schedule.frames)]
+    return [name for name in names if name not in OPENING]

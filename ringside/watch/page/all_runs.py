@@ -90,14 +90,15 @@ class AllRuns:
             "reading": any(entry.has_more for entry in self._entries.values()),
         }
 
-    def thumbnails(self) -> tuple[list[str], list[NDArray[np.uint8]]]:
-        """Newest frame of the first env of living runs, with their ids."""
-        found: list[tuple[str, NDArray[np.uint8]]] = []
+    def thumbnails(self) -> tuple[dict[str, Any], list[NDArray[np.uint8]]]:
+        """Newest frame of the first env of living runs, with ids of the runs and shapes of their frames."""
+        found: list[tuple[str, dict[str, int], NDArray[np.uint8]]] = []
         for entry in self._entries.values():
             pictures = entry.source.pictures(0, 1, 0) if entry.source is not None and len(found) < MOST_LIVING else None
             if pictures is not None:
-                found.append((entry.id, pictures[1][0]))
-        return [each[0] for each in found], [each[1] for each in found]
+                found.append((entry.id, pictures[0]["shape"], pictures[1][0]))
+        fields = {"ids": [each[0] for each in found], "shapes": [each[1] for each in found]}
+        return fields, [each[2] for each in found]
 
     def source(self, id_: str) -> Source | None:
         """The source of a run; None: there is none of this id, or it cannot be shown."""

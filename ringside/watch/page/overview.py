@@ -66,8 +66,8 @@ class Overview(KeyedApp):
         """Newest pictures of living runs, shared by all viewers."""
         with self._lock:
             if self._thumbnails is None or self._budget.due:
-                ids, frames = self._runs.thumbnails()
-                self._thumbnails = with_header({"ids": ids}, *map(bytes, frames))
+                fields, frames = self._runs.thumbnails()
+                self._thumbnails = with_header(fields, *map(bytes, frames))
                 self._budget.charge()
             response = self.packed(request, self._thumbnails, "application/octet-stream")
             response.headers["X-Pause"] = f"{self._budget.pause:.3f}"

@@ -20,7 +20,7 @@ LAST_ACTIONS = 24
 
 
 def mosaic(memory: Memory, first: int, count: int) -> tuple[dict[str, Any], NDArray[np.uint8]]:
-    """Newest frames uint8[n, 84, 84] of at most `count` envs from `first`, and their returns so far."""
+    """Newest frames uint8[n, *frame] of at most `count` envs from `first`, and their returns so far."""
     run_schedule, flat = memory.run_schedule, memory.ring.flat
     envs = np.arange(first, min(first + count, run_schedule.envs))
     ticks = memory.board.lane_done.values[envs // run_schedule.lane_envs]
@@ -37,7 +37,7 @@ def mosaic(memory: Memory, first: int, count: int) -> tuple[dict[str, Any], NDAr
 
 
 def selected_env(memory: Memory, env: int) -> tuple[dict[str, Any], NDArray[np.uint8]]:
-    """One env: its state, and the stack uint8[4, 84, 84], oldest first, that decides its next action."""
+    """One env: its state, and the stack uint8[stack, *frame], oldest first, that decides its next action."""
     run_schedule, flat, board = memory.run_schedule, memory.ring.flat, memory.board
     lane, place = divmod(env, run_schedule.lane_envs)
     tick = int(board.lane_done.values[lane])

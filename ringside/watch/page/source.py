@@ -143,7 +143,7 @@ class Source:
         return (rounds if newest is None else [*rounds, newest]), series["evaluation"].rows
 
     def pictures(self, first: int, count: int, env: int) -> tuple[dict[str, Any], list[NDArray[np.uint8]]] | None:
-        """Mosaic from env `first`, and one env with its stack; None: the run has ended.
+        """Mosaic from env `first`, one env with its stack, and the shape of frames; None: the run has ended.
 
         Numbers out of range are clipped.
         """
@@ -152,7 +152,8 @@ class Source:
         last = self._memory.run_schedule.envs - 1
         mosaic_fields, frames = mosaic(self._memory, min(max(first, 0), last), min(max(count, 1), MOST_ENVS))
         env_fields, stack = selected_env(self._memory, min(max(env, 0), last))
-        return {"mosaic": mosaic_fields, "chosen": env_fields}, [frames, stack]
+        shape = self._memory.run_schedule.frames._asdict()
+        return {"mosaic": mosaic_fields, "chosen": env_fields, "shape": shape}, [frames, stack]
 
 
 def _ended_status(

@@ -18,7 +18,8 @@ from actors.env import EnvError
 from actors.envs import gymnasium_env as module
 from actors.envs.gymnasium_env import GymnasiumEnv
 from actors.make_env import action_count, action_names, is_registered, make_env
-from shared.config.settings import FRAME_SIDE, Play
+from shared.config.settings import Play
+from shared.frame_shape import DEFAULT_FRAMES, FRAME_SIDE, FrameShape
 from shared.memory.snapshot import SNAPSHOT_BYTES
 from tests.support.pixel_game import FALL, Catch
 
@@ -67,9 +68,9 @@ def painted() -> Iterator[ModuleType]:
     del sys.modules["painted"]
 
 
-def make(painted: ModuleType, **arguments: Any) -> GymnasiumEnv:
+def make(painted: ModuleType, frames: FrameShape = DEFAULT_FRAMES, **arguments: Any) -> GymnasiumEnv:
     painted.factory = lambda: Painted(**arguments)  # type: ignore[attr-defined]
-    return GymnasiumEnv("painted:factory", seed=1, index=2)
+    return GymnasiumEnv("painted:factory", seed=1, index=2, frames=frames)
 
 
 def test_the_pixel_game_plays_and_ends() -> None:
@@ -111,6 +112,38 @@ def test_colors_become_luma_and_then_their_area_average(painted: ModuleType) -> 
     again.reset(0, frame)
     expected = seen[0].astype(float) @ [0.299, 0.587, 0.114]
     assert np.abs(frame - expected).max() <= 0.5 + 1e-9
+
+
+def test_colors_stay_where_frames_have_some(painted: ModuleType) -> None:
+    env = make(painted, FrameShape(48, 2, 3), shape=(48, 48, 3))
+    seen: list[np.ndarray] = []
+    image = env._env._image  # type: ignore[attr-defined]
+    env._env._image = lambda: seen.append(image()) or seen[-1]  # type: ignore[attr-defined, func-returns-value]
+    frame = np.zeros((3, 48, 48), np.uint8)
+    env.reset(0, frame)
+    assert np.array_equal(frame, seen[0].transpose(2, 0, 1))
+
+
+def test_each_color_is_shrunk_as_a_gray_image(painted: ModuleType) -> None:
+    env, frame = make(painted, FrameShape(36, 4, 3)), np.zeros((3, 36, 36), np.uint8)
+    env.reset(0, frame)
+    env.step(1, 0, frame)
+    other, again = make(painted, FrameShape(36, 4, 3)), np.zeros((3, 36, 36), np.uint8)
+    other.restore(env.snapshot())
+    for played, out in ((env, frame), (other, again)):
+        played.step(2, 1, out)
+    assert np.array_equal(frame, again)
+    image = np.zeros((96, 96, 3), np.uint8)
+    image[:, :48, 0], image[:, :, 2] = 255, 90
+    env._write(image, frame)
+    assert [plane.mean() for plane in frame] == [127.5, 0, 90]
+    assert np.array_equal(frame[0, :, :18], np.full((36, 18), 255))
+
+
+@pytest.mark.parametrize("shape", [(96, 96), (96, 96, 1)])
+def test_colors_that_are_not_there_are_refused(painted: ModuleType, shape: tuple[int, ...]) -> None:
+    with pytest.raises(EnvError, match=r"--frame-color rgb needs observations of shape \(h, w, 3\); those of painted"):
+        make(painted, FrameShape(84, 4, 3), shape=shape)
 
 
 @pytest.mark.parametrize("shape", [(84, 84), (60, 50), (120, 130, 1), (96, 96, 3)])

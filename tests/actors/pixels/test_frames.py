@@ -12,7 +12,8 @@ import cv2
 import numpy as np
 import pytest
 
-from actors.pixels.frames import SCREEN_WIDTH, Shrinker, area_weights, pair_table, shrink_area
+from actors.pixels.frames import Shrinker, area_weights, pair_table, shrink_area
+from shared.frame_shape import SCREEN_WIDTH
 
 ROOT = Path(__file__).resolve().parents[3]
 HEIGHTS = (210, 214, 220, 230, 250)

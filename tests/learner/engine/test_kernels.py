@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from learner.engine.side_stream import SideStream
 from learner.networks.policy import Policy
-from shared.config.settings import FRAME_SIDE, STACK
+from shared.frame_shape import FRAME_SIDE, STACK
 from shared.network_spec import network_of
 from tests.support.device_work import BATCH, Work, played_ring
 from tests.support.device_work import make_test_engine as engine_on

@@ -18,6 +18,7 @@ from learner.networks.models import make_model
 from learner.replay.sampling import second_stack_offset
 from shared.config.method_declaration import IqnSettings
 from shared.config.settings import Algorithm
+from shared.frame_shape import DEFAULT_FRAMES
 from shared.network_spec import RESCALING, Network
 
 CPU = torch.device("cpu")
@@ -99,7 +100,7 @@ class Case:
 
     def expected(self) -> list[list[float]]:
         """Transition by transition."""
-        algorithm, chunk, second = self.algorithm, self.chunk, second_stack_offset(self.n_step)
+        algorithm, chunk, second = self.algorithm, self.chunk, second_stack_offset(DEFAULT_FRAMES, self.n_step)
         first_ones = slice(0, K if algorithm.method == "iqn" else 0)
         last_ones = slice(first_ones.stop, None)
         choosing = self.outputs(self.target, second, first_ones, chunk.next_noise)
@@ -193,7 +194,7 @@ def test_the_networks_of_these_tests_disagree() -> None:
     """So that a target of the wrong network, stack or noise would be seen."""
     case = Case(Algorithm(noisy=True, n_step=3, double=True))
     chunk, everything = case.chunk, slice(0, 0)
-    second = second_stack_offset(3)
+    second = second_stack_offset(DEFAULT_FRAMES, 3)
     target = torch.tensor(case.values(case.outputs(case.target, second, everything, chunk.next_noise)))
     for other in (
         case.outputs(case.online, second, everything, chunk.noise),

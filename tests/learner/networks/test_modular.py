@@ -14,12 +14,11 @@ from torch import Tensor, nn
 from learner.engine.initialization import initial_parameters
 from learner.engine.side_stream import SideStream
 from learner.networks.autograd import AutogradModel
-from learner.networks.fused import CELL, blocks
+from learner.networks.fused import blocks
 from learner.networks.model import ExtraInputs
 from learner.networks.models import FusedModel, check_arithmetic, make_model
-from learner.replay.gather import GRID
-from shared.config.settings import STACK
 from shared.errors import ConfigError
+from shared.frame_shape import CELL, DEFAULT_FRAMES, FrameShape
 from shared.network_spec import CONVOLUTIONS, COSINES, Network, parameters_of
 
 CPU = torch.device("cpu")
@@ -38,6 +37,8 @@ NETWORKS = {
     "rainbow": Network("nature", ACTIONS, "c51", 7, -1.0, 1.0, dueling=True, noisy=0.5),
     "everything": Network("small", ACTIONS, "iqn", dueling=True, noisy=0.5, layer_norm=True),
     "impala": Network("impala", ACTIONS),
+    "color": Network("small", ACTIONS, dueling=True, frame_size=56, frame_stack=2, frame_channels=3),
+    "one frame": Network("impala", ACTIONS, frame_size=56, frame_stack=1),
     "btr": Network(
         "impala", ACTIONS, "iqn", dueling=True, noisy=0.5, width=2, pooling=True, spectral_norm=True, layer_norm=True
     ),
@@ -88,14 +89,14 @@ class Reference(nn.Module):
         super().__init__()
         self.network = network
         if network.name in CONVOLUTIONS:
-            channels = STACK
+            channels = network.frames.planes
             for i, (out, kernel, stride) in enumerate(CONVOLUTIONS[network.name][0], start=1):
                 self.add_module(f"conv{i}", nn.Conv2d(channels, out, kernel, stride))
                 if network.conv_norm:
                     self.add_module(f"conv{i}_norm", nn.LayerNorm(out))
                 channels = out
         else:
-            channels = STACK
+            channels = network.frames.planes
             for i, base in enumerate((16, 32, 32), start=1):
                 block, out = nn.Module(), base * network.width
                 block.conv = nn.Conv2d(channels, out, 3, padding=1)
@@ -107,7 +108,7 @@ class Reference(nn.Module):
                     block.add_module(f"residual{j}", residual)
                 self.add_module(f"block{i}", block)
                 channels = out
-        features = len(self.torso(torch.zeros(1, STACK, 84, 84))[0])
+        features = len(self.torso(torch.zeros(1, network.frames.planes, network.frame_size, network.frame_size))[0])
         if network.method == "iqn":
             self.embedding = nn.Linear(COSINES, features)
         linear = Noisy if network.noisy else nn.Linear
@@ -199,14 +200,16 @@ def _parameters(network: Network, seed: int = 1) -> np.ndarray:
     return flat
 
 
-def _stacks(n: int = BATCH, seed: int = 0, patch: int = 7) -> np.ndarray:
-    """Stacks of patches; in bfloat16 a network cannot tell screens of white noise apart."""
-    small = np.random.default_rng(seed).integers(0, 256, (n, STACK, 84 // patch, 84 // patch), dtype=np.uint8)
+def _stacks(n: int = BATCH, seed: int = 0, patch: int = 7, shape: FrameShape = DEFAULT_FRAMES) -> np.ndarray:
+    """Planes of patches; in bfloat16 a network cannot tell screens of white noise apart."""
+    side = shape.size // patch
+    small = np.random.default_rng(seed).integers(0, 256, (n, shape.planes, side, side), dtype=np.uint8)
     return small.repeat(patch, axis=2).repeat(patch, axis=3)
 
 
 def _blocks(stacks: np.ndarray) -> Tensor:
-    out = torch.empty(len(stacks), GRID, GRID, STACK * CELL, dtype=torch.uint8)
+    grid = stacks.shape[-1] // 4
+    out = torch.empty(len(stacks), grid, grid, stacks.shape[1] * CELL, dtype=torch.uint8)
     return blocks(torch.from_numpy(stacks), out)
 
 
@@ -271,7 +274,7 @@ def test_both_orders_of_parameters_hold_the_same(name: str) -> None:
 def test_values_and_gradients_are_those_of_the_reference(name: str, precision: str) -> None:
     network = NETWORKS[name]
     # Pixels of a patch tie in pooling: which of them has the gradient is then for rounding to say.
-    flat, stacks = _parameters(network), _stacks(patch=1 if precision == "fp32" else 7)
+    flat, stacks = _parameters(network), _stacks(patch=1 if precision == "fp32" else 7, shape=network.frames)
     model = _model(network, precision, flat)
     assert isinstance(make_model(network, CPU, precision), FusedModel if network.plain else AutogradModel)
     beside = _beside(model)

@@ -10,14 +10,15 @@ from torch import Tensor
 
 from learner.engine.initialization import initial_parameters
 from learner.engine.side_stream import SideStream
-from learner.networks.fused import CELL, Architecture, Weights, backward, blocks, forward, network_input
+from learner.networks.fused import Architecture, Weights, backward, blocks, forward, network_input
 from learner.networks.model import ExtraInputs
 from learner.networks.models import check_arithmetic, make_model
 from learner.networks.policy import Policy, greedy
-from learner.replay.gather import GRID
-from shared.config.settings import STACK
 from shared.errors import ConfigError
+from shared.frame_shape import CELL, DEFAULT_FRAMES, STACK, FrameShape
 from shared.network_spec import CONVOLUTIONS, Network, parameters_of
+
+GRID = DEFAULT_FRAMES.grid
 
 CPU = torch.device("cpu")
 ACTIONS = 6
@@ -26,28 +27,23 @@ GRADIENT_TOLERANCE = {"fp32": 2e-5, "bf16": 0.2}
 """With 8 bits some units of a fresh network fall on the other side of zero; PyTorch's autocast is 0.05 to 0.14 off."""
 
 
-def _stacks(n: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).integers(0, 256, (n, STACK, 84, 84), dtype=np.uint8)
+def _stacks(n: int, seed: int = 0, shape: FrameShape = DEFAULT_FRAMES) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (n, *shape.observation), dtype=np.uint8)
 
 
-def _input(stacks: np.ndarray, dtype: torch.dtype) -> Tensor:
-    out = torch.empty(len(stacks), GRID, GRID, STACK * CELL, dtype=torch.uint8)
-    return network_input(blocks(torch.from_numpy(stacks), out), 0, dtype)
+def _input(stacks: np.ndarray, dtype: torch.dtype, shape: FrameShape = DEFAULT_FRAMES) -> Tensor:
+    planes = torch.from_numpy(stacks).view(len(stacks), shape.planes, shape.size, shape.size)
+    out = torch.empty(shape.blocks(len(stacks)), dtype=torch.uint8)
+    return network_input(blocks(planes, out), 0, shape.planes, dtype)
 
 
-def _reference(network: str, flat: Tensor, stacks: np.ndarray) -> Tensor:
+def _reference(network: Network, flat: Tensor, stacks: np.ndarray) -> Tensor:
     """Q values float64 by the layers of the paper, parameters in the order of `shared.network_spec`."""
-    x = torch.from_numpy(stacks).double() / 255.0
-    parts = dict(
-        zip(
-            (name for name, _ in parameters_of(Network(network, ACTIONS)).shapes),
-            flat.split([int(np.prod(shape)) for _, shape in parameters_of(Network(network, ACTIONS)).shapes]),
-            strict=True,
-        )
-    )
-    shapes = dict(parameters_of(Network(network, ACTIONS)).shapes)
-    w = {name: part.view(shapes[name]) for name, part in parts.items()}
-    for i, (_, _, stride) in enumerate(CONVOLUTIONS[network][0], start=1):
+    x = torch.from_numpy(stacks).double().view(len(stacks), -1, *stacks.shape[-2:]) / 255.0
+    shapes = dict(parameters_of(network).shapes)
+    parts = flat.split([int(np.prod(shape)) for shape in shapes.values()])
+    w = {name: part.view(shapes[name]) for name, part in zip(shapes, parts, strict=True)}
+    for i, (_, _, stride) in enumerate(CONVOLUTIONS[network.name][0], start=1):
         x = F.relu(F.conv2d(x, w[f"conv{i}.weight"], w[f"conv{i}.bias"], stride))
     x = F.relu(F.linear(x.flatten(1), w["hidden.weight"], w["hidden.bias"]))
     return F.linear(x, w["value.weight"], w["value.bias"])
@@ -57,14 +53,22 @@ def _relative(actual: Tensor, expected: Tensor) -> float:
     return float((actual.double() - expected).norm() / expected.norm())
 
 
-@pytest.mark.parametrize("network", ["nature", "a3c", "small"])
+@pytest.mark.parametrize(
+    "network",
+    [
+        *(Network(name, ACTIONS) for name in ("nature", "a3c", "small")),
+        Network("nature", ACTIONS, frame_size=64, frame_stack=2, frame_channels=3),
+        Network("a3c", ACTIONS, frame_size=96, frame_stack=1),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_values_and_gradients_are_those_of_the_reference(network: str, precision: str) -> None:
-    architecture = Architecture(Network(network, ACTIONS))
+def test_values_and_gradients_are_those_of_the_reference(network: Network, precision: str) -> None:
+    architecture, shape = Architecture(network), network.frames
     weights = Weights(architecture, CPU, precision)
     flat = initial_parameters(architecture.network, 1)
     weights.load(flat)
-    stacks = _stacks(32, seed=1)  # with seed 0 rounding puts a unit of a3c on the other side of zero
+    stacks = _stacks(32, 1, shape)  # with seed 0 rounding puts a unit of a3c on the other side of zero
     gradient_q = torch.from_numpy(np.random.default_rng(1).normal(size=(32, ACTIONS)).astype(np.float32))
 
     canonical = torch.from_numpy(flat).double().requires_grad_()
@@ -72,7 +76,7 @@ def test_values_and_gradients_are_those_of_the_reference(network: str, precision
     (expected,) = torch.autograd.grad(expected_q, canonical, gradient_q.double())
 
     with torch.inference_mode():
-        saved = forward(weights, _input(stacks, weights.dtype))
+        saved = forward(weights, _input(stacks, weights.dtype, shape))
         packed = torch.zeros_like(weights.params_bf16)
         backward(weights, saved, gradient_q[..., None], architecture.views(packed), SideStream())
     gradient = np.zeros_like(flat)
@@ -157,7 +161,7 @@ def test_policy_answers_as_the_reference_and_row_by_row(precision: str) -> None:
     policy.load(flat)
     stacks = _stacks(8)
     q = policy.values(stacks)
-    expected = _reference("nature", torch.from_numpy(flat).double(), stacks)
+    expected = _reference(Network("nature", ACTIONS), torch.from_numpy(flat).double(), stacks)
     assert _relative(torch.from_numpy(q), expected) < TOLERANCE[precision]
     others = _stacks(8, seed=9)
     others[3] = stacks[3]
@@ -165,6 +169,18 @@ def test_policy_answers_as_the_reference_and_row_by_row(precision: str) -> None:
     assert np.array_equal(policy.values(stacks), q)
     with pytest.raises(ValueError, match="batches of 8"):
         policy.values(stacks[:4])
+
+
+def test_a_policy_answers_observations_of_another_shape() -> None:
+    network = Network("small", ACTIONS, frame_size=40, frame_stack=3, frame_channels=3)
+    policy, flat = Policy(network, CPU, "fp32", 4), initial_parameters(network, 2)
+    policy.load(flat)
+    policy.rehearse()
+    stacks = _stacks(4, 0, network.frames)
+    expected = _reference(network, torch.from_numpy(flat).double(), stacks)
+    assert _relative(torch.from_numpy(policy.values(stacks)), expected) < TOLERANCE["fp32"]
+    with pytest.raises(ValueError, match="batches of 4"):
+        policy.values(stacks[:, :, 0])
 
 
 def test_greedy_takes_the_first_best_and_refuses_nan() -> None:

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from learner.networks.fused import CELL, network_input
-from learner.replay.gather import GRID
+from learner.networks.fused import network_input
 from learner.replay.sampling import (
     Batch,
     DeviceFrames,
@@ -16,10 +15,11 @@ from learner.replay.sampling import (
     Replay,
     Starts,
     draw,
-    frames_per_transition,
+    planes_per_transition,
     second_stack_offset,
 )
-from shared.config.settings import STACK, Algorithm, Config
+from shared.config.settings import Algorithm, Config
+from shared.frame_shape import DEFAULT_FRAMES, STACK, FrameShape
 from tests.support.played_ring import PlayedRing, small_config
 
 CPU = torch.device("cpu")
@@ -36,25 +36,24 @@ def _replay(played: PlayedRing, frames: Frames, seed: int = 3) -> Replay:
     return Replay(played.ring, frames, small_config().learn, seed)
 
 
-def _stacks(frames: Frames, batch: Batch, first: int) -> np.ndarray:
-    """The stack that begins with frame `first`, uint8[n, 4, 84, 84], out of the blocks."""
-    blocks = torch.zeros(len(batch.rows), GRID, GRID, batch.rows.shape[1] * CELL, dtype=torch.uint8)
+def _stacks(frames: Frames, batch: Batch, first: int, shape: FrameShape = DEFAULT_FRAMES) -> np.ndarray:
+    """The observations that begin with plane `first`, out of the blocks."""
+    blocks = torch.zeros(shape.blocks(len(batch.rows), batch.rows.shape[1]), dtype=torch.uint8)
     frames.select(batch, blocks)
-    planes = network_input(blocks, first, torch.float32).numpy().reshape(-1, STACK, 4, 4, GRID, GRID)
-    return planes.transpose(0, 1, 4, 2, 5, 3).reshape(-1, STACK, 84, 84).astype(np.uint8)
+    pixels = network_input(blocks, first, shape.planes, torch.float32).numpy()
+    planes = pixels.reshape(-1, shape.planes, 4, 4, shape.grid, shape.grid).transpose(0, 1, 4, 2, 5, 3)
+    return planes.reshape(-1, *shape.observation).astype(np.uint8)
 
 
 def _check_valid(played: PlayedRing, replay: Replay, frames: Frames, round_: int, updates: int = 12) -> Batch:
     """Draw a round and compare every transition with the history."""
-    end = played.ticks
+    end, shape = played.ticks, played.shape
     batch = replay.draw_round(round_, end, updates, updates)
     expected_starts = played.samplable(end)
     picks = draw(len(expected_starts), updates, 8, 3, round_).reshape(-1)
-    assert batch.rows.shape[1] == frames_per_transition(played.run_schedule.n_step)
-    states, next_states = (
-        _stacks(frames, batch, 0),
-        _stacks(frames, batch, second_stack_offset(played.run_schedule.n_step)),
-    )
+    assert batch.rows.shape[1] == planes_per_transition(shape, played.run_schedule.n_step)
+    second = second_stack_offset(shape, played.run_schedule.n_step)
+    states, next_states = (_stacks(frames, batch, first, shape) for first in (0, second))
     for i, pick in enumerate(picks):
         expected = played.transition(*expected_starts[pick])
         np.testing.assert_array_equal(states[i], expected.state)
@@ -102,6 +101,27 @@ def test_transitions_at_the_wrap(copy: bool, extra: int, steps: int) -> None:
         _check_valid(played, replay, frames, round_)
 
 
+@pytest.mark.parametrize("copy", [False, True], ids=["host", "device"])
+@pytest.mark.parametrize(
+    "frames",
+    [
+        {"frame_stack": 1},
+        {"frame_stack": 6, "frame_size": 36},
+        {"frame_size": 48, "frame_color": "rgb", "frame_stack": 2, "env": "m:f"},
+    ],
+    ids=["one", "six", "color"],
+)
+@pytest.mark.parametrize("steps", [1, 3])
+def test_transitions_of_other_frames(copy: bool, frames: dict[str, object], steps: int) -> None:
+    played = PlayedRing(_config(steps).with_settings(**frames), both=True)
+    source: Frames = DeviceFrames(played.ring, CPU) if copy else HostFrames(played.ring)
+    replay = _replay(played, source)
+    for round_, ticks in enumerate((12, played.run_schedule.capacity - 11, 6)):
+        played.play(ticks)
+        _check_valid(played, replay, source, round_)
+    assert DeviceFrames.nbytes(played.ring) == 4 * (18 + 6 + 1) * played.shape.nbytes
+
+
 @STEPS
 def test_the_reference_sees_all_kinds_of_ends(steps: int) -> None:
     """The comparison above is not vacuous: masks, terminal, lost and truncated transitions of all lengths are drawn."""
@@ -110,7 +130,7 @@ def test_the_reference_sees_all_kinds_of_ends(steps: int) -> None:
     batch = _check_valid(played, _replay(played, frames := HostFrames(played.ring)), frames, 1)
     mask = batch.frame_mask[:, :, 0, 0].numpy()
     assert (mask[:, :STACK] == 0).any()
-    assert (mask[:, second_stack_offset(steps) :] == 0).any()
+    assert (mask[:, second_stack_offset(DEFAULT_FRAMES, steps) :] == 0).any()
     assert (batch.discount == 0).any()
     chosen = [played.transition(*start) for start in played.samplable(60)]
     assert {(t.ends, t.length) for t in chosen} == {(ends, n) for ends in (True, False) for n in range(1, steps + 1)}
@@ -147,7 +167,8 @@ def test_both_places_of_frames_give_the_same_blocks(steps: int) -> None:
     found = []
     for frames in (HostFrames(played.ring), DeviceFrames(played.ring, CPU)):
         batch = _replay(played, frames).draw_round(2, 43, 12, 12)
-        blocks = torch.zeros(len(batch.rows), GRID, GRID, frames_per_transition(steps) * CELL, dtype=torch.uint8)
+        planes = planes_per_transition(DEFAULT_FRAMES, steps)
+        blocks = torch.zeros(DEFAULT_FRAMES.blocks(len(batch.rows), planes), dtype=torch.uint8)
         frames.select(batch, blocks)
         found.append((blocks, batch))
     assert torch.equal(found[0][0], found[1][0])

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 
 import ringside
-from ringside.agents.agent import require_actions, weights_at
+from ringside.agents.agent import play_of, require_actions, weights_at
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from tests.support.checkpoints import random_weights
@@ -42,6 +42,41 @@ def test_one_observation_or_several(tmp_path: Path) -> None:
     assert (agent.game, agent.protocol, agent.actions) == ("pong", "nature", 6)
     told = "Agent(game='pong', protocol='nature', method='dqn', actions=6 greedy, device='cpu')"
     assert repr(agent) == told
+
+
+@pytest.mark.parametrize(
+    ("frames", "shape"),
+    [
+        ({"frame_size": 48, "frame_stack": 1}, (1, 48, 48)),
+        ({"frame_size": 36, "frame_stack": 2, "frame_color": "rgb"}, (2, 3, 36, 36)),
+    ],
+)
+def test_an_agent_has_the_frames_that_it_was_trained_with(
+    tmp_path: Path, frames: dict[str, object], shape: tuple[int, ...]
+) -> None:
+    weights = random_weights(tmp_path, **frames)
+    agent = ringside.load_agent(weights, device="cpu")
+    assert agent.observation_shape == shape
+    stacks = np.random.default_rng(2).integers(0, 256, (3, *shape), np.uint8)
+    assert agent(stacks).tolist() == [agent(stack) for stack in stacks]
+    lengths = ", ".join(map(str, shape))
+    with pytest.raises(ValueError, match=re.escape(f"An observation is uint8[{lengths}], or uint8[n, {lengths}]")):
+        agent(STACKS)
+    assert play_of(weights_at(weights)).frames.observation == shape
+
+
+def test_an_agent_in_color_cannot_play_a_game(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="sees 4 rgb frames of 84x84, and games of Atari are played in gray"):
+        ringside.evaluate(random_weights(tmp_path, frame_color="rgb"), device="cpu", episodes=1)
+
+
+def test_the_env_of_an_agent_has_its_frames(tmp_path: Path) -> None:
+    agent = ringside.load_agent(random_weights(tmp_path, frame_size=64, frame_stack=2), device="cpu")
+    env = agent.env()
+    observation, _ = env.reset(seed=1)
+    assert observation.shape == agent.observation_shape == (2, 64, 64)
+    env.step(agent(observation))
+    env.close()
 
 
 def test_an_agent_with_a_policy_samples_by_its_seed_and_says_what_it_has(tmp_path: Path) -> None:

@@ -17,8 +17,9 @@ from learner.learner import prepare
 from ringside import planning
 from ringside.bench.harness.tables import WrongResult
 from ringside.bench.ladder.serial import Layers, Serial, measure, solve
-from shared.config.settings import FRAME_SIDE, STACK, Config
+from shared.config.settings import Config
 from shared.errors import ConfigError
+from shared.frame_shape import FRAME_SIDE, STACK
 from shared.memory.run_memory import Plan
 from shared.prng import Stream, randint, uniform
 

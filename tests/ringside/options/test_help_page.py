@@ -53,7 +53,7 @@ def test_a_long_list_of_choices_stands_in_the_text() -> None:
 
 
 def test_hidden_options_and_empty_groups_are_left_out() -> None:
-    options = options_of(Training(), CHOICES, {"game", "env", "envs"})
+    options = options_of(Training(), CHOICES, {"game", "env", "env_kwargs", "envs"})
     page = short_page("launch.py", "A task.", options, COMMON)
     assert "--game" not in page
     assert "What to play" not in page

@@ -34,6 +34,7 @@ STACKS = np.random.default_rng(2).integers(0, 256, (8, 4, 84, 84), np.uint8)
         {"value_rescaling": True, "normalize": "all"},
         {"network": "impala", "spectral_norm": True, "pooling": True, "normalize": "last"},
         {"method": "ppo", "network": "small"},
+        {"frame_size": 48, "frame_stack": 2, "frame_color": "rgb"},
     ],
     ids=lambda settings: "-".join(str(value) for value in settings.values()) or "dqn",
 )
@@ -42,14 +43,16 @@ def test_every_network_gives_the_numbers_of_the_agent(tmp_path: Path, settings: 
     path = tmp_path / "agent.onnx"
     onnx.save(make_onnx(weights, {"game": weights.game}), str(path))
     policy = make_evaluation_policy(weights, "cpu", 8, captured=False, wanted="fp32").policy
-    ours = policy.values(STACKS)
-    theirs = run_onnx(str(path), STACKS)
+    shape = weights.network.frames.observation
+    stacks = np.random.default_rng(2).integers(0, 256, (8, *shape), np.uint8)
+    ours = policy.values(stacks)
+    theirs = run_onnx(str(path), stacks)
     scale = float(np.abs(ours).max())
     np.testing.assert_allclose(theirs[0], ours, atol=1e-4 * max(1.0, scale))
     assert np.ptp(ours, axis=0).max() > 1e-4, "the outputs depend on the observation"
     if weights.network.value_output:
         np.testing.assert_allclose(theirs[1], policy.state_values, atol=1e-4)
-    np.testing.assert_allclose(run_onnx(str(path), STACKS[:3])[0], ours[:3], atol=1e-4 * max(1.0, scale))
+    np.testing.assert_allclose(run_onnx(str(path), stacks[:3])[0], ours[:3], atol=1e-4 * max(1.0, scale))
 
 
 def test_the_agent_of_the_zoo_is_exported_and_checked_on_frames_that_it_plays(tmp_path: Path, launch: Launch) -> None:

@@ -15,6 +15,7 @@ from ringside.watch.page import all_runs
 from ringside.watch.page.all_runs import CURVE_POINTS, AllRuns, thinned
 from ringside.watch.page.budget import Budget
 from ringside.watch.page.overview import Overview
+from shared.frame_shape import DEFAULT_FRAMES
 from tests.support.watched import Pretended
 from tests.support.written_runs import write_run
 
@@ -79,7 +80,7 @@ def test_living_runs_have_a_moving_picture_and_their_own_page(tmp_path: Path) ->
     assert live["living"]
     content = viewer.get("thumbnails").data
     (length,) = struct.unpack_from("<I", content)
-    assert json.loads(content[4 : 4 + length]) == {"ids": [live["id"]]}
+    assert json.loads(content[4 : 4 + length]) == {"ids": [live["id"]], "shapes": [DEFAULT_FRAMES._asdict()]}
     frame = np.frombuffer(content[4 + length :], np.uint8).reshape(84, 84)
     assert np.array_equal(frame, run.memory.ring.field["frame"][0, 3, 0])
     assert viewer.get(f"run/{live['id']}").status_code == 302

@@ -103,6 +103,7 @@ def test_pictures_are_json_and_frames(run: Pretended) -> None:
     run.play(4)
     told, frames = Viewer(run.run_dir).pictures("?first=2&count=3&env=5")
     assert (told["mosaic"]["first"], told["mosaic"]["envs"], told["chosen"]["env"]) == (2, 3, 5)  # type: ignore[index]
+    assert told["shape"] == {"size": 84, "stack": 4, "channels": 1}
     assert len(frames) == (3 + 4) * FRAME
     expected = run.memory.ring.field["frame"][1, 4, 0]
     assert np.array_equal(np.frombuffer(frames[:FRAME], np.uint8).reshape(84, 84), expected)

@@ -13,8 +13,9 @@ from shared.checkpoint.finding import find_checkpoint
 from shared.checkpoint.loading import load_segments
 from shared.checkpoint.segments import segments_needed
 from shared.config.run_schedule import make_run_schedule
-from shared.config.settings import STACK, Config
+from shared.config.settings import Config
 from shared.errors import CheckpointError
+from shared.frame_shape import STACK
 from shared.network_spec import network_of, parameters_of
 from tests.support.checkpoints import ACTIONS, CONFIG, Fields, boundary_arrays, content, empty_ring, play_round
 

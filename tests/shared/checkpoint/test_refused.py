@@ -17,7 +17,7 @@ from shared.checkpoint.loading import load_boundary, load_segments
 from shared.checkpoint.manifest import FORMAT, read_manifest
 from shared.checkpoint.pieces import Piece
 from shared.checkpoint.weights_file import load_weights
-from shared.config.settings import Config
+from shared.config.settings import ADDED, Config
 from shared.errors import CheckpointError, ConfigError
 from shared.memory.boundary import expected, restore
 from shared.memory.evaluation_queue import EvaluationHistory
@@ -200,6 +200,17 @@ def test_a_run_with_other_settings_does_not_continue(tmp_path: Path) -> None:
         )
     with pytest.raises(CheckpointError, match="of another run"):
         load_segments(manifest, replace(SIZES, envs=8, lane_envs=4), empty_ring())
+
+
+def test_a_run_of_an_earlier_version_has_the_frames_that_there_were(tmp_path: Path) -> None:
+    write_run(tmp_path, 1)
+    manifest = find_checkpoint(tmp_path)
+    play = {name: value for name, value in manifest.config["play"].items() if name not in ADDED}
+    older = replace(manifest, config={**manifest.config, "play": play})
+    older.require(CONFIG)
+    assert (older.experiment, older.arithmetic_differences(CONFIG)) == (manifest.experiment, [])
+    with pytest.raises(CheckpointError, match=r"made with --frame-stack 4 \(now 3\)"):
+        older.require(CONFIG.with_settings(frame_stack=3))
 
 
 def test_weights_for_another_game_network_or_action_set_are_refused(tmp_path: Path) -> None:

@@ -22,7 +22,15 @@ from shared.config.other_libraries import ELSEWHERE
 from shared.config.presets import PRESETS
 from shared.config.protocols import EvalRules, eval_rules
 from shared.config.run_schedule import make_run_schedule
-from shared.config.settings import CONFIG_FILE, MAY_CHANGE_ON_RESUME, Config, Play, unused_settings
+from shared.config.settings import (
+    ADDED,
+    CONFIG_FILE,
+    MAY_CHANGE_ON_RESUME,
+    Config,
+    Play,
+    digest_of,
+    unused_settings,
+)
 from shared.errors import ConfigError
 from shared.machine import facts
 from shared.memory import memory_need
@@ -75,6 +83,19 @@ def test_digest_covers_what_the_weights_depend_on(section: str, name: str) -> No
     changed = Config().with_settings(**{name: another(section, name)})
     assert changed != Config()
     assert (changed.digest() == Config().digest()) == (name in MAY_CHANGE_ON_RESUME)
+
+
+def test_a_configuration_without_the_added_settings_is_the_same_one() -> None:
+    """As earlier versions wrote it, with the digest that they gave it."""
+    config = PRESETS["quick"].with_settings(seed=3)
+    older = config.to_json()
+    for name in ADDED:
+        del older["play"][name]
+    assert Config.from_json(older) == config
+    assert digest_of(older) == config.digest()
+    assert config.with_settings(frame_stack=3).digest() != config.digest()
+    with pytest.raises(ConfigError, match="another version"):
+        Config.from_json({**older, "play": {**older["play"], "frames": 4}})
 
 
 def test_json_and_back() -> None:
@@ -141,7 +162,12 @@ def test_a_name_from_another_library_is_answered_with_ours(name: str, says: str)
 
 def test_names_from_other_libraries_lead_to_settings_and_are_none() -> None:
     kinds = [method_declaration(name).settings for name in method_names()]
-    known = {*Config().to_flat(), "preset", *(item.name for kind in kinds for item in dataclasses.fields(kind))}
+    known = {
+        *Config().to_flat(),
+        "preset",
+        "env_kwargs",
+        *(item.name for kind in kinds for item in dataclasses.fields(kind)),
+    }
     for name, words in ELSEWHERE.items():
         assert name not in known
         settings = re.findall(r"{(\w+)}", words)
@@ -424,6 +450,13 @@ ON_POLICY = {"method": "a2c", "round_steps": 960, "batch_size": 96}
             "--epsilon-ladder has no effect with an epsilon of 0",
         ),
         ({"prioritized": True, "replay_size": 20_000_000}, "--replay-size 20_000_000 is more than 16_777_216"),
+        ({"frame_size": 63}, "--frame-size 63 must be a multiple of 4; the nearest is 64"),
+        ({"frame_size": 32}, "--frame-size 32 is too small for --network nature: 36 is the least"),
+        ({"frame_size": 16, "network": "small"}, "--frame-size 16 is too small for --network small: 20 is the least"),
+        ({"frame_size": 164}, "--frame-size 164 is more than an Atari screen has: pass 160 or less"),
+        ({"frame_size": 1_024, "env": "m:f"}, "--frame-size 1_024 must lie between 4 and 512"),
+        ({"frame_color": "rgb"}, "--frame-color rgb is for --env: games of Atari are played in gray"),
+        ({"frame_stack": 0}, "--frame-stack 0 must lie between 1 and 16"),
     ],
 )
 def test_impossible_settings_are_refused(wrong: dict[str, Any], says: str) -> None:
@@ -470,6 +503,8 @@ def test_zero_is_not_above_zero_where_torch_flushes_denormals() -> None:
         {"noisy": True, "noisy_std": 100.0, "network": "impala", "width": 64},
         {"network": "a3c", "normalize": "all"},
         {"method": "qr-dqn", "atoms": 4_096},
+        {"env": "m:f", "frame_size": 512, "frame_color": "rgb", "frame_stack": 16},
+        {"env": "m:f", "frame_size": 4, "frame_stack": 1, "network": "impala"},
     ],
 )
 def test_every_network_that_may_run_can_be_read_again(extreme: dict[str, Any]) -> None:
@@ -613,6 +648,8 @@ def test_the_window_holds_an_observation_and_the_steps_behind_it() -> None:
     assert planning.check(Config().with_settings(**small)).run_schedule.window_ticks == 4
     with pytest.raises(ConfigError, match=r"holds 4 ticks .*the 6 that an observation with --n-step 3 needs; 1_536 is"):
         planning.check(Config().with_settings(**small, n_step=3))
+    with pytest.raises(ConfigError, match=r"holds 4 ticks .*the 5 that an observation with --n-step 1 needs; 1_280 is"):
+        planning.check(Config().with_settings(**small, frame_stack=5))
 
 
 def test_what_the_user_said_stays() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from shared.config.run_schedule import RunSchedule, make_run_schedule
-from shared.config.settings import STACK, Config
+from shared.config.settings import Config
+from shared.frame_shape import STACK
 from tests.support import sampled_method
 
 

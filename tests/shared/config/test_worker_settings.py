@@ -10,8 +10,9 @@ from shared.config import validate
 from shared.config.presets import PRESETS
 from shared.config.resolve import resolve
 from shared.config.run_schedule import make_run_schedule
-from shared.config.settings import STACK, Config
+from shared.config.settings import Config
 from shared.errors import ConfigError
+from shared.frame_shape import STACK
 from shared.machine import facts
 
 WORKERS: dict[str, Any] = {"schedule": "ordered", "workers": 4, "lane_envs": 2, "method": "a2c", "network": "a3c"}

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shared.config.settings import STACK, Config
+from shared.config.settings import Config
+from shared.frame_shape import STACK
 from shared.memory.boundary import Moved, capture, expected, restore
 from shared.memory.evaluation_queue import EvaluationHistory
 from shared.memory.run_memory import Memory, Plan

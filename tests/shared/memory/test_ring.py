@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from shared.config.run_schedule import make_run_schedule
-from shared.config.settings import STACK, Config
+from shared.config.settings import Config
+from shared.frame_shape import STACK
 from shared.memory.region.arena import Arena
 from shared.memory.region.layout import Field, Layout, LayoutError
-from shared.memory.ring import Ring, ring_fields
+from shared.memory.ring import Ring, plane_rows, ring_fields
 
 
 @pytest.fixture
@@ -56,6 +57,32 @@ def test_the_first_ticks_have_no_history(ring: Ring) -> None:
     ring.field["start"][:] = 0
     _, mask = ring.stack_rows(np.array([0, 0]), np.array([0, 2]))
     assert mask.tolist() == [[False, False, False, True], [False, True, True, True]]
+
+
+@pytest.mark.parametrize("stack", [1, 2, 7])
+def test_stacks_of_another_depth(stack: int) -> None:
+    config = Config().with_settings(envs=2, lane_envs=2, round_steps=20, total_steps=100, frame_stack=stack)
+    run_schedule = make_run_schedule(config)
+    ring = Ring(Arena.create(Layout(ring_fields(run_schedule).values())), run_schedule)
+    ring.field["start"][0, 6, 0] = 1
+    rows, mask = ring.stack_rows(np.array([0, 0, 1]), np.array([6, 8, 8]))
+    assert rows.shape == mask.shape == (3, stack)
+    assert rows[:, -1].tolist() == [12, 16, 17]
+    assert mask.sum(axis=1).tolist() == [1, min(stack, 3), stack]
+
+
+def test_planes_of_frames_in_color() -> None:
+    config = Config().with_settings(envs=2, lane_envs=1, round_steps=20, total_steps=100, replay_size=40)
+    run_schedule = make_run_schedule(config.with_settings(frame_size=36, frame_stack=2, frame_color="rgb"))
+    ring = Ring(Arena.create(Layout(ring_fields(run_schedule).values())), run_schedule)
+    frames = ring.field["frame"]
+    assert frames.shape == (2, run_schedule.capacity, 1, 3, 36, 36)
+    frames[:] = np.random.default_rng(0).integers(0, 256, frames.shape, np.uint8)
+    env, tick = np.array([0, 1, 1]), np.array([5, 0, 9])
+    rows, mask = ring.stack_rows(env, tick)
+    planes, plane_mask = plane_rows(rows, mask, 3)
+    assert plane_mask.tolist() == [[True] * 6, [False] * 3 + [True] * 3, [True] * 6]
+    assert np.array_equal(ring.planes[planes].reshape(3, 2, 3, 36, 36), ring.flat["frame"][rows])
 
 
 def test_another_layout_is_refused() -> None:

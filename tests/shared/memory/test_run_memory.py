@@ -12,6 +12,7 @@ from shared.config.method_declaration import MethodDeclaration
 from shared.config.presets import PRESETS
 from shared.config.settings import Config
 from shared.errors import ConfigError
+from shared.frame_shape import DEFAULT_FRAMES
 from shared.memory.region.layout import Layout
 from shared.memory.ring import SLOT_FIELDS, slot_fields
 from shared.memory.run_memory import Memory, Plan
@@ -66,7 +67,7 @@ def test_the_memory_holds_what_the_method_declares(monkeypatch: pytest.MonkeyPat
     sampled_method.register(monkeypatch)
     sampled, dqn = plan_of("sampled"), plan_of("dqn")
     schedule, layout = sampled.run_schedule, sampled.layout()
-    names = [name for name, _, _ in slot_fields(sampled.method)]
+    names = [name for name, _, _ in slot_fields(sampled.method, DEFAULT_FRAMES)]
     assert names == ["frame", "action", "log_prob", *(name for name, _, _ in SLOT_FIELDS[2:])]
     assert list(shapes_in(layout, "ring.")) == names
     assert shapes_in(layout, "ring.")["log_prob"] == (schedule.lanes, schedule.capacity, schedule.lane_envs)
@@ -75,13 +76,13 @@ def test_the_memory_holds_what_the_method_declares(monkeypatch: pytest.MonkeyPat
     assert shapes_in(layout, "learner.")["metrics"][1] == len(("loss", "entropy", "updates", "committed_at"))
     assert "mail.log_prob" not in dqn.layout().offsets
     assert dqn.layout().digest() != layout.digest()
-    assert segment_shape(schedule).slots == slot_fields(sampled.method)
+    assert segment_shape(schedule).slots == slot_fields(sampled.method, DEFAULT_FRAMES)
 
 
 def test_a_method_cannot_declare_a_field_of_every_slot() -> None:
     again = MethodDeclaration("again", "their.module:Theirs", slot_fields=(("valid", "u1", ()),))
     with pytest.raises(ConfigError, match="declares the slot field 'valid', which every slot has"):
-        slot_fields(again)
+        slot_fields(again, DEFAULT_FRAMES)
 
 
 def test_lanes_that_are_not_played_get_no_memory() -> None:

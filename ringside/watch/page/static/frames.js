@@ -1,19 +1,32 @@
-// Grey frames on canvases: the mosaic, and the chosen env.
+// Frames on canvases: the mosaic, and the chosen env. A shape is {size, stack, channels}.
 
 import { element, quantity, say, score, sign } from "./words.js";
 
-export const SIDE = 84;
-const PIXELS = SIDE * SIDE;
+export const SIDE = 84; // of canvases before their first frame
+const MOST_STACK = 8; // newest frames of a stack that are shown
 const GAP = 4;
 const CAPTION = 17;
 const LARGEST = 252;
 
-// Draw one frame of a buffer of gray bytes.
-export function drawFrame(canvas, bytes, offset) {
+// Bytes of one frame: a plane of grays, or one each of red, green and blue.
+export const frameBytes = (shape) => shape.channels * shape.size * shape.size;
+
+// Draw one frame of a buffer.
+export function drawFrame(canvas, bytes, offset, shape) {
   const context = canvas.getContext("2d");
-  canvas.image ??= context.createImageData(SIDE, SIDE);
-  const colors = (canvas.words ??= new Uint32Array(canvas.image.data.buffer));
-  for (let i = 0; i < PIXELS; i++) colors[i] = 0xff000000 | (bytes[offset + i] * 0x010101);
+  if (canvas.image?.width !== shape.size) {
+    canvas.width = canvas.height = shape.size;
+    canvas.image = context.createImageData(shape.size, shape.size);
+    canvas.words = new Uint32Array(canvas.image.data.buffer);
+  }
+  const [colors, pixels] = [canvas.words, shape.size * shape.size];
+  if (shape.channels === 1) {
+    for (let i = 0; i < pixels; i++) colors[i] = 0xff000000 | (bytes[offset + i] * 0x010101);
+  } else {
+    for (let i = 0, at = offset; i < pixels; i++, at++) {
+      colors[i] = 0xff000000 | bytes[at] | (bytes[at + pixels] << 8) | (bytes[at + 2 * pixels] << 16);
+    }
+  }
   context.putImageData(canvas.image, 0, 0);
 }
 
@@ -24,6 +37,7 @@ export class Mosaic {
     this.cells = [];
     this.columns = 1;
     this.first = 0;
+    this.size = SIDE;
     new ResizeObserver(() => this.arrange()).observe(box);
   }
 
@@ -54,13 +68,17 @@ export class Mosaic {
     if (side() < 40) columns = Math.max(1, Math.floor((width + GAP) / (40 + GAP)));
     this.columns = columns;
     this.box.style.gridTemplateColumns = `repeat(${columns}, minmax(0, ${LARGEST}px))`;
-    this.box.classList.toggle("coarse", side() > 1.5 * SIDE);
+    this.box.classList.toggle("coarse", side() > 1.5 * this.size);
   }
 
-  show(fields, bytes, chosen) {
+  show(fields, bytes, chosen, shape) {
+    if (this.size !== shape.size) {
+      this.size = shape.size;
+      this.arrange();
+    }
     this.prepare(fields.first, fields.envs);
     this.cells.forEach((cell, i) => {
-      drawFrame(cell.canvas, bytes, i * PIXELS);
+      drawFrame(cell.canvas, bytes, i * frameBytes(shape), shape);
       say(cell.caption, score(fields.returns[i]));
       const env = fields.first + i;
       cell.button.setAttribute("aria-pressed", String(env === chosen));
@@ -82,17 +100,28 @@ export class One {
     this.values = find("values");
     this.name = find("values-name");
     this.note = find("values-note");
-    this.stack = Array.from({ length: 4 }, (_, i) => {
-      const canvas = element("canvas", { width: SIDE, height: SIDE });
-      find("stack").append(element("figure", {}, canvas, element("figcaption", {}, i === 3 ? "t" : `t − ${3 - i}`)));
-      return canvas;
-    });
+    this.column = find("stack");
+    this.stack = [];
     this.rows = [];
   }
 
-  show(fields, bytes, offset, names) {
-    this.stack.forEach((canvas, i) => drawFrame(canvas, bytes, offset + i * PIXELS));
-    drawFrame(this.large, bytes, offset + 3 * PIXELS);
+  prepareStack(count) {
+    if (this.stack.length === count) return;
+    this.stack = Array.from({ length: count }, () => element("canvas", { width: SIDE, height: SIDE }));
+    this.column.parentElement.style.setProperty("--stack", count);
+    this.column.setAttribute("aria-label", `The newest frames of the stack, ${count}, oldest first`);
+    this.column.replaceChildren(...this.stack.map((canvas, i) => {
+      const age = count - 1 - i;
+      return element("figure", {}, canvas, element("figcaption", {}, age ? `t − ${age}` : "t"));
+    }));
+  }
+
+  show(fields, bytes, offset, names, shape) {
+    const frame = frameBytes(shape);
+    this.prepareStack(Math.min(shape.stack, MOST_STACK));
+    const older = shape.stack - this.stack.length;
+    this.stack.forEach((canvas, i) => drawFrame(canvas, bytes, offset + (older + i) * frame, shape));
+    drawFrame(this.large, bytes, offset + (shape.stack - 1) * frame, shape);
     say(this.title, `Env ${fields.env}`);
     const steps = fields.steps === 1 ? "1 step" : `${fields.steps.toLocaleString("en")} steps`;
     const player = fields.is_worker ? `worker ${fields.lane}, process ${fields.owner}`

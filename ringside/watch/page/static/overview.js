@@ -1,7 +1,7 @@
 // The page of all runs. It requests only while it is visible.
 
 import { Chart } from "./charts.js";
-import { drawFrame, SIDE } from "./frames.js";
+import { drawFrame, frameBytes, SIDE } from "./frames.js";
 import { prepareTheme } from "./theme.js";
 import { count, duration, element, say, score, title } from "./words.js";
 
@@ -225,13 +225,15 @@ async function watchPictures() {
         pause = Math.max(Number(answer.headers.get("X-Pause")), 0.2);
         const content = await answer.arrayBuffer();
         const length = new DataView(content).getUint32(0, true);
-        const { ids: shown } = JSON.parse(new TextDecoder().decode(new Uint8Array(content, 4, length)));
+        const { ids: shown, shapes } = JSON.parse(new TextDecoder().decode(new Uint8Array(content, 4, length)));
         const frames = new Uint8Array(content, 4 + length);
+        let offset = 0;
         shown.forEach((id, i) => {
-          const card = cards.get(id);
+          const [card, begin] = [cards.get(id), offset];
+          offset += frameBytes(shapes[i]);
           if (!card) return;
           card.canvas.hidden = false;
-          drawFrame(card.canvas, frames, i * SIDE * SIDE);
+          drawFrame(card.canvas, frames, begin, shapes[i]);
         });
       } catch {
         pause = 3;

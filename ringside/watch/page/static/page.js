@@ -1,7 +1,7 @@
 // The page: requests state and pictures, and shows them. It requests only while it is visible.
 
 import { Curves } from "./curves.js";
-import { Mosaic, One, SIDE } from "./frames.js";
+import { frameBytes, Mosaic, One } from "./frames.js";
 import { prepareTheme, repaint } from "./theme.js";
 import { count, duration, element, figure, percent, say, score, title } from "./words.js";
 
@@ -214,8 +214,10 @@ function showPictures(content) {
   const length = new DataView(content).getUint32(0, true);
   const fields = JSON.parse(new TextDecoder().decode(new Uint8Array(content, 4, length)));
   const frames = new Uint8Array(content, 4 + length);
-  mosaic.show(fields.mosaic, frames, view.env);
-  one.show(fields.chosen, frames, fields.mosaic.envs * SIDE * SIDE, state.actions);
+  const { shape } = fields;
+  mosaic.show(fields.mosaic, frames, view.env, shape);
+  one.show(fields.chosen, frames, fields.mosaic.envs * frameBytes(shape), state.actions, shape);
+  say(find("shape"), `, ${shape.size} by ${shape.size}, ${shape.channels === 1 ? "gray" : "in color"}`);
   const now = performance.now();
   shownAt = [...shownAt.filter((at) => now - at < 15_000), now];
   const rate = shownAt.length > 2 ? (1000 * (shownAt.length - 1)) / (now - shownAt[0]) : null;

@@ -1,0 +1,72 @@
+"""Shapes of observations, and what the constants of the default are used for."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from shared.config.settings import Config
+from shared.frame_shape import DEFAULT_FRAMES, FrameShape
+from shared.network_spec import Network, least_frame_size, parameters_of
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_gray_and_color() -> None:
+    assert (DEFAULT_FRAMES.frame, DEFAULT_FRAMES.observation) == ((84, 84), (4, 84, 84))
+    assert (DEFAULT_FRAMES.planes, DEFAULT_FRAMES.nbytes, DEFAULT_FRAMES.blocks(2)) == (4, 7_056, (2, 21, 21, 64))
+    frames = Config().with_settings(frame_size=64, frame_color="rgb", frame_stack=2).play.frames
+    assert frames == FrameShape(64, 2, 3)
+    assert (frames.frame, frames.observation) == ((3, 64, 64), (2, 3, 64, 64))
+    assert (frames.planes, frames.nbytes, frames.blocks(2, planes=9)) == (6, 12_288, (2, 16, 16, 144))
+    assert str(frames) == "2 rgb frames of 64x64"
+
+
+@pytest.mark.parametrize(("name", "least"), [("nature", 36), ("a3c", 20), ("small", 20), ("impala", 4)])
+def test_layers_follow_from_the_frames(name: str, least: int) -> None:
+    assert least_frame_size(Network(name, 3)) == least
+    for size in (least, 64, 128):
+        network = Network(name, 3, frame_size=size, frame_stack=2, frame_channels=3)
+        shapes = dict(parameters_of(network).shapes)
+        first = next(shape for shape in shapes.values() if len(shape) == 4)
+        assert first[1] == 6
+        assert shapes["hidden.weight"][1] == network.torso.features >= 1
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"frame_size": 86}, "its frames are 86 pixels wide"),
+        ({"frame_size": 32}, "its frames are 32 pixels wide"),
+        ({"frame_channels": 2}, "in 2 channels"),
+        ({"frame_size": 1_024}, "frame_size is 1024"),
+        ({"frame_stack": 0}, "frame_stack is 0"),
+        ({"frame_stack": True}, "frame_stack is True"),
+    ],
+)
+def test_a_file_cannot_name_impossible_frames(values: dict[str, int], says: str) -> None:
+    written = Network("nature", 3).to_json()
+    assert not {"frame_size", "frame_stack", "frame_channels"} & written.keys(), "as earlier versions wrote it"
+    with pytest.raises(ValueError, match=says):
+        Network.from_json({**written, **values})
+
+
+def test_only_defaults_and_benchmarks_of_parts_know_a_size() -> None:
+    """A run takes sizes from its configuration. A constant of the default would be right in every test but those of
+    other sizes."""
+    may = {"shared/config/settings.py", "shared/network_spec.py", "shared/frame_shape.py"}
+    may |= {"actors/envs/atari.py", "actors/pixels/frames.py", "actors/pixels/compilation.py"}  # the kernel of one size
+    for room in ("actors", "learner", "workers", "shared", "ringside"):
+        for path in (ROOT / room).rglob("*.py"):
+            where, text = str(path.relative_to(ROOT)), path.read_text()
+            if "shared.frame_shape" not in text:
+                continue
+            named = {
+                alias.name
+                for node in ast.walk(ast.parse(text))
+                if isinstance(node, ast.ImportFrom) and node.module == "shared.frame_shape"
+                for alias in node.names
+            }
+            assert where in may or where.startswith("ringside/bench/") or not named & {"FRAME_SIDE", "STACK"}, where
