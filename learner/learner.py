@@ -2,6 +2,8 @@
 
 A commit has this order: every lane's snapshot, the learner's snapshot, the weights, `committed`. A restarted learner
 loads its newest whole snapshot. It repeats rounds that are already committed and publishes nothing of them again.
+
+With `--learner-ranks` this process is rank 0, and others share its updates (learner/ranks).
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from learner.engine.faults import device_faults_named
 from learner.engine.nan_report import report
 from learner.engine.round_means import RoundMetrics
 from learner.make_engine import make_engine
+from learner.ranks.rank_group import RankGroup
 from learner.replay.replay_source import CHUNK_UPDATES
 from shared.config.settings import ResolvedConfig
 from shared.errors import DeviceFault, FatalError
@@ -47,8 +50,16 @@ LOOK_SECONDS = 0.001
 class Rounds:
     """The learner's part in every round."""
 
-    def __init__(self, memory: Memory, waiter: Waiter, engine: Engine, followers: list[Doorbell]) -> None:
+    def __init__(
+        self,
+        memory: Memory,
+        waiter: Waiter,
+        engine: Engine,
+        followers: list[Doorbell],
+        ranks: RankGroup | None = None,
+    ) -> None:
         self._memory = memory
+        self._ranks = ranks
         self._board = memory.board
         self._run_schedule = memory.run_schedule
         self._learn = memory.plan.config.learn
@@ -61,13 +72,17 @@ class Rounds:
     def restore(self) -> int:
         """Take the newest snapshot, or fresh parameters; return the round to do next."""
         boundary = self._memory.learner_snapshots.newest()
+        if self._ranks is not None:
+            boundary = self._ranks.lead(boundary)
         if boundary < 0:
             self._engine.initialize()
             boundary = 0
         else:
             state = self._memory.learner_snapshots.read(boundary)
-            assert state is not None, "the learner's snapshots have no other writer"
+            assert state is not None, "the learner writes none before all ranks have read this one"
             self._engine.load(state)
+        if self._ranks is not None:
+            self._ranks.meet(self._engine.checksum(), f"the parameters of boundary {boundary}")
         if boundary > self._board.committed or self._memory.weights.current < 0:
             self._commit(boundary)
         return boundary
@@ -76,9 +91,11 @@ class Rounds:
         """Do one round: its updates, and its commit unless an earlier incarnation made it."""
         alternate = self._learn.schedule == "alternate"
         if alternate:
-            self._commits.wait_for_lanes(round_ + 1)
+            self._wait_for_lanes(round_ + 1)
         again, count = round_ < self._board.committed, self._run_schedule.updates_in(round_)
         if count:
+            if self._ranks is not None:
+                self._ranks.meet(round_, "the round to do")
             # A life's first, with which its start ends, also fills a GPU's window with all of its frames.
             self._engine.begin_round(round_, self._run_schedule.window_end(round_))
         self._waiter.heartbeat()  # work before the first slice of an incarnation says nothing of its pace
@@ -89,6 +106,8 @@ class Rounds:
             self._span.append(self._engine.end_round())
         if self._run_schedule.target_changes_after(round_):
             self._engine.update_target()
+        if self._ranks is not None and count and self._run_schedule.is_snapshot(round_ + 1):
+            self._ranks.meet(self._engine.checksum(), f"the parameters after round {round_}")
         if again:
             self._board.redone[self._waiter.process] += count
         else:
@@ -110,9 +129,7 @@ class Rounds:
             fits = int(SLICE_SECONDS / pace)
             self._slice = max(1, fits if fits < CHUNK_UPDATES else fits - fits % CHUNK_UPDATES)
             done = before + first + part
-            if done <= board.updates[0]:
-                board.redone[self._waiter.process] += part if round_ >= board.committed else 0
-            board.updates[0] = max(board.updates[0], done)
+            self._record_updates(round_, done, part)
             self._waiter.note_progress((round_ << 24) + first + part)
             self._waiter.heartbeat()
             if free and first + part - published >= self._learn.publish_every_updates and first + part < count:
@@ -120,6 +137,17 @@ class Rounds:
                 self._memory.weights.publish(done, self._engine.export_into)
                 published = first + part
             first += part
+
+    def _record_updates(self, round_: int, done: int, part: int) -> None:
+        """Record that `done` updates of the run are done, the last `part` of them in this round."""
+        board = self._board
+        if done <= board.updates[0]:
+            board.redone[self._waiter.process] += part if round_ >= board.committed else 0
+        board.updates[0] = max(board.updates[0], done)
+
+    def _wait_for_lanes(self, boundary: int) -> None:
+        """Wait until every lane has finished the rounds before `boundary`."""
+        self._commits.wait_for_lanes(boundary)
 
     def _wait_for_gpu(self, coming: int) -> None:
         """Let a GPU almost finish its work; meanwhile prefetch round `coming`, once its ticks are there."""
@@ -160,7 +188,7 @@ class Rounds:
 
     def _commit(self, boundary: int) -> None:
         """Close the rounds before `boundary`."""
-        self._commits.wait_for_lanes(boundary)
+        self._wait_for_lanes(boundary)
         self._prefetch(boundary)
         self._commits.wait_for_scribe(boundary)
         self._commits.snapshot(boundary, self._end_span, self._engine.store)
@@ -198,13 +226,16 @@ def main(child_spec: ChildSpec) -> None:
         for process in range(len(child_spec.doorbells.fds))
         if process != child_spec.process
     ]
+    config = memory.plan.config
+    device = torch.device(config.machine.device)
     with suppress(Stopped), device_faults_named():
-        prepare(memory.plan.config)
-        waiter.device_bytes = device_bytes_reader(torch.device(memory.plan.config.machine.device))
+        prepare(config)
+        waiter.device_bytes = device_bytes_reader(device)
         waiter.wait(lambda: bool(memory.board.prepared[0]))
-        engine = make_engine(memory.plan.config, memory.plan.network, memory.ring, waiter.heartbeat)
+        ranks = RankGroup.join(child_spec, waiter, device) if config.machine.learner_ranks > 1 else None
+        engine = make_engine(config, memory.plan.network, memory.ring, waiter.heartbeat, ranks)
         memory.board.replay_device_bytes[0] = engine.source_device_bytes
-        rounds = Rounds(memory, waiter, engine, followers)
+        rounds = Rounds(memory, waiter, engine, followers, ranks)
         try:
             for round_ in range(rounds.restore(), memory.run_schedule.rounds):
                 rounds.run_round(round_)
@@ -213,7 +244,11 @@ def main(child_spec: ChildSpec) -> None:
             engine.settle()
             raise FatalError(sentence) from error
         except Stopped:
+            if ranks is not None:
+                ranks.leave()  # first: a GPU may wait for a rank that has left
             engine.settle()
             raise
         engine.settle()
+        if ranks is not None:
+            ranks.leave()
         memory.board.phase[child_spec.process] = Phase.DONE

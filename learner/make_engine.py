@@ -10,8 +10,9 @@ import torch
 from learner.engine.engine import Engine
 from learner.losses.method import ValueMethod, make_method
 from learner.losses.td_learning import TDLearning
+from learner.networks.model import Model
 from learner.networks.models import check_arithmetic, make_model
-from learner.networks.sharded import ShardedModel
+from learner.networks.sharded import Ranks, ShardedModel
 from learner.replay.replay_source import CHUNK_UPDATES, ReplaySource
 from learner.rollout.on_policy_method import OnPolicyMethod
 from learner.rollout.rollout_source import RolloutSource
@@ -23,25 +24,36 @@ from shared.network_spec import Network
 
 
 def make_engine(
-    config: Config, network: Network, ring: Ring, heartbeat: Callable[[], None] = lambda: None
+    config: Config,
+    network: Network,
+    ring: Ring,
+    heartbeat: Callable[[], None] = lambda: None,
+    ranks: Ranks | None = None,
 ) -> Engine[Any]:
     """The engine of a resolved configuration, which is to be initialized or loaded.
 
     Args:
         heartbeat: called during the preparation of a round that may take long.
+        ranks: processes that share every minibatch; None: this one computes it alone.
 
     Raises:
         ConfigError: the arithmetic is wrong on this device, the replay does not fit where it was asked for, or the
             class of the method has another base than its declaration says.
     """
+    if ranks is not None:  # a gather between two updates is in no graph yet
+        config = config.with_settings(graph_updates=0)
     device, precision, batch = torch.device(config.machine.device), config.machine.precision, config.learn.batch_size
     run_schedule, declaration = ring.run_schedule, ring.run_schedule.method
-    shards = (config.machine.learner_shards or 1) if device.type == "cpu" else 1
+    shards = config.machine.learner_shards or 1
     check_arithmetic(network, device, precision, -(-batch // shards), learns=True)
     online = make_model(network, device, precision)
+    model: Model = online
+    if shards > 1:
+        size = 1 if ranks is None else ranks.size
+        threads = max(1, min(shards, usable_cores()) // size) if device.type == "cpu" else 0
+        model = ShardedModel(online, shards, threads, ranks)
     method = make_method(network, config.algorithm, device, declaration)
     if declaration.on_policy and isinstance(method, OnPolicyMethod):
-        model = online if shards == 1 else ShardedModel(online, shards, min(shards, usable_cores()))
         rollout = RolloutSource(ring, config, model, method, heartbeat)
         return Engine(config, run_schedule, model, rollout, method, declaration.metrics)
     if declaration.on_policy or not isinstance(method, ValueMethod):
@@ -56,6 +68,6 @@ def make_engine(
         )
     if network.plain:  # the target network's batch; with networks of parts that would take seconds
         check_arithmetic(network, device, precision, CHUNK_UPDATES * batch, learns=False)
-    learning = TDLearning(online, make_model(network, device, precision), method)
+    learning = TDLearning(model, make_model(network, device, precision), method)
     source = ReplaySource(ring, config, learning)
-    return Engine(config, run_schedule, online, source, learning, declaration.metrics)
+    return Engine(config, run_schedule, model, source, learning, declaration.metrics)

@@ -236,6 +236,11 @@ class Engine(Generic[M]):
                 sums,
             )
 
+    @torch.inference_mode()
+    def checksum(self) -> int:
+        """A number that follows from the bits of all parameters; another bit almost always gives another number."""
+        return int(self._online.params.view(torch.int32).sum(dtype=torch.int64))
+
     @property
     def source_device_bytes(self) -> int:
         """GPU memory that the round source takes; 0 where frames are read from shared memory."""

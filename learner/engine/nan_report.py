@@ -39,7 +39,7 @@ def report(memory: Memory, waiter: Waiter, engine: Engine, run_dir: Path, found:
         Stopped: the run is to end.
     """
     memory.board.phase[waiter.process] = Phase.REPLAYING
-    found_again, arrays, update = _do_again(memory, waiter, engine, found.round)
+    found_again, arrays, update = do_again(memory, waiter, engine, found.round)
     config, learn = memory.plan.config, memory.plan.config.learn
     round_ = engine.round if found_again else found.round
     content = {
@@ -68,7 +68,7 @@ def report(memory: Memory, waiter: Waiter, engine: Engine, run_dir: Path, found:
     return f"{path}.json says which update did it; .safetensors beside it holds its batch and the parameters before."
 
 
-def _do_again(memory: Memory, waiter: Waiter, engine: Engine, last: int) -> tuple[bool, Arrays, int]:
+def do_again(memory: Memory, waiter: Waiter, engine: Engine, last: int) -> tuple[bool, Arrays, int]:
     """The updates from the newest snapshot to the end of round `last`, until one is not finite.
 
     Returns:

@@ -1,14 +1,16 @@
-"""Passes over a minibatch in shards: parallel in threads, with sums that do not depend on the number of threads.
+"""Passes over a minibatch in shards: parallel in threads and ranks, with sums that do not depend on their numbers.
 
 On a CPU one pass over a large batch leaves cores idle between its operations. Here each thread takes whole shards
-through the network. The number of shards decides the last bits of a gradient; the number of threads decides nothing.
+through the network. With several ranks (learner/ranks) each takes as many shards. Then every rank has the outputs and
+gradients of all shards, and adds them in the same order. The number of shards decides the last bits of a gradient; the
+numbers of threads and ranks decide nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,29 +21,51 @@ from learner.networks.model import ExtraInputs, ForwardPass, Model, ReplicableMo
 T = TypeVar("T")
 
 
+class Ranks(Protocol):
+    """The processes that share the shards of every pass (`learner.ranks.rank_group.RankGroup`)."""
+
+    rank: int
+    size: int
+
+    def gather(self, own: Tensor, out: Tensor) -> None:
+        """Write the tensors of all ranks, of one shape, into `out`, in the order of ranks."""
+
+
 class Pass(NamedTuple):
     """Result of a forward pass in shards."""
 
     outputs: Tensor
     """float32[n, outputs, atoms], in the order of the batch."""
     shards: Sequence[ForwardPass]
-    """The pass of each shard, for its backward pass."""
+    """The pass of each shard of this process, for its backward pass."""
 
 
 class ShardedModel:
     """A model whose passes divide a batch into shards of equal size, the first ones one sample larger if need be.
 
-    See `learner.networks.model.Model`. It takes no extra inputs.
+    See `learner.networks.model.Model`. It takes the noise of one update at a time.
     """
 
-    def __init__(self, model: ReplicableModel, shards: int, threads: int) -> None:
-        """`model`, whose batches `threads` threads compute in two or more `shards`."""
-        self._model = model
-        self._replicas = [model.replica() for _ in range(shards)]
-        self._pool = ThreadPoolExecutor(threads, "shard", torch.set_num_threads, (torch.get_num_threads(),))
-        self._gradients = [torch.zeros_like(model.params_bf16) for _ in range(shards)]
+    def __init__(self, model: ReplicableModel, shards: int, threads: int, ranks: Ranks | None = None) -> None:
+        """`model`, whose batches are computed in two or more `shards`.
+
+        Args:
+            threads: number of threads; 0: the caller's own, as on a GPU.
+            ranks: processes that share the shards, of which each has as many; None: this one has all.
+        """
+        self._model, self._shards, self._ranks = model, shards, ranks
+        size, rank = (1, 0) if ranks is None else (ranks.size, ranks.rank)
+        if shards % size:
+            raise ValueError(f"{size} ranks cannot share {shards} shards evenly.")
+        own = shards // size
+        self._own = slice(rank * own, (rank + 1) * own)
+        self._replicas = [model.replica() for _ in range(own)]
+        self._pool = _make_pool(threads) if threads else None
+        self._gradients = [torch.zeros_like(model.params_bf16) for _ in range(own)]
         for replica, gradient in zip(self._replicas, self._gradients, strict=True):
             replica.gradient_into(gradient)
+        if ranks is not None:
+            self._sent, self._received = (model.params_bf16.new_zeros(n, len(model.params_bf16)) for n in (own, shards))
         self._gradient = self._gradients[0]
         self.network, self.noise = model.network, model.noise
         self.params, self.params_bf16, self.head_offset = model.params, model.params_bf16, model.head_offset
@@ -66,24 +90,53 @@ class ShardedModel:
         if settle is not None:
             settle()
 
-        def forward(replica: Model, part: Tensor) -> ForwardPass:
-            return replica.forward(part, stack_offset, extra_inputs, learns=learns)
+        def forward(replica: Model, part: tuple[Tensor, ExtraInputs]) -> ForwardPass:
+            return replica.forward(part[0], stack_offset, part[1], learns=learns)
 
-        shards = self._in_threads(forward, blocks.tensor_split(len(self._replicas)))
-        return Pass(torch.cat([shard.outputs.detach() for shard in shards]), shards)
+        parts = zip(self._own_parts(blocks), self._own_inputs(extra_inputs), strict=True)
+        shards = self._in_threads(forward, parts)
+        outputs = torch.cat([shard.outputs.detach() for shard in shards])
+        if self._ranks is not None:
+            own, outputs = outputs, outputs.new_empty(len(blocks), *outputs.shape[1:])
+            self._ranks.gather(own, outputs)
+        return Pass(outputs, shards)
 
     def backward(self, saved: Pass, gradient: Tensor, side_stream: SideStream) -> None:
-        """Write the gradient by the parameters (`Model.backward`): the sum over shards, in their order."""
+        """Write the gradient by the parameters (`Model.backward`): the sum over all shards, in their order."""
 
         def backward(replica: Model, part: tuple[ForwardPass, Tensor]) -> None:
             replica.backward(part[0], part[1], SideStream())
 
-        parts = gradient.tensor_split(len(self._replicas))
-        self._in_threads(backward, zip(saved.shards, parts, strict=True))
-        torch.add(self._gradients[0], self._gradients[1], out=self._gradient)
-        for other in self._gradients[2:]:
+        self._in_threads(backward, zip(saved.shards, self._own_parts(gradient), strict=True))
+        gradients: Sequence[Tensor] = self._gradients
+        if self._ranks is not None:
+            torch.stack(self._gradients, out=self._sent)
+            self._ranks.gather(self._sent, self._received)
+            gradients = self._received.unbind()
+        torch.add(gradients[0], gradients[1], out=self._gradient)
+        for other in gradients[2:]:
             self._gradient.add_(other)
 
+    def _own_parts(self, rows: Tensor) -> Sequence[Tensor]:
+        """The rows of each shard of this process."""
+        return rows.tensor_split(self._shards)[self._own]
+
+    def _own_inputs(self, extra_inputs: ExtraInputs) -> Sequence[ExtraInputs]:
+        """The extra inputs of each shard of this process."""
+        fractions, noise = extra_inputs
+        if noise is not None and len(noise) > 1:
+            raise ValueError(f"A pass in shards takes the noise of one update, not of {len(noise)}.")
+        if fractions is None:
+            return [extra_inputs] * len(self._replicas)
+        return [ExtraInputs(part, noise) for part in self._own_parts(fractions)]
+
     def _in_threads(self, work: Callable[[Model, Any], T], parts: Iterable[Any]) -> list[T]:
-        """Results of `work` for each shard, in order."""
+        """Results of `work` for each shard of this process, in order."""
+        if self._pool is None:
+            return list(map(work, self._replicas, parts))
         return list(self._pool.map(torch.inference_mode()(work), self._replicas, parts))
+
+
+def _make_pool(threads: int) -> ThreadPoolExecutor:
+    """Threads that each compute with as many threads of PyTorch as the caller."""
+    return ThreadPoolExecutor(threads, "shard", torch.set_num_threads, (torch.get_num_threads(),))

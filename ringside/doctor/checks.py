@@ -182,7 +182,7 @@ def threads(plan: Plan, usable: int) -> list[Check]:
     """Warning if the learner has more threads than cores: they spin while they wait for each other."""
     settings = plan.config.machine
     on_cpu = settings.device == "cpu"
-    busy = busy_threads(settings.learner_threads, settings.learner_shards, on_cpu=on_cpu)
+    busy = settings.learner_ranks * busy_threads(settings.learner_threads, settings.learner_shards, on_cpu=on_cpu)
     advised = learner_threads_of(usable, settings.learner_shards, on_cpu=on_cpu)
     if settings.learner_threads == 1 or busy < usable:
         return []
@@ -222,7 +222,7 @@ def descriptors(plan: Plan, soft: int, hard: int) -> Check:
         soft: the limit in force; below 0: none.
         hard: largest limit that may be set; below 0: none.
     """
-    need = DESCRIPTORS + DESCRIPTORS_OF_A_PROCESS * (plan.actors + 4)
+    need = DESCRIPTORS + DESCRIPTORS_OF_A_PROCESS * len(plan.processes)
     if 0 <= soft < need:
         raised = hard < 0 or hard >= need
         advice = f"Say first: ulimit -n {need}" if raised else "Fewer --actors need fewer, or ask for a higher limit."
@@ -233,7 +233,8 @@ def descriptors(plan: Plan, soft: int, hard: int) -> Check:
 def tasks(plan: Plan, free: int | None) -> Check:
     """Processes and threads against `ulimit -u` and the pids limit of control groups; None: no limit."""
     settings = plan.config.machine
-    threads = teams_of(settings.learner_shards) * settings.learner_threads + settings.inference_threads
+    threads = teams_of(settings.learner_shards) * settings.learner_threads * settings.learner_ranks
+    threads += settings.inference_threads
     need = TASKS + threads + TASKS_OF_AN_ACTOR * plan.actors
     if free is not None and free < need:
         return Check(

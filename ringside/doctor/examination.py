@@ -181,7 +181,7 @@ def suggestion(plan: Plan, words: Sequence[str]) -> str:
     typed, kept = parser.parse_known_args(as_spelt(words))
     settings = plan.config.machine
     on_cpu = settings.device == "cpu"
-    busy = busy_threads(settings.learner_threads, settings.learner_shards, on_cpu=on_cpu)
+    busy = settings.learner_ranks * busy_threads(settings.learner_threads, settings.learner_shards, on_cpu=on_cpu)
     spare = spare_cores(facts.usable_cores(), busy, settings.inference_threads, plan.config.learn.schedule)
     suggested = ["--actors", str(actors_of(plan.config.play, spare))]
     if not any(word.split("=")[0] in ("--game", "--env", "--resume") for word in kept):

@@ -83,7 +83,7 @@ class RoleStatus:
 
     @property
     def group(self) -> str:
-        """`actors`, `workers` or `nodes` for all of them, else the name."""
+        """`actors`, `workers`, `ranks` or `nodes` for all of them, else the name."""
         if self.node is not None:
             return "nodes"
         role, _, number = self.name.partition(" ")
@@ -188,6 +188,7 @@ def find_bottleneck(
 _PREPARES = {
     "scribe": "preparing the memory",
     "learner": "loading PyTorch and the network",
+    "ranks": "loading PyTorch and the network",
     "inference": "loading PyTorch and the network",
     "evaluator": "loading emulators and the game",
     "actors": "loading emulators and the game",
@@ -342,7 +343,7 @@ def _cores_limit(
 ) -> Bottleneck:
     """The bottleneck if all cores are in use; `used` by group of roles, `taken` by other programs."""
     most, *others = sorted(used, key=lambda name: -used[name])
-    takes = "take" if most in ("actors", "workers") else "takes"
+    takes = "take" if most in ("actors", "workers", "ranks") else "takes"
     said = f"All cores are in use ({usable_cores}" + (f", {taken:.1f} by others" if taken >= 0.05 else "")
     said += f"): {'of this run ' if taken >= 0.05 else ''}{most} {takes} the most, {used[most]:.1f}"
     rest = ", ".join(f"{name} {used[name]:.1f}" for name in others if used[name] >= 0.05)

@@ -95,6 +95,7 @@ class TrainSettings(TypedDict, total=False):
     acting_precision: Precision | None
     learner_threads: int | None
     learner_shards: int | None
+    learner_ranks: int
     inference_threads: int | None
     inference_batch: int | None
     deterministic: Literal["on", "off"]

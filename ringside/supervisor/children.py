@@ -23,6 +23,7 @@ from shared.process.child import FATAL, ChildSpec, Doorbells, log_path, run_role
 MODULES = {
     Role.INFERENCE: "learner.inference",
     Role.LEARNER: "learner.learner",
+    Role.RANK: "learner.ranks.rank",
     Role.SCRIBE: "ringside.recording.scribe",
     Role.EVALUATOR: "actors.evaluator",
     Role.ACTOR: "actors.actor",
@@ -71,6 +72,8 @@ class ChildMaker:
         self._processes = plan.processes
         self._log_starts: dict[int, int] = {}
         """Lengths of the logs when this run began."""
+        self._rendezvous: tuple[int, int] | None = None
+        """Incarnation of the ranks of the learner, and the descriptor of the file in which they find each other."""
         self._claims = Claims()
         self._cores: Sequence[frozenset[int] | None] = [None] * plan.actors
         if plan.config.machine.pin == "auto":
@@ -93,12 +96,30 @@ class ChildMaker:
             run_dir=self._run_dir,
             cores=self._cores[number] if role is self._plan.player else None,
             environment=dict(environment) if role in GPU_ROLES else {},
+            rendezvous=self._rendezvous_of(index, incarnation),
         )
         if index not in self._log_starts:
             log = log_path(self._run_dir, child_spec.name)
             self._log_starts[index] = log.stat().st_size if os.path.exists(log) else 0
         module = GATEWAY if role is Role.ACTOR and self._plan.is_gateway(number) else MODULES[role]
         return ChildProcess(target=run_role, args=(module, child_spec), name=child_spec.name, daemon=True)
+
+    def _rendezvous_of(self, index: int, incarnation: int) -> int | None:
+        """Descriptor of a file in memory for the ranks of this incarnation; None: the process is no rank.
+
+        Every incarnation has a new one: a rank that was killed may have left half a word in the former.
+        """
+        if self._plan.config.machine.learner_ranks == 1 or index not in self._processes.learners:
+            return None
+        if self._rendezvous is None or self._rendezvous[0] != incarnation:
+            self._close_rendezvous()
+            self._rendezvous = incarnation, os.memfd_create("ranks", os.MFD_CLOEXEC)
+        return _Inherited(self._rendezvous[1])
+
+    def _close_rendezvous(self) -> None:
+        if self._rendezvous is not None:
+            os.close(self._rendezvous[1])
+            self._rendezvous = None
 
     def crash_report(self, index: int, how: str, count: int, code: int) -> str:
         """The sentence that ends the run when the process at a position may not restart."""
@@ -109,5 +130,6 @@ class ChildMaker:
         return crash_report(name, how, count, code, log_path(self._run_dir, name), self._log_starts[index])
 
     def close(self) -> None:
-        """Give back the claims to cores."""
+        """Give back the claims to cores, and close what processes were to inherit."""
         self._claims.close()
+        self._close_rendezvous()

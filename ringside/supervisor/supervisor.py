@@ -255,11 +255,14 @@ class Supervisor:
         return bool(self._board.finished and self._board.phase[index] == Phase.DONE)
 
     def _restart(self, index: int, child: Child) -> None:
-        """Restart a process; under MPS both of those that use the GPU.
+        """Restart a process; a rank of the learner with all others; under MPS both of those that use the GPU.
 
-        A fault of one may have hit the other, and the server accepts no client until both have ended.
+        A fault of one may have hit the other, and the server accepts no client until both have ended. Ranks are
+        connected: without one the others cannot go on.
         """
         together, given_up, shared = [index], False, index in GPU_ROLES and bool(self._gpu.environment)
+        if index in self._processes.learners:
+            together = [rank for rank in self._processes.learners if rank in self._children]
         if shared:
             together = [role for role in GPU_ROLES if role in self._children]
             if child.deaths.by_fault >= GIVE_UP_MPS and self._may_give_up_mps(index):
@@ -405,7 +408,9 @@ def train(plan: Plan, on_look: Callable[[Memory], None], note: Callable[[str], N
     machine = plan.config.machine
     try:
         shared = machine.device if machine.acts_on == machine.device else "cpu"
-        with mps.service(machine.mps, shared, note) as gpu:
+        # Each rank has a GPU alone, but for the first; connections between clients of MPS and others are not known.
+        asked = machine.mps if machine.learner_ranks == 1 else "off"
+        with mps.service(asked, shared, note) as gpu:
             return Supervisor(plan, on_look, note, gpu).run()
     except mps.MpsError as error:
         raise RunFailed(f"{error} Omit --mps on to go on without it.") from error

@@ -43,6 +43,7 @@ def check(config: Config) -> None:
         _check_workers(config)
         return
     _check_without_workers(config)
+    check_shards(config)
     if declaration.by_workers:
         raise ConfigError(
             f"--method {algorithm.method} computes its gradients in workers: say --schedule "
@@ -64,6 +65,34 @@ def check(config: Config) -> None:
         raise ConfigError(
             f"--n-step {algorithm.n_step} is more than the {played_ticks} steps that each of --envs {config.play.envs} "
             f"has made when learning starts; --learning-starts {algorithm.n_step * config.play.envs:_} is enough."
+        )
+
+
+def check_shards(config: Config) -> None:
+    """Refuse minibatches that cannot be divided, and schedules whose updates are not shared."""
+    learn, machine = config.learn, config.machine
+    shards, ranks = machine.learner_shards, machine.learner_ranks
+    if shards is not None and shards > learn.batch_size:
+        raise ConfigError(f"--learner-shards {shards} is more than --batch-size {learn.batch_size:_}: pass fewer.")
+    if ranks == 1:
+        return
+    if learn.schedule == "free":
+        raise ConfigError(
+            f"--learner-ranks {ranks} are for --schedule concurrent and alternate, not for {learn.schedule}: omit one "
+            "of the two."
+        )
+    if machine.mps == "on":
+        raise ConfigError(f"--mps on cannot be with --learner-ranks {ranks}: omit it.")
+    if shards is None:
+        return
+    if shards % ranks:
+        raise ConfigError(
+            f"--learner-shards {shards} cannot be shared evenly by --learner-ranks {ranks}: pass a multiple of {ranks}."
+        )
+    if learn.batch_size % shards:
+        raise ConfigError(
+            f"--batch-size {learn.batch_size:_} must be a multiple of --learner-shards {shards} with --learner-ranks, "
+            "so that all shards are of one size."
         )
 
 
@@ -160,9 +189,6 @@ def _check_rounds(config: Config) -> None:
             f"--round-steps {learn.round_steps:_} must be a multiple of --batch-size {learn.batch_size:_}, since every "
             f"step of a round is learned from with --method {algorithm.method}."
         )
-    shards = config.machine.learner_shards
-    if shards is not None and shards > learn.batch_size:
-        raise ConfigError(f"--learner-shards {shards} is more than --batch-size {learn.batch_size:_}: pass fewer.")
 
 
 def _check_workers(config: Config) -> None:

@@ -52,7 +52,6 @@ class Need(Enum):
     TARGET_NETWORK = "has no target network"
     ACTION_VALUES = "learns a policy and no action values"
     EPSILON = "samples its actions from its policy"
-    ROUND = "learns from a replay buffer, in small minibatches"
 
 
 @cache
@@ -239,7 +238,6 @@ class MethodDeclaration:
             Need.TARGET_NETWORK: self.has_target_network,
             Need.ACTION_VALUES: self.head == "q",
             Need.EPSILON: self.has_epsilon,
-            Need.ROUND: self.on_policy,
         }[need]
 
     def __post_init__(self) -> None:

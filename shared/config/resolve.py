@@ -20,6 +20,9 @@ TEAMS = 3
 """Threads of a learner that each compute with `--learner-threads`: updates, gradients aside, what is prepared ahead."""
 
 
+RANK_SHARDS = 4
+"""Least shards of a minibatch that ranks share, by default."""
+
 WORKERS_TOGETHER = 8
 """Most emulators of workers that are answered by one forward pass: those of one of two processes, of sixteen workers.
 
@@ -37,6 +40,9 @@ def resolve(config: Config) -> ResolvedConfig:
     acting_device, acting_precision = acting_of(config, device)
     cores = facts.usable_cores()
     on_cpu = device == "cpu"
+    if not on_cpu:
+        require_devices(device, config.machine.learner_ranks)
+    ranks = config.machine.learner_ranks
     learner_shards = config.machine.learner_shards or learner_shards_of(config, on_cpu=on_cpu)
     default_threads = 1 if workers else learner_threads_of(cores, learner_shards, on_cpu=on_cpu)
     learner_threads = config.machine.learner_threads or default_threads
@@ -61,7 +67,7 @@ def resolve(config: Config) -> ResolvedConfig:
             config.play,
             spare_cores(
                 cores,
-                busy_threads(learner_threads, learner_shards, on_cpu=on_cpu),
+                ranks * busy_threads(learner_threads, learner_shards, on_cpu=on_cpu),
                 inference_threads,
                 config.learn.schedule,
             ),
@@ -97,6 +103,16 @@ def device_of(asked: str) -> str:
     raise ConfigError(f"There is no device {asked}: the NVIDIA driver shows none to this process.")
 
 
+def require_devices(first: str, ranks: int) -> None:
+    """Raise `ConfigError` unless there is a GPU for each rank of the learner, from "cuda:N" on."""
+    index, devices = int(first.partition(":")[2]), facts.cuda_devices()
+    if index + ranks > devices:
+        raise ConfigError(
+            f"--learner-ranks {ranks} need a GPU each from {first} on, and there {'is' if devices == 1 else 'are'} "
+            f"{devices}: pass fewer, or --device cpu."
+        )
+
+
 def precision_of(asked: Precision, device: str) -> Precision:
     """The arithmetic of the networks on a device: the user's, or the fastest that is known to keep the scores."""
     if asked != "auto":
@@ -126,9 +142,13 @@ def acting_of(config: Config, device: str) -> tuple[str | None, Precision | None
 def learner_shards_of(config: Config, *, on_cpu: bool) -> int | None:
     """Shards of a minibatch: None with a replay buffer or a GPU, else one for every 64 samples, four at most.
 
+    With several ranks it is the first multiple of their number from four on, so that two and four have the same.
     Smaller shards cost more a sample (docs/lab/2026-11-on-policy.md). The machine's cores decide nothing here, since
     the number changes the last bits.
     """
+    ranks = config.machine.learner_ranks
+    if ranks > 1:
+        return -(-RANK_SHARDS // ranks) * ranks
     if not on_cpu or not method_declaration(config.algorithm.method).on_policy:
         return None
     return max(1, min(4, config.learn.batch_size // 64))

@@ -282,9 +282,13 @@ class Machine:
     learner_threads: Count | None = None
     """Threads of each of the three teams of a learner on a CPU: layers, weight gradients, prefetching. Recorded,
     because the number changes the last bits."""
-    learner_shards: Annotated[Shards | None, Need.ROUND] = None
-    """On a CPU, parts of a minibatch that threads compute in parallel; their gradients are added in order. Recorded,
-    because the number changes the last bits; default: one for every 64 samples, 4 at most."""
+    learner_shards: Shards | None = None
+    """Parts of a minibatch that threads or ranks compute in parallel; their gradients are added in order. Recorded,
+    because the number changes the last bits; default: 1, on a CPU with an on-policy method one for every 64 samples up
+    to 4, and with --learner-ranks the first multiple of it from 4 on."""
+    learner_ranks: Annotated[int, Meta(ge=1, le=MOST_SHARDS)] = 1
+    """Processes that share every minibatch of the learner, each with as many of --learner-shards: on GPUs one for each,
+    from --device on. The number changes no bit."""
     inference_threads: Count | None = None
     """CPU threads of the inference server; recorded, because the number changes the last bits."""
     inference_batch: Count | None = None
@@ -555,6 +559,7 @@ have it, so runs and checkpoints of earlier versions stay what they are."""
 MAY_CHANGE_ON_RESUME = frozenset(
     {
         "actors",
+        "learner_ranks",
         "total_steps",
         "eval_every_steps",
         "eval_episodes",

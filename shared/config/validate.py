@@ -118,6 +118,8 @@ def resolved(config: ResolvedConfig) -> None:
         )
     if machine.acts_on == "cpu" and machine.acting_precision == "tf32":
         raise ConfigError("--acting-precision tf32 is for CUDA devices; on a CPU say fp32 or bf16.")
+    if not play.workers:
+        combinations.check_shards(config)
     if machine.device == "cpu":
         for name, word, advice in _FOR_CUDA:
             if getattr(machine, name) == word:
@@ -131,7 +133,7 @@ def _check_processes_of_workers(config: ResolvedConfig) -> None:
         raise ConfigError(
             f"--actors {machine.actors} is more than --workers {play.workers}, each of which runs on one process."
         )
-    only = dict.fromkeys(("learner_threads", "learner_shards", "inference_threads"), 1)
+    only = dict.fromkeys(("learner_threads", "learner_shards", "learner_ranks", "inference_threads"), 1)
     for name, expected in (only | ({"inference_batch": play.lane_envs} if alone else {})).items():
         if (value := getattr(machine, name)) not in (None, expected):
             raise ConfigError(

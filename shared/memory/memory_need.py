@@ -19,6 +19,10 @@ WORKER_BYTES = 450_000_000
 """The same of a process of workers, which loads torch beside the emulator."""
 
 
+RANK_BYTES = 700_000_000
+"""The same of a rank of the learner on a CPU, besides the stacks of a round."""
+
+
 ENV_BYTES = 1_000_000
 """Memory of an emulator in its actor, generously."""
 
@@ -26,7 +30,9 @@ ENV_BYTES = 1_000_000
 def own_bytes(plan: Plan) -> int:
     """Upper estimate of the bytes that the processes of a run take in addition to the shared region."""
     player_bytes = WORKER_BYTES if plan.player is Role.WORKER else ACTOR_BYTES
-    return OWN_BYTES + player_bytes * plan.actors + ENV_BYTES * plan.run_schedule.envs + _round_bytes(plan)
+    ranks = plan.config.machine.learner_ranks
+    own = OWN_BYTES + RANK_BYTES * (ranks - 1) + _round_bytes(plan) * ranks
+    return own + player_bytes * plan.actors + ENV_BYTES * plan.run_schedule.envs
 
 
 def _round_bytes(plan: Plan) -> int:

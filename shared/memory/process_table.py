@@ -20,6 +20,8 @@ class Role(IntEnum):
     EVALUATOR = 3
     ACTOR = 4
     WORKER = 5
+    RANK = 6
+    """Ranks of the learner but the first, which is the learner itself; so their numbers begin at 1 in names."""
 
     @property
     def is_numbered(self) -> bool:
@@ -63,6 +65,11 @@ class ProcessTable:
         """Position of the process of that number. Raises `IndexError` when there is none."""
         return self.indexes_of(role)[number]
 
+    @property
+    def learners(self) -> tuple[int, ...]:
+        """Positions of all ranks of the learner, itself first."""
+        return (Role.LEARNER, *self.indexes_of(Role.RANK))
+
     def role_of(self, index: int) -> Role:
         """Role of the process at a position. Raises `IndexError` when there is none."""
         for role in Role:
@@ -80,5 +87,6 @@ class ProcessTable:
 
 
 def process_name(role: Role, number: int) -> str:
-    """Name of a process of a role: `learner`, `actor 3`."""
-    return f"{role.name.lower()} {number}" if role.is_numbered else role.name.lower()
+    """Name of a process of a role: `learner`, `actor 3`; the first beside the learner is `rank 1`."""
+    shown = number + 1 if role is Role.RANK else number
+    return f"{role.name.lower()} {shown}" if role.is_numbered else role.name.lower()

@@ -77,7 +77,8 @@ class Plan:
     @property
     def roles(self) -> tuple[Role, ...]:
         """Roles that the run has, those that play last."""
-        learners = () if self.run_schedule.workers else (Role.LEARNER, Role.INFERENCE)
+        ranks = (Role.RANK,) if self.config.machine.learner_ranks > 1 else ()
+        learners = () if self.run_schedule.workers else (Role.LEARNER, *ranks, Role.INFERENCE)
         evaluates = self.evaluation_episodes > 0
         evaluators = (Role.INFERENCE, Role.EVALUATOR) if evaluates else ()
         return tuple(dict.fromkeys((Role.SCRIBE, *learners, *evaluators, self.player)))
@@ -85,7 +86,7 @@ class Plan:
     @property
     def processes(self) -> ProcessTable:
         """The processes of the run and their positions on the board."""
-        return ProcessTable.make({self.player: self.actors})
+        return ProcessTable.make({self.player: self.actors, Role.RANK: self.config.machine.learner_ranks - 1})
 
     @property
     def committer(self) -> int:

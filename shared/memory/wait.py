@@ -77,8 +77,13 @@ class Waiter:
         if self.board.stopping:
             raise Stopped
 
-    def wait(self, ready: Callable[[], bool]) -> int:
-        """Wait until `ready()`; return the nanoseconds it took. Raises `Stopped` when the run is to end."""
+    def wait(self, ready: Callable[[], bool], sleep: Callable[[float], object] | None = None) -> int:
+        """Wait until `ready()`; return the nanoseconds it took. Raises `Stopped` when the run is to end.
+
+        Args:
+            sleep: sleeps for at most so many seconds, less if what is awaited may be there; default: until a ring.
+        """
+        sleep = sleep or self.doorbell.wait
         self.heartbeat()
         began = self._mark
         if ready():
@@ -86,7 +91,7 @@ class Waiter:
         phase = self.board.phase[self.process]
         self.board.phase[self.process] = Phase.WAITING
         while not ready():
-            self.doorbell.wait(POLL_SECONDS)
+            sleep(POLL_SECONDS)
             now = time.monotonic_ns()
             self.board.waited_ns[self.process] += now - self._mark
             self._record(now)

@@ -70,6 +70,8 @@ class ChildSpec:
     cores: frozenset[int] | None
     environment: dict[str, str]
     """Variables set before anything is loaded that could read them."""
+    rendezvous: int | None = None
+    """Descriptor of the file in memory in which the ranks of a learner find each other; None: it has one rank."""
 
     @property
     def name(self) -> str:
@@ -101,7 +103,7 @@ def run_role(module: str, child_spec: ChildSpec) -> None:
     with suppress(OSError):  # without /proc
         _stop_inheritance()
     os.environ.update(child_spec.environment)
-    if child_spec.role not in (Role.LEARNER, Role.INFERENCE):
+    if child_spec.role not in (Role.LEARNER, Role.RANK, Role.INFERENCE):
         os.nice(NICENESS)
     if child_spec.cores:
         with suppress(OSError):  # the group lost them meanwhile; the process runs without

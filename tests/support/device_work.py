@@ -14,6 +14,7 @@ from learner.engine.initialization import initial_parameters
 from learner.make_engine import make_engine
 from learner.networks.models import make_model
 from learner.networks.policy import Policy
+from learner.networks.sharded import Ranks
 from shared.config.presets import PRESETS
 from shared.config.settings import Config
 from shared.frame_shape import FRAME_SIDE, STACK
@@ -37,6 +38,7 @@ class Work(NamedTuple):
     precision: str = "fp32"
     graph_updates: int = 8
     replay_on: str = "device"
+    shards: int | None = None
 
     def __str__(self) -> str:
         """A name for a test."""
@@ -55,7 +57,9 @@ class Work(NamedTuple):
             "anneal_steps": 4_096,
         }
         network = "small" if preset.learn.network in ("nature", "a3c") else preset.learn.network
-        return preset.with_settings(game="pong", seed=1, network=network, precision=self.precision, **small)
+        return preset.with_settings(
+            game="pong", seed=1, network=network, precision=self.precision, learner_shards=self.shards, **small
+        )
 
 
 def played_ring(work: Work) -> PlayedRing:
@@ -67,10 +71,12 @@ def played_ring(work: Work) -> PlayedRing:
     return played
 
 
-def learn(work: Work, device: torch.device, played: PlayedRing, rounds: int = ROUNDS) -> Numbers:
+def learn(
+    work: Work, device: torch.device, played: PlayedRing, rounds: int = ROUNDS, ranks: Ranks | None = None
+) -> Numbers:
     """Learn some rounds as the learner process does; return what it publishes, snapshots and metrics."""
     schedule, network = played.run_schedule, network_of(work.config, ACTIONS)
-    engine = make_test_engine(work, device, played)
+    engine = make_test_engine(work, device, played, ranks)
     numbers: Numbers = {"first": _published(engine, network)}
     for round_ in range(1, rounds + 1):
         count = engine.begin_round(round_, schedule.window_end(round_))
@@ -96,11 +102,12 @@ def learn(work: Work, device: torch.device, played: PlayedRing, rounds: int = RO
     return numbers | {f"last, {name}": array.astype(np.float32) for name, array in report.items()}
 
 
-def make_test_engine(work: Work, device: torch.device, played: PlayedRing) -> Engine[Any]:
+def make_test_engine(work: Work, device: torch.device, played: PlayedRing, ranks: Ranks | None = None) -> Engine[Any]:
     """An engine with fresh parameters."""
     replay_on = work.replay_on if device.type != "cpu" else "auto"
     settings = {"device": str(device), "graph_updates": work.graph_updates, "replay_on": replay_on}
-    engine = make_engine(work.config.with_settings(**settings), network_of(work.config, ACTIONS), played.ring)
+    config, network = work.config.with_settings(**settings), network_of(work.config, ACTIONS)
+    engine = make_engine(config, network, played.ring, ranks=ranks)
     engine.initialize()
     return engine
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learner.engine.nan_report import _do_again
+from learner.engine.nan_report import do_again
 from shared.config.settings import Algorithm, Config
 from shared.memory.snapshot import state_lengths
 from shared.network_spec import Network, parameters_of
@@ -45,7 +45,7 @@ def test_rounds_since_the_snapshot_are_done_again_to_the_bit(algorithm: Algorith
     engine.online_into(online)
 
     memory = _memory(played, config, 3, kept)
-    found, arrays, update = _do_again(memory, SimpleNamespace(heartbeat=lambda: None), engine, 4)  # type: ignore[arg-type]
+    found, arrays, update = do_again(memory, SimpleNamespace(heartbeat=lambda: None), engine, 4)  # type: ignore[arg-type]
     assert (found, update) == (False, 11)
     np.testing.assert_array_equal(arrays["parameters_after"], online)
     assert not np.array_equal(arrays["parameters_before"], online)

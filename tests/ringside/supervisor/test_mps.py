@@ -18,7 +18,7 @@ import pytest
 from ringside.supervisor.children import Child
 from ringside.supervisor.deaths import Cause
 from ringside.supervisor.supervisor import Supervisor
-from shared.memory.process_table import Role
+from shared.memory.process_table import ProcessTable, Role
 from shared.process import mps
 from tests.support.played_ring import small_config
 from tests.support.waiting import until
@@ -230,10 +230,11 @@ class _Gpu:
         return True
 
 
-def _restarted(asked: str, dead: Role, deaths: int, *, there: bool) -> tuple[list[int], bool]:
-    """Restarts by a supervisor after a death, with and without MPS."""
+def _restarted(asked: str, dead: int, deaths: int, *, there: bool, ranks: int = 0) -> tuple[list[int], bool]:
+    """Restarts by a supervisor after a death, with and without MPS, and with so many ranks beside the learner."""
     config = small_config().with_settings(mps=asked, actors=1)
-    children = {role: Child(cast(Any, _Process())) for role in (Role.SCRIBE, Role.LEARNER, Role.INFERENCE)}
+    indexes = (Role.SCRIBE, Role.LEARNER, Role.INFERENCE, *range(5, 5 + ranks))
+    children: dict[int, Child] = {index: Child(cast(Any, _Process())) for index in indexes}
     for _ in range(deaths):
         children[dead].deaths.add(Cause.OWN, -1)
     gpu, started = _Gpu(there=there), []
@@ -248,6 +249,7 @@ def _restarted(asked: str, dead: Role, deaths: int, *, there: bool) -> tuple[lis
         _gpu=gpu,
         _children=children,
         _plan=SimpleNamespace(config=config),
+        _processes=ProcessTable.make({Role.ACTOR: 1, Role.RANK: ranks}),
         _board=SimpleNamespace(restarts=dict.fromkeys(children, 0)),
         _note=lambda sentence: None,
         _start=start,
@@ -266,6 +268,12 @@ def test_under_mps_learner_and_inference_are_started_again_together() -> None:
     assert _restarted("on", Role.LEARNER, 4, there=True) == (both, True)
 
 
+@pytest.mark.parametrize("dead", [Role.LEARNER, 5, 6])
+def test_ranks_of_a_learner_are_started_again_together(dead: int) -> None:
+    assert _restarted("off", dead, 1, there=False, ranks=2) == ([Role.LEARNER, 5, 6], False)
+    assert _restarted("off", Role.INFERENCE, 1, there=False, ranks=2) == ([Role.INFERENCE], False)
+
+
 _TELLS = """
 import os
 def main(birth):
@@ -278,7 +286,7 @@ def test_a_role_is_given_its_environment_before_it_loads_anything(tmp_path: Path
     (tmp_path / "tells.py").write_text(_TELLS)
     program = f"""
 import os, pathlib, sys
-from shared.memory.process_table import Role
+from shared.memory.process_table import ProcessTable, Role
 from shared.process.child import ChildSpec, run_role
 sys.path.append({str(tmp_path)!r})
 run_role("tells", ChildSpec(plan=None, memory_fd=0, doorbells=None, role=Role.LEARNER, number=0, process=1,

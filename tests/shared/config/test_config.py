@@ -413,7 +413,18 @@ ON_POLICY = {"method": "a2c", "round_steps": 960, "batch_size": 96}
             {**ON_POLICY, "batch_size": 48, "learner_shards": 49},
             "--learner-shards 49 is more than --batch-size 48",
         ),
-        ({"learner_shards": 2}, "--learner-shards has no effect with --method dqn, which learns from a replay buffer"),
+        ({"learner_shards": 64}, "--learner-shards 64 is more than --batch-size 32: pass fewer."),
+        ({"learner_ranks": 0}, "--learner-ranks 0 must lie between 1 and 64"),
+        (
+            {"learner_ranks": 2, "learner_shards": 3},
+            "--learner-shards 3 cannot be shared evenly by --learner-ranks 2: pass a multiple of 2.",
+        ),
+        (
+            {"learner_ranks": 2, "learner_shards": 4, "batch_size": 34},
+            "--batch-size 34 must be a multiple of --learner-shards 4 with --learner-ranks",
+        ),
+        ({"learner_ranks": 2, "schedule": "free"}, "--learner-ranks 2 are for --schedule concurrent and alternate"),
+        ({"learner_ranks": 2, "mps": "on"}, "--mps on cannot be with --learner-ranks 2: omit it."),
         ({**ON_POLICY, "n_step": 3}, "--n-step has no effect with --method a2c, which learns from the newest round"),
         ({**ON_POLICY, "train_every": 8}, "--train-every has no effect with --method a2c"),
         ({**ON_POLICY, "learning_starts": 960}, "--learning-starts has no effect with --method a2c"),
@@ -483,7 +494,7 @@ def test_a_method_may_declare_that_it_uses_more(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(declarations._REGISTRY, "bounded", bounded)
     validate.settings(Config().with_settings(**ON_POLICY | {"method": "bounded", "n_step": 3}))
     assert "n_step" in unused_settings(method_declaration("a2c")).keys() - unused_settings(bounded).keys()
-    assert unused_settings(method_declaration("dqn")).keys() == {"learner_shards"}
+    assert not unused_settings(method_declaration("dqn"))
 
 
 def test_zero_is_not_above_zero_where_torch_flushes_denormals() -> None:
@@ -796,6 +807,32 @@ def test_shards_follow_from_the_minibatch_and_not_from_the_cores(
     monkeypatch.setattr(facts, "cuda_devices", lambda: 1)
     on_gpu = resolve.resolve(Config().with_settings(**settings | {"learner_shards": None})).machine
     assert (on_gpu.device, on_gpu.learner_shards) == ("cuda:0", None)
+
+
+@pytest.mark.parametrize(("ranks", "shards"), [(2, 4), (3, 6), (4, 4), (8, 8)])
+def test_ranks_have_shards_that_they_share_evenly(ranks: int, shards: int) -> None:
+    for settings in ({}, ON_POLICY):
+        config = resolve.resolve(Config().with_settings(device="cpu", learner_ranks=ranks, **settings))
+        assert config.machine.learner_shards == shards
+        alone = config.with_settings(learner_ranks=1)
+        assert resolve.resolve(alone).digest() == config.digest()
+
+
+def test_defaults_that_ranks_cannot_share_are_refused() -> None:
+    config = resolve.resolve(Config().with_settings(device="cpu", learner_ranks=2, batch_size=34))
+    with pytest.raises(ConfigError, match="--batch-size 34 must be a multiple of --learner-shards 4"):
+        validate.resolved(config)
+
+
+@pytest.mark.parametrize(("device", "ranks", "enough"), [("cuda", 2, True), ("cuda:1", 1, True), ("cuda:1", 2, False)])
+def test_each_rank_needs_a_gpu(monkeypatch: pytest.MonkeyPatch, device: str, ranks: int, enough: bool) -> None:
+    monkeypatch.setattr(facts, "cuda_devices", lambda: 2)
+    config = Config().with_settings(device=device, learner_ranks=ranks)
+    if enough:
+        assert resolve.resolve(config).machine.learner_ranks == ranks
+    else:
+        with pytest.raises(ConfigError, match="--learner-ranks 2 need a GPU each from cuda:1 on, and there are 2"):
+            resolve.resolve(config)
 
 
 @pytest.mark.parametrize(("flags", "precision"), [([], "fp32"), (["avx512_bf16"], "bf16"), (["amx_bf16"], "bf16")])

@@ -20,6 +20,13 @@ def test_a_process_is_found_by_its_role_and_its_role_by_its_position() -> None:
     assert list(range(len(RUN)))[RUN.slice_of(Role.ACTOR)] == [4, 5, 6]
 
 
+def test_ranks_beside_the_learner_come_last_and_begin_at_one() -> None:
+    run = ProcessTable.make({Role.ACTOR: 2, Role.RANK: 2})
+    assert [run.name_of(index) for index in run.learners] == ["learner", "rank 1", "rank 2"]
+    assert list(run.learners) == [Role.LEARNER, 6, 7]
+    assert RUN.learners == (Role.LEARNER,)
+
+
 def test_roles_without_a_number_stand_at_their_value() -> None:
     """Fields of processes may therefore be indexed by these roles."""
     for role in Role:
@@ -34,7 +41,7 @@ def test_a_process_that_is_not_there_has_no_position() -> None:
         RUN.role_of(7)
 
 
-@pytest.mark.parametrize("counts", [(1, 2, 1, 1, 3, 0), (1, 1, 1, 0, 3, 0), (1, 1, 1, 1, -1, 0)])
+@pytest.mark.parametrize("counts", [(1, 2, 1, 1, 3, 0, 0), (1, 1, 1, 0, 3, 0, 0), (1, 1, 1, 1, -1, 0, 0)])
 def test_counts_of_roles_are_checked(counts: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="cannot have the counts"):
         ProcessTable(counts)

@@ -1,0 +1,78 @@
+"""A further rank of the learner: it computes its shards of every minibatch and takes the same optimizer steps.
+
+It reads what the learner reads, and keeps the whole state: parameters, moments, target network, priorities. It writes
+nothing but its own fields of the board. The learner, rank 0, commits, publishes and writes snapshots.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import torch
+
+from learner.engine.device import device_bytes_reader
+from learner.engine.engine import NonFiniteError
+from learner.engine.faults import device_faults_named
+from learner.engine.nan_report import do_again
+from learner.learner import Rounds, prepare
+from learner.make_engine import make_engine
+from learner.ranks.rank_group import RankGroup, rank_of
+from shared.config.settings import ResolvedConfig
+from shared.memory.board import Phase
+from shared.memory.wait import Stopped
+from shared.process.child import ChildSpec, enter
+
+
+class RankRounds(Rounds):
+    """The part of a further rank in every round: the updates, without commits and records."""
+
+    def _wait_for_lanes(self, boundary: int) -> None:
+        """Do nothing: the learner waits, and the updates begin when all ranks are there."""
+
+    def _record_updates(self, round_: int, done: int, part: int) -> None:
+        """Do nothing: the learner counts them."""
+
+    def _commit(self, boundary: int) -> None:
+        """Forget the metrics, which the learner records; prefetch the next round if its ticks are there."""
+        self._span.clear()
+        if self._board.lane_finished.values.min() >= boundary:
+            self._prefetch(boundary)
+        self._waiter.note_progress(boundary << 24)
+
+
+def config_of(config: ResolvedConfig, rank: int) -> ResolvedConfig:
+    """The configuration for a rank, whose GPU is that many behind the learner's."""
+    kind, _, index = config.machine.device.partition(":")
+    return config.with_settings(device=f"{kind}:{int(index) + rank}") if index else config
+
+
+def main(child_spec: ChildSpec) -> None:
+    """Do a rank's part until the last round is committed or the run stops.
+
+    Raises:
+        DeviceFault: the GPU does not do its part. FatalError: the ranks do not compute alike.
+    """
+    memory, waiter = enter(child_spec)
+    config = config_of(memory.plan.config, rank_of(child_spec))
+    device = torch.device(config.machine.device)
+    with suppress(Stopped), device_faults_named():
+        prepare(config)
+        waiter.device_bytes = device_bytes_reader(device)
+        waiter.wait(lambda: bool(memory.board.prepared[0]))
+        ranks = RankGroup.join(child_spec, waiter, device)
+        engine = make_engine(config, memory.plan.network, memory.ring, waiter.heartbeat, ranks)
+        rounds = RankRounds(memory, waiter, engine, [], ranks)
+        try:
+            for round_ in range(rounds.restore(), memory.run_schedule.rounds):
+                rounds.run_round(round_)
+            waiter.wait(lambda: memory.board.finished)
+        except NonFiniteError as error:
+            do_again(memory, waiter, engine, error.round)  # as the learner does for its report
+            waiter.wait(lambda: False)
+        except Stopped:
+            ranks.leave()  # first: a GPU may wait for a rank that has left
+            engine.settle()
+            raise
+        engine.settle()
+        ranks.leave()
+        memory.board.phase[child_spec.process] = Phase.DONE

@@ -1,0 +1,170 @@
+"""The promise holds for a learner of several processes: their number changes no weight, and any of them may be killed.
+
+Real runs, with gloo between the ranks.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.support.runs import child, finish, gone, kill, memory_of, start, summary, wait_until
+
+CATCH = {"env": "tests.support.pixel_game:factory", "learner_shards": "4"}
+CASES = {
+    "dqn": CATCH,
+    "alternate": CATCH | {"schedule": "alternate", "snapshot_every_steps": "480"},
+    "rainbow": CATCH | {"method": "c51", "prioritized": "", "double": "", "noisy": "", "dueling": ""},
+    "ppo": CATCH
+    | {"method": "ppo", "epochs": "2", "schedule": "concurrent", "batch_size": "40", "optimizer": "adam"}
+    | {"optimizer_decay": "0.999", "optimizer_epsilon": "1e-5", "clip_gradient": "0.5"},
+}
+ACTIONS = 3
+
+
+def _start(run_dir: Path, case: str, *words: str, ranks: int, **changes: str) -> subprocess.Popen[str]:
+    switches = [f"--{name}" for name, value in CASES[case].items() if not value]
+    flags = {name: value for name, value in CASES[case].items() if value}
+    return start(run_dir, *switches, *words, **flags | changes | {"learner_ranks": str(ranks)})
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Run directory of a run by one rank, by its case."""
+
+    @cache
+    def run(case: str) -> Path:
+        run_dir = tmp_path_factory.mktemp("alone") / "run"
+        finish(_start(run_dir, case, ranks=1))
+        return run_dir
+
+    return run
+
+
+def _require_same(run_dir: Path, alone: Path) -> None:
+    last, expected = summary(run_dir), summary(alone)
+    for name in ("weights_sha256", "rounds", "steps", "updates", "episodes", "mean_return_100", "exact"):
+        assert last[name] == expected[name], name
+    assert last["updates"] > 0
+    assert last["exact"]
+
+
+def test_a_killed_rank_and_a_resume_with_another_number_change_nothing(
+    alone: Callable[[str], Path], tmp_path: Path
+) -> None:
+    run_dir = tmp_path / "run"
+    process = _start(run_dir, "dqn", ranks=2)
+    board = memory_of(process, run_dir, ACTIONS).board
+    wait_until(process, lambda: board.updates[0] >= 300)
+    kill(process, "rank 1")
+    wait_until(process, lambda: board.committed >= 7)
+    process.send_signal(signal.SIGTERM)
+    finish(process)
+    assert gone(process)
+    stopped = summary(run_dir)
+    assert 7 <= stopped["rounds"] < 10
+    assert stopped["restarts"] == 2, "the learner, too"
+    finish(start(run_dir, "--resume", str(run_dir), learner_ranks="1", env=CATCH["env"]))
+    _require_same(run_dir, alone("dqn"))
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_the_number_of_ranks_changes_nothing(
+    alone: Callable[[str], Path], tmp_path: Path, case: str, ranks: int
+) -> None:
+    finish(_start(tmp_path / "run", case, ranks=ranks))
+    _require_same(tmp_path / "run", alone(case))
+    assert summary(tmp_path / "run")["restarts"] == 0
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("case", CASES)
+def test_any_rank_may_be_killed_again_and_again(alone: Callable[[str], Path], tmp_path: Path, case: str) -> None:
+    run_dir = tmp_path / "run"
+    process = _start(run_dir, case, ranks=3, learner_shards="6", batch_size="12" if case != "ppo" else "48")
+    memory = memory_of(process, run_dir, ACTIONS)
+    schedule, board = memory.run_schedule, memory.board
+    for round_, role in enumerate(("rank 1", "learner", "rank 2", "rank 1", "learner"), start=3):
+        updates = schedule.updates_before(round_) + 1
+        wait_until(process, lambda u=updates: board.updates[0] >= u)
+        kill(process, role)
+    finish(process)
+    assert gone(process)
+    other = tmp_path / "other"
+    finish(_start(other, case, ranks=1, learner_shards="6", batch_size="12" if case != "ppo" else "48"))
+    _require_same(run_dir, other)
+    assert summary(run_dir)["restarts"] == 15
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("stopped", ["learner", "rank 1"])
+def test_a_rank_that_is_stopped_is_replaced(alone: Callable[[str], Path], tmp_path: Path, stopped: str) -> None:
+    process = _start(tmp_path / "run", "dqn", ranks=2)
+    board = memory_of(process, tmp_path / "run", ACTIONS).board
+    wait_until(process, lambda: board.updates[0] >= 300)
+    found = child(process, stopped)
+    assert found is not None
+    found.send_signal(signal.SIGSTOP)
+    finish(process)
+    _require_same(tmp_path / "run", alone("dqn"))
+    assert summary(tmp_path / "run")["restarts"] == 2
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(300)
+def test_a_run_of_one_rank_continues_with_four(alone: Callable[[str], Path], tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    process = _start(run_dir, "ppo", ranks=1)
+    board = memory_of(process, run_dir, ACTIONS).board
+    wait_until(process, lambda: board.committed >= 4)
+    process.send_signal(signal.SIGINT)
+    finish(process)
+    finish(start(run_dir, "--resume", str(run_dir), learner_ranks="4", env=CATCH["env"]))
+    _require_same(run_dir, alone("ppo"))
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(200)
+def test_numbers_that_are_not_finite_are_reported_once(tmp_path: Path) -> None:
+    """All ranks repeat the round for the report, and the learner writes it."""
+    run_dir = tmp_path / "run"
+    process = _start(run_dir, "dqn", ranks=2, total_steps="1_000_000")
+    memory = memory_of(process, run_dir, ACTIONS)
+    wait_until(process, lambda: memory.board.committed >= 3)
+    memory.ring.field["raw_reward"][:] = np.nan
+    output = finish(process, code=1)
+    (path,) = run_dir.glob("nan-report-*.json")
+    assert f"{path} says which update did it" in output
+    assert gone(process)
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(200)
+def test_ranks_that_compute_other_numbers_end_the_run(tmp_path: Path) -> None:
+    flags = {name: value for name, value in CASES["dqn"].items() if value}
+    process = start(tmp_path / "run", program=("-m", "tests.exact.deviating"), learner_ranks="2", **flags)
+    output = finish(process, code=1)
+    assert "The ranks of the learner disagree about the parameters after round" in output
+    assert gone(process)
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(200)
+def test_nothing_is_left_when_the_launcher_is_killed(tmp_path: Path) -> None:
+    process = _start(tmp_path / "run", "dqn", ranks=2)
+    board = memory_of(process, tmp_path / "run", ACTIONS).board
+    wait_until(process, lambda: board.updates[0] >= 100)
+    process.kill()
+    process.communicate()
+    assert gone(process, seconds=10.0)
