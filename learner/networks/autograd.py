@@ -66,12 +66,19 @@ class AutogradModel:
         self._side_stream = SideStream()
         # What power iteration found, to be kept after the backward pass, which needs all parameters as they were.
         self._iterated: list[tuple[Tensor, Tensor]] = []
+        self._is_replica = False
 
     def replica(self) -> AutogradModel:
         """The same parameters (`ReplicableModel.replica`)."""
         other = copy.copy(self)
-        other._iterated = []
+        other._iterated, other._is_replica = [], True
         return other
+
+    def keep_state(self) -> None:
+        """Keep what power iteration found (`ReplicableModel.keep_state`)."""
+        for u, found in self._iterated:
+            u.copy_(found)
+        self._iterated.clear()
 
     def pack(self, canonical: NDArray[np.float32], packed: Tensor) -> None:
         """Copy parameters from canonical to packed layout."""
@@ -140,9 +147,8 @@ class AutogradModel:
         with torch.inference_mode(False):
             gradients = torch.autograd.grad(saved.outputs, others, gradient.clone())
         torch._foreach_copy_(into, gradients)
-        for u, found in self._iterated:
-            u.copy_(found)
-        self._iterated.clear()
+        if not self._is_replica:
+            self.keep_state()
 
     def _views(self, flat: Tensor) -> dict[str, Tensor]:
         """The parameters in a flat vector, by name and in their shapes."""

@@ -103,3 +103,6 @@ class ReplicableModel(Model, Protocol):
 
     def replica(self) -> Self:
         """The same parameters, for the passes of one thread: `gradient_into` sets a vector of this replica alone."""
+
+    def keep_state(self) -> None:
+        """Write the parameters that a replica's passes themselves have changed, once all replicas are done."""

@@ -38,6 +38,9 @@ class FusedModel(fused.Weights):
         """The same parameters (`ReplicableModel.replica`)."""
         return copy.copy(self)
 
+    def keep_state(self) -> None:
+        """Do nothing: a pass changes no parameter."""
+
     def forward(
         self,
         blocks: Tensor,

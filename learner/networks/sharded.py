@@ -108,6 +108,8 @@ class ShardedModel:
             replica.backward(part[0], part[1], SideStream())
 
         self._in_threads(backward, zip(saved.shards, self._own_parts(gradient), strict=True))
+        for replica in self._replicas:  # all have found the same
+            replica.keep_state()
         gradients: Sequence[Tensor] = self._gradients
         if self._ranks is not None:
             torch.stack(self._gradients, out=self._sent)

@@ -66,9 +66,12 @@ class RankGroup:
             rank, size = rank_of(child_spec), child_spec.plan.config.machine.learner_ranks
             os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = LOOPBACK
             try:
-                store = torch.distributed.FileStore(f"/proc/self/fd/{child_spec.rendezvous}", size)
                 torch.distributed.init_process_group(
-                    "gloo", store=store, rank=rank, world_size=size, timeout=_UNBOUNDED
+                    "gloo",
+                    init_method=f"file:///proc/self/fd/{child_spec.rendezvous}",
+                    rank=rank,
+                    world_size=size,
+                    timeout=_UNBOUNDED,
                 )
                 joined.append(cls(rank, size, device, waiter))
             except Exception as error:  # noqa: BLE001  (raised again in the thread that waits)

@@ -61,7 +61,7 @@ class PollingWaiter:
 
 
 def spec_of(role: Role, rendezvous: int) -> Any:
-    """What a rank knows of itself: the learner, or the first beside it."""
+    """The specification of a rank: the learner, or the first beside it."""
     plan = SimpleNamespace(config=SimpleNamespace(machine=SimpleNamespace(learner_ranks=2)))
     return SimpleNamespace(plan=plan, role=role, number=0, rendezvous=rendezvous)
 
