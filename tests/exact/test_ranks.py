@@ -1,6 +1,6 @@
 """The promise holds for a learner of several processes: their number changes no weight, and any of them may be killed.
 
-Real runs, with gloo between the ranks.
+Real runs, with gloo between the ranks. `make test` has their parts alone (tests/learner/ranks).
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ def _require_same(run_dir: Path, alone: Path) -> None:
     assert last["exact"]
 
 
+@pytest.mark.stress
+@pytest.mark.timeout(300)
 def test_a_killed_rank_and_a_resume_with_another_number_change_nothing(
     alone: Callable[[str], Path], tmp_path: Path
 ) -> None:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.support.device_work import Work, learn, played_ring
+from learner.networks.sharded import Ranks
+from tests.support.device_work import Numbers, Work, learn, played_ring
 from tests.support.thread_ranks import in_ranks
 
 CPU = torch.device("cpu")
@@ -26,19 +27,37 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-@pytest.mark.parametrize("preset", [*USUAL, *(pytest.param(each, marks=pytest.mark.stress) for each in OTHERS)])
+@pytest.mark.parametrize("preset", USUAL)
+def test_two_ranks_have_the_bits_of_one(preset: str) -> None:
+    _require_same(preset, (1, 2), rounds=2)
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("preset", USUAL + OTHERS)
 def test_the_number_of_ranks_changes_no_bit(preset: str) -> None:
+    _require_same(preset, (1, 2, 4), rounds=3)
+
+
+def _require_same(preset: str, sizes: tuple[int, ...], rounds: int) -> None:
+    """Require the same numbers of every rank, with each of these numbers of ranks."""
     work = Work(preset, shards=SHARDS)
     played = played_ring(work)
-    found = [each for size in (1, 2, 4) for each in in_ranks(size, lambda ranks: learn(work, CPU, played, ranks=ranks))]
-    assert len(found) == 7
-    assert (found[0]["first"] != found[0]["published 3"]).any(), "something was learned"
+
+    def learn_as(ranks: Ranks | None) -> Numbers:
+        return learn(work, CPU, played, rounds, ranks)
+
+    found = [numbers for size in sizes for numbers in in_ranks(size, learn_as)]
+    assert len(found) == sum(sizes)
+    last = f"published {rounds}"
+    assert (found[0]["first"] != found[0][last]).any(), "something was learned"
     for other in found[1:]:
         assert other.keys() == found[0].keys()
         for name, numbers in found[0].items():
             np.testing.assert_array_equal(numbers, other[name], err_msg=name)
 
 
+@pytest.mark.stress
 def test_another_number_of_shards_gives_other_bits() -> None:
     """So the comparison above can fail."""
     played = played_ring(Work("quick"))
