@@ -98,7 +98,7 @@ def test_a_run_survives_kills_stops_when_told_and_continues(tmp_path: Path) -> N
 @pytest.mark.stress
 @pytest.mark.timeout(900)
 def test_a_hundred_kills_lose_no_step_and_leave_nothing(tmp_path: Path, shared_memory: None) -> None:
-    """Twenty times a process at work, or both, and the new ones while they start, until there were five."""
+    """Ten times a process at work, or both, and then those that start, until there were ten."""
     run_dir = tmp_path / "run"
     process = start(run_dir, total_steps="20_000", **WORKERS)
     memory = memory_of(process, run_dir, actions=3)
@@ -110,9 +110,9 @@ def test_a_hundred_kills_lose_no_step_and_leave_nothing(tmp_path: Path, shared_m
 
     wait_until(process, lambda: at_work(400))
     descriptors = _descriptors(process)
-    for i in range(20):
-        wait_until(process, lambda i=i: at_work(400 + 900 * i))
-        for number in [i % 2, (i // 2) % 2, 0, 1, i % 2]:
+    for i in range(10):
+        wait_until(process, lambda i=i: at_work(400 + 1_800 * i))
+        for number in (i % 2, (i // 2) % 2, *(0, 1) * 4):
             _kill(process, memory, number)
     wait_until(process, lambda: at_work(18_500))
     assert _descriptors(process) == descriptors
