@@ -17,13 +17,14 @@ from typing import Literal
 
 from ringside.doctor import run_directories
 from shared.config.config_warnings import config_warnings
-from shared.config.resolve import busy_threads, learner_threads_of, teams_of
 from shared.errors import ConfigError
 from shared.machine import facts
 from shared.machine.contention import contention_sentences
 from shared.memory import memory_need
 from shared.memory.run_memory import Plan
-from shared.text import count
+from shared.performance.allocation import busy_threads, learner_threads_of, teams_of
+from shared.performance.throughput_model import Prediction
+from shared.text import count, readable
 
 Color = Literal["green", "yellow", "red"]
 
@@ -323,6 +324,16 @@ def disk_space(plan: Plan, free: int) -> Check:
     if free < need:
         return Check("disk space", "yellow", f"{found}.", "Make room, or name another --run-dir.")
     return Check("disk space", "green", f"{found}.")
+
+
+def speed(expected: Prediction | None) -> Check:
+    """Expected speed by the performance model; None: the parts of this run were not measured on this machine."""
+    if expected is None:
+        found = "Not known: `bench model` measures the parts of a run, and keeps their times."
+        return Check("speed", "green", found)
+    return Check(
+        "speed", "green", f"About {readable(expected.steps_per_second)} steps/s by the model: {expected.reason}."
+    )
 
 
 def disk_speed(bytes_per_second: float) -> Check:

@@ -29,7 +29,7 @@ from ringside import planning
 from ringside.doctor import checks, selftest
 from ringside.doctor.checks import Check
 from ringside.doctor.run_directories import nearest_directory
-from shared.config.resolve import actors_of, busy_threads, spare_cores
+from shared.config.resolve import actors_of, spare_cores
 from shared.config.settings import Config
 from shared.files.result_files import require_writable, write_result
 from shared.machine import control_groups, facts
@@ -37,6 +37,7 @@ from shared.machine.contention import Contention
 from shared.machine.proc_files import ROOT
 from shared.memory.memory_need import replay_that_fits
 from shared.memory.run_memory import Plan
+from shared.performance.allocation import busy_threads
 from shared.process import mps
 from shared.text import as_spelt, command
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from ringside.doctor import examination
+from ringside.doctor import checks, examination
 from ringside.doctor.checks import Check, Color
+from ringside.load.expectation import expected
 from ringside.tasks.arguments import Choices, config_of, parse_choices
 from shared.memory.run_memory import Plan
 from shared.text import PROGRAM
@@ -37,7 +38,12 @@ def main(arguments: Sequence[str]) -> int:
         f"{PROGRAM} doctor",
         "Examine whether this machine can do a run: the one that these options of training say.",
     )
-    return examination.examine(config_of(options), arguments, options.json, partial(_nodes, options))
+    return examination.examine(config_of(options), arguments, options.json, partial(_further_checks, options))
+
+
+def _further_checks(options: Diagnosis, plan: Plan) -> list[Check]:
+    """The expected speed, and the nodes of a cluster where one was named."""
+    return [checks.speed(expected(plan)), *_nodes(options, plan)]
 
 
 def _nodes(options: Diagnosis, plan: Plan) -> list[Check]:

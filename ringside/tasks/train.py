@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from ringside import planning, training
 from ringside.cgroup import scope
+from ringside.load.expectation import comparison
 from ringside.recording.totals import EvaluationStatus
 from ringside.tasks import TASKS
 from ringside.tasks.arguments import Choices, config_of, parse_choices
@@ -102,6 +103,8 @@ def main(arguments: Sequence[str]) -> int:
         + (f", mean return of the last episodes {mean:.2f}" if mean is not None else "")
         + printable(f". Everything is in {plan.config.run.run_dir}.")
     )
+    if (predicted := summary["limit"]["expected_steps_per_second"]) is not None:
+        print(comparison(predicted, summary["limit"]["steps_per_second"]))
     for evaluation in (status.evaluation for status in newest if status.evaluation is not None):
         print(_evaluated(evaluation))
     print(printable("\n".join(next_steps(plan.config, finished=summary["finished"]))))

@@ -9,16 +9,20 @@ from __future__ import annotations
 import re
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from shared.config.method_declaration import method_declaration
 from shared.config.protocols import PROTOCOLS, eval_rules
 from shared.config.settings import WORKER_SCHEDULES, Config, Play, Precision, ResolvedConfig, Schedule
 from shared.errors import ConfigError
 from shared.machine import facts
-
-TEAMS = 3
-"""Threads of a learner that each compute with `--learner-threads`: updates, gradients aside, what is prepared ahead."""
-
+from shared.performance.allocation import (
+    CPU_ROWS,
+    busy_threads,
+    fewest_actors,
+    largest_batch,
+    learner_threads_of,
+)
 
 RANK_SHARDS = 4
 """Least shards of a minibatch that ranks share, by default."""
@@ -38,16 +42,10 @@ def resolve(config: Config) -> ResolvedConfig:
     few_rows = workers > 0 and config.learn.local_replay == 0  # passes over t_max steps are no faster in bfloat16
     device = "cpu" if workers else device_of(config.machine.device)
     acting_device, acting_precision = acting_of(config, device)
-    cores = facts.usable_cores()
-    on_cpu = device == "cpu"
-    if not on_cpu:
+    acts_on_cpu = (acting_device or device) == "cpu"
+    if device != "cpu":
         require_devices(device, config.machine.learner_ranks)
-    ranks = config.machine.learner_ranks
-    learner_shards = config.machine.learner_shards or learner_shards_of(config, on_cpu=on_cpu)
-    default_threads = 1 if workers else learner_threads_of(cores, learner_shards, on_cpu=on_cpu)
-    learner_threads = config.machine.learner_threads or default_threads
     rules = eval_rules(config.play, config.evaluate, method_declaration(config.algorithm.method))
-    inference_threads = config.machine.inference_threads or 1
     answers = {
         "eval_episodes": config.evaluate.eval_episodes or PROTOCOLS[config.play.protocol].eval_episodes,
         "eval_epsilon": rules.epsilon,
@@ -57,24 +55,46 @@ def resolve(config: Config) -> ResolvedConfig:
         "precision": precision_of("fp32" if few_rows and asked == "auto" else asked, device),
         "acting_device": acting_device,
         "acting_precision": acting_precision,
-        "learner_threads": learner_threads,
-        "learner_shards": learner_shards,
-        "inference_threads": inference_threads,
-        "inference_batch": config.machine.inference_batch
-        or inference_batch_of(config.play, on_cpu=(acting_device or device) == "cpu", schedule=config.learn.schedule),
-        "actors": config.machine.actors
-        or actors_of(
-            config.play,
-            spare_cores(
-                cores,
-                ranks * busy_threads(learner_threads, learner_shards, on_cpu=on_cpu),
-                inference_threads,
-                config.learn.schedule,
-            ),
-        ),
+        **allocate(config, facts.usable_cores(), on_cpu=device == "cpu", acts_on_cpu=acts_on_cpu)._asdict(),
         "run_dir": config.run.run_dir or run_directory_of(config.play),
     }
     return ResolvedConfig.from_config(config.with_settings(**answers))
+
+
+class Allocation(NamedTuple):
+    """Settings that divide the cores of a machine, by their names."""
+
+    learner_threads: int
+    learner_shards: int | None
+    inference_threads: int
+    inference_batch: int
+    actors: int
+
+
+def allocate(config: Config, cores: int, *, on_cpu: bool, acts_on_cpu: bool | None = None) -> Allocation:
+    """Threads, batch and actors of a run on so many cores, where the configuration leaves them open.
+
+    Args:
+        config: with what the user set.
+        cores: that the run may use.
+        on_cpu: True if the learner computes on them.
+        acts_on_cpu: True if the inference server does; default: as the learner.
+    """
+    workers, machine = config.play.workers, config.machine
+    shards = machine.learner_shards or learner_shards_of(config, on_cpu=on_cpu)
+    threads = machine.learner_threads or (1 if workers else learner_threads_of(cores, shards, on_cpu=on_cpu))
+    inference_threads = machine.inference_threads or 1
+    acts = on_cpu if acts_on_cpu is None else acts_on_cpu
+    batch = inference_batch_of(config.play, on_cpu=acts, schedule=config.learn.schedule)
+    busy = machine.learner_ranks * busy_threads(threads, shards, on_cpu=on_cpu)
+    spare = spare_cores(cores, busy, inference_threads, config.learn.schedule)
+    return Allocation(
+        learner_threads=threads,
+        learner_shards=shards,
+        inference_threads=inference_threads,
+        inference_batch=machine.inference_batch or batch,
+        actors=machine.actors or actors_of(config.play, spare),
+    )
 
 
 def check_device_name(asked: str) -> None:
@@ -154,28 +174,6 @@ def learner_shards_of(config: Config, *, on_cpu: bool) -> int | None:
     return max(1, min(4, config.learn.batch_size // 64))
 
 
-def learner_threads_of(cores: int, shards: int | None, *, on_cpu: bool) -> int:
-    """Threads of a learner: one with a GPU; on a CPU the number for each of its teams.
-
-    On a CPU it is as many as leave cores for inference and two actors, four at most.
-
-    The threads of a team wait for each other, spinning, several times an update: with another process on one of two
-    cores for half of the time, two threads were 9 times slower than one
-    (docs/lab/2026-11-cpu-learner.md). Two actors play several times as fast as a CPU learns.
-    """
-    return max(1, min(4, (cores - 3) // teams_of(shards))) if on_cpu else 1
-
-
-def teams_of(shards: int | None) -> int:
-    """Threads of a learner on a CPU that each compute with `--learner-threads`, one for each shard if there are any."""
-    return max(TEAMS, shards or 1)
-
-
-def busy_threads(learner_threads: int, shards: int | None, *, on_cpu: bool) -> int:
-    """Cores that a learner takes: teams of one thread wait asleep for each other, larger ones spin."""
-    return teams_of(shards) * learner_threads if on_cpu and learner_threads > 1 else learner_threads
-
-
 def spare_cores(cores: int, busy: int, inference_threads: int, schedule: Schedule) -> int:
     """Cores that a learner of `busy` cores and inference leave to actors; 0 or negative if the two need all or more.
 
@@ -188,13 +186,11 @@ def spare_cores(cores: int, busy: int, inference_threads: int, schedule: Schedul
 
 def actors_of(play: Play, spare: int) -> int:
     """Actor processes for `spare` cores, with two lanes each where possible; the fewest with the same greatest share.
-    A worker waits for no inference, so one lane is enough for its process.
 
-    48 lanes on 14 cores: with 14 actors, as with 12, some actor has 4 lanes. So 12 are as fast.
+    A worker waits for no inference, so one lane is enough for its process.
     """
     lanes = play.emulators // play.lane_envs
-    count = max(1, min(spare, lanes if play.workers else lanes // 2))
-    return -(-lanes // -(-lanes // count))
+    return fewest_actors(lanes, max(1, min(spare, lanes if play.workers else lanes // 2)))
 
 
 def inference_batch_of(play: Play, *, on_cpu: bool, schedule: Schedule = "concurrent") -> int:
@@ -209,9 +205,8 @@ def inference_batch_of(play: Play, *, on_cpu: bool, schedule: Schedule = "concur
     if not on_cpu:
         return play.emulators
     lanes = play.emulators // play.lane_envs
-    most = min(WORKERS_TOGETHER if play.workers else 32, play.emulators // 2 if lanes >= 2 else play.emulators)
-    sizes = (lanes_ * play.lane_envs for lanes_ in range(1, lanes + 1) if lanes % lanes_ == 0)
-    return max((size for size in sizes if size <= most), default=play.lane_envs)
+    most = min(WORKERS_TOGETHER if play.workers else CPU_ROWS, play.emulators // 2 if lanes >= 2 else play.emulators)
+    return largest_batch(lanes, play.lane_envs, most)
 
 
 def run_directory_of(play: Play) -> Path:

@@ -26,7 +26,7 @@ SHARED_MAY = {"msgspec", "numpy", "safetensors", "zstandard", "setproctitle"}
 
 _WORDS = {"shared.errors", "shared.text", "shared.env_name", "shared.frame_shape"}
 _FACTS = _WORDS | {"shared.machine", "shared.files"}
-_SETTINGS = _FACTS | {"shared.config", "shared.network_spec"}
+_SETTINGS = _FACTS | {"shared.performance", "shared.config", "shared.network_spec"}
 _MEMORY = _SETTINGS | {"shared.memory", "shared.prng", "shared.exploration"}
 _ALL_SHARED = {"shared"}
 _NO_TORCH = _ALL_SHARED | {f"ringside.{room}" for room in ("load", "recording", "supervisor", "watch")}
@@ -35,6 +35,7 @@ MAY_IMPORT = {
     "shared": _WORDS | {"shared.config"},
     "shared.machine": _WORDS,
     "shared.files": _FACTS,
+    "shared.performance": _FACTS | {"shared.performance"},
     "shared.config": _SETTINGS,
     "shared.memory": _MEMORY,
     "shared.checkpoint": _MEMORY | {"shared.checkpoint"},

@@ -37,6 +37,7 @@ from shared.memory import memory_need
 from shared.memory.ring import ring_fields
 from shared.memory.run_memory import Plan
 from shared.network_spec import Network, network_of
+from shared.performance import allocation
 
 ROOT = Path(__file__).resolve().parents[3]
 FIELDS = [
@@ -766,10 +767,10 @@ def test_actors_share_48_lanes_evenly(spare: int, actors: int) -> None:
     ("cores", "threads", "busy"), [(1, 1, 1), (2, 1, 1), (8, 1, 1), (9, 2, 6), (12, 3, 9), (15, 4, 12), (64, 4, 12)]
 )
 def test_no_thread_of_a_learner_without_a_core_of_its_own(cores: int, threads: int, busy: int) -> None:
-    assert resolve.learner_threads_of(cores, None, on_cpu=True) == threads
-    assert resolve.learner_threads_of(cores, None, on_cpu=False) == 1
-    assert resolve.busy_threads(threads, None, on_cpu=True) == busy <= max(1, cores - 3)
-    assert resolve.busy_threads(1, None, on_cpu=False) == 1
+    assert allocation.learner_threads_of(cores, None, on_cpu=True) == threads
+    assert allocation.learner_threads_of(cores, None, on_cpu=False) == 1
+    assert allocation.busy_threads(threads, None, on_cpu=True) == busy <= max(1, cores - 3)
+    assert allocation.busy_threads(1, None, on_cpu=False) == 1
 
 
 @pytest.mark.parametrize(
@@ -848,8 +849,8 @@ def test_auto_takes_bf16_where_the_processor_has_it_and_a_recorded_run_keeps_its
 
 
 def test_teams_of_threads_follow_from_shards() -> None:
-    assert resolve.learner_threads_of(15, 6, on_cpu=True) == 2
-    assert resolve.busy_threads(2, 6, on_cpu=True) == 12
+    assert allocation.learner_threads_of(15, 6, on_cpu=True) == 2
+    assert allocation.busy_threads(2, 6, on_cpu=True) == 12
 
 
 def test_one_lane_has_one_actor() -> None:

@@ -1,0 +1,114 @@
+"""Tables of `launch.py bench model`, with parts and runs that a test chooses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ringside.bench.harness.tables import CannotRun, Report
+from ringside.bench.performance_model import predicted_runs
+from ringside.bench.performance_model.part_times import Acting, Answering, Learning, Parts
+from ringside.bench.performance_model.predicted_runs import Checked, Options, median_times, times_in
+from ringside.bench.performance_model.published_scaling import CURVES
+from shared.errors import ConfigError
+from shared.performance.throughput_model import predict
+from tests.conftest import Refused
+from tests.shared.performance.test_throughput_model import SHAPE, TIMES
+
+PARTS = Parts(
+    alone=Acting(400e-6, 0.3),
+    together=[Acting(500e-6, 0.3), Acting(500e-6, 0.3)],
+    answering=Answering(300e-6, 60e-6, 0.6),
+    learning=Learning(busiest_thread=8e-3, all_threads=17e-3, wall=10.2e-3, commit=10e-3),
+    wake=50e-6,
+    cores=2,
+    on_gpu=False,
+)
+
+
+def test_parts_become_service_times() -> None:
+    times = PARTS.service_times()
+    assert times.crowding == pytest.approx(0.8)
+    assert times.update_overhead == pytest.approx(10.2 / 8.5)
+    assert (times.update, times.update_cores, times.commit) == (8e-3, 17e-3, 10e-3)
+
+
+def test_parts_that_no_machine_has_are_refused() -> None:
+    with pytest.raises(CannotRun, match="gives no service times"):
+        Parts(Acting(0.0, 0.3), PARTS.together, PARTS.answering, PARTS.learning, 0.0, 2, on_gpu=False).service_times()
+
+
+def test_times_are_read_from_the_file_that_was_written(tmp_path: Path) -> None:
+    report = Report("model", "a table", ["model"])
+    predicted_runs._add_times(report, [TIMES, TIMES])
+    report.write(tmp_path / "model.json")
+    found = times_in(tmp_path / "model.json")
+    assert found.to_json() == pytest.approx(TIMES.to_json())
+
+
+def test_the_error_is_that_of_the_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = Report("model", "a table", ["model"])
+    speed = predict(TIMES, SHAPE).steps_per_second
+    checked = [Checked("1 actor, learning", (), SHAPE, learns=True), Checked("2 actors, learning", (), SHAPE, True)]
+    found = {"1 actor, learning": [speed, speed / 1.1, speed / 2]}
+    assert predicted_runs._add_check(report, [TIMES] * 3, checked, found) == {"1 actor, learning": pytest.approx(0.1)}
+    assert report.row("1 actor, learning, by the model").ratio == pytest.approx(1.1)
+    assert report.notes == ["The model is off by 10.0% at most (median of the repeats; 1 actor, learning)."]
+
+
+def test_a_file_of_times_gives_all_tables_without_a_measurement(tmp_path: Path) -> None:
+    report = Report("model", "a table", ["model"])
+    predicted_runs._add_times(report, [TIMES])
+    report.write(tmp_path / "model.json")
+    report = Report("model", "a table", ["model"])
+    options = Options(
+        from_=tmp_path / "model.json",
+        picture=tmp_path / "model.png",
+        cores="1,16",
+        nodes="2",
+        words=("--device", "cpu", "--precision", "fp32"),
+    )
+    predicted_runs.measure(options, report)
+    assert not report.missing
+    assert not report.wrong
+    names = [row.name for row in report.rows]
+    assert names[:4] == ["1 core, no GPU", "16 cores, no GPU", "1 core, one GPU", "16 cores, one GPU"]
+    assert names[4:6] == ["2 nodes of 16 cores, 1 GbE", "2 nodes of 16 cores, 10 GbE"]
+    assert report.row("1 core, no GPU").median < report.row("16 cores, no GPU").median
+    assert (tmp_path / "model.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_medians_are_taken_by_service_time() -> None:
+    low, high = median_times([TIMES]), TIMES.to_json() | {"step": 900e-6}
+    assert low == TIMES
+    assert median_times([TIMES, type(TIMES)(**high), type(TIMES)(**high)]).step == 900e-6
+
+
+@pytest.mark.parametrize("curve", CURVES, ids=lambda curve: f"{curve.program}, {curve.machine}")
+def test_published_curves_agree_with_the_model(curve: object) -> None:
+    assert curve.predicted(1) == pytest.approx(curve.speeds[1])  # type: ignore[attr-defined]
+    assert curve.predicted(curve.cores) == pytest.approx(curve.speeds[curve.cores])  # type: ignore[attr-defined]
+    assert curve.greatest_error() < 0.2  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--cores", "1,two"), "--cores 1,two: 'two' is not a number from 1 on"),
+        (("--nodes", "0"), "--nodes 0: '0' is not a number from 1 on"),
+        (("--from", "missing.json"), "--from missing.json holds no service times"),
+        (("--picture", "nowhere/x.png"), "--picture nowhere/x.png cannot be written"),
+        (("--", "--actors", "2"), "--actors is what this benchmark varies"),
+    ],
+)
+def test_mistakes_are_one_sentence(refused: Refused, words: tuple[str, ...], says: str) -> None:
+    assert says in refused("bench", "model", *words)
+
+
+def test_other_files_hold_no_times(tmp_path: Path) -> None:
+    for content in ("{}", '{"rows": []}', '{"rows": [{"name": "step"}]}', json.dumps({"rows": 3})):
+        (tmp_path / "file").write_text(content)
+        with pytest.raises(ConfigError, match="holds no service times"):
+            times_in(tmp_path / "file")
